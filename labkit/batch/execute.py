@@ -1,0 +1,90 @@
+"""Executes one notebook with papermill in a kernel of this very interpreter, and says how it went."""
+
+import os
+import re
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import nbformat
+import papermill
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from papermill.exceptions import PapermillExecutionError
+
+from .record import FAILED, INTERRUPTED, Outcome
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
+
+
+class ThisInterpreter(AsyncKernelManager):
+    """Starts the Python that runs the batch as the kernel, whatever kernelspecs are installed, even none."""
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        """Gives a specification whose interpreter is ours and whose path holds this labkit."""
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        # The kernel warns at every start that loopback TCP is not encrypted; its messages are signed.
+        argv = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f", "{connection_file}"]
+        return KernelSpec(argv=argv, display_name="labkit batch", language="python", env={"PYTHONPATH": path})
+
+
+def title(notebook: nbformat.NotebookNode) -> str:
+    """Gives the notebook's first heading, without its marks; an empty text where there is none."""
+    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
+    return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
+
+
+def execute(path: Path, executed: Path, parameters: dict, bar: dict) -> Outcome:
+    """Runs the notebook at `path` in its own folder and writes its executed copy, complete or not.
+
+    Of `parameters` only those that the notebook declares are passed. `bar` goes to tqdm, one step a cell.
+    """
+    outcome = Outcome(path.stem, path.stem, datetime.now().isoformat(timespec="seconds"))
+    begin = time.monotonic()
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        notebook.metadata["kernelspec"] = dict(_KERNELSPEC)  # only a label: the kernel is ThisInterpreter
+        outcome.title = title(notebook) or path.stem
+        outcome.parameters = _declared(notebook, parameters)
+        _run(notebook, path.parent, executed, outcome.parameters, bar)
+    except KeyboardInterrupt:
+        outcome.status, outcome.why = INTERRUPTED, "interrupted"
+    except PapermillExecutionError as error:
+        outcome.status, outcome.why = FAILED, _cell_failure(error)
+    except Exception as error:  # a dead kernel, an unreadable file: the other notebooks still run
+        outcome.status, outcome.why = FAILED, _short(f"{type(error).__name__}: {error}")
+    outcome.seconds = time.monotonic() - begin
+    return outcome
+
+
+def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, parameters: dict, bar: dict) -> None:
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    papermill.execute_notebook(
+        notebook,
+        str(executed.resolve()).replace("{", "{{").replace("}", "}}"),  # papermill formats paths
+        parameters=parameters,
+        cwd=str(folder.resolve()),
+        kernel_name=_KERNELSPEC["name"],
+        language="python",
+        progress_bar=bar,
+        kernel_manager_class=ThisInterpreter,
+    )
+
+
+def _declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
+    known = papermill.inspect_notebook(notebook) if parameters else {}
+    return {name: value for name, value in parameters.items() if name in known}
+
+
+def _cell_failure(error: PapermillExecutionError) -> str:
+    where = f"in cell [{error.exec_count}]: " if error.exec_count else ""
+    return _short(f"{where}{error.ename}: {error.evalue}")
+
+
+def _short(text: str, limit: int = 600) -> str:
+    text = _ANSI.sub("", text).strip()
+    return text if len(text) <= limit else text[: limit - 1] + "…"

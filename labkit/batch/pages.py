@@ -1,0 +1,160 @@
+"""Turns an executed notebook into one HTML page that shows everything and loads nothing from anywhere."""
+
+import logging
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbconvert
+import nbformat
+from jinja2 import DictLoader
+from nbconvert import HTMLExporter
+from traitlets.config import Config
+
+from .record import Outcome
+
+# nbconvert's own page fetches require.js, MathJax, Mermaid and the widgets' code: without a network nothing of it
+# shows, so those blocks are empty here and a widget is a line that says where it can be moved.
+_TEMPLATE = """
+{%- extends 'lab/index.html.j2' -%}
+{%- block html_head_js -%}{%- endblock -%}
+{%- block jupyter_widgets -%}{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block html_head_css -%}<style>{{ resources.page_css }}</style>{%- endblock -%}
+{%- block body_header -%}
+<body class="jp-Notebook" data-jp-theme-light="true" data-jp-theme-name="JupyterLab Light">
+{%- set ran = resources.outcome %}
+<nav class="report"><a href="{{ resources.home }}">← All notebooks</a>
+<span>{{ ran.name | e }} · {{ ran.node | e }} · {{ ran.started | replace("T", " ") | e }}</span></nav>
+{%- if ran.why %}
+<p class="report-why"><a href="#papermill-error-cell">{{ ran.status | e }}</a> {{ ran.why | e }}</p>
+{%- endif %}
+<main>
+{%- endblock -%}
+{%- block footer -%}</html>{%- endblock -%}
+"""
+
+_CSS = """
+body.jp-Notebook { max-width: 1100px; margin: 0 auto; padding: 0 24px 96px; background: #fff;
+  --jp-content-font-family: system-ui, -apple-system, "Segoe UI", sans-serif; --jp-content-font-size1: 15px;
+  --jp-content-line-height: 1.6; }
+nav.report { display: flex; justify-content: space-between; gap: 24px; padding: 14px 0; margin-bottom: 16px;
+  border-bottom: 1px solid #e3e6ea; color: #667; font: 13px system-ui, sans-serif; }
+nav.report a { color: #1a5fb4; text-decoration: none; white-space: nowrap; }
+p.report-why { margin: 0 0 24px; padding: 12px 16px; border-left: 4px solid #c01c28; background: #fdf0f0;
+  font: 14px/1.5 system-ui, sans-serif; white-space: pre-wrap; overflow-wrap: anywhere; }
+p.report-why a { color: #c01c28; font-weight: 600; text-decoration: none; }
+p.report-widget { margin: 4px 10px; color: #889; font: italic 13px system-ui, sans-serif; }
+.jp-RenderedImage img { max-width: 100%; height: auto; }
+.jp-RenderedMarkdown table { margin-left: 0; }
+.jp-OutputArea-output { overflow-x: auto; }
+"""
+
+_LOG = logging.getLogger("labkit.batch.nbconvert")
+_LOG.setLevel(logging.ERROR)  # it warns of every chart that it lacks an alternative text
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_STATE = "application/vnd.jupyter.widget-state+json"
+_ERROR_MARKER = "papermill-error-cell-tag"
+_WIDGET_NOTE = '<p class="report-widget">A control: open the notebook in JupyterLab to move it.</p>'
+_SHOWN = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/latex", "text/plain"]
+_STYLE_LOADS = re.compile(r"""(?:@import\s+(?!url)|url\()\s*['"]?([^'")\s;]+)""")
+_LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset": {"img", "source"}}
+
+
+def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, home: str = "index.html") -> list[str]:
+    """Writes the page of an executed notebook and gives the addresses that it would load (none, where all is well).
+
+    Images that text cells name are embedded from `folder`, where the notebook stands.
+    """
+    notebook = _still(nbformat.read(executed, as_version=4))
+    resources = {
+        "metadata": {"name": outcome.title, "path": str(folder)},
+        "outcome": outcome,
+        "home": home,
+        "page_css": _CSS,
+    }
+    html, _ = _exporter().from_notebook_node(notebook, resources)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(html, encoding="utf-8")
+    return loads(html)
+
+
+def loads(html: str) -> list[str]:
+    """Gives every address that a browser would load for this page: scripts, styles, images, frames.
+
+    Embedded data and links that wait for a click are not among them.
+    """
+    finder = _Loads()
+    finder.feed(html)
+    return finder.found
+
+
+def _exporter() -> HTMLExporter:
+    # `pip install --target` puts the templates beside the package, where Jupyter's own search does not look.
+    beside = Path(nbconvert.__file__).parents[1] / "share" / "jupyter" / "nbconvert" / "templates"
+    config = Config({"NbConvertBase": {"display_data_priority": _SHOWN}})
+    return HTMLExporter(
+        config=config,
+        extra_loaders=[DictLoader({"page.html.j2": _TEMPLATE})],
+        extra_template_basedirs=[str(beside)],
+        extra_template_paths=[str(beside)],
+        template_file="page.html.j2",
+        embed_images=True,
+        log=_LOG,
+    )
+
+
+def _still(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Drops what is over, progress bars and papermill's notice on top, and puts a line where a control stood."""
+    if notebook.cells and _ERROR_MARKER in notebook.cells[0].metadata.get("tags", []):
+        del notebook.cells[0]  # papermill's notice on top: the page has its own
+    models = notebook.metadata.pop("widgets", {}).get(_STATE, {}).get("state", {})
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [kept for output in cell.outputs if (kept := _plain(output, models)) is not None]
+    return notebook
+
+
+def _plain(output: nbformat.NotebookNode, models: dict) -> nbformat.NotebookNode | None:
+    view = output.get("data", {}).get(_WIDGET)
+    if view is None:
+        return output
+    model = models.get(view.get("model_id"), {}).get("state", {})
+    children = [str(child).removeprefix("IPY_MODEL_") for child in model.get("children", [])]
+    if any("Progress" in models.get(child, {}).get("model_name", "") for child in children):
+        return None
+    return nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE})
+
+
+class _Loads(HTMLParser):
+    """Collects the addresses that tags and styles of a page make a browser fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found: list[str] = []
+        self._in_style = False
+
+    def handle_starttag(self, tag, attributes):
+        self._in_style = tag == "style"
+        for name, value in attributes:
+            if name == "style":
+                self._styles(value or "")
+            elif name == "src" or tag in _LOADING.get(name, ()):
+                self._note(value or "")
+
+    def handle_endtag(self, tag):
+        self._in_style = self._in_style and tag != "style"
+
+    def handle_data(self, data):
+        if self._in_style:
+            self._styles(data)
+
+    def _styles(self, text: str) -> None:
+        for address in _STYLE_LOADS.findall(text):
+            self._note(address)
+
+    def _note(self, address: str) -> None:
+        if not address.startswith(("data:", "#")):
+            self.found.append(address[:200])

@@ -1,0 +1,31 @@
+"""Verdict: what a check found, in words a student can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RIGHT, WRONG, RAISED, HUNG, UNANSWERED = "right", "wrong", "raised", "hung", "not answered yet"
+SIGNS = {RIGHT: "✔", WRONG: "✘", RAISED: "✘", HUNG: "✘", UNANSWERED: "○"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome (one of the words above), the exercise, what is wrong (each with a `kind`), and what is right.
+
+    `faults` maps a fault's kind, such as "early_forward", to the sentence that explains it.
+    """
+
+    exercise: str
+    outcome: str
+    faults: dict[str, str]
+    merits: tuple[str, ...] = ()
+    detail: str = ""
+
+    def _repr_markdown_(self) -> str:
+        lines = [f"{SIGNS[self.outcome]} **`{self.exercise}`: {self.outcome}**", ""]
+        lines += [f"- ✘ {sentence}" for sentence in self.faults.values()]
+        lines += [f"- ✔ {sentence}" for sentence in self.merits]
+        return "\n".join([*lines, *(["", "```text", self.detail.strip(), "```"] if self.detail else [])])
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.detail]).rstrip()

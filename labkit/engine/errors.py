@@ -1,0 +1,62 @@
+"""What can go wrong with a run, one class each, in the user's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+
+class PlanError(ValueError):
+    """A knob has a value that it cannot have; the message lists what is allowed."""
+
+
+class NotEnoughGpus(PlanError):
+    """The plan asks for more GPUs than this node shows."""
+
+
+class RunError(RuntimeError):
+    """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
+
+    Attributes: `rank`, `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or the table of
+    where each rank stood), `run` (the Run so far; its `rows` are readable).
+    """
+
+    def __init__(self, sentence: str, *, run: Run, rank: int | None = None, point: int | None = None, detail: str = ""):
+        self.sentence, self.run, self.rank, self.point, self.detail = sentence, run, rank, point, detail
+        self.gpu = None if rank is None else run.gpu(rank)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        rows = len(self.run.rows)
+        kept = f"{rows} row{'s were' if rows != 1 else ' was'} measured before that and kept: error.run.rows"
+        return "\n\n".join(part for part in (self.sentence, self.detail.rstrip(), kept, f"logs: {self.run.logs}") if part)
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class WorkerRaised(RunError):
+    """A worker raised an exception."""
+
+
+class WorkerDied(RunError):
+    """A worker's process ended without reporting that it had finished: a signal, an exit, out of memory."""
+
+
+class WorkerHung(RunError):
+    """No rank made progress for longer than the plan's patience, or the run outlasted its time limit."""
+
+
+class LauncherLost(RunError):
+    """torchrun ended, though no worker had failed."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user interrupted the cell; `run` keeps the rows measured so far."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        super().__init__(f"interrupted; {len(run.rows)} rows were measured before that and kept in {run.folder}")

@@ -1,0 +1,109 @@
+"""From a plan to a Run: start torchrun, follow it, and give every row back or one clear error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from labkit import node
+from labkit.engine import watch
+from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError
+from labkit.engine.plan import Plan
+from labkit.engine.run import REPOSITORY, Run
+
+# Left by another launcher in the kernel's environment, these would misplace our workers.
+FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
+FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_LAUNCH")
+
+
+def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True) -> Run:
+    """Run the plan's points in one set of worker processes, one a GPU, and give the Run with every row.
+
+    A point that runs out of GPU memory is a row that says so. `patience_s` bounds the time without any sign from any
+    rank, `limit_s` the whole run. `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar.
+
+    Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost (each names rank, GPU, point and log, and carries the
+    rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is interrupted. When it
+    returns or raises, no process of the run is left.
+    """
+    here = node.here()
+    if plan.device == "cuda" and plan.gpus > len(here.gpus):
+        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), this node shows {len(here.gpus)}; use replay() for a recorded run")
+    run = Run.create(plan, here)
+    begun, startup_s, launches, state = time.time(), 0.0, 0, "failed"
+    point, points = 0, len(plan.points())
+    bar = _bar(plan, points, progress)
+    try:
+        while point < points:
+            launches += 1
+            launched = time.time()
+            follower = watch.Watch(run, start(run, point, launches), bar, patience_s=patience_s, limit_s=limit_s)
+            try:
+                point = follower.follow()
+            finally:
+                watch.end(run)
+                startup_s += (follower.ready() or time.time()) - launched
+        state = "finished"
+    except KeyboardInterrupt:
+        state = "interrupted"
+        raise Interrupted(run) from None
+    except RunError as error:
+        state = error.sentence
+        raise
+    finally:
+        bar.close()
+        seconds = time.time() - begun
+        run.close(
+            state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
+            measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
+        )  # fmt: skip
+    return run
+
+
+def start(run: Run, first_point: int, launches: int) -> subprocess.Popen:
+    """Start torchrun for the points from `first_point` on; its own words go to the launcher's log."""
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1",
+        "--nproc-per-node", str(run.plan.gpus), "--max-restarts", "0", "--monitor-interval", "0.1",
+        "-m", "labkit.engine.worker", str(run.folder), str(first_point),
+    ]  # fmt: skip
+    with run.launcher_log.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            env=environment(run, launches),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # an interrupt typed in a terminal reaches the kernel alone, which ends the run
+        )
+
+
+def omp_num_threads(plan: Plan, here: node.Node) -> int:
+    """Share the usable cores among the workers; torchrun's own default is one thread each."""
+    return max(1, here.cores // plan.gpus)
+
+
+def environment(run: Run, launches: int) -> dict[str, str]:
+    """Give the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
+    kept = {k: v for k, v in os.environ.items() if k not in FOREIGN and not k.startswith(FOREIGN_PREFIXES)}
+    return kept | {
+        watch.MARK: str(run.folder),
+        "LABKIT_KERNEL_PID": str(os.getpid()),
+        "LABKIT_LAUNCH": str(launches),
+        "LABKIT_LAUNCHED": repr(time.time()),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
+        "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "TQDM_DISABLE": "1",
+    }
+
+
+def _bar(plan: Plan, points: int, progress: bool):
+    from tqdm.auto import tqdm
+
+    shown = progress and os.environ.get("LABKIT_PROGRESS") != "0"
+    return tqdm(total=points, desc=f"{plan.lab}: starting workers", unit="point", disable=not shown)

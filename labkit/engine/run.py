@@ -1,0 +1,249 @@
+"""Run: a folder that holds a plan, a node and rows; the one owner of its file names."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from labkit.engine.plan import Plan
+from labkit.node import Node
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RECORDED = REPOSITORY / "data" / "recorded"
+
+
+def runs_folder() -> Path:
+    """The folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository."""
+    return Path(os.environ.get("LABKIT_RUNS") or REPOSITORY / "runs")
+
+
+class Run:
+    """One launch: what was planned, on which node, and every row that was measured.
+
+    The same class reads a run that is going on, one that failed half-way and a recorded one; rows are appended by the
+    workers as they are measured, so whatever the folder holds is readable.
+    """
+
+    def __init__(self, folder: Path | str, *, recorded: bool = False):
+        self.folder, self.recorded = Path(folder), recorded
+
+    @classmethod
+    def create(cls, plan: Plan, node: Node) -> Self:
+        """Make a private folder named <time>-<lab>-<plan>, holding the plan and the node."""
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        attempt = 0
+        while True:
+            folder = runs_folder() / f"{stamp}-{plan.lab}-{plan.name}{f'-{attempt}' if attempt else ''}"
+            try:
+                folder.mkdir(mode=0o700, parents=True)
+                break
+            except FileExistsError:  # two launches within one second, perhaps from two notebooks
+                attempt += 1
+        run = cls(folder)
+        run.logs.mkdir(mode=0o700)
+        run.plan_file.write_text(plan.to_json())
+        run.node_file.write_text(node.to_json())
+        return run
+
+    # The file names: no other module spells them.
+    @property
+    def plan_file(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def node_file(self) -> Path:
+        return self.folder / "node.json"
+
+    @property
+    def status_file(self) -> Path:
+        return self.folder / "status.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def launcher_log(self) -> Path:
+        return self.logs / "torchrun.txt"
+
+    def rows_file(self, rank: int) -> Path:
+        return self.folder / f"rows-rank{rank}.jsonl"
+
+    def log_file(self, rank: int) -> Path:
+        """Everything that the rank wrote to stdout and stderr."""
+        return self.logs / f"rank{rank}.txt"
+
+    def events_file(self, rank: int) -> Path:
+        """What the rank reported of itself: started, points begun and done, an error, finished; JSON lines."""
+        return self.logs / f"rank{rank}.events.jsonl"
+
+    def stack_file(self, rank: int) -> Path:
+        """The rank's Python stack, dumped when it was found to hang."""
+        return self.logs / f"rank{rank}.stack.txt"
+
+    def append(self, rank: int, row: dict[str, Any]) -> None:
+        """Append one row to the rank's file; it is on disk when this returns."""
+        with self.rows_file(rank).open("a") as file:
+            file.write(json.dumps({"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False, **row}) + "\n")
+
+    def close(self, state: str, **status: Any) -> None:
+        """Write down how the run ended."""
+        record = {"state": state, "date": datetime.now().date().isoformat(), **status}
+        self.status_file.write_text(json.dumps(record, indent=1))
+
+    # What the folder says.
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan.from_json(self.plan_file.read_text())
+
+    @cached_property
+    def node(self) -> Node:
+        return Node.from_json(self.node_file.read_text())
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on."""
+        return json.loads(self.status_file.read_text()) if self.status_file.exists() else {}
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the whole launch, start-up included."""
+        return self.status.get("seconds", float("nan"))
+
+    def log(self, rank: int) -> str:
+        """What the rank printed, and its traceback if it raised."""
+        file = self.log_file(rank)
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def gpu(self, rank: int) -> int | None:
+        """The physical index of the GPU that the rank drives; None on a CPU."""
+        return self.node.gpus[rank].index if self.plan.device == "cuda" and rank < len(self.node.gpus) else None
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Every measurement, tidy: point, rank, gpu, seed, the point's knobs, status, warm_up, then the measurements."""
+        return self._table(spans=False)
+
+    @property
+    def spans(self) -> pd.DataFrame:
+        """Every span of a timeline: as `rows`, with lane, start_us and end_us."""
+        return self._table(spans=True)
+
+    def _table(self, *, spans: bool) -> pd.DataFrame:
+        import pandas as pd
+
+        found = [row for rank in range(self.plan.gpus) for row in read_lines(self.rows_file(rank))]
+        table = pd.DataFrame([row for row in found if ("start_us" in row) == spans])
+        if len(table):
+            table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True).dropna(axis=1, how="all")
+        table.attrs["source"] = self.source
+        return table
+
+    def medians(self, by: list[str], value: str) -> pd.DataFrame:
+        """Give one row a setting of the columns `by`: median, spread and count of `value`, and its status.
+
+        Warm-ups are left out. An iteration lasts as long as its slowest rank, so ranks are reduced to their maximum
+        first. The spread is half the interquartile range. Settings with a failed row have a status other than "ok",
+        and a median over the rows that did not fail (NaN where there are none).
+        """
+        import pandas as pd
+
+        rows = self.rows.loc[lambda table: ~table["warm_up"].astype(bool)]
+        slowest = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False).agg(
+            **{value: (value, "max"), "status": ("status", lambda said: next((s for s in said if s != "ok"), "ok"))}
+        )
+        good = slowest[value].where(slowest["status"] == "ok")
+        grouped = good.groupby(by, sort=False, dropna=False)
+        table = pd.DataFrame({
+            value: grouped.median(),
+            f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+            "count": grouped.count(),
+            "status": slowest["status"].groupby(by, sort=False).agg(lambda said: next((s for s in said if s != "ok"), "ok")),
+        }).reset_index()  # fmt: skip
+        table.attrs["source"] = self.source
+        return table
+
+    @property
+    def source(self) -> str:
+        """Where the rows come from, for the footer of every chart: measured here, or recorded; machine; date; size."""
+        how = "recorded on" if self.recorded else "measured here,"
+        small = ", small size" if self.plan.size == "small" else ""
+        machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus]).label
+        return f"{how} {machine}, {self.status.get('date', self.node.date)}{small}"
+
+    def keep(self, name: str) -> Path:
+        """Copy the run, without its logs, to data/recorded/<name>, where `replay(name)` finds it."""
+        target = RECORDED / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns("logs"))
+        return target
+
+    def receipt(self) -> list[tuple[str, str]]:
+        """What the launch did and cost: (what, value) pairs."""
+        status, plan = self.status, self.plan
+        rows, points = self.rows, len(plan.points())
+        measured = rows["point"].nunique() if len(rows) else 0
+        lines = [
+            ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
+            ("source", self.source),
+            ("workers", f"{plan.gpus} × {plan.device}"),
+            ("points", f"{measured} of {points} measured, {len(rows)} rows"),
+        ]
+        if status:
+            start, measuring = status["startup_seconds"], status["measuring_seconds"]
+            lines.append(("time", f"{self.seconds:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
+        if status.get("launches", 1) > 1:
+            lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
+        if len(rows) and (bad := rows.loc[rows["status"] != "ok", "status"]).size:
+            lines.append(("not ok", ", ".join(f"{n} × {status}" for status, n in bad.value_counts().items())))
+        return [*lines, ("folder", self._short_folder())]
+
+    def _short_folder(self) -> str:
+        return str(self.folder.relative_to(REPOSITORY) if self.folder.is_relative_to(REPOSITORY) else self.folder)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{what:9} {value}" for what, value in self.receipt())
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(what)}</th><td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for what, value in self.receipt()
+        )
+        return f"<table>{cells}</table>"
+
+
+def read_lines(file: Path) -> list[dict]:
+    """Give the JSON objects of a file, one a line; a last line that was cut off half-way is left out."""
+    if not file.exists():
+        return []
+    rows = []
+    for line in file.read_bytes().splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:  # killed in the middle of this line
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+def replay(path: Path | str) -> Run:
+    """Give the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
+
+    Raises FileNotFoundError, naming what is recorded, where there is none.
+    """
+    for folder in (RECORDED / path, Path(path)):
+        if (folder / "plan.json").exists():
+            return Run(folder, recorded=True)
+    known = sorted(str(file.parent.relative_to(RECORDED)) for file in RECORDED.rglob("plan.json"))
+    raise FileNotFoundError(f"no recorded run at {str(path)!r}; recorded are: {', '.join(known) or 'none yet'}")

@@ -1,0 +1,1 @@
+"""The lessons, one folder each, named like its notebook."""

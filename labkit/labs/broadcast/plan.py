@@ -1,0 +1,121 @@
+"""Knobs of lab 02: how one host tensor reaches every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit import node
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+
+WHOLE = ("links", "direct", "staged", "nccl")  # methods that move the tensor, or a GPU's share of it, in one piece
+CHUNKED = ("pipelined", "scatter_all_gather")
+METHODS = (*WHOLE, *CHUNKED)
+MEMORIES = ("pageable", "pinned")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor(Plan):
+    """What both plans of this lab share: one float32 host tensor of `mib` MiB, `warm_ups` and `repeats` a point."""
+
+    lab: ClassVar[str] = "broadcast"
+    worker: ClassVar[str] = "labkit.labs.broadcast.worker"
+
+    mib: int = 4096
+    warm_ups: int = 1
+    repeats: int = 7
+
+    @property
+    def elements(self) -> int:
+        """float32 values in the tensor."""
+        return self.mib * 2**20 // 4
+
+    def check(self) -> None:
+        if self.gpus < 2:
+            raise PlanError(f"gpus={self.gpus}: a broadcast needs at least two")
+        if self.mib < 1 or self.repeats < 1 or self.warm_ups < 0:
+            raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
+
+    def require_memory(self, memory: str) -> None:
+        """Raise PlanError for a memory that is not known, or that a machine without GPUs cannot have."""
+        self.require("memory", memory, MEMORIES)
+        if memory == "pinned" and self.device == "cpu":
+            raise PlanError("memory='pinned': pages are pinned for a GPU, and this machine has none; take 'pageable'")
+
+    def require_chunks(self, chunks: int) -> None:
+        """Raise PlanError unless `chunks` equal chunks fit every GPU's share of the tensor."""
+        if chunks < 1 or self.elements % (chunks * self.gpus):
+            allowed = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if self.elements % (n * self.gpus) == 0]
+            raise PlanError(
+                f"chunks={chunks} does not divide each of {self.gpus} shares of {self.elements} elements; "
+                + (f"these do: {', '.join(map(str, allowed))}" if allowed else "no usual count does: choose another mib")
+            )
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**{"size": "small", "gpus": 4, "mib": 32, "repeats": 5} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Tensor):
+    """Every method with a pageable and a pinned source, the chunked ones with several chunk counts.
+
+    `links` is the yardstick: every GPU pulls its own share over its own link at once, and nothing is forwarded.
+    `chunks` cut the tensor for pipelined, and each GPU's share of it for scatter_all_gather.
+    """
+
+    methods: tuple[str, ...] = METHODS
+    memories: tuple[str, ...] = MEMORIES
+    chunks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
+
+    def check(self) -> None:
+        super().check()
+        for method in self.methods:
+            self.require("method", method, METHODS)
+        for memory in self.memories:
+            self.require_memory(memory)
+        for chunks in self.chunks:
+            self.require_chunks(chunks)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for method in self.methods:
+            for memory in self.memories:
+                for chunks in self.chunks if method in CHUNKED else (1,):
+                    yield {"method": method, "memory": memory, "chunks": chunks}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        memories = MEMORIES if node.here().has_gpus else ("pageable",)  # without a GPU nothing can be pinned for one
+        return super().small(**{"chunks": (4, 16), "memories": memories} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Tensor):
+    """Functions with one signature, measured and watched copy by copy: the workbook's, a student's, a broken one.
+
+    A function is named "methods.pipelined", "bugs.early_forward", or "answers.pipelined" (a file that the workbook's
+    cell magic saved, in `answers`).
+    """
+
+    functions: tuple[str, ...] = ("methods.pipelined",)
+    answers: str = ""
+    memory: str = "pinned"
+    chunks: int = 16
+
+    def check(self) -> None:
+        super().check()
+        self.require_memory(self.memory)
+        self.require_chunks(self.chunks)
+        for function in self.functions:
+            self.require("function's home", function.partition(".")[0], ("methods", "bugs", "answers"))
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for function in self.functions:
+            yield {"function": function, "memory": self.memory, "chunks": self.chunks}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        memory = "pinned" if node.here().has_gpus else "pageable"
+        return super().small(**{"repeats": 3, "chunks": 4, "memory": memory} | knobs)

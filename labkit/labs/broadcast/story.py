@@ -1,0 +1,162 @@
+"""Tables of lab 02 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, resolved, say
+
+NAMES = {
+    "direct": "direct",
+    "staged": "staged",
+    "nccl": "one copy then NCCL",
+    "pipelined": "pipelined",
+    "scatter_all_gather": "scatter + all-gather",
+}
+SAME = 1.10  # two causes within 10 % of each other are called equal
+
+
+def explain_methods(table: pd.DataFrame) -> Markdown:
+    """Say which method was fastest and how far the slowest is behind, how near it comes to the links, and what failed."""
+    right = table[(table["status"] == "ok") & (table["method"] != "links")].sort_values("seconds")
+    wrong = table[table["status"] != "ok"]
+    if right.empty:
+        return say("No setting brought right copies to every GPU.", small=table.attrs["small"])
+    first, last = right.iloc[0], right.iloc[-1]
+    rivals = right[right["method"] != first["method"]]
+    rival = rivals.iloc[0] if len(rivals) else None
+    clear = rival is not None and resolved(
+        first["seconds"], rival["seconds"], first["spread_seconds"], rival["spread_seconds"]
+    )
+    lead = (
+        f"**{_name(first)}** was fastest: {units.seconds(first['seconds'])}, {units.times(last['seconds'] / first['seconds'])} "
+        f"as fast as the slowest, {_name(last)} ({units.seconds(last['seconds'])})."
+    )
+    if rival is not None and not clear:
+        lead = (
+            f"Which of **{_name(first)}** ({units.seconds(first['seconds'])}) and **{_name(rival)}** "
+            f"({units.seconds(rival['seconds'])}) is faster is not resolved by these data: the gap is within their spread."
+        )
+    share = first["share_of_links"]
+    near = None
+    if share > 0:
+        near = (
+            f"That is {units.times(1 / share)} the time that all host links together need to bring the tensor in once: "
+            + ("there is next to nothing left to win." if share >= 0.95 else "the links could still bring it in sooner.")
+        )
+    failed = f"{len(wrong)} setting(s) delivered a wrong copy and count for nothing." if len(wrong) else (
+        f"Every copy of all {len(table)} settings was compared with the source, and equal."
+    )  # fmt: skip
+    impossible = table[table["verdict"] == "impossible"]
+    beaten = f"{len(impossible)} time(s) beat the datasheet's limit: do not believe them." if len(impossible) else None
+    return say(lead, near, failed, beaten, small=table.attrs["small"])
+
+
+def explain_pinning(table: pd.DataFrame) -> Markdown:
+    """Say which of the two causes, pinning or the path, made the difference from direct pageable to pipelined pinned."""
+    rows = table.set_index("method")
+    if not {"direct", "pipelined"} <= set(rows.index) or rows.loc["direct", ["pageable_seconds", "pinned_seconds"]].isna().any():
+        return say(
+            "Without a GPU no memory can be pinned for one, so this machine cannot tell the two causes apart; "
+            "the recorded run below can."
+        )
+    pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
+    together = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pinned_seconds"]
+    if pinning > path * SAME:
+        verdict = f"**Pinning, not topology, made the difference**: {units.times(pinning)} by pinning alone, {units.times(path)} by the path."
+    elif path > pinning * SAME:
+        verdict = f"**The path, not pinning, made the difference**: {units.times(path)} by the path, {units.times(pinning)} by pinning alone."
+    else:
+        verdict = f"Pinning ({units.times(pinning)}) and the path ({units.times(path)}) did about the same."
+    step = f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
+    return say(step, verdict, _scatter_sentence(rows), small=table.attrs["small"])
+
+
+def _scatter_sentence(rows: pd.DataFrame) -> str | None:
+    if "scatter_all_gather" not in rows.index:
+        return None
+    gain = rows.loc["pipelined", "pinned_seconds"] / rows.loc["scatter_all_gather", "pinned_seconds"]
+    if gain > SAME:
+        return f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because every GPU's own host link works."
+    return f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): its host links share one bottleneck."
+
+
+def explain_chunks(table: pd.DataFrame) -> Markdown:
+    """Say, a method, which number of chunks was best and whether the choice mattered beyond the spread."""
+    sentences = []
+    memory = "pinned" if (table["memory"] == "pinned").any() else table["memory"].iloc[0]
+    for method, rows in table[table["memory"] == memory].groupby("method", sort=False):
+        low, high = rows.loc[rows["seconds"].idxmin()], rows.loc[rows["seconds"].idxmax()]
+        if not resolved(low["seconds"], high["seconds"], low["spread_seconds"], high["spread_seconds"]):
+            sentences.append(f"For {NAMES[method]} the number of chunks makes no difference that these data resolve.")
+            continue
+        counts = sorted(rows["chunks"])
+        ends = {counts[0]: "the fewest: chunks cost more than their overlap gains", counts[-1]: "the most that were tried"}
+        why = ends.get(low["chunks"], "fewer overlap less, more cost more launches")
+        gain = units.percent(high["seconds"] / low["seconds"] - 1)
+        sentences.append(f"{NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}); the worst count takes {gain} more.")
+    return say(*sentences, small=table.attrs["small"])
+
+
+def explain_overlap(share: float, table: pd.DataFrame) -> Markdown:
+    """Say how much of the forwarding was hidden behind the host's copies, as the timeline shows it."""
+    name = NAMES[table.attrs["method"]]
+    host = table[table["kind"] == "host"]
+    lanes = host["lane"].nunique()
+    if share >= 0.5:
+        text = f"In {name}, **{units.percent(share)} of the forwarding time was hidden** behind copies from the host."
+    else:
+        text = f"In {name}, only {units.percent(share)} of the forwarding time was hidden behind copies from the host."
+    return say(text, f"{lanes} host link{'s were' if lanes > 1 else ' was'} in use.", small=table.attrs["small"])
+
+
+def doubt_ladder(table: pd.DataFrame) -> Markdown:
+    """Say what the reports' three steps changed: the path, or the memory that the tensor came from."""
+    pinned = table[table["reading"] == "pinned"]
+    pageable = table[table["reading"] == "pageable"]
+    rates = f"a pageable copy reaches {units.rate(table.attrs['pageable'])} on the recorded node, a pinned one {units.rate(table.attrs['pinned'])}"
+    if pinned.empty or pageable.empty:
+        kind = "pinned" if pageable.empty else "pageable"
+        return say(f"All of the reports' figures fit {kind} memory ({rates}): their steps changed the path alone.")
+    fast, slow = (listed(dict.fromkeys(rows["method"])) for rows in (pinned, pageable))
+    return say(
+        f"The reports credit the path for each step. Yet their {fast} figures ({_range(pinned)} through one host link) fit "
+        f"only pinned memory, and their {slow} figures ({_range(pageable)}) fit pageable memory: {rates}.",
+        f"**The step to {fast} changed two things at once**, and the ablation above tells which of them counted.",
+    )
+
+
+def _range(rows: pd.DataFrame) -> str:
+    low, high = rows["copy_gb_per_s"].min(), rows["copy_gb_per_s"].max()
+    return units.rate(low) if units.rate(low) == units.rate(high) else f"{units.number(low)} to {units.rate(high)}"
+
+
+def explain_compare(table: pd.DataFrame) -> Markdown:
+    """Set the reader's prediction beside the recorded time, and the best published time beside the best recorded one."""
+    best = table.groupby("origin")["seconds"].min()
+    sentences = []
+    if "predicted" in best:
+        recorded = table[(table["origin"] == "recorded") & (table["method"] == "scatter_all_gather")]["seconds"].min()
+        ratio = max(best["predicted"], recorded) / min(best["predicted"], recorded)
+        close = "within a factor of two" if ratio <= 2 else f"{units.times(ratio)} {'above' if best['predicted'] > recorded else 'below'}"
+        sentences.append(f"Your prediction, {units.seconds(best['predicted'])}, is {close} of the recorded {units.seconds(recorded)}.".replace("below of", "below").replace("above of", "above"))
+    gain = best["published"] / best["recorded"]
+    if gain > 1:
+        sentences.append(f"The fastest published broadcast took {units.seconds(best['published'])}; the recorded run's fastest takes {units.seconds(best['recorded'])}, {units.times(gain)} as fast.")
+    else:
+        sentences.append(f"The fastest published broadcast ({units.seconds(best['published'])}) is ahead of the recorded run's ({units.seconds(best['recorded'])}).")
+    return say(*sentences)
+
+
+def conclude(card: pd.DataFrame) -> Markdown:
+    """Say which of the lab's targets the recorded run meets."""
+    missed = card[~card["met"].astype(bool)]
+    met = f"{len(card) - len(missed)} of {len(card)} targets are met."
+    return say(met, *(f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}." for row in missed.itertuples()))
+
+
+def _name(row: pd.Series) -> str:
+    chunks = f", {row['chunks']} chunks" if row["chunks"] > 1 else ""
+    return f"{NAMES[row['method']]} ({row['memory']}{chunks})"

@@ -1,0 +1,201 @@
+"""Lab 02, what the workers do: rank 0 drives the lanes of all GPUs; every rank joins in where NCCL does."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.labs.broadcast import bugs
+from labkit.labs.broadcast.plan import Trial
+from labkit.labs.broadcast.worker import methods
+from labkit.labs.broadcast.worker.lanes import Lanes
+
+PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
+
+
+def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
+    """Give float32 values that no other seed and no shifted chunk repeats: (48271·i + seed) mod PRIME."""
+    values = torch.empty(elements, dtype=torch.float32, device=device)
+    piece = 2**26  # int64 on the way: half a GiB at a time
+    for start in range(0, elements, piece):
+        index = torch.arange(start, min(start + piece, elements), device=device)
+        values[start : start + piece] = (index * 48271 + seed * 7919) % PRIME
+    return values
+
+
+class Buffers:
+    """The host tensor, pageable and pinned, a copy a GPU, and on every GPU a reference that no copy method wrote."""
+
+    def __init__(self, worker: Worker):
+        on_gpu, elements = worker.device.type == "cuda", worker.plan.elements
+        self.driver, self.elements, self.seed = worker.rank == 0, elements, None
+        every = [torch.device("cuda", gpu) if on_gpu else worker.device for gpu in range(worker.gpus)]
+        self.devices = every if self.driver else [worker.device]
+        self.copies = [torch.empty(elements, device=device) for device in self.devices]
+        self.sources = {}
+        if self.driver:
+            self.sources["pageable"] = torch.zeros(elements)  # zeros, not empty: its pages exist before the clock runs
+            self.sources["pinned"] = torch.empty(elements, pin_memory=True) if on_gpu else self.sources["pageable"]
+
+    def fill(self, seed: int) -> None:
+        """Put the seed's values into the sources and the references."""
+        if seed != self.seed:
+            self.references = [pattern(self.elements, seed, device) for device in self.devices]
+            self.seed = seed
+            self.restore()
+
+    def restore(self) -> None:
+        """Put the seed's values into the sources again."""
+        for source in self.sources.values():
+            source.copy_(self.references[0])
+
+    def poison(self) -> None:
+        """Fill every copy with NaN, so that a value left over from an earlier repeat cannot pass."""
+        for copy in self.copies:
+            copy.fill_(float("nan"))
+
+    def wrong(self, part_of: Callable[[int], slice] = lambda gpu: slice(None)) -> list[int]:
+        """Give the GPUs whose copy differs from the reference, in the part that each should hold."""
+        pairs = enumerate(zip(self.copies, self.references, strict=True))
+        return [gpu for gpu, (copy, right) in pairs if not torch.equal(copy[part_of(gpu)], right[part_of(gpu)])]
+
+
+def prepare(worker: Worker) -> Buffers:
+    """Allocate everything once; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
+    if worker.device.type == "cpu":
+        torch.set_num_threads(1)
+    return Buffers(worker)
+
+
+def measure(worker: Worker, point) -> None:
+    """Measure one point; ranks with nothing to do wait at the barrier without using their GPU."""
+    worker.state.fill(point.seed)
+    if isinstance(worker.plan, Trial):
+        if worker.rank == 0:
+            try_function(worker, point)
+    elif point.method == "nccl":
+        through_nccl(worker, point)
+    elif worker.rank == 0:
+        through_lanes(worker, point)
+    worker.barrier()
+
+
+def through_lanes(worker: Worker, point) -> None:
+    """Time one method of methods.py and compare every copy after every repeat; then draw it once, copy by copy."""
+    buffers, work = worker.state, getattr(methods, point.method)
+    source = buffers.sources[point.memory]
+    lanes = Lanes(buffers.devices)
+
+    def broadcast() -> None:
+        work(source, buffers.copies, point.chunks, lanes)
+        lanes.wait()
+
+    share = lanes.parts(buffers.elements, worker.gpus)
+    part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
+    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=buffers.poison):
+        record(worker, timing, buffers.wrong(part_of))
+    lanes.close()
+    if point.seed == worker.plan.seeds[0]:
+        for copy in watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
+            worker.span("copy", copy.lane, copy.start_us, copy.end_us)
+
+
+def through_nccl(worker: Worker, point) -> None:
+    """One copy from the host to GPU 0, then the library's broadcast (NCCL; gloo between processes without GPUs)."""
+    buffers = worker.state
+
+    def broadcast() -> None:
+        if worker.rank == 0:
+            buffers.copies[0].copy_(buffers.sources[point.memory], non_blocking=True)
+        dist.broadcast(buffers.copies[0], src=0)
+
+    def before() -> None:
+        buffers.poison()
+        worker.synchronize()
+        worker.barrier()
+
+    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before):
+        right = torch.equal(buffers.copies[0], buffers.references[0])  # rank 0's other copies take no part
+        record(worker, timing, [] if right else [worker.rank])
+
+
+def record(worker: Worker, timing, wrong: list[int], **more) -> None:
+    """Append the row of one repeat; a copy that differs makes it a failed one."""
+    status = f"wrong copy on GPU {', '.join(map(str, wrong))}" if wrong else "ok"
+    rate = 4 * worker.plan.elements / timing.seconds / 1e9
+    worker.record(
+        iteration=timing.iteration, warm_up=timing.warm_up, status=status, seconds=timing.seconds, gb_per_s=rate, **more
+    )
+
+
+def watched(work, source, copies, chunks, lanes) -> list:
+    """Run the method twice on lanes that log, and give the second log: when each copy began and ended."""
+    for _ in range(2):
+        lanes.anchor()
+        work(source, copies, chunks, lanes)
+        lanes.wait()
+    log = list(lanes.timeline())
+    lanes.close()
+    return log
+
+
+def try_function(worker: Worker, point) -> None:
+    """Time a function like a method, note what it claims and does to the source, and log every copy it asked for."""
+    buffers, work = worker.state, find(point.function, worker.plan.answers)
+    source = buffers.sources[point.memory]
+    lanes = Lanes(buffers.devices)
+
+    def broadcast():
+        claimed = work(source, buffers.copies, point.chunks, lanes)
+        in_flight = lanes.in_flight()
+        changed = not torch.equal(source, before)
+        lanes.wait()
+        return claimed, in_flight, changed
+
+    before = source.clone()
+    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=buffers.poison):
+        claimed, in_flight, changed = timing.result
+        own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
+        record(worker, timing, buffers.wrong(), source_changed=changed, in_flight=in_flight, **own_clock)
+        buffers.restore()
+    lanes.close()
+    log = watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
+    buffers.restore()
+    number = {id(copy): index for index, copy in enumerate(log)}
+    for index, copy in enumerate(log):
+        origin, first, _ = place(copy.origin, source, buffers.copies)
+        target, _, elements = place(copy.target, source, buffers.copies)
+        after = [number[id(earlier)] for earlier in copy.after if id(earlier) in number]
+        worker.span(
+            "copy", copy.lane, copy.start_us, copy.end_us,
+            index=index, origin=origin, target=target, first=first, elements=elements, after=after,
+        )  # fmt: skip
+
+
+def place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
+    """Say which buffer a tensor lies in ("host", "0", "1", … or "elsewhere"), its first element there, and how many."""
+    for name, buffer in [("host", source), *((str(gpu), copy) for gpu, copy in enumerate(copies))]:
+        first = (tensor.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+        if tensor.device == buffer.device and 0 <= first < len(buffer):
+            return name, first, tensor.numel()
+    return "elsewhere", 0, tensor.numel()
+
+
+def find(name: str, answers: str) -> Callable:
+    """Give the function that "methods.direct", "bugs.early_forward" or "answers.pipelined" names.
+
+    An answer is loaded from its own file, so that a traceback names the student's file and line.
+    """
+    home, _, function = name.partition(".")
+    if home != "answers":
+        return getattr({"methods": methods, "bugs": bugs}[home], function)
+    file = Path(answers) / f"broadcast_{function}.py"
+    spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, function)

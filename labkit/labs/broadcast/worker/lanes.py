@@ -1,0 +1,163 @@
+"""Lanes: the roads that a copy can take, each with its own stream, so that copies on different roads overlap."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass
+class Copy:
+    """One copy that was handed to a lane: what, where, after which others, and how to wait for it."""
+
+    lane: str
+    target: torch.Tensor
+    origin: torch.Tensor
+    after: tuple[Copy, ...]
+    done: Any = None  # a device event, or a future on a CPU
+    begun: Any = None
+    start_us: float = float("nan")
+    end_us: float = float("nan")
+
+
+class Lane:
+    """A road from `origin` to `target` device: its copies happen in the order given, asynchronously to the host.
+
+    Two streams, one at each end, because torch orders a copy between GPUs against the current stream of both devices;
+    were one of them shared, copies on different lanes would wait for each other.
+    """
+
+    def __init__(self, name: str, devices: list[torch.device], log: list[Copy], timed: bool):
+        self.name, self.log, self.timed = name, log, timed
+        self.streams = [torch.cuda.Stream(device) for device in devices]
+
+    def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
+        """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
+        this = Copy(self.name, target, origin, (after,) if after else ())
+        road = self.streams[0]  # of the sending GPU: torch puts a copy between GPUs there
+        with ExitStack() as current:
+            for stream in self.streams:
+                current.enter_context(torch.cuda.stream(stream))
+            if after:
+                road.wait_event(after.done)
+            if self.timed:
+                this.begun = road.record_event(torch.cuda.Event(enable_timing=True))
+            target.copy_(origin, non_blocking=True)
+            this.done = road.record_event(torch.cuda.Event(enable_timing=self.timed))
+        self.log.append(this)
+        return this
+
+    def wait(self) -> None:
+        for stream in self.streams:
+            stream.synchronize()
+
+
+class ThreadLane:
+    """The same road on a machine without GPUs: one thread that copies between host buffers, in order."""
+
+    def __init__(self, name: str, log: list[Copy]):
+        self.name, self.log = name, log
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
+        """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
+        this = Copy(self.name, target, origin, (after,) if after else ())
+        this.done = self.thread.submit(self._do, this)
+        self.log.append(this)
+        return this
+
+    @staticmethod
+    def _do(this: Copy) -> None:
+        for earlier in this.after:
+            earlier.done.result()
+        this.start_us = time.perf_counter() * 1e6
+        this.target.copy_(this.origin)
+        this.end_us = time.perf_counter() * 1e6
+
+    def wait(self) -> None:
+        last: Future = self.thread.submit(int)
+        last.result()
+
+
+class Lanes:
+    """All lanes of the machine: `host(gpu)` into a GPU, `peer(a, b)` from GPU a to GPU b. `log` lists every copy.
+
+    With `timed`, device events around every copy make a timeline; that costs a little, so timed repeats go without.
+    """
+
+    def __init__(self, devices: list[torch.device], *, timed: bool = False):
+        self.devices, self.timed, self.log = devices, timed, []
+        self._lanes: dict[str, Lane | ThreadLane] = {}
+
+    def host(self, gpu: int) -> Lane | ThreadLane:
+        """The lane from host memory to `gpu`: its PCIe link."""
+        return self._lane(f"host → {gpu}", [self.devices[gpu]])
+
+    def peer(self, origin: int, target: int) -> Lane | ThreadLane:
+        """The lane from one GPU to another: NVLink where they have it."""
+        return self._lane(f"{origin} → {target}", [self.devices[origin], self.devices[target]])
+
+    def others(self, gpu: int) -> list[int]:
+        """All GPUs but `gpu`."""
+        return [other for other in range(len(self.devices)) if other != gpu]
+
+    @staticmethod
+    def parts(elements: int, chunks: int, first: int = 0) -> list[slice]:
+        """Cut `elements` elements, from `first` on, into `chunks` equal slices."""
+        step = elements // chunks
+        return [slice(start, start + step) for start in range(first, first + elements, step)]
+
+    def wait(self) -> None:
+        """Wait until every copy on every lane has arrived."""
+        for lane in self._lanes.values():
+            lane.wait()
+
+    def in_flight(self) -> int:
+        """Give how many copies of the log have not arrived yet."""
+        over = (copy.done.done() if isinstance(copy.done, Future) else copy.done.query() for copy in self.log)
+        return sum(not done for done in over)
+
+    def _lane(self, name: str, devices: list[torch.device]) -> Lane | ThreadLane:
+        if name not in self._lanes:
+            on_gpu = self.devices[0].type == "cuda"
+            self._lanes[name] = Lane(name, devices, self.log, self.timed) if on_gpu else ThreadLane(name, self.log)
+        return self._lanes[name]
+
+    def timeline(self) -> list[Copy]:
+        """Give the log with start_us and end_us filled in, from the first copy's start; call it after `wait`.
+
+        Events of different GPUs share no clock: each GPU's times count from an event that was recorded on it when all
+        GPUs stood still (`anchor`), which leaves them apart by some tens of microseconds.
+        """
+        for copy in self.log:
+            if copy.begun is not None:
+                anchor = self._anchors[copy.begun.device]
+                copy.start_us = 1e3 * anchor.elapsed_time(copy.begun)
+                copy.end_us = 1e3 * anchor.elapsed_time(copy.done)
+        begin = min((copy.start_us for copy in self.log), default=0.0)
+        for copy in self.log:
+            copy.start_us, copy.end_us = copy.start_us - begin, copy.end_us - begin
+        return self.log
+
+    def anchor(self) -> None:
+        """Empty the log, stand still, and record the event from which each GPU's timeline counts."""
+        self.log.clear()
+        if self.devices[0].type != "cuda":
+            return
+        self._anchors = {}
+        for device in self.devices:
+            torch.cuda.synchronize(device)
+        for device in self.devices:
+            with torch.cuda.device(device):
+                self._anchors[device] = torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
+
+    def close(self) -> None:
+        """End the threads that stood in for streams."""
+        for lane in self._lanes.values():
+            if isinstance(lane, ThreadLane):
+                lane.thread.shutdown()

@@ -1,0 +1,71 @@
+"""Knobs of lab 00: a first launch, a launch that fails on purpose, and what launching costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello(Plan):
+    """Every rank says who and where it is, and all of them add up their ranks."""
+
+    lab: ClassVar[str] = "start"
+    worker: ClassVar[str] = "labkit.labs.start.worker"
+
+    sums: int = 20  # how often the ranks add up, to see the first time beside the later ones
+
+    def check(self) -> None:
+        if self.sums < 2:
+            raise PlanError(f"sums={self.sums}: at least 2, to compare the first with a later one")
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**{"size": "small", "gpus": 2} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure(Plan):
+    """One rank raises on purpose at the second of three points, while the others go on to meet it."""
+
+    lab: ClassVar[str] = "start"
+    worker: ClassVar[str] = "labkit.labs.start.worker"
+
+    rank: int = 1
+
+    def check(self) -> None:
+        if not 0 <= self.rank < self.gpus:
+            raise PlanError(f"rank={self.rank}: with gpus={self.gpus} the ranks are 0 to {self.gpus - 1}")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for fails in (False, True, False):
+            yield {"fails": fails}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**{"size": "small", "gpus": 2} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCost(Plan):
+    """What launch() costs beside the bare torchrun command, and a sweep beside one point (`make bench`).
+
+    Measured on the host: `pairs` times a bare torchrun of the Hello worker and a launch of the same plan, in turns,
+    and a launch of `sweep_points` points.
+    """
+
+    lab: ClassVar[str] = "start"
+    worker: ClassVar[str] = "labkit.labs.start.worker"
+
+    pairs: int = 7
+    sweep_points: int = 20
+    sums: int = 20
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for pair in range(self.pairs):
+            for way in ("torchrun", "launch", "sweep"):
+                yield {"pair": pair, "way": way}

@@ -1,0 +1,130 @@
+"""Tables of lab 01 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import itertools
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, say
+
+EQUAL = 1.05  # pairs within 5 % of each other are called equal
+
+
+def explain_placement(topology) -> Markdown:
+    """Say what the wiring means: whether NVLink makes all pairs equal, and whether NUMA does not."""
+    gpus = [device.name for device in topology.devices if device.kind == "gpu"]
+    if not gpus:
+        return say("This machine shows no GPU, so there is nothing to be wired.")
+    if len(gpus) == 1:
+        return say("One GPU: no link between GPUs, and every byte from elsewhere comes over its host link.")
+    kinds = {topology.path(a, b).kind for a, b in itertools.combinations(gpus, 2)}
+    if len(kinds) == 1 and (kind := next(iter(kinds))).startswith("NV"):
+        links = f"**NVLink makes every pair equal**: {kind[2:]} links between any two of the {len(gpus)} GPUs, so no ring or tree is better than another."
+    elif len(kinds) == 1:
+        links = f"Every pair of the {len(gpus)} GPUs is {next(iter(kinds))}: alike, but without NVLink, so copies between GPUs share PCIe with copies from the host."
+    else:
+        links = f"**Pairs differ** ({listed(sorted(kinds))}): a ring should follow the nearest links, and which GPUs talk most matters."
+    nodes = {n: [d for d in names if d in gpus] for n, names in topology.numa_nodes().items() if n is not None}
+    nodes = {n: names for n, names in nodes.items() if names}
+    if len(nodes) > 1:
+        placed = listed(f"{', '.join(names)} at node {n}" for n, names in nodes.items())
+        host = f"**NUMA does not make them equal**: {placed}. A host buffer on one node is far from the other's GPUs, and its bytes cross between the sockets."
+    elif nodes:
+        host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
+    else:
+        host = "The matrix does not tell which NUMA node the GPUs hang at."
+    return say(links, host)
+
+
+def explain_matrix(table: pd.DataFrame) -> Markdown:
+    """Say whether the measured pairs are equal, how much of NVLink they reach, and what contradicts the datasheet."""
+    pairs = table[table["source"] != table["target"]]
+    if pairs.empty:
+        return say("One GPU: there is no pair to measure.", small=table.attrs["small"])
+    low, high = pairs.loc[pairs["gb_per_s"].idxmin()], pairs.loc[pairs["gb_per_s"].idxmax()]
+    ratio = high["gb_per_s"] / low["gb_per_s"]
+    if ratio <= EQUAL:
+        same = f"**Every pair copies alike**: {units.rate(pairs['gb_per_s'].median())}, the fastest only {units.percent(ratio - 1)} above the slowest."
+    else:
+        same = (
+            f"**Pairs are not alike**: {low['source']:.0f} → {low['target']:.0f} reaches {units.rate(low['gb_per_s'])}, "
+            f"{high['source']:.0f} → {high['target']:.0f} {units.times(ratio)} that."
+        )
+    share = pairs["share_of_limit"].median()
+    part = None
+    if share > 0:
+        part = f"That is {units.percent(share)} of what the links carry nominally; the rest is their protocol."
+    return say(same, part, _flagged(table), small=table.attrs["small"])
+
+
+def explain_host(summary: pd.DataFrame) -> Markdown:
+    """Say what pinning gains, and whether the GPUs disturb each other when all copy at once."""
+    into = summary[summary["copy"] == "host_to_gpu"].set_index("memory")
+    sentences = []
+    if {"pageable", "pinned"} <= set(into.index):
+        gain = into.loc["pinned", "alone_gb_per_s"] / into.loc["pageable", "alone_gb_per_s"]
+        if gain > EQUAL:
+            sentences.append(
+                f"Into a GPU, **pinned memory gives {units.times(gain)} the rate of pageable memory** "
+                f"({units.rate(into.loc['pinned', 'alone_gb_per_s'])} against {units.rate(into.loc['pageable', 'alone_gb_per_s'])})."
+            )
+        else:
+            sentences.append(f"Pinning gains nothing here ({units.times(gain)}).")
+    memory = "pinned" if "pinned" in into.index else into.index[0]
+    row = into.loc[memory]
+    if row["gpus"] > 1:
+        kept = row["share_kept"]
+        total = units.rate(row["all_at_once_gb_per_s"])
+        if kept >= 0.95:
+            text = f"All {row['gpus']:.0f} at once, each keeps its rate ({total} together): their links are independent."
+        elif kept <= 1.1 / row["gpus"]:
+            text = f"All {row['gpus']:.0f} at once, they get {total} together, no more than one alone: **they share one bottleneck**."
+        else:
+            text = f"All {row['gpus']:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} together): something on the way is shared."
+        sentences.append(text)
+    return say(*sentences, small=summary.attrs["small"])
+
+
+def explain_numa(table: pd.DataFrame) -> Markdown:
+    """Say what a host buffer on the far NUMA node costs; empty tables are machines with one node."""
+    if table.empty:
+        return say("This machine has one NUMA node, so no host memory is far from a GPU: the question does not arise.")
+    loss = 1 - (table["far_gb_per_s"] / table["near_gb_per_s"]).min()
+    if loss > 0.05:
+        return say(f"**The far NUMA node costs up to {units.percent(loss)}** of a GPU's host rate: bind each rank to the node of its GPU.")
+    return say(f"The far NUMA node costs {units.percent(max(loss, 0))} at most: here, binding ranks to nodes gains little.")
+
+
+def _flagged(table: pd.DataFrame) -> str | None:
+    beaten = table[table["verdict"] == "impossible"]
+    slow = table[table["verdict"] == "suspiciously low"]
+    if len(beaten):
+        return f"**{len(beaten)} measurement(s) beat the datasheet**: doubt the measurement before the link."
+    if len(slow):
+        return f"{len(slow)} measurement(s) are below a quarter of their link's rate: something else limits them."
+    return "No measurement beats the datasheet." if (table["verdict"] == "ok").all() else None
+
+
+def doubt_sockets(table: pd.DataFrame) -> Markdown:
+    """Say whether a report's sentence about sockets agrees with the matrix that it prints."""
+    wrong = table[~table["agrees"]]
+    if wrong.empty:
+        return say("The report's text and its own matrix agree about every GPU's socket.")
+    names = listed(wrong["gpu"])
+    groups = listed(
+        f"{', '.join(rows['gpu'])} at node {numa:.0f}" for numa, rows in table.dropna(subset=["matrix_numa"]).groupby("matrix_numa")
+    )
+    return say(
+        f"**The report contradicts itself about {names}**: its text says node {', '.join(str(n) for n in wrong['claimed_numa'])}, "
+        f"its own matrix puts {groups}. What follows from the text about near and far memory does not hold for its node."
+    )
+
+
+def conclude(card: pd.DataFrame) -> Markdown:
+    """Say which of the lab's targets the recorded run meets."""
+    missed = card[~card["met"].astype(bool)]
+    met = f"{len(card) - len(missed)} of {len(card)} targets are met."
+    return say(met, *(f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}." for row in missed.itertuples()))

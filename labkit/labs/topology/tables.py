@@ -1,0 +1,136 @@
+"""Rows of lab 01 → tables: paths as nvidia-smi names them, copies as they were measured, and what contradicts what."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.node.limits import check, least_seconds_to_move, spec
+
+SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate wants an explanation
+
+
+def devices(topology) -> pd.DataFrame:
+    """Give the devices of a parsed topology: device, kind, numa, cpus (how many it is close to)."""
+    rows = [(d.name, d.kind, d.numa, len(d.cpus) or None, d.label) for d in topology.devices]
+    return pd.DataFrame(rows, columns=["device", "kind", "numa", "close_cpus", "label"])
+
+
+def copy_matrix(run) -> pd.DataFrame:
+    """Give one row an ordered GPU pair: source, target, seconds, gb_per_s, then limit, share_of_limit and verdict.
+
+    The limit is the sender's NVLinks together, or, within one GPU, half its memory's rate (a copy reads and writes).
+    """
+    rows = run.rows[run.rows["copy"] == "gpu_to_gpu"]
+    table = _rates(run, rows, ["source", "target"])
+    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    nvlink, memory = (known.nvlink_gb_per_s, known.hbm_gb_per_s) if known else (None, None)
+    table["nominal_gb_per_s"] = [
+        (memory / 2 if memory else None) if a == b else nvlink for a, b in zip(table["source"], table["target"], strict=True)
+    ]
+    table["nominal_gb_per_s"] = table["nominal_gb_per_s"].astype(float)
+    return _checked(table, run)
+
+
+def host_links(run) -> pd.DataFrame:
+    """Give one row a way between host and GPU: copy, memory, numa, together, rank, gb_per_s, limit, share, verdict."""
+    rows = run.rows[run.rows["copy"] != "gpu_to_gpu"]
+    table = _rates(run, rows, ["copy", "memory", "numa", "together", "rank"])
+    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    table["nominal_gb_per_s"] = float("nan") if known is None else known.pcie_gb_per_s
+    return _checked(table, run)
+
+
+def host_summary(links: pd.DataFrame) -> pd.DataFrame:
+    """Give, a direction and memory: one GPU alone (median), all at once (sum over GPUs), and what each then gets.
+
+    Where host memory lies on several NUMA nodes, the best node of each GPU counts.
+    """
+    best = links.groupby(["copy", "memory", "together", "rank"], as_index=False)["gb_per_s"].max()
+    alone = best[~best["together"].astype(bool)].groupby(["copy", "memory"])["gb_per_s"].median()
+    together = best[best["together"].astype(bool)].groupby(["copy", "memory"])["gb_per_s"]
+    table = pd.DataFrame({
+        "alone_gb_per_s": alone,
+        "all_at_once_gb_per_s": together.sum(),
+        "each_then_gb_per_s": together.median(),
+        "gpus": together.count(),
+    }).reset_index()  # fmt: skip
+    table["share_kept"] = table["each_then_gb_per_s"] / table["alone_gb_per_s"]
+    table.attrs = dict(links.attrs)
+    return table
+
+
+def numa_effect(links: pd.DataFrame) -> pd.DataFrame:
+    """Give, a GPU, pinned and alone: its best and worst NUMA node with their rates; empty where there is one node."""
+    rows = links[(links["memory"] == "pinned") & ~links["together"].astype(bool)]
+    wide = rows[rows["copy"] == "host_to_gpu"].pivot_table(index="rank", columns="numa", values="gb_per_s")
+    table = pd.DataFrame({
+        "gpu": wide.index, "near": wide.idxmax(axis=1).values, "near_gb_per_s": wide.max(axis=1).values,
+        "far": wide.idxmin(axis=1).values, "far_gb_per_s": wide.min(axis=1).values,
+    })  # fmt: skip
+    table = table if wide.shape[1] > 1 else table.iloc[:0]
+    table.attrs = dict(links.attrs)
+    return table
+
+
+def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
+    """Give the links of a GPU by its datasheet: link, gb_per_s, and the least milliseconds for `mib` MiB over each.
+
+    Empty for a GPU whose datasheet we do not have: no limit is known.
+    """
+    known = spec(gpu_name)
+    if known is None:
+        return pd.DataFrame(columns=["link", "gb_per_s", "ms", "from"])
+    rows = [
+        ("GPU memory (HBM)", known.hbm_gb_per_s),
+        ("all NVLinks of a GPU, one direction", known.nvlink_gb_per_s),
+        ("host ↔ GPU (PCIe), one direction", known.pcie_gb_per_s),
+    ]
+    table = pd.DataFrame(rows, columns=["link", "gb_per_s"]).dropna().astype({"gb_per_s": float})
+    table["ms"] = [1e3 * least_seconds_to_move(mib * 2**20, rate) for rate in table["gb_per_s"]]
+    table.attrs["source"] = f"datasheet of {gpu_name}: {known.source}"
+    return table
+
+
+def claims(claimed: pd.DataFrame, topology) -> pd.DataFrame:
+    """Set what a report says about sockets beside its own matrix: gpu, claimed_numa, matrix_numa, agrees."""
+    seen = {device.name: device.numa for device in topology.devices if device.kind == "gpu"}
+    table = claimed.rename(columns={"numa": "claimed_numa"}).assign(matrix_numa=claimed["gpu"].map(seen))
+    table["agrees"] = table["claimed_numa"] == table["matrix_numa"]
+    return table
+
+
+def _rates(run, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    good = rows[~rows["warm_up"].astype(bool)]
+    grouped = good.groupby(by, sort=False)["gb_per_s"]
+    table = pd.DataFrame({
+        "gb_per_s": grouped.median(),
+        "spread_gb_per_s": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+        "count": grouped.count(),
+    }).reset_index()  # fmt: skip
+    for name in {"source", "target", "rank", "numa"} & set(table.columns):
+        table[name] = table[name].astype(int)
+    return table
+
+
+def _checked(table: pd.DataFrame, run) -> pd.DataFrame:
+    low = SUSPICIOUS if run.plan.size == "full" else None
+    table = check(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
+    table.attrs.update(source=run.source, small=run.plan.size == "small", device=run.plan.device)
+    return table
+
+
+def scorecard(run) -> pd.DataFrame:
+    """Give the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
+    matrix, links = copy_matrix(run), host_links(run)
+    pairs = matrix[matrix["source"] != matrix["target"]]
+    spread = float(pairs["gb_per_s"].max() / pairs["gb_per_s"].min())
+    beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
+    rows = [
+        ("fastest over slowest GPU pair", spread, "≤ 1.05", "×", spread <= 1.05),
+        ("slowest GPU pair, share of its NVLinks' rate", float(pairs["share_of_limit"].min()), "≥ 0.75", "of limit", pairs["share_of_limit"].min() >= 0.75),
+        ("copies that beat a datasheet", beaten, "= 0", f"of {len(matrix) + len(links)}", beaten == 0),
+    ]
+    card = pd.DataFrame(rows, columns=["target", "measured", "goal", "unit", "met"])
+    card["measured"] = card["measured"].astype(float).round(3)
+    card.insert(0, "lab", "topology")
+    return card

@@ -1,0 +1,97 @@
+"""Lab 01, what every worker does: time copies between GPUs, and between its GPU and the host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+
+
+def prepare(worker: Worker) -> dict[int, torch.Tensor]:
+    """Allocate one buffer on every device that this rank copies to; each rank copies from its own."""
+    if worker.device.type == "cpu":
+        torch.set_num_threads(1)
+        return {worker.rank: torch.ones(_elements(worker))}
+    return {gpu: torch.full((_elements(worker),), float(worker.rank), device=f"cuda:{gpu}") for gpu in range(worker.gpus)}
+
+
+def _elements(worker: Worker) -> int:
+    return worker.plan.mib * 2**20 // 4
+
+
+def measure(worker: Worker, point) -> None:
+    if point.copy == "gpu_to_gpu":
+        between_gpus(worker, point)
+    else:
+        with_host(worker, point)
+    worker.barrier()
+
+
+def between_gpus(worker: Worker, point) -> None:
+    """The source's rank copies its buffer to the target GPU; without GPUs, one process sends it to another."""
+    if worker.rank not in (point.source, point.target):
+        return
+    mine = worker.state[worker.rank]
+    if worker.device.type == "cuda":
+        if worker.rank == point.source:
+            other = torch.empty_like(mine) if point.source == point.target else worker.state[point.target]
+            timed(worker, lambda: other.copy_(mine, non_blocking=True))
+    elif point.source == point.target:
+        other = torch.zeros_like(mine)
+        timed(worker, lambda: other.copy_(mine))
+    elif worker.rank == point.source:
+        timed(worker, lambda: dist.send(mine, point.target))
+    else:  # the receiver's time includes the wait for the sender: only the sender's counts
+        for _ in range(worker.plan.warm_ups + worker.plan.repeats):
+            dist.recv(mine, point.source)
+
+
+def with_host(worker: Worker, point) -> None:
+    """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks at once."""
+    with on_numa_node(point.numa):
+        pinned = point.memory == "pinned"
+        host = torch.zeros(_elements(worker), pin_memory=pinned)  # pages come from the node of the CPU that touches them
+        device = worker.state[worker.rank]
+        to, frm = (device, host) if point.copy == "host_to_gpu" else (host, device)
+
+        def copy() -> None:
+            to.copy_(frm, non_blocking=pinned)
+
+        if point.together:
+            timed(worker, copy, before=worker.barrier)
+            return
+        for rank in range(worker.gpus):
+            if rank == worker.rank:
+                timed(worker, copy)
+            worker.barrier()
+
+
+def timed(worker: Worker, copy: Callable[[], object], before: Callable[[], object] = lambda: None) -> None:
+    """Record warm-ups and repeats of one copy, with its rate in GB/s (10^9 bytes a second)."""
+    size = 4 * _elements(worker)
+    for timing in worker.time(copy, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before):
+        rate = size / timing.seconds / 1e9
+        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, seconds=timing.seconds, gb_per_s=rate)
+
+
+@contextmanager
+def on_numa_node(number: int) -> Iterator[None]:
+    """Run on the CPUs of one NUMA node, whose memory new pages then come from (Linux's first-touch policy)."""
+    before = os.sched_getaffinity(0)
+    file = Path(f"/sys/devices/system/node/node{number}/cpulist")
+    cpus = set()
+    if file.exists():
+        for part in file.read_text().strip().split(","):
+            low, _, high = part.partition("-")
+            cpus |= set(range(int(low), int(high or low) + 1))
+    os.sched_setaffinity(0, (cpus & before) or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,45 @@
+"""The node room: what this machine is, how its devices are wired, and what they can do at best.
+
+    inventory.py   GPUs, CPUs, memory, driver, versions → Node, with its JSON
+    gpus.py        what NVML says about the GPUs, and which of them CUDA shows
+    topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
+    limits.py      datasheet rates → the least time for bytes or FLOPs; measurements that beat physics
+    specs.csv      per GPU: HBM, NVLink, PCIe, dense TFLOP/s by precision, with the source
+
+Knows nothing of runs and labs, imports no torch, and pandas only where a table is asked for.
+"""
+
+from .gpus import Gpu
+from .inventory import Node, here
+from .limits import (
+    Spec,
+    bus_bandwidth_limit,
+    check,
+    flagged,
+    least_seconds_to_compute,
+    least_seconds_to_move,
+    ring_bus_limit_gb_per_s,
+    spec,
+)
+from .topology import Device, Path, Topology, TopologyError, paths_table
+from .topology import parse as parse_topology
+
+__all__ = [
+    "Device",
+    "Gpu",
+    "Node",
+    "Path",
+    "Spec",
+    "Topology",
+    "TopologyError",
+    "bus_bandwidth_limit",
+    "check",
+    "flagged",
+    "here",
+    "least_seconds_to_compute",
+    "least_seconds_to_move",
+    "parse_topology",
+    "paths_table",
+    "ring_bus_limit_gb_per_s",
+    "spec",
+]

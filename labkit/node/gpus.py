@@ -1,0 +1,160 @@
+"""What NVML says about the GPUs, and which of them CUDA shows to this process.
+
+Works where there is no driver and no GPU, and where single queries fail: the field is None then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, or one MIG slice; a field is None where the driver does not tell.
+
+    index: NVML's, in PCI order, which is the number in `nvidia-smi` and in the topology's "GPU2".
+    compute_capability: "9.0". ecc, mig: switched on now. numa_node: from the kernel.
+    nvlinks: links that are up; None where the GPU has none. pcie_*: the best that card and slot agree on, because
+    an idle card lowers the generation in use.
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    memory_mib: int | None = None
+    compute_capability: str | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    numa_node: int | None = None
+    nvlinks: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+def read() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
+    """All GPUs, their MIG slices, the driver's version and the CUDA version it supports; empty without a driver."""
+    with _nvml() as works:
+        if not works:
+            return (), (), None, None
+        handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(_ask(pynvml.nvmlDeviceGetCount) or 0)]
+        gpus = tuple(_gpu(index, handle) for index, handle in enumerate(handles))
+        slices = tuple(s for gpu, handle in zip(gpus, handles, strict=True) if gpu.mig for s in _slices(gpu, handle))
+        cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        # 13020 is 13.2
+        version = cuda and f"{cuda // 1000}.{cuda % 1000 // 10}"
+        return gpus, slices, _ask(pynvml.nvmlSystemGetDriverVersion), version
+
+
+def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set (None).
+
+    As CUDA reads it: an entry is an index, the start of a GPU's UUID ("GPU-8f3a") or of a MIG slice's ("MIG-4d2e");
+    the first entry that fits nothing, or more than one, ends the list, so that "" and "-1" leave none; naming a GPU
+    twice leaves none. A MIG slice is listed as itself: its name and memory, the index of its GPU. The older
+    "MIG-GPU-<uuid>/<gi>/<ci>" fits nothing. Indices are NVML's: CUDA's are the same where GPUs are of one kind or
+    CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    if variable is None:
+        return tuple(gpus)
+    chosen: list[Gpu] = []
+    for entry in variable.split(","):
+        fitting = _fitting(entry.strip(), gpus, slices)
+        if len(fitting) != 1:
+            break
+        if fitting[0] in chosen:
+            return ()
+        chosen += fitting
+    return tuple(chosen)
+
+
+def _fitting(entry: str, gpus: Sequence[Gpu], slices: Sequence[Gpu]) -> list[Gpu]:
+    if entry.isdecimal():
+        return [gpu for gpu in gpus if gpu.index == int(entry)]
+    if entry.startswith(("GPU-", "MIG-")):
+        return [gpu for gpu in (*gpus, *slices) if (gpu.uuid or "").startswith(entry)]
+    return []
+
+
+@contextmanager
+def _nvml() -> Iterator[bool]:
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError, OSError):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        _ask(pynvml.nvmlShutdown)
+
+
+def _ask(query: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer, or None: a driver may lack a query, and a lost GPU fails all of them."""
+    try:
+        answer = query(*arguments)
+    except (pynvml.NVMLError, OSError, ValueError, AttributeError, TypeError):
+        return None
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+
+
+def _gpu(index: int, handle: Any) -> Gpu:
+    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = _ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    bus = _ask(getattr, pci, "busId")
+    return Gpu(
+        index=index,
+        name=_ask(pynvml.nvmlDeviceGetName, handle),
+        uuid=_ask(pynvml.nvmlDeviceGetUUID, handle),
+        pci_bus_id=bus,
+        memory_mib=memory and memory.total // 2**20,
+        compute_capability=capability and ".".join(map(str, capability)),
+        ecc=_is_on(_ask(pynvml.nvmlDeviceGetEccMode, handle)),
+        mig=_is_on(_ask(pynvml.nvmlDeviceGetMigMode, handle)),
+        numa_node=_numa_node(bus),
+        nvlinks=_nvlinks(handle),
+        pcie_generation=_ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_width=_ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+    )
+
+
+def _slices(gpu: Gpu, handle: Any) -> list[Gpu]:
+    count = _ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    found = [_ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(count)]
+    return [_slice(gpu, handle) for handle in found if handle is not None]
+
+
+def _slice(gpu: Gpu, handle: Any) -> Gpu:
+    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    name, uuid = _ask(pynvml.nvmlDeviceGetName, handle), _ask(pynvml.nvmlDeviceGetUUID, handle)
+    # A slice reaches no other GPU: NVLink is off in MIG mode.
+    return replace(gpu, name=name, uuid=uuid, memory_mib=memory and memory.total // 2**20, nvlinks=None)
+
+
+def _is_on(mode: Any) -> bool | None:
+    """NVML gives the mode now and the one after a reset."""
+    return None if mode is None else bool(mode[0])
+
+
+def _nvlinks(handle: Any) -> int | None:
+    states = [_ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    known = [state for state in states if state is not None]
+    return sum(state == pynvml.NVML_FEATURE_ENABLED for state in known) if known else None
+
+
+def _numa_node(bus: str | None) -> int | None:
+    """The kernel's answer; it writes -1 where it does not know, as virtual machines do."""
+    if not bus:
+        return None
+    # NVML writes eight digits of PCI domain, the kernel four.
+    path = Path("/sys/bus/pci/devices", bus.lower()[-12:], "numa_node")
+    try:
+        node = int(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None

@@ -1,0 +1,215 @@
+"""What this machine is: GPUs, CPUs, memory, driver and versions, as one value that goes into every run.
+
+No host name and no user name: the JSON is committed with recorded runs.
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_origin
+
+import psutil
+
+from . import gpus as nvml
+from .gpus import Gpu
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What we call a library, and the distributions that bring it.
+_DISTRIBUTIONS = {
+    "torch": ["torch"],
+    "nccl": ["nvidia-nccl-cu13", "nvidia-nccl-cu12"],
+    "cudnn": ["nvidia-cudnn-cu13", "nvidia-cudnn-cu12"],
+    "triton": ["triton"],
+    "transformers": ["transformers"],
+    "deepspeed": ["deepspeed"],
+    "numpy": ["numpy"],
+    "pandas": ["pandas"],
+    "matplotlib": ["matplotlib"],
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine as a process sees it.
+
+    gpus: those that CUDA shows, in its order. cores: those that this process may use. numa_nodes: (id, "0-31").
+    cuda_driver: the newest CUDA that the driver supports. topology_text: `nvidia-smi topo -m` of all GPUs of the
+    machine, "" where there is none. date: ISO day on which it was read.
+    """
+
+    gpus: tuple[Gpu, ...]
+    cpu_name: str
+    cores: int
+    numa_nodes: tuple[tuple[int, str], ...]
+    memory_gib: float | int
+    driver: str | None
+    cuda_driver: str | None
+    versions: dict[str, str]
+    topology_text: str
+    date: str
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether CUDA shows at least one GPU."""
+        return bool(self.gpus)
+
+    @property
+    def label(self) -> str:
+        """A name for charts: "4 × NVIDIA H200", or "2 CPU cores (AMD EPYC 7B13)" where there is no GPU."""
+        if not self.gpus:
+            return f"{self.cores} CPU core{'s' * (self.cores != 1)} ({self.cpu_name})"
+        names = Counter(gpu.name or "unknown GPU" for gpu in self.gpus)
+        return " + ".join(f"{count} × {name}" for name, count in names.items())
+
+    def to_json(self) -> str:
+        """One JSON object, keys as the fields, ready for `from_json`."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Node":
+        """The node that `to_json` wrote; unknown keys are ignored, anything else wrong is a ValueError."""
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a node's JSON cannot be read: {error}") from None
+        if isinstance(record, dict):
+            record = record | {"gpus": _gpus(record.get("gpus")), "numa_nodes": _pairs(record.get("numa_nodes"))}
+        return _built(cls, record)
+
+    def table(self) -> "pd.DataFrame":
+        """Property and value, at most 12 rows, for a notebook."""
+        import pandas as pd  # here, so that `import labkit` stays fast
+
+        numa = "; ".join(f"{node}: CPUs {cpus}" for node, cpus in self.numa_nodes)
+        rows = {
+            "GPUs": self.label if self.gpus else "none",
+            "memory a GPU": _each(f"{g.memory_mib / 1024:.0f} GiB" for g in self.gpus if g.memory_mib),
+            "NVLinks a GPU": _each(str(g.nvlinks) for g in self.gpus if g.nvlinks is not None),
+            "ECC": _each(_on(g.ecc) for g in self.gpus),
+            "MIG": _each(_on(g.mig) for g in self.gpus),
+            "driver, newest CUDA": ", ".join(filter(None, [self.driver, self.cuda_driver])),
+            "CPU": self.cpu_name,
+            "cores for us": str(self.cores),
+            "NUMA nodes": numa,
+            "host memory": f"{self.memory_gib:.0f} GiB",
+            "software": ", ".join(
+                f"{name} {self.versions[name]}"
+                for name in ("python", "torch", "nccl", "triton")
+                if name in self.versions
+            ),
+            "read on": self.date,
+        }
+        return pd.DataFrame([(name, value or "–") for name, value in rows.items()], columns=["property", "value"])
+
+    def gpu_table(self) -> "pd.DataFrame":
+        """One row a GPU, columns as the fields of `Gpu`; no row where there is none."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(gpu) for gpu in self.gpus], columns=[field.name for field in fields(Gpu)])
+
+
+@functools.cache
+def here() -> Node:
+    """This machine, read once a process; CUDA_VISIBLE_DEVICES counts as it stands at the first call."""
+    gpus, slices, driver, cuda_driver = nvml.read()
+    return Node(
+        gpus=nvml.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
+        cpu_name=_cpu_name(),
+        cores=len(os.sched_getaffinity(0)),
+        numa_nodes=_numa_nodes(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        driver=driver,
+        cuda_driver=cuda_driver,
+        versions={"python": platform.python_version()} | _versions(),
+        topology_text=_topology_text() if gpus else "",
+        date=date.today().isoformat(),
+    )
+
+
+def _topology_text() -> str:
+    """NVML has no such matrix, so nvidia-smi prints it; "" where it is missing, fails or hangs."""
+    try:
+        smi = subprocess.run(
+            ["nvidia-smi", "topo", "-m"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return smi.stdout
+
+
+def _versions() -> dict[str, str]:
+    """Library → version from package metadata: nothing is imported, least of all torch."""
+    found = {}
+    for name, distributions in _DISTRIBUTIONS.items():
+        for distribution in reversed(distributions):
+            try:
+                found[name] = importlib.metadata.version(distribution)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def _cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    # Arm kernels print no model name.
+    return next(filter(None, names), platform.machine())
+
+
+def _numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tuple[int, str], ...]:
+    """(0, "0-31") for each NUMA node; a node of memory only has the list ""."""
+    lists = {int(path.parent.name[4:]): path for path in folder.glob("node[0-9]*/cpulist")}
+    return tuple((node, lists[node].read_text().strip()) for node in sorted(lists))
+
+
+def _built(kind: type, record: Any) -> Any:
+    """A dataclass from a JSON object, every field there and of its type."""
+    if not isinstance(record, dict):
+        raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
+    for field in fields(kind):
+        if field.name not in record:
+            raise ValueError(f"a {kind.__name__} without {field.name!r}")
+        outer = get_origin(field.type)
+        if not isinstance(record[field.name], outer if outer in (tuple, dict) else field.type):
+            raise ValueError(f"a {kind.__name__} whose {field.name!r} is {str(record[field.name])[:80]!r}")
+    return kind(**{field.name: record[field.name] for field in fields(kind)})
+
+
+def _gpus(records: Any) -> Any:
+    return tuple(_built(Gpu, record) for record in records) if isinstance(records, list) else records
+
+
+def _pairs(records: Any) -> Any:
+    """JSON has no tuples: [[0, "0-31"]] → ((0, "0-31"),)."""
+    if not isinstance(records, list):
+        return records
+    if not all(isinstance(r, list) and list(map(type, r)) == [int, str] for r in records):
+        raise ValueError(f"numa_nodes are pairs of a number and a CPU list, not {str(records)[:80]!r}")
+    return tuple(map(tuple, records))
+
+
+def _each(values: Any) -> str:
+    """A value that all GPUs share once, else those of each."""
+    values = list(values)
+    return ", ".join(values[:1] if len(set(values)) == 1 else values)
+
+
+def _on(state: bool | None) -> str:
+    return {True: "on", False: "off", None: "–"}[state]

@@ -1,0 +1,194 @@
+"""What a GPU can do at best, and which measurements beat it.
+
+A rate is what a datasheet states, so it is an upper bound that nothing reaches. Where no datasheet is known the
+answer is "no limit known", never a guess. Units: GB = 1e9 bytes, TFLOP = 1e12 operations, and bandwidths are for one
+direction.
+"""
+
+import csv
+import functools
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = ("ok", "impossible", "suspiciously low", "no limit known", "not measured")
+
+# Datasheets round to three digits, and clocks and timers resolve about a percent: less than this is no contradiction.
+RESOLUTION = 0.02
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One GPU's datasheet: GB, GB/s in one direction, dense TFLOP/s by precision; None where the sheet says nothing."""
+
+    name: str
+    memory_gb: float | None
+    hbm_gb_per_s: float | None
+    nvlink_links: float | None
+    nvlink_gb_per_s_per_link: float | None
+    pcie_gb_per_s: float | None
+    fp32_tflops: float | None
+    tf32_tflops: float | None
+    bf16_tflops: float | None
+    fp16_tflops: float | None
+    fp8_tflops: float | None
+    source: str
+
+    @property
+    def nvlink_gb_per_s(self) -> float | None:
+        """All NVLinks of the GPU together; None where it has none or their rate is not known."""
+        if not self.nvlink_links or self.nvlink_gb_per_s_per_link is None:
+            return None
+        return self.nvlink_links * self.nvlink_gb_per_s_per_link
+
+    def tflops(self, precision: str) -> float | None:
+        """Dense TFLOP/s for "fp32", "tf32", "bf16", "fp16" or "fp8"."""
+        rates = {f.name.removesuffix("_tflops"): f.name for f in fields(self) if f.name.endswith("_tflops")}
+        if precision not in rates:
+            raise ValueError(f"precision {precision!r} is none of {', '.join(rates)}")
+        return getattr(self, rates[precision])
+
+
+def spec(gpu_name: str | None) -> Spec | None:
+    """The datasheet of a GPU by the name that nvidia-smi prints; None when no limit is known.
+
+    The match is exact but for case, spacing and the brand words "NVIDIA" and "Tesla", which drivers print or leave
+    out. Memory variants and MIG slices are other names: their rates differ.
+    """
+    return _specs().get(_normal(gpu_name)) if gpu_name else None
+
+
+def least_seconds_to_move(moved_bytes, gb_per_s):
+    """The least time for these bytes at this rate, in seconds; numbers or columns, NaN for a rate of None."""
+    return moved_bytes / ((math.nan if gb_per_s is None else gb_per_s) * 1e9)
+
+
+def least_seconds_to_compute(flops, tflops):
+    """The least time for these floating-point operations at this rate, in seconds; NaN for a rate of None."""
+    return flops / ((math.nan if tflops is None else tflops) * 1e12)
+
+
+def ring_bus_limit_gb_per_s(spec: Spec | None) -> float | None:
+    """The bus bandwidth that no ring beats: what one GPU sends, over all its NVLinks or else over PCIe.
+
+    Bus bandwidth is defined so that it compares with this link rate for any number of ranks: algorithm bandwidth
+    times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for broadcast
+    (nccl-tests, doc/PERFORMANCE.md).
+    """
+    if spec is None:
+        return None
+    # nvlink_links is 0 where the GPU surely has none; None would mean that nobody knows.
+    return spec.pcie_gb_per_s if spec.nvlink_links == 0 else spec.nvlink_gb_per_s
+
+
+def bus_bandwidth_limit(spec: Spec | None, ranks: int, algorithm: str = "ring") -> float | None:
+    """The highest all-reduce bus bandwidth in GB/s: algorithm "ring", "in-switch" (NVLS), or "any" (the higher).
+
+    With B what one GPU sends over its links and S bytes to reduce:
+
+    - ring, and anything else made of sends and receives: each GPU sends 2(n-1)/n S, so the bus bandwidth is at
+      most B.
+    - in-switch: the NVSwitch adds and multicasts. Each GPU sends its S once for the sum and S/n of result, so
+      S/t <= B n/(n+1). nccl-tests still multiplies by 2(n-1)/n, so the number that it prints is at most
+      2(n-1)/(n+1) B: more than B from four ranks on, 1.2 B there and 1.56 B at eight.
+
+    The factor 2(n-1)/n is from nccl-tests, doc/PERFORMANCE.md; the (n+1) sends a GPU, from NVIDIA's NVSwitch talk at
+    Hot Chips 34. Only all-reduce gains: for the other collectives take `ring_bus_limit_gb_per_s`.
+    """
+    if ranks < 2:
+        raise ValueError(f"an all-reduce needs 2 ranks or more, not {ranks}")
+    shares = {"ring": 1.0, "in-switch": 2 * (ranks - 1) / (ranks + 1)}
+    shares["any"] = max(shares.values())
+    if algorithm not in shares:
+        raise ValueError(f"algorithm {algorithm!r} is none of {', '.join(shares)}")
+    link = ring_bus_limit_gb_per_s(spec)
+    return None if link is None else link * shares[algorithm]
+
+
+def check(
+    table: "pd.DataFrame",
+    measured: str,
+    limit: str | float | None,
+    *,
+    kind: str = "rate",
+    low: float | None = None,
+    resolution: float = RESOLUTION,
+) -> "pd.DataFrame":
+    """A copy of the table with `limit`, `share_of_limit` and `verdict`, for our rows and for published ones alike.
+
+    `measured` names a column; `limit` names one or is a number in the same unit. A rate's limit is the highest rate
+    (share = measured / limit), a time's is the least time (share = limit / measured).
+
+    verdict: "impossible" where the share exceeds 1 + `resolution`, and for what no clock can show: a negative number,
+    an infinite rate, a time of zero. "suspiciously low" below the share `low`, and for a rate of zero or an endless
+    time. "not measured" where the measurement is NaN (out of memory, for one). "no limit known" where the limit is
+    missing or is no positive finite number. "ok" otherwise.
+    """
+    if kind not in ("rate", "time"):
+        raise ValueError(f'kind is "rate" or "time", not {kind!r}')
+    values = _column(table, measured)
+    limits = _column(table, limit) if isinstance(limit, str) else [math.nan if limit is None else limit] * len(table)
+    # 0.0 for an unknown limit would divide: anything that bounds nothing becomes NaN first.
+    limits = [top if 0 < top < math.inf else math.nan for top in map(float, limits)]
+    shares = [_share(value, top, kind) for value, top in zip(values, limits, strict=True)]
+    verdicts = [
+        _verdict(value, top, share, kind, low, resolution)
+        for value, top, share in zip(values, limits, shares, strict=True)
+    ]
+    return table.assign(limit=limits, share_of_limit=shares, verdict=verdicts)
+
+
+def flagged(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows of a checked table that beat physics."""
+    if "verdict" not in table:
+        raise ValueError("this table has no verdict column: pass it through check() first")
+    return table[table["verdict"] == "impossible"]
+
+
+def _share(value: float, limit: float, kind: str) -> float:
+    if kind == "rate":
+        return value / limit
+    return limit / value if value else math.inf * limit
+
+
+def _verdict(value: float, limit: float, share: float, kind: str, low: float | None, resolution: float) -> str:
+    if math.isnan(value):
+        return "not measured"
+    if value < 0 or (kind == "rate" and value == math.inf) or (kind == "time" and value == 0):
+        return "impossible"
+    if math.isnan(limit):
+        return "no limit known"
+    if share > 1 + resolution:
+        return "impossible"
+    return "suspiciously low" if share == 0 or (low is not None and share < low) else "ok"
+
+
+def _column(table: "pd.DataFrame", name: str) -> list[float]:
+    if name not in table:
+        raise ValueError(f"{name!r} is no column of this table; it has {', '.join(map(str, table.columns))}")
+    missing = table[name].isna()
+    return [math.nan if gone else float(value) for value, gone in zip(table[name], missing, strict=True)]
+
+
+def _normal(gpu_name: str) -> str:
+    words = gpu_name.lower().split()
+    while words and words[0] in ("nvidia", "tesla"):
+        words = words[1:]
+    return " ".join(words)
+
+
+@functools.cache
+def _specs() -> dict[str, Spec]:
+    with Path(__file__).with_name("specs.csv").open(encoding="utf-8", newline="") as file:
+        rows = [{column: _cell(column, text) for column, text in row.items()} for row in csv.DictReader(file)]
+    return {_normal(row["name"]): Spec(**row) for row in rows}
+
+
+def _cell(column: str, text: str) -> str | float | None:
+    if column in ("name", "source"):
+        return text
+    return float(text) if text else None

@@ -1,0 +1,246 @@
+"""`nvidia-smi topo -m` as links: the path between any two devices, and which NUMA node each is on.
+
+The text is a matrix of devices with affinity columns and a legend; drivers vary in all three (tests/fixtures/topology
+holds the forms). Reading is strict: what could be read two ways, or ends in the middle, is a TopologyError.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_DEVICE = re.compile(r"GPU[0-9]{1,3}|NIC[0-9]{1,3}|[a-z][a-z0-9]*(?:_[a-z]+)?_[0-9]{1,3}")
+_KIND = re.compile(r"X|NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS")
+_NUMBERS = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
+_NIC_LABEL = re.compile(r"(NIC[0-9]{1,3}) *: *([A-Za-z0-9_.:-]+)")
+_AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+
+MEANINGS = {
+    "X": "the device itself",
+    "NV": "{nvlinks} bonded NVLinks, direct or through NVSwitch",
+    "PIX": "PCIe, through at most one bridge",
+    "PXB": "PCIe, through several bridges but not the host bridge",
+    "PHB": "PCIe, through a host bridge, usually the CPU",
+    "NODE": "PCIe, between host bridges of one NUMA node",
+    "SYS": "PCIe and the link between NUMA nodes (QPI, UPI, Infinity Fabric)",
+}
+
+
+class TopologyError(ValueError):
+    """A text that is not the output of `nvidia-smi topo -m`; quotes the line and says what was expected."""
+
+    def __init__(self, line: str, expected: str):
+        self.line = line
+        super().__init__(f"cannot read this line of the topology: {line[:200]!r}; expected {expected}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or a network card: kind "gpu" or "nic", the CPUs it is close to, its one NUMA node or None.
+
+    A NIC's node is that of the GPUs whose path to it stays within a node. The label is the NIC's system name.
+    """
+
+    name: str
+    kind: str
+    cpus: tuple[int, ...] = ()
+    numa: int | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Path:
+    """How two devices reach each other: class, NVLink count (0 for PCIe), and what the class means."""
+
+    kind: str
+    nvlinks: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Devices, GPUs first and by number, and the class of each pair in `links[(a, b)]`, a before b in that order."""
+
+    devices: tuple[Device, ...]
+    links: dict[tuple[str, str], str]
+
+    def path(self, a: str, b: str) -> Path:
+        """The path between two devices, in either order."""
+        names = [device.name for device in self.devices]
+        for name in (a, b):
+            if name not in names:
+                raise KeyError(f"no device {name!r} in this topology; it has {', '.join(names) or 'none'}")
+        kind = "X" if a == b else self.links.get((a, b)) or self.links[(b, a)]
+        nvlinks = int(kind[2:]) if kind.startswith("NV") else 0
+        return Path(kind, nvlinks, MEANINGS["NV" if nvlinks else kind].format(nvlinks=nvlinks))
+
+    def numa_nodes(self) -> dict[int | None, tuple[str, ...]]:
+        """NUMA node → names of its devices, by number; None holds those whose node the text does not tell."""
+        nodes = sorted({d.numa for d in self.devices}, key=lambda numa: (numa is None, numa))
+        return {numa: tuple(d.name for d in self.devices if d.numa == numa) for numa in nodes}
+
+
+def paths_table(topology: Topology, gpu_name: str | None) -> "pd.DataFrame":
+    """One row a pair of devices: a, b, kind, nvlinks, meaning, best_gb_per_s (one direction), limit_from.
+
+    NVLink: links × the GPU's rate a link. PCIe between GPUs or GPU and NIC: the GPU's own PCIe rate, which bridges and
+    sockets on the way may lower. Otherwise NaN, and limit_from says "no limit known".
+    """
+    import pandas as pd  # here, so that reading a topology stays fast
+
+    pairs = [(a, b, topology.path(a, b)) for a, b in topology.links]
+    rows = [
+        (a, b, path.kind, path.nvlinks, path.meaning, *_best(path, "GPU" in a + b, gpu_name)) for a, b, path in pairs
+    ]
+    return pd.DataFrame(rows, columns=["a", "b", "kind", "nvlinks", "meaning", "best_gb_per_s", "limit_from"])
+
+
+def _best(path: Path, has_gpu: bool, gpu_name: str | None) -> tuple[float, str]:
+    from .limits import spec
+
+    known = spec(gpu_name)
+    if known and path.nvlinks and known.nvlink_gb_per_s_per_link:
+        rate = known.nvlink_gb_per_s_per_link
+        return path.nvlinks * rate, f"{path.nvlinks} NVLinks × {rate:g} GB/s"
+    if known and has_gpu and not path.nvlinks and known.pcie_gb_per_s:
+        return known.pcie_gb_per_s, "the GPU's PCIe rate"
+    return float("nan"), "no limit known"
+
+
+def parse(text: str) -> Topology:
+    """The topology that `nvidia-smi topo -m` prints, on a terminal or through a pipe; empty where it found no GPU.
+
+    Raises TopologyError, and nothing else, for a text that is truncated, damaged, translated or something else. The
+    old class SOC reads as SYS. An affinity to several NUMA nodes ("0-1") gives a device no single node.
+    """
+    lines = _COLOURS.sub("", text.replace("\r\n", "\n")).split("\n")
+    headers, rows, labels = _sorted_lines(lines)
+    if not headers and not rows:
+        return _nothing(lines)
+    header, columns = _main_header(headers, rows)
+    names = [name for name in columns if name not in _AFFINITIES]
+    cells = _matrix(rows, columns, names, header)
+    order = sorted(names, key=lambda name: (not name.startswith("GPU"), _natural(name)))
+    kinds = {(a, b): _checked_kind(a, b, cells) for i, a in enumerate(order) for b in order[i:]}
+    links = {pair: kind for pair, kind in kinds.items() if kind != "X"}
+    devices = [_device(name, *cells[name], labels) for name in order]
+    return Topology(tuple(_placed(device, devices, links) for device in devices), links)
+
+
+def _sorted_lines(lines: list[str]) -> tuple[list, list, dict[str, str]]:
+    """Header lines and matrix rows, each as (line, cells), and NIC labels; legend and foreign lines are left out."""
+    headers, rows, labels = [], [], {}
+    for number, line in enumerate(lines, 1):
+        cells = [c for c in (c.strip(" ") for c in re.split(r"\t| {2,}", line)) if c]
+        is_label = re.match(r" *NIC[0-9]+ *:", line)
+        if not is_label and not (cells and _DEVICE.fullmatch(cells[0])):
+            continue
+        if number == len(lines):
+            raise TopologyError(line, "a line break after it: the text ends here and may be cut short")
+        if is_label:
+            labels.update([_label(line)])
+        elif any(_KIND.fullmatch(c) or c == "SOC" for c in cells):
+            rows.append((line, cells))
+        else:
+            headers.append((line, cells))
+    return headers, rows, labels
+
+
+def _label(line: str) -> tuple[str, str]:
+    match = _NIC_LABEL.fullmatch(line.strip(" \t"))
+    if not match:
+        raise TopologyError(line, 'a legend entry such as "NIC0: mlx5_0"')
+    return match[1], match[2]
+
+
+def _nothing(lines: list[str]) -> Topology:
+    """No device where nvidia-smi says so, else an error."""
+    told = [line for line in lines if line.strip()]
+    if any(line.strip() == "No devices were found" for line in told):
+        return Topology((), {})
+    raise TopologyError(told[0] if told else "", "a header of GPU names, as `nvidia-smi topo -m` prints it")
+
+
+def _main_header(headers: list, rows: list) -> tuple[str, list[str]]:
+    """The header of the matrix; drivers print that of a second, empty matrix after the legend."""
+    if not headers:
+        raise TopologyError(rows[0][0], "a header with the devices' names above the rows")
+    for line, cells in headers:
+        unknown = [c for c in cells if not _DEVICE.fullmatch(c) and c not in _AFFINITIES]
+        if unknown or len(set(cells)) < len(cells):
+            raise TopologyError(line, f"each device once, and the columns {', '.join(_AFFINITIES)}")
+    line, columns = max(headers, key=lambda header: len(header[1]))
+    for other, cells in headers:
+        if [c for c in columns if c in cells] != cells:
+            raise TopologyError(other, f"one header only, and there is also {line!r}")
+    return line, columns
+
+
+def _matrix(rows: list, columns: list[str], names: list[str], header: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Device → (its line, its cells by column)."""
+    matrix = {}
+    for line, (name, *cells) in rows:
+        if name not in names or name in matrix:
+            raise TopologyError(line, f"one row for each of {', '.join(names)}")
+        matrix[name] = line, _by_column(line, name, cells, columns, names)
+    missing = [name for name in names if name not in matrix]
+    if missing:
+        raise TopologyError(header, f"a row for each of its devices, but there is none for {', '.join(missing)}")
+    return matrix
+
+
+def _by_column(line: str, name: str, cells: list[str], columns: list[str], names: list[str]) -> dict[str, str]:
+    if len(cells) == len(columns):
+        return dict(zip(columns, cells, strict=True))
+    if len(cells) == len(names):
+        return dict(zip(names, cells, strict=True))
+    # Some drivers leave affinity cells blank. A blank and N/A say the same, so only other cells must have their place.
+    tail = cells[len(names) :]
+    at = [cell.strip() for cell in line.split("\t")][len(names) + 1 :]
+    placed = bool(tail and at and at[0] == tail[0])
+    if not tail or len(cells) > len(columns) or columns[: len(names)] != names or set(tail[placed:]) - {"N/A"}:
+        raise TopologyError(line, f"a cell for each of the columns {', '.join(columns)}")
+    return dict(zip(columns, cells[: len(names) + placed], strict=False))
+
+
+def _checked_kind(a: str, b: str, cells: dict[str, tuple[str, dict[str, str]]]) -> str:
+    """The class of a pair, the same from both sides, X for a device and itself and for nothing else."""
+    (line, there), back = cells[a], cells[b][1][a]
+    kind = there[b]
+    if kind != back:
+        raise TopologyError(line, f"{a} to {b} as {b} to {a}, which is {back}")
+    if not (_KIND.fullmatch(kind) or kind == "SOC") or (kind == "X") != (a == b):
+        raise TopologyError(line, f"X on the diagonal and NV#, PIX, PXB, PHB, NODE or SYS elsewhere, not {kind!r}")
+    return "SYS" if kind == "SOC" else kind
+
+
+def _device(name: str, line: str, cells: dict[str, str], labels: dict[str, str]) -> Device:
+    cpus, numa, own = ([] if cells.get(c, "N/A") == "N/A" else _numbers(line, cells[c]) for c in _AFFINITIES)
+    if len(own) > 1:
+        raise TopologyError(line, "one number or N/A as GPU NUMA ID")
+    is_gpu = name.startswith("GPU")
+    label = "" if is_gpu else labels.get(name, "" if name.startswith("NIC") else name)
+    return Device(name, "gpu" if is_gpu else "nic", tuple(cpus), numa[0] if len(numa) == 1 else None, label)
+
+
+def _numbers(line: str, text: str) -> list[int]:
+    """ "0-2,8" → [0, 1, 2, 8]."""
+    ends = [[int(n) for n in part.split("-")] for part in text.split(",")] if _NUMBERS.fullmatch(text) else [[1, 0]]
+    if any(part[0] > part[-1] for part in ends):
+        raise TopologyError(line, f'a rising list such as "0-19,64-83" or N/A, not {text!r}')
+    return [n for part in ends for n in range(part[0], part[-1] + 1)]
+
+
+def _placed(device: Device, devices: list[Device], links: dict[tuple[str, str], str]) -> Device:
+    """A NIC on the node of the GPUs that it reaches without leaving theirs, where those agree."""
+    if device.kind == "gpu":
+        return device
+    near = {d.numa for d in devices if d.kind == "gpu" and links[(d.name, device.name)] != "SYS"}
+    return replace(device, numa=near.pop()) if len(near) == 1 else device
+
+
+def _natural(name: str) -> list[str | int]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]

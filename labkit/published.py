@@ -1,0 +1,38 @@
+"""Figures as reports printed them, mistakes included: data/published, one CSV a subject."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
+
+
+def published(name: str) -> pd.DataFrame:
+    """Give a published table by name, such as "broadcast"; its README says which report each row is from.
+
+    Raises FileNotFoundError, naming what there is.
+    """
+    import pandas as pd
+
+    file = PUBLISHED / f"{name}.csv"
+    if not file.is_file():
+        raise FileNotFoundError(f"no published table {name!r}; there are {', '.join(_names('*.csv'))}")
+    table = pd.read_csv(file)
+    table.attrs["source"] = f"published: {', '.join(dict.fromkeys(table['report']))}"
+    return table
+
+
+def published_topology(name: str) -> str:
+    """Give the text of `nvidia-smi topo -m` as a report or a node printed it, such as "eml3-4xh100"."""
+    file = PUBLISHED / "topology" / f"{name}.txt"
+    if not file.is_file():
+        raise FileNotFoundError(f"no published topology {name!r}; there are {', '.join(_names('topology/*.txt'))}")
+    return file.read_text()
+
+
+def _names(pattern: str) -> list[str]:
+    return sorted(path.stem for path in PUBLISHED.glob(pattern))

@@ -1,0 +1,1 @@
+"""What all labs share on the page: canvas and palette, units, Markdown, highlighted source."""

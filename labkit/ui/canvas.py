@@ -1,0 +1,77 @@
+"""One canvas for every chart: palette, typography, and a footer that names where the numbers come from."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# What a GPU is doing keeps its colour in the whole workbook (Okabe and Ito's palette: told apart by colour-blind eyes).
+COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"
+
+# Where a number comes from keeps its colour, too.
+MEASURED, RECORDED, PUBLISHED, THEORY, PREDICTED = "#0072B2", "#56B4E9", "#7F7F7F", "#222222", "#D55E00"
+
+# Distinct series (methods, GPUs) that are neither of the above.
+SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+
+INK, QUIET, HAIRLINE = "#222222", "#6B6B6B", "#E3E3E3"
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.edgecolor": "#B5B5B5",
+    "axes.labelcolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": HAIRLINE,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "figure.dpi": 96,
+    "savefig.dpi": 192,
+}
+
+
+sns.set_theme(style="white", rc=STYLE)
+
+
+def canvas(columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots) -> tuple[Figure, Axes]:
+    """Give a figure and its axes in the house style, `width` × `height` inches.
+
+    The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,
+    papermill and nbconvert alike.
+    """
+    _sharp_in_notebooks()
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **subplots)
+    plt.close(figure)
+    return figure, axes
+
+
+def finish(figure: Figure, source: str) -> Figure:
+    """Write the footer (where the numbers come from) and give the figure back."""
+    figure.supxlabel(source, x=0.995, ha="right", fontsize=8, color=QUIET)
+    return figure
+
+
+def legend_above(ax: Axes, columns: int = 5, **options) -> None:
+    """Put the legend of `ax` over the whole figure, where it covers neither data nor a title."""
+    handles, labels = ax.get_legend_handles_labels()
+    ax.figure.legend(handles, labels, loc="outside upper right", ncols=columns, fontsize=9, **options)
+
+
+def _sharp_in_notebooks() -> None:
+    """Ask the notebook's backend for pixels that stay sharp on a modern screen; outside a notebook, nothing happens."""
+    from IPython import get_ipython
+
+    if get_ipython() is not None and plt.get_backend().endswith("inline"):
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("retina")

@@ -1,0 +1,46 @@
+"""Show worker code, highlighted, from its file and without importing it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+from IPython.display import Code
+
+
+def source(name: str) -> Code:
+    """Show the code that a dotted name stands for: a module, or a function or class in one.
+
+    `source("labkit.labs.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
+    of the kernel. Raises ValueError, listing what the module holds, where the name is not in it.
+    """
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        if (file := _file(".".join(parts[:cut]))) is not None:
+            return Code(_part(file, parts[cut:], name), language="python")
+    raise ValueError(f"{name!r}: no module {parts[0]!r} here")
+
+
+def _file(module: str) -> Path | None:
+    """Give the module's file, found along the folders so that no parent package other than the first is run."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or not spec.origin:
+        return None
+    path = Path(spec.origin).parent.joinpath(*rest)
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def _part(file: Path, path: list[str], name: str) -> str:
+    text = file.read_text()
+    found: ast.AST = ast.parse(text)
+    for part in path:
+        inside = {node.name: node for node in ast.iter_child_nodes(found) if hasattr(node, "name")}
+        if part not in inside:
+            raise ValueError(f"{name!r}: {file.name} holds {', '.join(inside) or 'nothing by name'}, not {part!r}")
+        found = inside[part]
+    if isinstance(found, ast.Module):
+        return text
+    first = min([found.lineno, *[decorator.lineno for decorator in found.decorator_list]])
+    return "\n".join(text.splitlines()[first - 1 : found.end_lineno])

@@ -1,0 +1,29 @@
+"""Sentences: Markdown made of claims that were tested on the table before they are said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from IPython.display import Markdown
+
+SMALL_NOTE = (
+    "*This run is small: CPU processes stand in for GPUs and host buffers for GPU memory. It shows that the code is "
+    "right and how the steps follow each other; its rates say nothing about GPUs or their links.*"
+)
+
+
+def say(*sentences: str | None, small: bool = False) -> Markdown:
+    """Give the sentences as one paragraph, leaving out those that had nothing to say; `small` adds what that means."""
+    text = " ".join(sentence for sentence in sentences if sentence)
+    return Markdown(f"{text}\n\n{SMALL_NOTE}" if small else text)
+
+
+def listed(items: Iterable[str]) -> str:
+    """Join as one says it: "a", "a and b", "a, b and c"."""
+    *most, last = [str(item) for item in items]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def resolved(a: float, b: float, spread_a: float, spread_b: float) -> bool:
+    """Say whether two medians differ by more than their half-spreads together, so that one may be called faster."""
+    return abs(a - b) > spread_a + spread_b

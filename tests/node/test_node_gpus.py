@@ -1,0 +1,91 @@
+"""NVML's answers become fields, failing queries become None, and CUDA_VISIBLE_DEVICES selects as CUDA does."""
+
+from dataclasses import replace
+
+import pytest
+from fake_nvml import FakeNvml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labkit.node import Gpu, gpus
+
+A, B, C = (Gpu(i, "NVIDIA H200", uuid) for i, uuid in enumerate(["GPU-8f3a11", "GPU-8f3b22", "GPU-c0ffee"]))
+SLICES = Gpu(1, "NVIDIA H200 MIG 1g.18gb", "MIG-4d2e01"), Gpu(1, "NVIDIA H200 MIG 1g.18gb", "MIG-5aaa02")
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        (None, [A, B, C]),
+        ("0,1,2", [A, B, C]),
+        ("2,0", [C, A]),
+        (" 1 , 0 ", [B, A]),
+        ("GPU-c0ffee", [C]),
+        ("GPU-8f3b,GPU-8f3a", [B, A]),
+        ("1,GPU-c0", [B, C]),
+        ("GPU-8f3", []),
+        ("GPU-8f3a,GPU-8f3,2", [A]),
+        ("0,2,-1,1", [A, C]),
+        ("0,7,1", [A]),
+        ("0,nonsense,1", [A]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("0,0", []),
+        ("0,GPU-8f3a", []),
+        ("MIG-4d", [SLICES[0]]),
+        ("MIG-5aaa02,MIG-4d2e01", [SLICES[1], SLICES[0]]),
+        ("MIG-GPU-8f3a11/1/0", []),
+        ("²", []),
+    ],
+)
+def test_cuda_visible_devices(variable, expected):
+    assert gpus.visible(variable, [A, B, C], SLICES) == tuple(expected)
+
+
+@given(st.text(alphabet="0123,-GPUMIG8fa ") | st.text())
+def test_any_cuda_visible_devices_leaves_some_of_the_gpus(variable):
+    assert set(gpus.visible(variable, [A, B, C], SLICES)) <= {A, B, C, *SLICES}
+
+
+def test_nvml_answers_become_fields(monkeypatch):
+    FakeNvml().install(monkeypatch)
+    found, slices, driver, cuda = gpus.read()
+    assert (driver, cuda) == ("580.95.05", "13.2")
+    assert found[0] == Gpu(0, "NVIDIA H200", "GPU-aa", "00000000:FF:1F.7", 143771, "9.0", True, False, None, 17, 5, 16)
+    assert found[1].mig is True
+    assert [(s.index, s.name, s.uuid, s.memory_mib, s.nvlinks) for s in slices] == [
+        (1, "NVIDIA H200 MIG 1g.18gb", "MIG-cc", 16384, None)
+    ]
+
+
+FIELD_OF = {
+    "nvmlDeviceGetName": "name",
+    "nvmlDeviceGetUUID": "uuid",
+    "nvmlDeviceGetMemoryInfo": "memory_mib",
+    "nvmlDeviceGetCudaComputeCapability": "compute_capability",
+    "nvmlDeviceGetPciInfo": "pci_bus_id",
+    "nvmlDeviceGetEccMode": "ecc",
+    "nvmlDeviceGetMigMode": "mig",
+    "nvmlDeviceGetNvLinkState": "nvlinks",
+    "nvmlDeviceGetMaxPcieLinkGeneration": "pcie_generation",
+    "nvmlDeviceGetMaxPcieLinkWidth": "pcie_width",
+}
+
+
+@pytest.mark.parametrize("query", FIELD_OF)
+def test_a_query_that_fails_leaves_its_field_empty_and_no_other(monkeypatch, query):
+    FakeNvml().install(monkeypatch)
+    whole = gpus.read()[0][0]
+    FakeNvml(failing=[query]).install(monkeypatch)
+    assert gpus.read()[0][0] == replace(whole, **{FIELD_OF[query]: None})
+
+
+def test_a_lost_gpu_keeps_its_place(monkeypatch):
+    FakeNvml(failing=["nvmlDeviceGetHandleByIndex", *FIELD_OF]).install(monkeypatch)
+    assert gpus.read()[0] == (Gpu(0), Gpu(1))
+
+
+def test_no_driver_is_no_gpu(monkeypatch):
+    FakeNvml(failing=["nvmlInit"]).install(monkeypatch)
+    assert gpus.read() == ((), (), None, None)

@@ -1,0 +1,152 @@
+"""The node is read with and without a driver, and survives JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import machines
+import pytest
+from fake_nvml import FakeNvml
+
+from labkit.node import Gpu, Node, here, inventory, parse_topology
+
+A, B, C = (Gpu(i, "NVIDIA H200", uuid) for i, uuid in enumerate(["GPU-8f3a11", "GPU-8f3b22", "GPU-c0ffee"]))
+
+
+def test_this_machine_is_read():
+    node = here()
+    assert node is here()
+    assert node.cores == len(os.sched_getaffinity(0))
+    assert node.cpu_name
+    assert 0.1 < node.memory_gib < 1e5
+    assert node.versions["python"] == sys.version.split()[0]
+    assert node.versions["pandas"]
+    assert Node.from_json(node.to_json()) == node
+    assert len(node.table()) <= 12
+    assert len(node.gpu_table()) == len(node.gpus)
+
+
+def test_the_json_names_no_host_and_no_user():
+    text = here().to_json()
+    assert os.uname().nodename not in text
+    assert os.path.expanduser("~") not in text
+
+
+def test_reading_the_node_imports_neither_torch_nor_pandas():
+    code = "import sys, labkit.node as n; n.here(); print({'torch', 'pandas', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=machines.ROOT)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """`here` unread before and after, with two GPUs and this nvidia-smi on the path."""
+
+    def with_smi(folder, script):
+        FakeNvml().install(monkeypatch)
+        (folder / "nvidia-smi").write_text(script)
+        (folder / "nvidia-smi").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+        return here()
+
+    here.cache_clear()
+    yield with_smi
+    here.cache_clear()
+
+
+def test_the_node_shows_the_visible_gpus_and_the_topology_of_all(fresh, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-bb")
+    script = "#!/bin/sh\n[ \"$1 $2\" = 'topo -m' ] && printf '\\tGPU0\\tGPU1\\nGPU0\\tX\\tNV18\\nGPU1\\tNV18\\tX\\n'\n"
+    node = fresh(tmp_path, script)
+    assert [gpu.uuid for gpu in node.gpus] == ["GPU-bb"]
+    assert node.has_gpus
+    assert parse_topology(node.topology_text).path("GPU0", "GPU1").nvlinks == 18
+    assert Node.from_json(node.to_json()) == node
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho broken; exit 9\n", "not a program", "#!/no/such/shell\n"])
+def test_a_broken_nvidia_smi_leaves_no_topology(fresh, tmp_path, script):
+    assert fresh(tmp_path, script).topology_text == ""
+
+
+def test_a_hanging_nvidia_smi_leaves_no_topology(monkeypatch):
+    def hang(*_, timeout, **__):
+        raise subprocess.TimeoutExpired("nvidia-smi", timeout)
+
+    monkeypatch.setattr(inventory.subprocess, "run", hang)
+    assert inventory._topology_text() == ""
+
+
+NODE = Node(
+    (A, B),
+    "AMD EPYC 7B13",
+    64,
+    ((0, "0-31"), (1, "32-63")),
+    503.5,
+    "580.1",
+    "13.0",
+    {"python": "3.12.1"},
+    "",
+    "2026-11-21",
+)
+
+
+def test_labels():
+    assert NODE.label == "2 × NVIDIA H200"
+    assert replace(NODE, gpus=(A, replace(B, name="NVIDIA L4"), C)).label == "2 × NVIDIA H200 + 1 × NVIDIA L4"
+    assert replace(NODE, gpus=(Gpu(0),)).label == "1 × unknown GPU"
+    assert replace(NODE, gpus=()).label == "64 CPU cores (AMD EPYC 7B13)"
+    assert replace(NODE, gpus=(), cores=1).label == "1 CPU core (AMD EPYC 7B13)"
+
+
+def test_tables():
+    gpu = replace(A, memory_mib=143771, ecc=True, mig=False, nvlinks=18)
+    table = replace(NODE, gpus=(gpu, replace(gpu, index=1, ecc=False))).table().set_index("property").value
+    assert table["GPUs"] == "2 × NVIDIA H200"
+    assert table["memory a GPU"] == "140 GiB"
+    assert table["ECC"] == "on, off"
+    assert table["MIG"] == "off"
+    assert table["NUMA nodes"] == "0: CPUs 0-31; 1: CPUs 32-63"
+    assert len(table) <= 12
+    assert list(NODE.gpu_table().uuid) == ["GPU-8f3a11", "GPU-8f3b22"]
+    assert list(replace(NODE, gpus=()).gpu_table().columns)[:2] == ["index", "name"]
+
+
+def test_json_ignores_keys_of_later_versions():
+    record = json.loads(NODE.to_json())
+    record["gpus"][0]["colour"] = record["power_w"] = 1
+    assert Node.from_json(json.dumps(record)) == NODE
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"cores": "many"}, "'cores' is 'many'"),
+        ({"gpus": None}, "'gpus' is 'None'"),
+        ({"gpus": [1]}, "a Gpu is a JSON object, not '1'"),
+        ({"gpus": [{"index": 0}]}, "a Gpu without 'name'"),
+        ({"numa_nodes": [[0]]}, "numa_nodes are pairs"),
+        ({"versions": []}, "'versions' is"),
+    ],
+)
+def test_json_that_is_no_node_says_why(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Node.from_json(json.dumps(json.loads(NODE.to_json()) | change))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"gpus": []}', "[" * 100_000])
+def test_garbage_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"a Node|a node"):
+        Node.from_json(text)
+
+
+def test_cpu_name_and_numa_nodes_come_from_the_kernel(tmp_path):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n")
+    assert inventory._cpu_name(tmp_path / "cpuinfo") == "Some CPU @ 2 GHz"
+    assert inventory._cpu_name(tmp_path / "missing") == os.uname().machine
+    for node, cpus in ((10, "8-15"), (2, "0-7")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(cpus + "\n")
+    assert inventory._numa_nodes(tmp_path) == ((2, "0-7"), (10, "8-15"))

@@ -1,0 +1,188 @@
+"""Rates come from datasheets or not at all, and a measurement that beats them is told from one that does not."""
+
+import math
+
+import machines
+import pandas as pd
+import pytest
+
+from labkit.node import (
+    bus_bandwidth_limit,
+    check,
+    flagged,
+    least_seconds_to_compute,
+    least_seconds_to_move,
+    ring_bus_limit_gb_per_s,
+    spec,
+)
+from labkit.node.limits import VERDICTS, _specs
+
+H100, H200 = spec("NVIDIA H100 80GB HBM3"), spec("NVIDIA H200")
+
+
+def test_a_gpu_is_known_by_the_name_that_nvidia_smi_prints():
+    assert H200.hbm_gb_per_s == 4800
+    assert spec(" nvidia  h200 ") is H200
+    assert spec("A100-SXM4-40GB") is spec("NVIDIA A100-SXM4-40GB")
+    assert spec("Tesla T4") is spec("NVIDIA T4")
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100", "H100 80GB", "A100", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "", None])
+def test_a_name_that_fits_no_sheet_exactly_has_no_limit(name):
+    assert spec(name) is None
+
+
+def test_memory_variants_keep_their_own_rates():
+    assert spec("NVIDIA A100-SXM4-40GB").hbm_gb_per_s == 1555
+    assert spec("NVIDIA A100-SXM4-80GB").hbm_gb_per_s == 2039
+    assert spec("NVIDIA A100 80GB PCIe").hbm_gb_per_s == 1935
+
+
+def test_every_sheet_is_plausible():
+    for sheet in _specs().values():
+        assert sheet.source
+        assert 5 <= sheet.hbm_gb_per_s / sheet.memory_gb <= 100
+        halved = [rate for rate in (sheet.bf16_tflops, sheet.tf32_tflops) if rate]
+        assert halved == sorted(halved, reverse=True)
+        assert sheet.fp32_tflops <= (sheet.tf32_tflops or sheet.fp16_tflops) <= sheet.fp16_tflops
+        assert sheet.fp8_tflops is None or sheet.fp8_tflops == pytest.approx(2 * sheet.fp16_tflops, rel=0.02)
+        assert (sheet.nvlink_gb_per_s_per_link is None) == (sheet.nvlink_links == 0)
+
+
+def test_precisions():
+    assert H100.tflops("bf16") == 989.5
+    assert spec("Tesla T4").tflops("bf16") is None
+    with pytest.raises(ValueError, match="'int3' is none of fp32, tf32, bf16, fp16, fp8"):
+        H100.tflops("int3")
+
+
+def test_least_times_of_numbers_and_columns():
+    assert least_seconds_to_move(4.8e12, H200.hbm_gb_per_s) == pytest.approx(1)
+    assert least_seconds_to_compute(989.5e12, H200.bf16_tflops) == pytest.approx(1)
+    assert list(least_seconds_to_move(pd.Series([1e9, 2e9]), 2)) == [0.5, 1.0]
+    assert math.isnan(least_seconds_to_move(1e9, None))
+    assert math.isnan(least_seconds_to_compute(1e9, None))
+
+
+def test_ring_limit_is_the_nvlinks_or_else_pcie():
+    assert ring_bus_limit_gb_per_s(H200) == pytest.approx(478.1, abs=0.1)
+    assert ring_bus_limit_gb_per_s(spec("NVIDIA L40S")) == 32
+    assert ring_bus_limit_gb_per_s(None) is None
+
+
+@pytest.mark.parametrize(("ranks", "factor"), [(2, 2 / 3), (3, 1.0), (4, 1.2), (8, 14 / 9)])
+def test_in_switch_reduction_may_beat_the_ring_from_four_ranks_on(ranks, factor):
+    ring = bus_bandwidth_limit(H200, ranks)
+    assert ring == ring_bus_limit_gb_per_s(H200)
+    assert bus_bandwidth_limit(H200, ranks, "in-switch") == pytest.approx(factor * ring)
+    assert bus_bandwidth_limit(H200, ranks, "any") == pytest.approx(max(factor, 1) * ring)
+
+
+def test_bus_limits_refuse_what_they_do_not_know():
+    assert bus_bandwidth_limit(None, 8) is None
+    with pytest.raises(ValueError, match="'tree' is none of ring, in-switch, any"):
+        bus_bandwidth_limit(H200, 8, "tree")
+    with pytest.raises(ValueError, match="2 ranks or more, not 1"):
+        bus_bandwidth_limit(H200, 1)
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("measured", "limit", "share", "verdict"),
+    [
+        (50, 100, 0.5, "ok"),
+        (100, 100, 1.0, "ok"),
+        (101.9, 100, 1.019, "ok"),
+        (102.1, 100, 1.021, "impossible"),
+        (9, 100, 0.09, "suspiciously low"),
+        (10, 100, 0.1, "ok"),
+        (0, 100, 0.0, "suspiciously low"),
+        (-5, 100, -0.05, "impossible"),
+        (INF, 100, INF, "impossible"),
+        (NAN, 100, NAN, "not measured"),
+        (50, NAN, NAN, "no limit known"),
+        (50, None, NAN, "no limit known"),
+        (50, 0, NAN, "no limit known"),
+        (50, INF, NAN, "no limit known"),
+        (-5, NAN, NAN, "impossible"),
+        (INF, NAN, NAN, "impossible"),
+    ],
+)
+def test_rates(measured, limit, share, verdict):
+    row = check(pd.DataFrame({"gb_per_s": [measured]}), "gb_per_s", limit, low=0.1).iloc[0]
+    assert row.verdict == verdict
+    assert row.share_of_limit == pytest.approx(share, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("measured", "least", "share", "verdict"),
+    [
+        (2.0, 1.0, 0.5, "ok"),
+        (0.99, 1.0, 1 / 0.99, "ok"),
+        (0.97, 1.0, 1 / 0.97, "impossible"),
+        (20.0, 1.0, 0.05, "suspiciously low"),
+        (0.0, 1.0, INF, "impossible"),
+        (0.0, NAN, NAN, "impossible"),
+        (-1.0, 1.0, -1.0, "impossible"),
+        (INF, 1.0, 0.0, "suspiciously low"),
+        (NAN, 1.0, NAN, "not measured"),
+        (1.0, NAN, NAN, "no limit known"),
+    ],
+)
+def test_times(measured, least, share, verdict):
+    table = pd.DataFrame({"seconds": [measured], "least_seconds": [least]})
+    row = check(table, "seconds", "least_seconds", kind="time", low=0.1).iloc[0]
+    assert row.verdict == verdict
+    assert row.share_of_limit == pytest.approx(share, nan_ok=True)
+    assert row.limit == pytest.approx(least, nan_ok=True)
+
+
+def test_low_and_resolution_are_the_callers():
+    table = pd.DataFrame({"gb_per_s": [0.0, 1.0, 110.0]})
+    low = "suspiciously low"
+    assert list(check(table, "gb_per_s", 100).verdict) == [low, "ok", "impossible"]
+    assert list(check(table, "gb_per_s", 100, low=0.5, resolution=0.2).verdict) == [low, low, "ok"]
+
+
+def test_the_table_is_copied_and_its_rows_stay():
+    table = pd.DataFrame({"gb_per_s": [50.0, 500.0]}, index=[7, 7])
+    checked = check(table, "gb_per_s", 100)
+    assert list(table.columns) == ["gb_per_s"]
+    assert list(checked.columns) == ["gb_per_s", "limit", "share_of_limit", "verdict"]
+    assert list(checked.index) == [7, 7]
+    assert list(flagged(checked).gb_per_s) == [500.0]
+    assert set(checked.verdict) <= set(VERDICTS)
+
+
+def test_nullable_integer_and_empty_columns():
+    assert list(check(pd.DataFrame({"s": pd.array([1, None], "Int64")}), "s", 2).verdict) == ["ok", "not measured"]
+    assert list(check(pd.DataFrame({"s": [1, None]}, dtype=object), "s", 2).verdict) == ["ok", "not measured"]
+    assert check(pd.DataFrame({"s": []}), "s", 2).verdict.empty
+
+
+def test_wrong_calls_are_named():
+    table = pd.DataFrame({"gb_per_s": [1.0]})
+    with pytest.raises(ValueError, match="'seconds' is no column of this table; it has gb_per_s"):
+        check(table, "seconds", 1)
+    with pytest.raises(ValueError, match="'nominal' is no column"):
+        check(table, "gb_per_s", "nominal")
+    with pytest.raises(ValueError, match='kind is "rate" or "time"'):
+        check(table, "gb_per_s", 1, kind="speed")
+    with pytest.raises(ValueError, match="no verdict column"):
+        flagged(table)
+
+
+def test_published_attention_times_that_no_h100_reaches_are_flagged():
+    """Forward writes and reads float32 scores of batch 8: from sequence 4096 on, that alone takes longer."""
+    table = pd.read_csv(machines.ROOT / "data/published/attention.csv").query("mode == 'eager'")
+    score_bytes = 2 * 8 * table.sequence**2 * 4
+    table = table.assign(least_seconds=least_seconds_to_move(score_bytes, H100.hbm_gb_per_s))
+    checked = check(table, "forward_seconds", "least_seconds", kind="time")
+    by_sequence = checked.groupby("sequence").verdict.unique()
+    assert list(by_sequence[16384]) == list(by_sequence[8192]) == ["impossible"]
+    assert list(by_sequence[256]) == list(by_sequence[1024]) == ["ok"]
+    assert set(flagged(checked).sequence) == {4096, 8192, 16384}
+    assert checked.query("sequence == 16384").share_of_limit.max() > 20
+    assert flagged(check(table, "backward_seconds", "least_seconds", kind="time")).empty

@@ -1,0 +1,137 @@
+"""Every topology text reads as its machine, and damaged text names its line."""
+
+import math
+
+import machines
+import pytest
+
+from labkit.node import TopologyError, parse_topology, paths_table
+
+
+@pytest.mark.parametrize("name", machines.LINKS)
+def test_every_link_is_read(name):
+    topology = parse_topology(machines.text(name))
+    assert topology.links == machines.LINKS[name]
+    for (a, b), kind in machines.LINKS[name].items():
+        assert topology.path(a, b).kind == topology.path(b, a).kind == kind
+
+
+@pytest.mark.parametrize("name", machines.NUMA_NODES)
+def test_every_device_is_on_its_numa_node(name):
+    expected = {numa: tuple(names.split()) for numa, names in machines.NUMA_NODES[name].items()}
+    assert parse_topology(machines.text(name)).numa_nodes() == expected
+
+
+@pytest.mark.parametrize("name", machines.CPUS)
+def test_affinity_lists_and_labels_are_read(name):
+    devices = {device.name: device for device in parse_topology(machines.text(name)).devices}
+    for device, cpus in machines.CPUS[name].items():
+        assert devices[device].cpus == tuple(cpus)
+    for device, label in machines.LABELS.get(name, {}).items():
+        assert devices[device].label == label
+        assert devices[device].kind == "nic"
+
+
+def test_every_fixture_has_an_expectation_and_an_entry():
+    names = {path.stem for folder in machines.FOLDERS for path in folder.glob("*.txt")}
+    assert names == set(machines.LINKS) == set(machines.NUMA_NODES)
+    readme = (machines.FOLDERS[0] / "README.md").read_text()
+    assert [name for name in names if f"`{name}" not in readme] == []
+
+
+def test_paths_say_what_they_mean():
+    topology = parse_topology(machines.text("dgx1"))
+    assert topology.path("GPU0", "GPU3").nvlinks == 2
+    assert topology.path("GPU3", "GPU0").meaning == "2 bonded NVLinks, direct or through NVSwitch"
+    assert topology.path("GPU0", "GPU7").nvlinks == 0
+    assert "NUMA nodes" in topology.path("GPU0", "GPU7").meaning
+    assert topology.path("GPU5", "GPU5").kind == "X"
+    with pytest.raises(KeyError, match="no device 'GPU8'"):
+        topology.path("GPU0", "GPU8")
+
+
+def test_windows_line_ends_and_colours_change_nothing():
+    text = machines.text("nvswitch_8gpu")
+    assert parse_topology(text.replace("\n", "\r\n")) == parse_topology(text)
+    assert parse_topology(text.replace("NV18", "\x1b[1;32mNV18\x1b[0m")) == parse_topology(text)
+
+
+def test_a_nic_between_two_nodes_has_none():
+    text = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\tNODE\t0-3\t0\n"
+    text += "GPU1\tSYS\t X \tNODE\t4-7\t1\nNIC0\tNODE\tNODE\t X \n"
+    assert parse_topology(text).numa_nodes() == {0: ("GPU0",), 1: ("GPU1",), None: ("NIC0",)}
+
+
+def test_blank_affinities_are_placed_only_where_the_text_places_them():
+    one = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t{}\n"
+    assert parse_topology(one.format("0-7\t\t\tN/A")).devices[0].cpus == tuple(range(8))
+    for unclear in ("\t0\t\tN/A", "0-7\t0", "7\t\t\t0"):
+        with pytest.raises(TopologyError, match="a cell for each of the columns"):
+            parse_topology(one.format(unclear))
+
+
+TWO = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-3\t0\nGPU1\tNV4\t X \t4-7\t0\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "expected"),
+    [
+        ("GPU1\tNV4", "GPU1\tNV2", "GPU0\t X \tNV4", "which is NV2"),
+        ("GPU0\t X \tNV4", "GPU0\t X \tNVL", "GPU0\t X \tNVL", "which is NV4"),
+        ("NV4", "NVLINK", "GPU0\t X \tNVLINK", "X on the diagonal"),
+        ("NV4", "X", "GPU0\t X \tX", "X on the diagonal"),
+        ("GPU1\tNV4\t X ", "GPU1\tNV4\tNV4", "GPU1\tNV4\tNV4", "X on the diagonal"),
+        ("GPU1\tNV4\t X \t4-7\t0\n", "", "CPU Affinity", "none for GPU1"),
+        ("GPU1\tNV4\t X \t4-7\t0\n", "GPU0\t X \tNV4\t0-3\t0\n", "GPU0\t X ", "one row for each"),
+        ("\tGPU0\tGPU1\tCPU", "\tGPU0\tCPU", "GPU0\t X ", "a cell for each"),
+        ("4-7\t0\n", "4-7\t0\nGPU2\tNV4\tNV4\t8-9\t0\n", "GPU2\tNV4", "one row for each"),
+        ("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n", "", "GPU0\t X ", "a header"),
+        ("4-7\t0\n", "4-7\t0", "GPU1\tNV4", "cut short"),
+        ("4-7", "7-4", "GPU1\tNV4", "rising list"),
+        ("4-7", "4-", "GPU1\tNV4", "rising list"),
+        ("4-7", "4-7777777", "GPU1\tNV4", "rising list"),
+        ("NUMA Affinity", "Affinité NUMA", "Affinité NUMA", "the columns CPU Affinity"),
+        ("NUMA Affinity", "CPU Affinity", "CPU Affinity\tCPU Affinity", "each device once"),
+        ("4-7\t0", "4-7\t0\t0", "GPU1\tNV4", "a cell for each"),
+        ("4-7\t0\n", "4-7\t0\n  NIC0: mlx5\x005_0\n", "NIC0: ", "a legend entry"),
+    ],
+)
+def test_damage_is_an_error_that_quotes_the_line(old, new, line, expected):
+    assert parse_topology(TWO).links == {("GPU0", "GPU1"): "NV4"}
+    assert old in TWO
+    with pytest.raises(TopologyError, match=expected) as error:
+        parse_topology(TWO.replace(old, new))
+    assert line in error.value.line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "NVIDIA-SMI has failed because it could not communicate\n", "\x00\xff" * 99]
+)
+def test_other_texts_are_errors(text):
+    with pytest.raises(TopologyError, match="a header of GPU names"):
+        parse_topology(text)
+
+
+def test_two_different_headers_are_an_error():
+    with pytest.raises(TopologyError, match="one header only"):
+        parse_topology(TWO + "\tGPU1\tGPU0\n")
+
+
+def test_paths_table_gives_the_datasheet_rate_of_each_pair():
+    table = paths_table(parse_topology(machines.text("eml3-4xh100")), "NVIDIA H100 80GB HBM3").set_index(["a", "b"])
+    assert len(table) == 10
+    assert table.best_gb_per_s["GPU0", "GPU1"] == pytest.approx(18 * 26.562)
+    assert table.limit_from["GPU0", "GPU1"] == "18 NVLinks × 26.562 GB/s"
+    assert table.best_gb_per_s["GPU3", "NIC0"] == 64
+    assert list(table.columns) == ["kind", "nvlinks", "meaning", "best_gb_per_s", "limit_from"]
+
+
+def test_paths_table_never_guesses():
+    unknown = paths_table(parse_topology(machines.text("h200x4")), "NVIDIA H999")
+    assert unknown.best_gb_per_s.isna().all()
+    assert set(unknown.limit_from) == {"no limit known"}
+    between_nics = paths_table(parse_topology(machines.text("nvswitch_8gpu")), "NVIDIA H200").set_index(["a", "b"])
+    assert math.isnan(between_nics.best_gb_per_s["NIC2", "NIC3"])
+    no_nvlink_known = paths_table(parse_topology(machines.text("nvlink_bridges")), "NVIDIA GeForce RTX 4090")
+    assert no_nvlink_known.set_index(["a", "b"]).limit_from["GPU0", "GPU1"] == "no limit known"
+    assert paths_table(parse_topology(machines.text("no_gpu")), None).empty

@@ -1,0 +1,116 @@
+"""Whatever happens to a topology text, it reads as the same machine or is a TopologyError that quotes a line."""
+
+from contextlib import suppress
+
+import machines
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.node import TopologyError, parse_topology
+
+NAMES = sorted(machines.LINKS)
+TEXTS = {name: machines.text(name) for name in NAMES}
+RIGHT = {name: parse_topology(text) for name, text in TEXTS.items()}
+names = st.sampled_from(NAMES)
+
+
+def read(name: str, text: str) -> bool:
+    """Whether the text reads, and then as this machine; labels may be missing, never wrong."""
+    try:
+        topology = parse_topology(text)
+    except TopologyError as error:
+        assert repr(error.line[:200]) in str(error)
+        # A quoted line comes from the text, but for the colours that reading takes out.
+        assert not error.line or set(error.line) <= set(text)
+        return False
+    right = RIGHT[name]
+    assert topology.links == right.links
+    assert [(d.name, d.kind, d.cpus, d.numa) for d in topology.devices] == [
+        (d.name, d.kind, d.cpus, d.numa) for d in right.devices
+    ]
+    assert all(d.label in ("", known.label) for d, known in zip(topology.devices, right.devices, strict=True))
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cut_at_any_character(name):
+    text = TEXTS[name]
+    complete = [end for end in range(len(text) + 1) if read(name, text[:end])]
+    assert complete[-1] == len(text)
+    if name != "no_gpu":
+        rows = [d.name for d in RIGHT[name].devices]
+        last_row = max(text.index("\n" + row + " " if name == "two_sockets" else "\n" + row + "\t") for row in rows)
+        assert complete[0] > text.index("\n", last_row + 1), "reads before its last row has ended"
+
+
+@given(names, st.randoms())
+def test_lines_in_any_order(name, random):
+    lines = TEXTS[name].splitlines(keepends=True)
+    random.shuffle(lines)
+    assert read(name, "".join(lines))
+
+
+TABBED = [name for name in NAMES if "\t" in TEXTS[name]]
+
+
+@given(st.sampled_from(TABBED), st.randoms())
+def test_rows_and_columns_in_any_order(name, random):
+    lines = uncoloured(TEXTS[name]).split("\n\n")[0].splitlines()
+    header, *rows = (line.split("\t") for line in lines)
+    columns = [i for i, cell in enumerate(header) if cell and "Affinity" not in cell and cell != "GPU NUMA ID"]
+    shuffled = random.sample(columns, len(columns))
+    random.shuffle(rows)
+    moved = [[row[0], *(row[i] for i in shuffled), *row[len(columns) + 1 :]] for row in [header, *rows]]
+    assert read(name, "".join("\t".join(row) + "\n" for row in moved))
+
+
+@given(names, st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["\x1b[4m", "\x1b[0m", "\x1b[1;31m", "\x1b[K"]))))
+def test_colours_anywhere(name, colours):
+    assert read(name, inserted(uncoloured(TEXTS[name]), colours))
+
+
+# No letter, digit or list sign: those can turn one well-formed cell into another, which no reader could tell.
+NOISE = st.characters(max_codepoint=0x1F, exclude_characters="\t\n") | st.characters(min_codepoint=0x7F)
+
+
+@settings(max_examples=300)
+@given(names, st.lists(st.tuples(st.floats(0, 1), NOISE), min_size=1))
+def test_noise_anywhere(name, noise):
+    read(name, inserted(TEXTS[name], noise))
+
+
+@given(names, st.binary(min_size=1, max_size=40), st.floats(0, 1), st.integers(0, 200))
+def test_binary_over_any_part(name, junk, place, length):
+    text = TEXTS[name].encode()
+    start = int(place * len(text))
+    junk = bytes(byte | 0x80 for byte in junk)
+    read(name, (text[:start] + junk + text[start + length :]).decode("utf-8", "replace"))
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet=st.sampled_from("GPUNICX0123 \t\n\x1bSYAfinty-,/:"), max_size=300) | st.text())
+def test_any_text_at_all(text):
+    with suppress(TopologyError):
+        parse_topology(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_translated_legends_read_and_translated_headers_are_named(name):
+    legend = TEXTS[name].replace("Legend:", "Légende :").replace("Connection traversing", "Verbindung über")
+    assert read(name, legend)
+    header = TEXTS[name].replace("CPU Affinity", "CPU-Affinität")
+    assert read(name, header) == (header == TEXTS[name])
+
+
+def inserted(text: str, pieces: list[tuple[float, str]]) -> str:
+    """Places are shares of the text; from the end on, so that no piece lands inside another."""
+    whole = len(text)
+    for place, piece in sorted(pieces, reverse=True):
+        at = int(place * whole)
+        text = text[:at] + piece + text[at:]
+    return text
+
+
+def uncoloured(text: str) -> str:
+    return text.replace("\x1b[4m", "").replace("\x1b[0m", "")

@@ -1,0 +1,254 @@
+"""The rules for notebooks: each is a function from a notebook to what is wrong with it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import nbformat
+
+ROOT = Path(__file__).parents[1]
+
+CELLS = range(25, 56)
+FIGURES = range(4, 9)
+MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
+CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
+SKIPS = {"nbval-skip", "nbval-ignore-output"}
+METADATA = {"kernelspec": {"name", "display_name", "language"}, "language_info": {"name"}}
+# What one machine or one day puts into an output: addresses, absolute paths, clock times, dates of now.
+MACHINE = re.compile(r"\b0x[0-9a-f]{6,}|(?<![\w.])/(?:home|root|tmp|work|Users)/|\b\d\d:\d\d:\d\d\b")
+
+
+def code(notebook) -> list:
+    """Gives the code cells."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def tags(cell) -> set[str]:
+    """Gives a cell's tags."""
+    return set(cell.metadata.get("tags", []))
+
+
+def is_answer(cell) -> bool:
+    """Whether the cell is the student's own work, saved as a file that workers import."""
+    return cell.source.startswith(ANSWER)
+
+
+def body(cell) -> str:
+    """Gives a code cell's Python: all of it, but the workbook's own magic."""
+    return cell.source.partition("\n")[2] if is_answer(cell) else cell.source
+
+
+def trees(notebook) -> Iterator[tuple[object, ast.Module]]:
+    """Gives each code cell that Python itself can read, but the student's own, with its syntax tree."""
+    for cell in code(notebook):
+        try:
+            tree = ast.parse(cell.source)
+        except SyntaxError:
+            continue  # rule_plain_python says so
+        yield cell, tree
+
+
+def called(node) -> str:
+    """Gives the last name of a called function ("chart" of `lab.chart(...)`), or ""."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
+def shown(tree: ast.Module) -> str:
+    """Gives the name of the function whose result the cell shows: the call that is its last expression."""
+    last = tree.body[-1] if tree.body else None
+    return called(last.value) if isinstance(last, ast.Expr) else ""
+
+
+def functions(pattern: str) -> set[str]:
+    """Gives the names of the public functions in the labkit modules that fit a pattern."""
+    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "labkit").glob(pattern)]
+    found = {node.name for module in modules for node in module.body if isinstance(node, ast.FunctionDef)}
+    return {name for name in found if not name.startswith("_")}
+
+
+CHARTS = functions("**/charts.py") | functions("**/charts/*.py")
+EXPLORERS = functions("**/explorer.py")
+
+
+def rule_length(notebook):
+    """A notebook takes 20 to 30 minutes to read."""
+    if len(notebook.cells) not in CELLS:
+        yield f"{len(notebook.cells)} cells, not {CELLS[0]} to {CELLS[-1]}"
+
+
+def rule_title(notebook):
+    """The first cell is its title, and the only one of that rank."""
+    first = notebook.cells[0] if notebook.cells else None
+    if first is None or first.cell_type != "markdown" or not first.source.startswith("# "):
+        yield "the first cell is not a title (# …)"
+
+
+def rule_code_size(notebook):
+    """Cells are short, most of them very short."""
+    lines = [len(cell.source.splitlines()) for cell in code(notebook)]
+    for cell, count in zip(code(notebook), lines, strict=True):
+        if count > MOST_LINES:
+            yield f"{count} lines of code, more than {MOST_LINES}: {cell.source[:50]!r}"
+    if lines and median(lines) > MEDIAN_LINES:
+        yield f"a median of {median(lines)} lines of code, more than {MEDIAN_LINES}"
+
+
+def rule_text_first(notebook):
+    """A text cell comes before every code cell."""
+    kinds = [None, *(cell.cell_type for cell in notebook.cells)]
+    for (before, kind), cell in zip(pairwise(kinds), notebook.cells, strict=True):
+        if kind == "code" and before != "markdown":
+            yield f"code that follows no text: {cell.source[:50]!r}"
+
+
+def rule_text_size(notebook):
+    """A text cell holds one idea."""
+    for cell in notebook.cells:
+        words = sum(any(map(str.isalnum, word)) for word in cell.source.split())
+        if cell.cell_type == "markdown" and words > MOST_WORDS:
+            yield f"{words} words in a text, more than {MOST_WORDS}: {cell.source[:50]!r}"
+
+
+def rule_plain_python(notebook):
+    """No shell, and no magic but the workbook's own."""
+    for cell in code(notebook):
+        try:
+            ast.parse(body(cell))
+        except SyntaxError:
+            yield f"not plain Python (a magic, a shell command?): {cell.source[:50]!r}"
+
+
+def rule_imports(notebook):
+    """A notebook imports labkit, its labs and pandas."""
+    for _, tree in trees(notebook):
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            yield from (f"imports {name}" for name in names if not _importable(name))
+
+
+def _importable(name: str) -> bool:
+    parts = name.split(".")
+    return parts in (["labkit"], ["labkit", "labs"], ["pandas"]) or (
+        parts[:2] == ["labkit", "labs"] and len(parts) == 3
+    )
+
+
+def rule_no_printing(notebook):
+    """A cell shows its last expression: nothing is printed, displayed or drawn on the side."""
+    for _, tree in trees(notebook):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in {
+                "print",
+                "plt",
+                "display",
+                "sys",
+                "exec",
+                "eval",
+                "__import__",
+            }:
+                yield f"uses {node.id}"
+
+
+def rule_last_expression(notebook):
+    """A value that is not a cell's last expression is shown to nobody."""
+    for cell, tree in trees(notebook):
+        if any(isinstance(statement, ast.Expr) for statement in tree.body[:-1]):
+            yield f"an expression before the last is not shown: {cell.source[:50]!r}"
+
+
+def rule_parameters(notebook):
+    """Papermill finds one cell to set."""
+    count = sum(PARAMETERS in tags(cell) for cell in notebook.cells)
+    if count != 1:
+        yield f"{count} cells tagged {PARAMETERS}, not 1"
+
+
+def rule_outputs(notebook):
+    """Exactly the checked cells keep their output; nbval compares it."""
+    for cell in code(notebook):
+        if bool(cell.outputs) != (CHECKED in tags(cell)):
+            kept = "keeps an output unchecked" if cell.outputs else "is checked against no output"
+            yield f"a cell {kept}: {cell.source[:50]!r}"
+        if tags(cell) & SKIPS:
+            yield f"nbval does not run or compare it: {cell.source[:50]!r}"
+
+
+def rule_outputs_are_text(notebook):
+    """Stored outputs are results that any machine gives: no errors, no stderr, no pictures, no widgets."""
+    for cell in code(notebook):
+        for output in cell.outputs:
+            kinds = {kind for kind in output.get("data", {}) if kind.startswith("image/") or "widget" in kind}
+            if output.output_type == "error" or output.get("name") == "stderr" or kinds:
+                yield f"stores {', '.join(kinds) or output.output_type}: {cell.source[:50]!r}"
+            if found := MACHINE.search(_text(output)):
+                yield f"stores what is this machine's ({found.group()}): {cell.source[:50]!r}"
+
+
+def _text(output) -> str:
+    return " ".join(map(str, [output.get("text", ""), *output.get("data", {}).values()]))
+
+
+def rule_no_traces(notebook):
+    """A notebook tells nothing of who ran it and when: no counts, no times, no versions, no editor's notes."""
+    for cell in code(notebook):
+        counts = [cell.execution_count, *(output.get("execution_count") for output in cell.outputs)]
+        if any(count is not None for count in counts):
+            yield f"keeps an execution count: {cell.source[:50]!r}"
+    for cell in notebook.cells:
+        if extra := set(cell.metadata) - {"tags"}:
+            yield f"cell metadata {sorted(extra)}: {cell.source[:50]!r}"
+    for name, fields in notebook.metadata.items():
+        if extra := set(fields) - METADATA[name] if name in METADATA else {name}:
+            yield f"notebook metadata {name}: {sorted(extra)}"
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        yield "the kernel is not python3"
+
+
+def rule_figures(notebook):
+    """Four to eight charts, one a cell."""
+    count = sum(shown(tree) in CHARTS for _, tree in trees(notebook))
+    if count not in FIGURES:
+        yield f"{count} cells that end in a chart, not {FIGURES[0]} to {FIGURES[-1]}"
+
+
+def rule_chart_last(notebook):
+    """A chart is a cell's last expression, never assigned or passed on."""
+    for cell, tree in trees(notebook):
+        charts = [called(node) for node in ast.walk(tree) if called(node) in CHARTS]
+        if charts and charts != [shown(tree)]:
+            yield f"a chart that is not the cell's one last expression: {cell.source[:50]!r}"
+
+
+def rule_figure_before_widget(notebook):
+    """A static figure tells the story before a slider comes."""
+    names = [shown(tree) for _, tree in trees(notebook)]
+    chart = next((at for at, name in enumerate(names) if name in CHARTS), len(names))
+    if any(name in EXPLORERS for name in names[:chart]):
+        yield "a widget before the first static figure"
+
+
+def rule_predict_first(notebook):
+    """A lab asks for a prediction, with its unit, before it launches."""
+    calls = [node for _, tree in trees(notebook) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [called(node) for node in calls]
+    predictions = [node for node in calls if called(node) == "predict"]
+    if "launch" in names and "predict" not in names[: names.index("launch")]:
+        yield "launches before it asks for a prediction"
+    if any("unit" not in {keyword.arg for keyword in node.keywords} for node in predictions):
+        yield "a prediction without a unit"
+
+
+def rule_valid(notebook):
+    """The file fits the format."""
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        yield f"not a valid notebook: {error.message}"
+
+
+RULES = {name.removeprefix("rule_"): rule for name, rule in list(globals().items()) if name.startswith("rule_")}

@@ -1,0 +1,207 @@
+"""The batch runs notebooks in order, goes on after a failure, and leaves a report that stands on its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from labkit.batch.__main__ import main, select
+from labkit.batch.index import duration
+from labkit.batch.pages import loads
+from labkit.batch.record import Record
+
+FIGURE = """
+from matplotlib.figure import Figure
+from IPython.display import Image
+import io
+figure = Figure(figsize=(2, 1)); figure.subplots().plot([1, 2]); file = io.BytesIO(); figure.savefig(file)
+Image(file.getvalue())
+"""
+PARAMETERS = ('size = "auto"\ngpus: int = 2  # how many', ["parameters"])
+WHERE = "import pathlib\nf'cwd: {pathlib.Path.cwd().name}'"
+RAISES = "raise ValueError('<script>alert(1)</script> & more')"
+
+
+@pytest.fixture
+def folder(tmp_path, write_notebook):
+    """Gives a folder of three notebooks: one with parameters, one that raises, one with a figure and widgets."""
+    folder = tmp_path / "notebooks"
+    write_notebook(folder / "00_knobs.ipynb", "# Knobs", PARAMETERS, "f'size {size} gpus {gpus}'")
+    write_notebook(folder / "01_broken.ipynb", "# Broken <b>title</b>", "'before'", RAISES, "'after'")
+    widgets = "from tqdm.auto import tqdm\nimport ipywidgets\n[_ for _ in tqdm(range(3))]\nipywidgets.IntSlider()"
+    write_notebook(folder / "02_figure.ipynb", "# Figure\n\ns = ½ a t²", FIGURE, widgets, WHERE)
+    return folder
+
+
+def run(folder, *arguments):
+    """Runs the batch on `folder` in this process; gives its exit status and the report's folder."""
+    report = folder.parent / "report"
+    return main(["--notebooks-folder", str(folder), "--report", str(report), *arguments]), report
+
+
+def test_all_run_in_order_and_one_failure_stops_no_other(folder, capsys):
+    status, report = run(folder)
+    outcomes = Record.load(report / "record.json").ordered()
+    assert status == 1
+    assert [(o.name, o.status) for o in outcomes] == [("00_knobs", "ok"), ("01_broken", "failed"), ("02_figure", "ok")]
+    printed = capsys.readouterr().out
+    assert printed.index("00_knobs") < printed.index("01_broken") < printed.index("02_figure")
+    assert "ValueError: <script>" in printed
+    assert str(report / "index.html") in printed
+    _pages_hold_what_ran(report)
+
+
+def _pages_hold_what_ran(report):
+    index, broken, figure = ((report / f"{name}.html").read_text() for name in ("index", "01_broken", "02_figure"))
+    for page in (index, broken, figure):
+        assert loads(page) == []
+        assert "<script>alert" not in page
+    assert "ValueError: &lt;script&gt;alert(1)" in index
+    assert "Broken &lt;b&gt;title" in index
+    assert 'href="01_broken.html#papermill-error-cell"' in index
+    assert 'id="papermill-error-cell"' in broken
+    assert "before" in broken and "ValueError" in broken
+    assert len(re.findall("<img[^>]*data:image/png", figure)) == 1
+    assert "cwd: notebooks" in figure
+    assert "½ a t²" in figure
+    assert "open the notebook in JupyterLab" in figure
+    assert "0%|" not in figure
+
+
+def test_declared_parameters_are_passed_and_no_others(folder, capfd):
+    status, report = run(folder, "00", "-p", "gpus", "4", "-p", "seeds", "3", "-p", "size", "small")
+    assert status == 0
+    assert Record.load(report / "record.json").outcomes["00_knobs"].parameters == {"gpus": 4, "size": "small"}
+    executed = nbformat.read(report / "notebooks" / "00_knobs.ipynb", as_version=4)
+    assert executed.cells[-1].outputs[0].data["text/plain"] == "'size small gpus 4'"
+    assert "unknown" not in capfd.readouterr().err
+
+
+def test_originals_stay_as_they_were(folder):
+    before = (folder / "00_knobs.ipynb").read_bytes()
+    run(folder, "00", "-p", "gpus", "4")
+    assert (folder / "00_knobs.ipynb").read_bytes() == before
+
+
+@pytest.mark.parametrize("names", [["02"], ["02_figure"], ["figure"], ["notebooks/02_figure.ipynb"], ["02", "figure"]])
+def test_a_notebook_is_known_by_number_name_and_path(folder, names):
+    assert [path.stem for path in select(folder, names)] == ["02_figure"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["07_absent"], "there are: 00_knobs, 01_broken, 02_figure"),
+        (["-p", "gpu", "4"], "there are: size, gpus, seeds"),
+    ],
+)
+def test_a_wrong_name_lists_the_known_ones(folder, capsys, arguments, says):
+    with pytest.raises(SystemExit) as stop:
+        run(folder, *arguments)
+    assert stop.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_an_error(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(tmp_path / "notebooks")
+    assert "no notebooks" in capsys.readouterr().err
+
+
+def test_pages_are_rebuilt_without_running(folder):
+    _, report = run(folder, "00")
+    executed = report / "notebooks" / "00_knobs.ipynb"
+    stamp = executed.stat().st_mtime_ns
+    (report / "00_knobs.html").unlink()
+    assert run(folder, "--report-only")[0] == 0
+    assert (report / "00_knobs.html").exists()
+    assert executed.stat().st_mtime_ns == stamp
+
+
+def test_rebuilding_before_any_run_says_so(folder, capsys):
+    assert run(folder, "--report-only")[0] == 1
+    assert "nothing ran yet" in capsys.readouterr().err
+
+
+def test_a_second_run_keeps_the_other_notebooks_in_the_report(folder):
+    run(folder, "00")
+    status, report = run(folder, "02")
+    assert status == 0
+    assert set(Record.load(report / "record.json").outcomes) == {"00_knobs", "02_figure"}
+
+
+def test_a_page_that_loads_from_elsewhere_fails_its_notebook(tmp_path, write_notebook):
+    remote = "text: ![map](https://example.org/map.png)"
+    write_notebook(tmp_path / "notebooks" / "00_remote.ipynb", "# Remote", remote)
+    status, report = run(tmp_path / "notebooks")
+    assert status == 1
+    assert "https://example.org/map.png" in (report / "index.html").read_text()
+
+
+def test_a_killed_kernel_is_a_failure_with_a_page(tmp_path, write_notebook):
+    death = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    write_notebook(tmp_path / "notebooks" / "00_death.ipynb", "# Death", "'before'", death)
+    status, report = run(tmp_path / "notebooks")
+    assert status == 1
+    assert "DeadKernelError" in Record.load(report / "record.json").outcomes["00_death"].why
+    assert "before" in (report / "00_death.html").read_text()
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_batch_reports_what_ran(tmp_path, write_notebook, end):
+    folder, report, marker = tmp_path / "notebooks", tmp_path / "report", tmp_path / "kernel"
+    wait = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    write_notebook(folder / "00_short.ipynb", "# Short", "1")
+    write_notebook(folder / "01_long.ipynb", "# Long", "'reached'", wait)
+    write_notebook(folder / "02_never.ipynb", "# Never", "1")
+    arguments = ["--notebooks-folder", folder, "--report", report]
+    batch = subprocess.Popen(
+        [sys.executable, "-m", "labkit.batch", *map(str, arguments)], cwd=Path(__file__).parents[1]
+    )
+    try:
+        _wait_for(marker)
+        batch.send_signal(end)
+        assert batch.wait(30) == 130
+    finally:
+        batch.kill()
+    outcomes = Record.load(report / "record.json").ordered()
+    assert [(o.name, o.status) for o in outcomes] == [("00_short", "ok"), ("01_long", "interrupted")]
+    assert "interrupted" in (report / "index.html").read_text()
+    assert "reached" in (report / "01_long.html").read_text()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(marker.read_text()), 0)
+
+
+def _wait_for(path, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def test_loads_finds_what_a_browser_fetches_and_nothing_else():
+    page = """<link rel=stylesheet href="https://a/x.css"><script src="//b/y.js"></script><img src="z.png">
+    <style>@import url("https://c/w.css"); p { background: url(data:image/png;base64,AA) }</style>
+    <p style="background: url('http://d/v.png')"><a href="https://e/">text</a><img src="data:image/png;base64,AA">
+    <pre>url(https://f/)</pre>"""
+    assert loads(page) == ["https://a/x.css", "//b/y.js", "z.png", "https://c/w.css", "http://d/v.png"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(4.06, "4.1 s"), (41.2, "41 s"), (185, "3 min 05 s"), (7500, "2 h 05 min")]
+)
+def test_durations_read_as_words(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_the_index_is_plain_and_names_the_machine(folder):
+    _, report = run(folder, "00")
+    index = (report / "index.html").read_text()
+    assert Record.load(report / "record.json").machine.label in index
+    assert re.search(r"<dt>python</dt>", index, re.IGNORECASE)

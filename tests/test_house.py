@@ -1,0 +1,139 @@
+"""The house keeps its walls: who imports whom, how files are named, and how fast the front door opens."""
+
+import subprocess
+import sys
+
+import pytest
+from house_rules import LESSONS, MOST_LINES, ROOT, habits, walls
+
+LAB = "labs/broadcast/"
+FILES = sorted(path for path in (ROOT / "labkit").rglob("*.py") if "__pycache__" not in path.parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_keeps_the_walls_and_habits(path):
+    assert walls(path) + habits(path) == []
+
+
+def test_every_lab_is_a_lesson():
+    labs = {path.parent.name for path in (ROOT / "labkit" / "labs").glob("*/__init__.py")}
+    assert labs <= set(LESSONS)
+
+
+def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():
+    probe = (
+        "import sys, time; begin = time.perf_counter(); import labkit; "
+        "print(time.perf_counter() - begin, *({'torch', 'transformers', 'triton'} & set(sys.modules)))"
+    )
+    runs = [subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True) for _ in range(3)]
+    words = [run.stdout.split() for run in runs]
+    assert [loaded for _, *loaded in words] == [[], [], []]
+    assert min(float(seconds) for seconds, *_ in words) < 1.0
+
+
+def test_importing_every_lab_leaves_gpu_libraries_out():
+    labs = sorted(path.parent.name for path in (ROOT / "labkit" / "labs").glob("*/__init__.py"))
+    probe = "; ".join(["import sys, labkit.batch, labkit.node", *(f"import labkit.labs.{lab}" for lab in labs)])
+    probe += "; print(*({'torch', 'transformers', 'triton'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+@pytest.fixture
+def house(tmp_path):
+    """Gives a function that writes one file into an otherwise plausible house and returns its path."""
+    for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits", "labs/broadcast/plan"):
+        _write(tmp_path / "labkit" / f"{name}.py", '"""A module."""')
+    for name in ("broadcast/worker", "broadcast/tables", "broadcast/charts", "pipeline/worker", "topology/worker"):
+        _write(tmp_path / "labkit" / "labs" / f"{name}.py", '"""A module."""')
+    _write(tmp_path / "labkit" / LAB / "bugs.py", "def late():\n    import torch")
+    _write(tmp_path / "labkit" / "labs" / "pipeline" / "bugs.py", "SYMPTOMS = {}")
+    return lambda name, source: _write(tmp_path / "labkit" / name, source)
+
+
+def _write(path, source):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (LAB + "plan.py", "import numpy"),
+        (LAB + "plan.py", "from labkit.engine import launch"),
+        (LAB + "tables.py", "import matplotlib.pyplot as plt"),
+        (LAB + "tables.py", "from .charts import line"),
+        (LAB + "tables.py", "from labkit.labs.pipeline.plan import Sweep"),
+        (LAB + "tables.py", "def later():\n    import torch"),
+        (LAB + "charts.py", "from . import tables"),
+        (LAB + "charts.py", "from labkit import launch"),
+        (LAB + "charts.py", "import importlib\nimportlib.import_module('torch')"),
+        (LAB + "story.py", "from .charts import line"),
+        (LAB + "story.py", "import matplotlib"),
+        (LAB + "worker.py", "import pandas"),
+        (LAB + "worker.py", "from labkit.labs.pipeline import worker"),
+        (LAB + "worker/chunks.py", "from ..charts import line"),
+        (LAB + "explorer.py", "import torch"),
+        (LAB + "explorer.py", "from .worker import main"),
+        (LAB + "__init__.py", "from . import worker"),
+        (LAB + "__init__.py", "from .bugs import SYMPTOMS"),
+        (LAB + "checks.py", "import transformers"),
+        ("engine/launch.py", "from .worker import main"),
+        ("engine/launch.py", "import torch.distributed"),
+        ("engine/launch.py", "from ..labs.broadcast import plan"),
+        ("engine/run.py", "import numpy"),
+        ("engine/worker.py", "import labkit.labs.broadcast.plan"),
+        ("node/limits.py", "import torch"),
+        ("node/limits.py", "from labkit.engine.plan import Plan"),
+        ("batch/execute.py", "__import__('torch')"),
+        (
+            "course/check.py",
+            "from importlib import import_module\nimport_module('..labs.broadcast.worker', __package__)",
+        ),
+        ("ui/canvas.py", "if False:\n    from transformers import BertModel"),
+        ("bench.py", "import runpy\nrunpy.run_module('labkit.engine.worker')"),
+        ("__init__.py", "import torch"),
+    ],
+)
+def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
+    assert len(walls(house(name, source), tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (LAB + "plan.py", "import dataclasses\nfrom labkit.engine.plan import Plan\nfrom labkit import node"),
+        (LAB + "tables.py", "import numpy\nfrom .plan import Sweep\nfrom ...node import limits"),
+        (LAB + "charts.py", "import seaborn\nfrom labkit.ui import units"),
+        (
+            LAB + "worker.py",
+            "import torch\nfrom labkit.engine.worker import Worker\nfrom labkit.labs.topology import worker",
+        ),
+        (LAB + "worker/__init__.py", "from . import chunks\nfrom .chunks import Chunk\nfrom ..plan import Sweep"),
+        (LAB + "checks.py", "from ..pipeline.bugs import SYMPTOMS"),
+        (LAB + "explorer.py", "import ipywidgets\nfrom . import charts, tables"),
+        (LAB + "bugs.py", "import torch\nfrom .worker import main"),
+        ("engine/launch.py", "import pandas\nfrom labkit import node\nfrom . import plan"),
+        ("engine/worker.py", "import torch\nfrom labkit.engine.plan import Plan"),
+    ],
+)
+def test_a_door_is_no_hole(house, tmp_path, name, source):
+    assert walls(house(name, source), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("utils.py", '"""A module."""'),
+        ("long.py", '"""A module."""\n' + "a = 1\n" * MOST_LINES),
+        ("bare.py", "a = 1"),
+        ("later.py", '"""A module."""\n# TO' + "DO: more"),
+        ("shell.py", '"""A module."""\nsubprocess.run("ls", shell=True)'),
+        ("system.py", '"""A module."""\nos.system("ls")'),
+        ("jar.py", '"""A module."""\nfrom pickle import loads'),
+        ("weights.py", '"""A module."""\ntorch.load(path)'),
+    ],
+)
+def test_a_bad_habit_is_found(tmp_path, name, source):
+    assert len(habits(_write(tmp_path / name, source))) == 1

@@ -1,0 +1,126 @@
+"""Every notebook keeps every rule, and every rule catches a notebook that breaks it."""
+
+import re
+
+import nbformat
+import notebook_rules
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from notebook_rules import CHECKED, PARAMETERS, ROOT, RULES
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CHARTS, EXPLORERS = notebook_rules.CHARTS or {"chart"}, notebook_rules.EXPLORERS or {"explore"}
+# The first lesson shows the machine, so there is nothing to predict in it.
+EXEMPT = {("00_start", "predict_first")}
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS, "no notebooks in notebooks/"
+    assert notebook_rules.CHARTS, "no charts in labkit/labs/*/charts.py"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", RULES)
+def test_notebook_keeps_the_rule(path, name):
+    if (path.stem, name) not in EXEMPT:
+        assert list(RULES[name](nbformat.read(path, as_version=4))) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_name_is_a_number_and_a_noun(path):
+    assert re.fullmatch(r"\d\d_[a-z]+(_[a-z]+)*\.ipynb", path.name)
+
+
+def good():
+    """Gives a notebook that keeps every rule."""
+    chart = f"lab.{min(CHARTS)}(table)"
+    sources = ["from labkit import launch, predict\nfrom labkit.labs import start as lab", "size = 'auto'"]
+    sources += ["predict('How long?', unit='s')", "run = launch(lab.Plan(size=size))", *[chart] * 5, "2 + 3"]
+    sources += ["%%answer start.mine\nimport torch\n\ndef mine():\n    print(torch.ones(1))", *["table"] * 3]
+    notebook = new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    for number, source in enumerate(sources):
+        notebook.cells += [new_markdown_cell(f"{'# ' * (not number)}A text"), new_code_cell(source)]
+    notebook.cells[3].metadata["tags"] = [PARAMETERS]
+    notebook.cells[19].metadata["tags"] = [CHECKED]
+    notebook.cells[19].outputs = [new_output("execute_result", {"text/plain": "5"}, execution_count=None)]
+    return notebook
+
+
+def checked(notebook, **output):
+    """Stores another output in the checked cell."""
+    notebook.cells[19].outputs = [new_output(**output)]
+
+
+def source(text, at=21):
+    """Gives a change that puts another source into one cell."""
+    return lambda notebook: notebook.cells[at].update(source=text)
+
+
+BROKEN = [
+    ("length", lambda nb: nb.cells.pop() and [nb.cells.pop() for _ in range(8)]),
+    ("title", source("No mark", 0)),
+    ("title", lambda nb: nb.cells.clear()),
+    ("code_size", source("a = 1\n" * 13)),
+    ("code_size", lambda nb: [cell.update(source="a = 1\n" * 5) for cell in nb.cells if cell.cell_type == "code"]),
+    ("text_first", lambda nb: nb.cells.pop(4)),
+    ("text_size", source("word " * 111, 4)),
+    ("plain_python", source("!nvidia-smi")),
+    ("plain_python", source("%matplotlib inline")),
+    ("plain_python", source("%%bash\nls")),
+    ("plain_python", source("files = !ls")),
+    ("plain_python", source("%%answer start.mine\ndef mine(:")),
+    ("imports", source("import torch")),
+    ("imports", source("from matplotlib import pyplot")),
+    ("imports", source("import subprocess")),
+    ("imports", source("from labkit.engine import launch")),
+    ("imports", source("from labkit.labs.start.worker import main")),
+    ("imports", source("def later():\n    import torch")),
+    ("no_printing", source("print(1)")),
+    ("no_printing", source("plt.show()")),
+    ("no_printing", source("sys.path.append('..')")),
+    ("last_expression", source("table\ntable")),
+    ("parameters", lambda nb: nb.cells[3].metadata.update(tags=[])),
+    ("parameters", lambda nb: nb.cells[5].metadata.update(tags=[PARAMETERS])),
+    ("outputs", lambda nb: nb.cells[19].outputs.clear()),
+    ("outputs", lambda nb: nb.cells[19].metadata.update(tags=[])),
+    ("outputs", lambda nb: nb.cells[19].metadata.update(tags=[CHECKED, "nbval-skip"])),
+    ("outputs_are_text", lambda nb: checked(nb, output_type="error", ename="E", evalue="", traceback=[])),
+    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stderr", text="warning")),
+    ("outputs_are_text", lambda nb: checked(nb, output_type="display_data", data={"image/png": "AA=="})),
+    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stdout", text="in /home/ann/labkit")),
+    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stdout", text="<Axes at 0x7f12ab34cd>")),
+    ("no_traces", lambda nb: nb.cells[5].update(execution_count=3)),
+    ("no_traces", lambda nb: nb.cells[19].outputs[0].update(execution_count=3)),
+    ("no_traces", lambda nb: nb.cells[5].metadata.update(collapsed=True)),
+    ("no_traces", lambda nb: nb.metadata.update(language_info={"name": "python", "version": "3.11.7"})),
+    ("no_traces", lambda nb: nb.metadata.update(papermill={"duration": 3})),
+    ("no_traces", lambda nb: nb.metadata.pop("kernelspec")),
+    ("figures", lambda nb: [nb.cells[at].update(source="table") for at in (9, 11)]),
+    ("chart_last", lambda nb: nb.cells[9].update(source=f"figure = {nb.cells[9].source}\nfigure")),
+    ("figure_before_widget", source(f"lab.{min(EXPLORERS)}()", 5)),
+    ("predict_first", source("prediction = 3", 5)),
+    ("predict_first", source("predict('How long?')", 5)),
+    ("valid", lambda nb: nb.cells[5].update(id="not valid!")),
+]
+
+
+@pytest.fixture
+def some_names(monkeypatch):
+    """Lets the rules be tried before any lab has charts and sliders."""
+    monkeypatch.setattr(notebook_rules, "CHARTS", CHARTS)
+    monkeypatch.setattr(notebook_rules, "EXPLORERS", EXPLORERS)
+
+
+def test_a_good_notebook_keeps_every_rule(some_names):
+    assert {name: list(rule(good())) for name, rule in RULES.items()} == {name: [] for name in RULES}
+
+
+@pytest.mark.parametrize(("name", "harm"), BROKEN, ids=[f"{at}-{name}" for at, (name, _) in enumerate(BROKEN)])
+def test_a_broken_notebook_is_caught(some_names, name, harm):
+    notebook = good()
+    harm(notebook)
+    assert list(RULES[name](notebook))
+
+
+def test_every_rule_is_shown_to_catch_something():
+    assert set(RULES) == {name for name, _ in BROKEN}
