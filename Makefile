@@ -42,9 +42,11 @@ lint: $(READY)  ## check the style of code and notebooks
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
 # version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees
 # the node's own packages; only what is missing comes from wheelhouse/. Add jupyterlab, or pytest and the like:
-# make wheels WHEELS="$(WHEELS) jupyterlab".
+# make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a version, so
+# aiohttp, which papermill needs on 3.12 alone, is named here.
 PYTHON = 3.12
-WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn networkx
+WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn \
+         networkx aiohttp
 wheels: $(READY)  ## fetch what `make run` needs on a node without a registry into wheelhouse/ (PYTHON=3.12)
 	@rm -rf wheelhouse && mkdir wheelhouse
 	@$(PY) -m pip download --disable-pip-version-check --progress-bar off --dest wheelhouse --constraint requirements.txt \

@@ -7,6 +7,7 @@ things cross it: a plan, inward, and rows, outward.
     node/     what this machine is, and what it can do at best: here, check
     labs/     one folder a lesson: plan → worker → tables → charts → story
     course/   predictions, the student's own code, checks that explain
+    reports   what published reports printed: published("broadcast")
     ui/       the canvas, palette, units and Markdown that all labs share
 
     from labkit import launch
@@ -25,9 +26,13 @@ _ROOMS = {
     "launch": "labkit.engine.launch",
     "replay": "labkit.engine.run",
     "Run": "labkit.engine.run",
+    "RunError": "labkit.engine.errors",
+    "members": "labkit.engine.watch",
     "Plan": "labkit.engine.plan",
     "check": "labkit.node.limits",
     "here": "labkit.node",
+    "published": "labkit.reports",
+    "published_topology": "labkit.reports",
     "source": "labkit.ui.source",
     "predict": "labkit.course.predict",
 }

@@ -1,8 +1,24 @@
-"""Gives the tests small notebooks to run, break and read."""
+"""Gives the tests small notebooks, and keeps their runs and answers away from the reader's own."""
+
+import os
+import shutil
+import tempfile
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+_SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
+
+
+def pytest_configure():
+    """The notebooks' kernels inherit this: an answer that the reader saved must not change what a test sees."""
+    os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
+
+
+def pytest_unconfigure():
+    """Nothing is left behind."""
+    shutil.rmtree(_SCRATCH, ignore_errors=True)
 
 
 @pytest.fixture

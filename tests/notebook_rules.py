@@ -3,21 +3,22 @@
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import nbformat
+from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).parents[1]
-
 CELLS = range(25, 56)
 FIGURES = range(4, 9)
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
 CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
 SKIPS = {"nbval-skip", "nbval-ignore-output"}
 METADATA = {"kernelspec": {"name", "display_name", "language"}, "language_info": {"name"}}
-# What one machine or one day puts into an output: addresses, absolute paths, clock times, dates of now.
+# What one machine or one day puts into an output: addresses, absolute paths, clock times.
 MACHINE = re.compile(r"\b0x[0-9a-f]{6,}|(?<![\w.])/(?:home|root|tmp|work|Users)/|\b\d\d:\d\d:\d\d\b")
 
 
@@ -44,11 +45,8 @@ def body(cell) -> str:
 def trees(notebook) -> Iterator[tuple[object, ast.Module]]:
     """Gives each code cell that Python itself can read, but the student's own, with its syntax tree."""
     for cell in code(notebook):
-        try:
-            tree = ast.parse(cell.source)
-        except SyntaxError:
-            continue  # rule_plain_python says so
-        yield cell, tree
+        with suppress(SyntaxError):  # rule_plain_python reports those
+            yield cell, ast.parse(cell.source)
 
 
 def called(node) -> str:
@@ -81,9 +79,8 @@ def rule_length(notebook):
 
 
 def rule_title(notebook):
-    """The first cell is its title, and the only one of that rank."""
-    first = notebook.cells[0] if notebook.cells else None
-    if first is None or first.cell_type != "markdown" or not first.source.startswith("# "):
+    """The first cell is its title."""
+    if [cell.cell_type for cell in notebook.cells[:1]] != ["markdown"] or notebook.cells[0].source[:2] != "# ":
         yield "the first cell is not a title (# …)"
 
 
@@ -99,9 +96,8 @@ def rule_code_size(notebook):
 
 def rule_text_first(notebook):
     """A text cell comes before every code cell."""
-    kinds = [None, *(cell.cell_type for cell in notebook.cells)]
-    for (before, kind), cell in zip(pairwise(kinds), notebook.cells, strict=True):
-        if kind == "code" and before != "markdown":
+    for before, cell in pairwise([new_code_cell(), *notebook.cells]):
+        if cell.cell_type == "code" and before.cell_type != "markdown":
             yield f"code that follows no text: {cell.source[:50]!r}"
 
 
@@ -234,7 +230,7 @@ def rule_figure_before_widget(notebook):
 
 def rule_predict_first(notebook):
     """A lab asks for a prediction, with its unit, before it launches."""
-    calls = [node for _, tree in trees(notebook) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for _, tree in trees(notebook) for node in ast.walk(tree) if called(node)]
     names = [called(node) for node in calls]
     predictions = [node for node in calls if called(node) == "predict"]
     if "launch" in names and "predict" not in names[: names.index("launch")]:

@@ -16,6 +16,7 @@ from .pages import write_page
 from .record import FAILED, INTERRUPTED, OK, Machine, Outcome, Record
 
 _ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = _ROOT / "notebooks"
 _PARAMETERS = ("size", "gpus", "seeds")
 
 
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--report-only", action="store_true", help="rebuild the pages of what ran, run nothing")
     parser.add_argument("--report", type=Path, default=_ROOT / "runs" / "report", help="the report's folder")
-    parser.add_argument("--notebooks-folder", type=Path, default=_ROOT / "notebooks", help="where the notebooks are")
+    parser.add_argument("--notebooks-folder", type=Path, default=NOTEBOOKS, help="where the notebooks are")
     return parser
 
 

@@ -31,9 +31,8 @@ def is_answered(text: str) -> bool:
         steps = ast.walk(ast.parse(text))
     except SyntaxError:
         return True  # somebody wrote something; the check says what is wrong with it
-    return not any(
-        isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant) and step.value.value is ... for step in steps
-    )
+    alone = [step.value for step in steps if isinstance(step, ast.Expr)]
+    return not any(isinstance(value, ast.Constant) and value.value is ... for value in alone)
 
 
 def save(name: str, text: str) -> str:

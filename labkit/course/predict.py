@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -18,20 +19,28 @@ class Prediction:
         import ipywidgets
         from IPython.display import display
 
-        field = ipywidgets.Text(value="" if self.value is None else f"{self.value:g}", placeholder="your number, or skip")
+        field = ipywidgets.Text(placeholder="your number, or skip")
+        if self.value is not None:
+            field.value = f"{self.value:g}"
         note = ipywidgets.HTML()
-
-        def take(change) -> None:
-            try:
-                self.value = float(change["new"].replace(",", ".")) if change["new"].strip() else None
-                note.value = "" if self.value is None else "noted: it will stand on the charts below"
-            except ValueError:
-                self.value, note.value = None, "that is no number"
-
-        field.observe(take, names="value")
+        field.observe(lambda change: setattr(note, "value", self.take(change["new"])), names="value")
         question = ipywidgets.HTML(f"<b>Predict.</b> {self.question}")
         box = ipywidgets.VBox([question, ipywidgets.HBox([field, ipywidgets.Label(self.unit), note])])
         display({**box._repr_mimebundle_(), "text/plain": repr(self)}, raw=True)
+
+    def take(self, text: str) -> str:
+        """Take what the reader typed, a decimal comma or point in it, and give the answer to show beside the field."""
+        self.value = None
+        if not text.strip():
+            return ""
+        try:
+            value = float(text.replace(",", "."))
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            return "that is no number"
+        self.value = value
+        return f"noted, {value:g} {self.unit}: it will stand on the charts below"
 
     def __repr__(self) -> str:
         return f"Predict. {self.question} [{self.unit}]: " + ("skipped" if self.value is None else f"{self.value:g}")

@@ -28,4 +28,5 @@ class Verdict:
         return "\n".join([*lines, *(["", "```text", self.detail.strip(), "```"] if self.detail else [])])
 
     def __repr__(self) -> str:
-        return "\n".join([f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.detail]).rstrip()
+        lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.detail]
+        return "\n".join(lines).rstrip()

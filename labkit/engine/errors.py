@@ -31,7 +31,8 @@ class RunError(RuntimeError):
     def __str__(self) -> str:
         rows = len(self.run.rows)
         kept = f"{rows} row{'s were' if rows != 1 else ' was'} measured before that and kept: error.run.rows"
-        return "\n\n".join(part for part in (self.sentence, self.detail.rstrip(), kept, f"logs: {self.run.logs}") if part)
+        parts = (self.sentence, self.detail.rstrip(), kept, f"logs: {self.run.logs}")
+        return "\n\n".join(filter(None, parts))
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""

@@ -9,20 +9,22 @@ import time
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError
+from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError, WorkerDied
 from labkit.engine.plan import Plan
 from labkit.engine.run import REPOSITORY, Run
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
-FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
-FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_LAUNCH")
+FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "PET_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_LAUNCH")
 
 
 def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True) -> Run:
     """Run the plan's points in one set of worker processes, one a GPU, and give the Run with every row.
 
-    A point that runs out of GPU memory is a row that says so. `patience_s` bounds the time without any sign from any
-    rank, `limit_s` the whole run. `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar.
+    A point that runs out of GPU memory is a row that says so. A point that kills a worker costs one restart: fresh
+    workers measure the points after it, then WorkerDied tells of it; whatever else goes wrong ends the run at once.
+    `patience_s` bounds the time without any sign from any rank once they are ready, `limit_s` the whole run.
+    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar.
 
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost (each names rank, GPU, point and log, and carries the
     rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is interrupted. When it
@@ -30,26 +32,37 @@ def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, pr
     """
     here = node.here()
     if plan.device == "cuda" and plan.gpus > len(here.gpus):
-        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), this node shows {len(here.gpus)}; use replay() for a recorded run")
+        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
+        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
     run = Run.create(plan, here)
     begun, startup_s, launches, state = time.time(), 0.0, 0, "failed"
-    point, points = 0, len(plan.points())
+    point, points, death = 0, len(plan.points()), None
     bar = _bar(plan, points, progress)
     try:
         while point < points:
             launches += 1
             launched = time.time()
-            follower = watch.Watch(run, start(run, point, launches), bar, patience_s=patience_s, limit_s=limit_s)
+            follower = watch.Watch(run, bar, patience_s=patience_s, deadline=begun + limit_s)
             try:
-                point = follower.follow()
+                with watch.uninterrupted():  # a process that is just being started does not carry the run's mark yet
+                    torchrun = start(run, point, launches)
+                point = follower.follow(torchrun)
+            except WorkerDied as error:
+                if death or error.point is None:
+                    raise
+                death, point = error, error.point + 1
             finally:
                 watch.end(run)
                 startup_s += (follower.ready() or time.time()) - launched
+        if death:
+            raise death
         state = "finished"
     except KeyboardInterrupt:
         state = "interrupted"
         raise Interrupted(run) from None
     except RunError as error:
+        if death not in (None, error):
+            error.sentence += f"; before that, {death.sentence}"
         state = error.sentence
         raise
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -45,8 +46,8 @@ class Plan:
         self.require("device", self.device, ("cuda", "cpu"))
         if self.gpus < 1:
             raise PlanError(f"gpus={self.gpus}: a run needs at least one worker")
-        if not self.seeds:
-            raise PlanError("seeds=(): a plan needs at least one seed")
+        if not (isinstance(self.seeds, tuple) and self.seeds):
+            raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
         self.check()
 
     def _settle(self, here: node.Node) -> None:
@@ -120,13 +121,15 @@ class Plan:
             knobs = json.loads(text)
             module, _, kind = knobs.pop("plan").partition(":")
             knobs.pop("worker", None)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            if re.fullmatch(r"labkit\.labs\.\w+\.plan", module):
+                importlib.import_module(module)
+            for known in _subclasses(Plan):
+                if (known.__module__, known.__qualname__) == (module, kind):
+                    return known(**knobs)
+        except PlanError:
+            raise
+        except (ValueError, KeyError, AttributeError, TypeError, ImportError) as error:
             raise PlanError(f"not a plan: {text[:80]!r} ({error})") from error
-        if module.startswith("labkit.labs."):
-            importlib.import_module(module)
-        for known in _subclasses(Plan):
-            if (known.__module__, known.__qualname__) == (module, kind):
-                return known(**knobs)
         raise PlanError(f"the plan {module}:{kind} is not known to this workbook")
 
 

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -94,7 +95,8 @@ class Run:
     def append(self, rank: int, row: dict[str, Any]) -> None:
         """Append one row to the rank's file; it is on disk when this returns."""
         with self.rows_file(rank).open("a") as file:
-            file.write(json.dumps({"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False, **row}) + "\n")
+            who = {"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False}
+            file.write(json.dumps({**who, **row}) + "\n")
 
     def close(self, state: str, **status: Any) -> None:
         """Write down how the run ended."""
@@ -131,7 +133,7 @@ class Run:
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Every measurement, tidy: point, rank, gpu, seed, the point's knobs, status, warm_up, then the measurements."""
+        """Every measurement, tidy: point, rank, gpu, seed, the point's knobs, status, warm_up, then the measured."""
         return self._table(spans=False)
 
     @property
@@ -158,17 +160,21 @@ class Run:
         """
         import pandas as pd
 
-        rows = self.rows.loc[lambda table: ~table["warm_up"].astype(bool)]
-        slowest = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False).agg(
-            **{value: (value, "max"), "status": ("status", lambda said: next((s for s in said if s != "ok"), "ok"))}
-        )
+        def worst(said: pd.Series) -> str:
+            return next((status for status in said if status != "ok"), "ok")
+
+        needed = {*by, "seed", "iteration", "warm_up", "status", value}  # where every row failed, some are missing
+        rows = self.rows.reindex(columns=[*self.rows, *(needed - {*self.rows})])
+        rows = rows[~rows["warm_up"].astype(bool)]
+        iterations = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)
+        slowest = iterations.agg(**{value: (value, "max"), "status": ("status", worst)})
         good = slowest[value].where(slowest["status"] == "ok")
         grouped = good.groupby(by, sort=False, dropna=False)
         table = pd.DataFrame({
             value: grouped.median(),
             f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
             "count": grouped.count(),
-            "status": slowest["status"].groupby(by, sort=False).agg(lambda said: next((s for s in said if s != "ok"), "ok")),
+            "status": slowest["status"].groupby(by, sort=False, dropna=False).agg(worst),
         }).reset_index()  # fmt: skip
         table.attrs["source"] = self.source
         return table
@@ -182,8 +188,10 @@ class Run:
         return f"{how} {machine}, {self.status.get('date', self.node.date)}{small}"
 
     def keep(self, name: str) -> Path:
-        """Copy the run, without its logs, to data/recorded/<name>, where `replay(name)` finds it."""
+        """Copy the run, without its logs, to data/recorded/<name>, for `replay(name)`; over an earlier run at most."""
         target = RECORDED / name
+        if target.exists() and not Run(target).plan_file.exists():
+            raise FileExistsError(f"{target} is no recorded run: choose another name")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns("logs"))
         return target
@@ -206,20 +214,16 @@ class Run:
             lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
         if len(rows) and (bad := rows.loc[rows["status"] != "ok", "status"]).size:
             lines.append(("not ok", ", ".join(f"{n} × {status}" for status, n in bad.value_counts().items())))
-        return [*lines, ("folder", self._short_folder())]
-
-    def _short_folder(self) -> str:
-        return str(self.folder.relative_to(REPOSITORY) if self.folder.is_relative_to(REPOSITORY) else self.folder)
+        short = self.folder.relative_to(REPOSITORY) if self.folder.is_relative_to(REPOSITORY) else self.folder
+        return [*lines, ("folder", str(short))]
 
     def __repr__(self) -> str:
         return "\n".join(f"{what:9} {value}" for what, value in self.receipt())
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(what)}</th><td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for what, value in self.receipt()
-        )
-        return f"<table>{cells}</table>"
+        left, receipt = "style='text-align:left'", [map(html.escape, line) for line in self.receipt()]
+        cells = [f"<tr><th {left}>{what}</th><td {left}>{value}</td></tr>" for what, value in receipt]
+        return f"<table>{''.join(cells)}</table>"
 
 
 def read_lines(file: Path) -> list[dict]:
@@ -228,13 +232,9 @@ def read_lines(file: Path) -> list[dict]:
         return []
     rows = []
     for line in file.read_bytes().splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:  # killed in the middle of this line
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
+        with suppress(ValueError):  # killed in the middle of this line
+            rows.append(json.loads(line))
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def replay(path: Path | str) -> Run:

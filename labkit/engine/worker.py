@@ -18,8 +18,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TextIO
 
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
@@ -41,7 +42,7 @@ def end_with(kernel_pid: int) -> None:
         kernel = os.pidfd_open(kernel_pid)
     except ProcessLookupError:
         os._exit(1)
-    if os.getppid() != parent or parent == 1 and kernel_pid != 1:
+    if os.getppid() != parent or (parent == 1 and kernel_pid != 1):
         os._exit(1)
 
     def watch() -> None:
@@ -62,10 +63,10 @@ class Worker:
 
     def __init__(self, run: Run):
         self.run, self.plan, self.state, self.point = run, None, None, None
-        self._milestones = [(float(os.environ["LABKIT_LAUNCHED"]), ""), (_process_start(), "torchrun starts the process")]
+        launched = float(os.environ["LABKIT_LAUNCHED"])
+        self._milestones = [(launched, ""), (_process_start(), "torchrun starts the process")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self._rows = run.rows_file(self.rank).open("a", buffering=1)
-        self._events = run.events_file(self.rank).open("a", buffering=1)
+        self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
 
     def join(self, plan: Plan) -> None:
         """Meet the other workers: a process group over NCCL for device tensors and gloo for host tensors."""
@@ -74,6 +75,7 @@ class Worker:
 
         self.plan, self.gpu = plan, self.run.gpu(self.rank)
         self.device = torch.device("cuda", self.rank) if plan.device == "cuda" else torch.device("cpu")
+        self.drives = [self.rank] if plan.device == "cuda" else []
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
@@ -86,7 +88,7 @@ class Worker:
         self._milestones.append((time.time(), what))
 
     def startup(self) -> list[tuple[float, float, str]]:
-        """Give the parts of this process's start-up: seconds since the launch at which each began and ended, and what."""
+        """Give the parts of this process's start-up: began and ended, in seconds since the launch, and what."""
         launched = self._milestones[0][0]
         pairs = itertools.pairwise(self._milestones)
         return [(begun - launched, ended - launched, what) for (begun, _), (ended, what) in pairs]
@@ -112,13 +114,11 @@ class Worker:
         dist.all_reduce(self._sync_tensor)
 
     def synchronize(self) -> None:
-        """Wait until every GPU that this process used has done all its work."""
+        """Wait until every GPU that this process drives (`drives`; its own unless the lab says more) has done its work."""
         import torch
 
-        if self.device.type == "cuda":
-            for gpu in range(torch.cuda.device_count()):
-                if gpu == self.device.index or torch.cuda.memory_allocated(gpu):
-                    torch.cuda.synchronize(gpu)
+        for gpu in self.drives:
+            torch.cuda.synchronize(gpu)
 
     @contextmanager
     def clock(self) -> Iterator[SimpleNamespace]:
@@ -168,16 +168,17 @@ class Worker:
         """Measure every point from `first_point` on; one that runs out of memory is a row that says so."""
         import torch
 
-        for self.point in self.plan.points()[first_point:]:
-            self.event("point", point=self.point.point)
+        for point in self.plan.points()[first_point:]:
+            self.point = point
+            self.event("point", point=point.point)
             outcome = "ok"
             try:
-                lab.measure(self, self.point)
+                lab.measure(self, point)
             except torch.OutOfMemoryError:
                 outcome = "out of memory"
                 self.record(status=outcome)
             self.agree(outcome)
-            self.event("done", point=self.point.point)
+            self.event("done", point=point.point)
             if outcome != "ok":
                 torch.cuda.empty_cache()
 
@@ -220,6 +221,14 @@ def main(folder: str, first_point: str = "0") -> None:
     import torch.distributed as dist
 
     dist.destroy_process_group()
+
+
+def append(file: Path) -> TextIO:
+    """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
+    lines = file.open("a", buffering=1)
+    if lines.tell():
+        lines.write("\n")
+    return lines
 
 
 def _process_start() -> float:

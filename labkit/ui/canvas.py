@@ -6,6 +6,9 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from labkit.ui import units
 
 # What a GPU is doing keeps its colour in the whole workbook (Okabe and Ito's palette: told apart by colour-blind eyes).
 COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"
@@ -36,6 +39,8 @@ STYLE = {
     "ytick.color": INK,
     "legend.frameon": False,
     "figure.dpi": 96,
+    "figure.constrained_layout.w_pad": 0.09,
+    "figure.constrained_layout.h_pad": 0.07,
     "savefig.dpi": 192,
 }
 
@@ -59,6 +64,16 @@ def finish(figure: Figure, source: str) -> Figure:
     """Write the footer (where the numbers come from) and give the figure back."""
     figure.supxlabel(source, x=0.995, ha="right", fontsize=8, color=QUIET)
     return figure
+
+
+def logarithmic(axis) -> None:
+    """Make an axis (`ax.xaxis`) logarithmic with plain numbers at its ticks: 0.01, 0.1; below two decades 1, 2, 5, 10."""
+    axis._set_axes_scale("log")
+    low, high = sorted(axis.get_view_interval())
+    steps = (1,) if high / low > 100 else (1, 2, 5)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.number(value, 1)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_above(ax: Axes, columns: int = 5, **options) -> None:

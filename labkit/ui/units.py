@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 
 GB, GIB, MIB = 1e9, 2**30, 2**20
+NONE = "no value"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Give `digits` significant digits without an exponent: 1589, 55.3, 0.0217; "no value" for NaN."""
+    """Give `digits` significant digits without an exponent: 1 589, 55.3, 0.0217; "no value" for NaN."""
     if value is None or not math.isfinite(value):
-        return "no value"
-    if value == 0:
-        return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{round(value, places):,.{min(places, 6)}f}".replace(",", " ")
+        return NONE
+    rounded = round(value, _places(value, digits)) + 0.0  # no minus zero; before counting places: 9.996 becomes 10.0, which has one place fewer
+    return f"{rounded:,.{_places(rounded, digits)}f}".replace(",", " ")
+
+
+def _places(value: float, digits: int) -> int:
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+
+
+def _with(text: str, unit: str) -> str:
+    return text if text == NONE else f"{text}{unit}"
 
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
-    for factor, unit in steps:
-        if abs(value) >= factor:
-            return f"{number(value / factor)} {unit}"
-    factor, unit = steps[-1]
-    return f"{number(value / factor)} {unit}"
+    """Take the largest unit of which the value, as it will be rounded, is at least one: 0.9999 s is 1.00 s."""
+    reached = (step for step in steps if round(abs(value) / step[0], 3) >= 1)
+    factor, unit = next(reached, steps[-1])
+    return _with(number(value / factor), f" {unit}")
 
 
 def seconds(value: float) -> str:
@@ -37,14 +43,14 @@ def size(value_bytes: float) -> str:
 
 def rate(gb_per_s: float) -> str:
     """Give a rate in GB/s (10^9 bytes a second), as links are counted."""
-    return f"{number(gb_per_s)} GB/s"
+    return _with(number(gb_per_s), " GB/s")
 
 
 def times(ratio: float) -> str:
     """Give a ratio as a factor: 9.8×."""
-    return f"{number(ratio, 2 if ratio < 100 else 3)}×"
+    return _with(number(ratio, 2 if ratio < 100 else 3), "×")
 
 
 def percent(share: float) -> str:
     """Give a share as a percentage: 0.943 → 94 %."""
-    return f"{number(100 * share, 2 if abs(share) < 0.995 else 3)} %"
+    return _with(number(100 * share, 2 if abs(share) < 0.995 else 3), " %")

@@ -19,8 +19,8 @@ def say(*sentences: str | None, small: bool = False) -> Markdown:
 
 
 def listed(items: Iterable[str]) -> str:
-    """Join as one says it: "a", "a and b", "a, b and c"."""
-    *most, last = [str(item) for item in items]
+    """Join as one says it: "a", "a and b", "a, b and c"; "none" of no items."""
+    *most, last = [str(item) for item in items] or ["none"]
     return f"{', '.join(most)} and {last}" if most else last
 
 

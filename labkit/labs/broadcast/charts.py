@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -25,6 +27,7 @@ ORIGINS = {
     "recorded": (canvas.RECORDED, "s"),
     "published": (canvas.PUBLISHED, "^"),
 }
+ASIDE = {"predicted": -0.3, "theory": 0.0, "measured": -0.1, "recorded": 0.1, "published": 0.3}  # rows, so that all show
 
 
 def paths_drawing(gpus: int = 4) -> Figure:
@@ -33,9 +36,9 @@ def paths_drawing(gpus: int = 4) -> Figure:
     for ax, method in zip(axes, ("direct", "staged", "pipelined", "scatter_all_gather"), strict=True):
         ax.set(title=NAMES[method], xlim=(-0.6, gpus - 0.4), ylim=(-0.75, 2.5))
         ax.axis("off")
-        _box(ax, (gpus - 1) / 2, 2.0, "host tensor", width=gpus * 0.62, color=canvas.HAIRLINE)
+        _box(ax, (gpus - 1) / 2, 2.0, "host tensor", width=gpus - 0.14, color=canvas.HAIRLINE)
         for gpu in range(gpus):
-            _box(ax, gpu, 0.35, f"GPU {gpu}", width=0.86, color="#DCEBF5")
+            _box(ax, gpu, 0.35, f"GPU {gpu}" if gpus <= 4 else str(gpu), width=0.86, color="#DCEBF5")
         pulls = range(gpus) if method in ("direct", "scatter_all_gather") else [0]
         for gpu in pulls:
             thin = method == "scatter_all_gather"
@@ -64,8 +67,8 @@ def methods_chart(table: pd.DataFrame) -> Figure:
     """Bars of seconds a method, pageable above pinned, with the datasheet's limit as a tick where it is known."""
     order = [m for m in NAMES if m in set(table["method"])]
     memories = [m for m in MEMORY if m in set(table["memory"])]
-    figure, ax = canvas.canvas(height=0.9 + 0.34 * len(order) * len(memories))
-    ax.set_xscale("log")
+    figure, ax = canvas.canvas(height=1.4 + 0.16 * len(order) + 0.26 * len(order) * len(memories))
+    table = table[table["seconds"].notna()]
     bars, ticks = [], []
     for row, method in enumerate(order):
         for step, memory in enumerate(memories):
@@ -79,8 +82,10 @@ def methods_chart(table: pd.DataFrame) -> Figure:
             ax.plot([bar["limit_seconds"]] * 2, [y - 0.41, y + 0.41], color=canvas.PREDICTED, lw=2)
     longest = max(bar["seconds"] for _, bar in bars)
     for y, bar in bars:
-        ax.text((bar["seconds"] + bar["spread_seconds"]) * 1.06, y, units.seconds(bar["seconds"]), va="center", fontsize=9)
-    ax.set_xlim(min(min(bar["seconds"], bar["limit_seconds"] or 1e9) for _, bar in bars) / 2, longest * 2.2)
+        end = max(bar["seconds"] + bar["spread_seconds"], bar["limit_seconds"] if bar["limit_seconds"] > 0 else 0)
+        ax.text(end * 1.06, y, units.seconds(bar["seconds"]), va="center", fontsize=9)
+    ax.set_xlim(min(bar[["seconds", "limit_seconds"]].min() for _, bar in bars) / 2, longest * 2.2)
+    canvas.logarithmic(ax.xaxis)
     ax.set(yticks=ticks, yticklabels=[NAMES[m] for m in order], xlabel="seconds to have the tensor on every GPU (log)")
     ax.set_title(f"{units.size(table.attrs['bytes'])} from the host to {table.attrs['gpus']} GPUs" + _stand_in(table))
     ax.invert_yaxis()
@@ -93,30 +98,30 @@ def methods_chart(table: pd.DataFrame) -> Figure:
 
 
 def chunk_curve(table: pd.DataFrame) -> Figure:
-    """Seconds against the number of chunks, a panel a method, a line a memory, whiskers for the spread."""
-    panels = list(dict.fromkeys(table["method"]))
-    figure, axes = canvas.canvas(len(panels), height=3.6, squeeze=False)
-    for ax, method in zip(axes[0], panels, strict=True):
-        for memory, line in table[table["method"] == method].groupby("memory"):
-            ax.errorbar(
-                line["chunks"], 1e3 * line["seconds"], yerr=1e3 * line["spread_seconds"],
-                marker="o", ms=5, color=MEMORY[memory], label=memory, capsize=3,
-            )  # fmt: skip
-        counts = sorted(table["chunks"].unique())
+    """Milliseconds against the number of chunks, a row a memory, a panel a method, whiskers for the spread."""
+    panels, memories = list(dict.fromkeys(table["method"])), [m for m in MEMORY if m in set(table["memory"])]
+    counts = sorted(table["chunks"].unique())
+    figure, axes = canvas.canvas(len(panels), len(memories), height=0.6 + 2.5 * len(memories), squeeze=False)
+    for ax, (memory, method) in zip(axes.flat, itertools.product(memories, panels), strict=True):
+        line = table[(table["method"] == method) & (table["memory"] == memory)].sort_values("chunks")
+        ax.errorbar(
+            line["chunks"], 1e3 * line["seconds"], yerr=1e3 * line["spread_seconds"],
+            marker="o", ms=5, color=MEMORY[memory], capsize=3,
+        )  # fmt: skip
         ax.set_xscale("log", base=2)
-        ax.set(title=NAMES[method], xticks=counts, xticklabels=counts, xlabel="chunks", ylabel="ms", ylim=(0, None))
+        ax.set(title=f"{NAMES[method]}, {memory} source", xticks=counts, xticklabels=counts, xlabel="chunks", ylabel="ms")
+        ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
         ax.minorticks_off()
         ax.grid(axis="y")
-    axes[0][0].legend(title="source", loc="best")
     return canvas.finish(figure, table.attrs["source"])
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
     """Lanes over time, one panel a method, one bar a copy: overlap is what stands above one another."""
     lanes = [list(dict.fromkeys(_ordered(table))) for table in tables]
-    height = 1.2 * len(tables) + 0.2 * sum(map(len, lanes))
+    height = 0.9 + 0.55 * len(tables) + 0.21 * sum(map(len, lanes))
     figure, axes = canvas.canvas(
-        1, len(tables), height=height, squeeze=False, sharex=len(tables) > 1, gridspec_kw={"height_ratios": [len(n) + 2 for n in lanes]}
+        1, len(tables), height=height, squeeze=False, sharex=len(tables) > 1, gridspec_kw={"height_ratios": [len(n) for n in lanes]}
     )
     for ax, table, names in zip(axes[:, 0], tables, lanes, strict=True):
         for kind, color in (("host", HOST), ("peer", PEER)):
@@ -125,11 +130,14 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
                 [names.index(lane) for lane in rows["lane"]], rows["end_ms"] - rows["start_ms"], left=rows["start_ms"],
                 height=0.78, color=color, edgecolor="white", linewidth=0.5,
             )  # fmt: skip
-        ax.set(title=table.attrs["title"].replace("_all_gather", " + all-gather"), yticks=range(len(names)), yticklabels=names)
-        ax.tick_params(axis="y", labelsize=7.5, length=0)
-        ax.invert_yaxis()
+        ax.set(title=f"{NAMES[table.attrs['method']]}, {table.attrs['setting']}", yticks=range(len(names)), yticklabels=names)
+        ax.tick_params(axis="y", labelsize=8, length=0)
+        ax.set_ylim(len(names) - 0.3, -0.7)
         ax.grid(axis="x")
-    axes[-1, 0].set_xlabel("ms since the first copy began · blue: host → GPU, orange: GPU → GPU")
+    axes[-1, 0].set(xlabel="ms since the first copy began", xlim=(0, None))
+    for color, text in ((HOST, "host → GPU"), (PEER, "GPU → GPU")):
+        axes[0, 0].plot([], [], color=color, lw=6, label=text)
+    canvas.legend_above(axes[0, 0])
     return canvas.finish(figure, tables[0].attrs["source"])
 
 
@@ -140,17 +148,20 @@ def _ordered(table: pd.DataFrame) -> list[str]:
 def compare_chart(table: pd.DataFrame) -> Figure:
     """Predicted, theory, measured, recorded and published seconds of each method on one axis."""
     order = [m for m in NAMES if m in set(table["method"])]
-    figure, ax = canvas.canvas(height=1.3 + 0.42 * len(order))
+    figure, ax = canvas.canvas(height=1.4 + 0.5 * len(order))
     for origin, (color, marker) in ORIGINS.items():
         rows = table[(table["origin"] == origin) & table["seconds"].notna()]
         if len(rows):
-            size = 190 if marker == "|" else 60
-            ax.scatter(rows["seconds"], rows["method"].map(order.index), c=color, marker=marker, s=size, label=origin, zorder=3)
-    ax.set_xscale("log")
-    ax.set(yticks=range(len(order)), yticklabels=[NAMES[m] for m in order], xlabel="seconds (log)", title="One question, five answers")
+            at = rows["method"].map(order.index) + ASIDE[origin]
+            ax.scatter(rows["seconds"], at, c=color, marker=marker, s=420 if marker == "|" else 42, label=origin, zorder=3)
+    canvas.logarithmic(ax.xaxis)
+    ax.set(yticks=range(len(order)), yticklabels=[NAMES[m] for m in order], xlabel="seconds (log)")
+    ax.set_title("The same tensor on every GPU: who says how long it takes")
     ax.set_ylim(len(order) - 0.5, -0.5)
-    ax.grid(axis="both")
-    canvas.legend_above(ax)
+    ax.grid(axis="x")
+    for line in range(1, len(order)):
+        ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
+    canvas.legend_above(ax, markerscale=0.75)
     return canvas.finish(figure, table.attrs["source"])
 
 
@@ -161,16 +172,18 @@ def ablation_chart(table: pd.DataFrame) -> Figure:
     figure, ax = canvas.canvas(height=1.3 + 0.42 * len(order))
     start = rows["pageable_seconds"].get("direct", float("nan"))
     y = range(len(order))
-    for memory in ("pageable", "pinned"):
+    both = rows["pinning_gain"].notna().any()
+    for memory in ("pageable", "pinned") if both else ("pageable",):
         ax.scatter(start / rows[f"{memory}_seconds"], y, color=MEMORY[memory], s=70, label=f"{memory} source", zorder=3)
     ax.hlines(y, start / rows["pageable_seconds"], start / rows["pinned_seconds"], color=canvas.QUIET, lw=2)
     for at, (_, row) in zip(y, rows.iterrows(), strict=True):
         if row["pinning_gain"] > 0:
             ax.text(start / row["pinned_seconds"] * 1.12, at, f"pinning {units.times(row['pinning_gain'])}", va="center", fontsize=9)
-    ax.set_xscale("log")
-    ax.set_xlim(right=ax.get_xlim()[1] * 2.2)
+    low, high = (start / rows[["pageable_seconds", "pinned_seconds"]].stack()).agg(["min", "max"])
+    ax.set_xlim(low / 1.3, high * (3 if both else 1.3))
+    canvas.logarithmic(ax.xaxis)
     ax.set(yticks=y, yticklabels=[NAMES[m] for m in order], xlabel="times as fast as direct from pageable memory (log)")
-    ax.set_title("Along a line: what pinning did. From line to line: what the path did")
+    ax.set_title("Along a line: what pinning did. From line to line: what the path did" if both else "What the path did")
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.grid(axis="x")
     canvas.legend_above(ax)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from IPython.display import Markdown
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
@@ -66,7 +67,7 @@ def judge(exercise: str, own: str, function: str, run) -> Verdict:
 
 def _source(rows: pd.DataFrame) -> str | None:
     if rows["source_changed"].any():
-        return "the source tensor changed while copies were still reading it: wait for the lanes before reusing a buffer"
+        return "the source changed while copies were still reading it: wait for the lanes before you reuse a buffer"
     return None
 
 
@@ -83,9 +84,10 @@ def _order(copies: pd.DataFrame) -> str | None:
                 start = known.loc[earlier, "first"]
                 filled.add((start, start + known.loc[earlier, "elements"]))
         if not _covers(filled, copy["first"], copy["first"] + copy["elements"]):
+            elements = f"elements {copy['first']} to {copy['first'] + copy['elements'] - 1}"
             return (
-                f"GPU {copy['target']} is sent elements {copy['first']} to {copy['first'] + copy['elements'] - 1} from GPU "
-                f"{copy['origin']} without waiting for them to arrive there: pass `after=` the copy that brings them"
+                f"GPU {copy['target']} is sent {elements} from GPU {copy['origin']} without waiting for them to arrive "
+                "there: pass `after=` the copy that brings them"
             )
     return None
 
@@ -112,7 +114,9 @@ def _covers(parts: set[tuple[int, int]], first: int, end: int) -> bool:
 
 def _values(rows: pd.DataFrame) -> str | None:
     wrong = rows[rows["status"] != "ok"]
-    return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers" if len(wrong) else None
+    if wrong.empty:
+        return None
+    return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers"
 
 
 def _bytes(copies: pd.DataFrame, own: str, elements: int, gpus: int) -> str | None:
@@ -135,7 +139,7 @@ def _overlap(copies: pd.DataFrame) -> str | None:
         return None
     first = _awaited(copies.set_index("index"), forwards["index"].iloc[0])
     if set(pulls["index"]) <= first:
-        return "nothing overlaps: the first forward waits until everything has come from the host; forward chunk by chunk"
+        return "nothing overlaps: the first forward waits until all has come from the host; forward chunk by chunk"
     return None
 
 
@@ -146,10 +150,20 @@ def _buffers(copies: pd.DataFrame) -> str | None:
 
 
 def _clock(rows: pd.DataFrame) -> str | None:
-    if "claimed_seconds" not in rows or not (rows["in_flight"] > 0).any():
+    if "claimed_seconds" not in rows:
         return None
-    row = rows[rows["in_flight"] > 0].iloc[-1]
+    early = rows[rows["claimed_seconds"].notna() & (rows["in_flight"] > 0)]
+    if early.empty:
+        return None
+    row = early.iloc[-1]
     return (
-        f"its own clock stopped at {units.seconds(row['claimed_seconds'])} with {row['in_flight']:.0f} copies still in flight; "
-        f"the synchronised clock says {units.seconds(row['seconds'])}: wait for the lanes before the clock stops"
+        f"its own clock stopped at {units.seconds(row['claimed_seconds'])} with {row['in_flight']:.0f} copies still in "
+        f"flight; the synchronised one says {units.seconds(row['seconds'])}: wait for the lanes before the clock stops"
     )
+
+
+def diagnose(run) -> Markdown:
+    """Give the verdicts on all functions of a Trial run at once: what the check would say of each."""
+    names = [name for name in run.plan.functions if not name.startswith("methods.")]
+    verdicts = [judge(name.partition(".")[2], "pipelined", name, run) for name in names]
+    return Markdown("\n\n".join(verdict._repr_markdown_() for verdict in verdicts))

@@ -10,9 +10,9 @@ from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-WHOLE = ("links", "direct", "staged", "nccl")  # methods that move the tensor, or a GPU's share of it, in one piece
+WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
-METHODS = (*WHOLE, *CHUNKED)
+METHODS = ("links", *WHOLE, *CHUNKED)
 MEMORIES = ("pageable", "pinned")
 
 
@@ -63,7 +63,7 @@ class Sweep(Tensor):
     """Every method with a pageable and a pinned source, the chunked ones with several chunk counts.
 
     `links` is the yardstick: every GPU pulls its own share over its own link at once, and nothing is forwarded.
-    `chunks` cut the tensor for pipelined, and each GPU's share of it for scatter_all_gather.
+    `chunks` cut the tensor for pipelined, and each GPU's share of it for scatter_all_gather and links.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -82,7 +82,7 @@ class Sweep(Tensor):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for method in self.methods:
             for memory in self.memories:
-                for chunks in self.chunks if method in CHUNKED else (1,):
+                for chunks in (1,) if method in WHOLE else self.chunks:
                     yield {"method": method, "memory": memory, "chunks": chunks}
 
     @classmethod

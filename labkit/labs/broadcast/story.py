@@ -24,6 +24,9 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
     wrong = table[table["status"] != "ok"]
     if right.empty:
         return say("No setting brought right copies to every GPU.", small=table.attrs["small"])
+    if len(right) == 1:
+        first = right.iloc[0]
+        return say(f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=table.attrs["small"])
     first, last = right.iloc[0], right.iloc[-1]
     rivals = right[right["method"] != first["method"]]
     rival = rivals.iloc[0] if len(rivals) else None
@@ -43,10 +46,10 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
     near = None
     if share > 0:
         near = (
-            f"That is {units.times(1 / share)} the time that all host links together need to bring the tensor in once: "
+            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together need to bring the tensor in once: "
             + ("there is next to nothing left to win." if share >= 0.95 else "the links could still bring it in sooner.")
         )
-    failed = f"{len(wrong)} setting(s) delivered a wrong copy and count for nothing." if len(wrong) else (
+    failed = f"{len(wrong)} setting(s) failed ({listed(dict.fromkeys(wrong['status']))}) and count for nothing." if len(wrong) else (
         f"Every copy of all {len(table)} settings was compared with the source, and equal."
     )  # fmt: skip
     impossible = table[table["verdict"] == "impossible"]
@@ -56,39 +59,48 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
 
 def explain_pinning(table: pd.DataFrame) -> Markdown:
     """Say which of the two causes, pinning or the path, made the difference from direct pageable to pipelined pinned."""
-    rows = table.set_index("method")
-    if not {"direct", "pipelined"} <= set(rows.index) or rows.loc["direct", ["pageable_seconds", "pinned_seconds"]].isna().any():
-        return say(
-            "Without a GPU no memory can be pinned for one, so this machine cannot tell the two causes apart; "
-            "the recorded run below can."
-        )
+    rows = table.set_index("method").reindex(["direct", "pipelined", "scatter_all_gather"])
+    if table["pinned_seconds"].isna().all():
+        return say("Nothing was pinned in this run, so it cannot tell the two causes apart; the recorded run can.", small=table.attrs["small"])
+    if rows.loc[["direct", "pipelined"], ["pageable_seconds", "pinned_seconds"]].isna().any(axis=None):
+        return say("This run lacks direct or pipelined from one of the memories, so it cannot tell the two causes apart.", small=table.attrs["small"])
     pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
     together = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pinned_seconds"]
+    factors = f"{units.times(pinning)} by pinning, then {units.times(path)} by the path"
     if pinning > path * SAME:
-        verdict = f"**Pinning, not topology, made the difference**: {units.times(pinning)} by pinning alone, {units.times(path)} by the path."
+        verdict = f"**Pinning, not topology, made the difference**: {factors}." if path <= SAME else f"**Pinning did more than the path**: {factors}."
     elif path > pinning * SAME:
-        verdict = f"**The path, not pinning, made the difference**: {units.times(path)} by the path, {units.times(pinning)} by pinning alone."
+        verdict = f"**The path, not pinning, made the difference**: {factors}." if pinning <= SAME else f"**The path did more than pinning**: {factors}."
     else:
-        verdict = f"Pinning ({units.times(pinning)}) and the path ({units.times(path)}) did about the same."
+        verdict = f"Pinning and the path did about the same: {factors}."
+    unpinned = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pageable_seconds"]
+    if unpinned > path * SAME:
+        verdict += f" Left in pageable memory, the same path gains {units.times(unpinned)}: it makes up for slow memory, which pinning removes."
     step = f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
     return say(step, verdict, _scatter_sentence(rows), small=table.attrs["small"])
 
 
 def _scatter_sentence(rows: pd.DataFrame) -> str | None:
-    if "scatter_all_gather" not in rows.index:
+    if not rows.loc["scatter_all_gather", "pinned_seconds"] > 0:
         return None
     gain = rows.loc["pipelined", "pinned_seconds"] / rows.loc["scatter_all_gather", "pinned_seconds"]
     if gain > SAME:
         return f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because every GPU's own host link works."
-    return f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): its host links share one bottleneck."
+    return f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): more host links did not help."
 
 
 def explain_chunks(table: pd.DataFrame) -> Markdown:
     """Say, a method, which number of chunks was best and whether the choice mattered beyond the spread."""
     sentences = []
+    table = table[table["seconds"].notna()]
+    if table.empty:
+        return say("No chunked broadcast was measured.")
     memory = "pinned" if (table["memory"] == "pinned").any() else table["memory"].iloc[0]
     for method, rows in table[table["memory"] == memory].groupby("method", sort=False):
         low, high = rows.loc[rows["seconds"].idxmin()], rows.loc[rows["seconds"].idxmax()]
+        if len(rows) == 1:
+            sentences.append(f"{NAMES[method].capitalize()} was run with {low['chunks']} chunks only.")
+            continue
         if not resolved(low["seconds"], high["seconds"], low["spread_seconds"], high["spread_seconds"]):
             sentences.append(f"For {NAMES[method]} the number of chunks makes no difference that these data resolve.")
             continue
@@ -102,10 +114,12 @@ def explain_chunks(table: pd.DataFrame) -> Markdown:
 
 def explain_overlap(share: float, table: pd.DataFrame) -> Markdown:
     """Say how much of the forwarding was hidden behind the host's copies, as the timeline shows it."""
-    name = NAMES[table.attrs["method"]]
+    name = NAMES.get(table.attrs["method"], table.attrs["method"])
     host = table[table["kind"] == "host"]
     lanes = host["lane"].nunique()
-    if share >= 0.5:
+    if not share >= 0:
+        text = f"In {name}, nothing was forwarded from GPU to GPU."
+    elif share >= 0.5:
         text = f"In {name}, **{units.percent(share)} of the forwarding time was hidden** behind copies from the host."
     else:
         text = f"In {name}, only {units.percent(share)} of the forwarding time was hidden behind copies from the host."
@@ -139,15 +153,29 @@ def explain_compare(table: pd.DataFrame) -> Markdown:
     sentences = []
     if "predicted" in best:
         recorded = table[(table["origin"] == "recorded") & (table["method"] == "scatter_all_gather")]["seconds"].min()
-        ratio = max(best["predicted"], recorded) / min(best["predicted"], recorded)
-        close = "within a factor of two" if ratio <= 2 else f"{units.times(ratio)} {'above' if best['predicted'] > recorded else 'below'}"
-        sentences.append(f"Your prediction, {units.seconds(best['predicted'])}, is {close} of the recorded {units.seconds(recorded)}.".replace("below of", "below").replace("above of", "above"))
-    gain = best["published"] / best["recorded"]
-    if gain > 1:
+        sentences.append(_prediction(best["predicted"], recorded))
+    gain = best.get("published", float("nan")) / best.get("recorded", float("nan"))
+    if not gain > 0:
+        return say(*sentences)
+    both = f"{units.seconds(best['published'])} and {units.seconds(best['recorded'])}"
+    if 1 / SAME <= gain <= SAME:
+        sentences.append(f"The fastest published and the fastest recorded broadcast take about the same: {both}.")
+    elif gain > 1:
         sentences.append(f"The fastest published broadcast took {units.seconds(best['published'])}; the recorded run's fastest takes {units.seconds(best['recorded'])}, {units.times(gain)} as fast.")
     else:
         sentences.append(f"The fastest published broadcast ({units.seconds(best['published'])}) is ahead of the recorded run's ({units.seconds(best['recorded'])}).")
     return say(*sentences)
+
+
+def _prediction(predicted: float, recorded: float) -> str | None:
+    said, seen = units.seconds(predicted), units.seconds(recorded)
+    if not recorded > 0:
+        return None
+    if 0.5 <= predicted / recorded <= 2:
+        return f"Your prediction, {said}, is within a factor of two of the recorded {seen}."
+    if predicted > recorded:
+        return f"Your prediction, {said}, is {units.times(predicted / recorded)} the recorded {seen}."
+    return f"Your prediction, {said}, is too short: the recorded {seen} is {units.times(recorded / predicted)} that."
 
 
 def conclude(card: pd.DataFrame) -> Markdown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.broadcast.plan import CHUNKED, METHODS
+from labkit.labs.broadcast.plan import CHUNKED, METHODS, WHOLE
 from labkit.node.limits import check, spec
 
 REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
@@ -36,7 +36,7 @@ def theory(plan, gpu_name: str | None) -> pd.DataFrame:
         }[method]
 
     counts = getattr(plan, "chunks", (1,))
-    settings = [(m, c) for m in METHODS for c in (counts if m in CHUNKED else (1,))]
+    settings = [(m, c) for m in METHODS for c in ((1,) if m in WHOLE else counts)]
     return pd.DataFrame([(m, c, least(m, c)) for m, c in settings], columns=["method", "chunks", "limit_seconds"])
 
 
@@ -44,12 +44,12 @@ def methods(run) -> pd.DataFrame:
     """Give one row a setting: method, memory, chunks, seconds (median), spread_seconds, count, status, gb_per_s,
     share_of_links, then share_of_limit and verdict against the datasheet.
 
-    `gb_per_s` is what each GPU receives; `share_of_links` compares with the same memory's `links` row: 1.0 means that
+    `gb_per_s` is what each GPU receives; `share_of_links` compares with the same memory's fastest `links` row: 1.0 means that
     the broadcast took no longer than the host links need to bring the tensor in once, all together.
     """
     table = run.medians(SETTING, "seconds")
     table["gb_per_s"] = run.plan.elements * 4 / table["seconds"] / 1e9
-    links = table[table["method"] == "links"].set_index("memory")["seconds"]
+    links = table[table["method"] == "links"].groupby("memory")["seconds"].min()
     table["share_of_links"] = table["memory"].map(links) / table["seconds"]
     gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
     table = table.merge(theory(run.plan, gpu), on=["method", "chunks"], how="left")
@@ -104,8 +104,9 @@ def timeline(run, method: str, chunks: int | None = None, memory: str | None = N
         "start_ms": spans["start_us"] / 1e3,
         "end_ms": spans["end_us"] / 1e3,
     }).reset_index(drop=True)  # fmt: skip
-    title = f"{method}, {memory}, {spans['chunks'].iloc[0]} chunk(s)"
-    table.attrs.update(source=run.source, small=run.plan.size == "small", title=title, method=method)
+    pieces = spans["chunks"].iloc[0]
+    setting = f"{memory} source, {f'{pieces} chunks' if pieces > 1 else 'in one piece'}"
+    table.attrs.update(source=run.source, small=run.plan.size == "small", setting=setting, method=method)
     return table
 
 
@@ -131,14 +132,17 @@ def compare(measured: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFr
     """Give predicted, theory, measured, recorded and published seconds of each method: method, origin, seconds.
 
     Of our runs the fastest setting of each method, from any memory. Theory is the recorded node's: the reports'
-    machines had like links.
+    machines had like links. A measured run of another size than the recorded one is left out: its seconds would say
+    nothing beside the others.
     """
+    if measured is not None and measured.attrs["bytes"] != recorded.attrs["bytes"]:
+        measured = None
     parts = []
     for origin, table in (("measured", measured), ("recorded", recorded)):
         if table is not None:
             rows = best(table).sort_values("seconds").groupby("method", as_index=False).first()
             parts.append(rows[["method", "seconds"]].assign(origin=origin))
-    limits = best(recorded).groupby("method", as_index=False)["limit_seconds"].min()
+    limits = rows[["method", "limit_seconds"]]  # of the recorded run, whose rows come last
     parts.append(limits.rename(columns={"limit_seconds": "seconds"}).assign(origin="theory"))
     parts.append(published.assign(method=published["method"].map(REPORTED), origin="published")[["method", "seconds", "origin"]])
     if (guess := getattr(predicted, "value", predicted)) is not None:
@@ -185,10 +189,15 @@ def symptoms(run) -> pd.DataFrame:
 
 
 def scorecard(run) -> pd.DataFrame:
-    """Give the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
+    """Give the lab's targets as this run reached them: lab, target, measured, goal, unit, met.
+
+    Empty for a Trial and where nothing was pinned: the targets are about pinned memory.
+    """
+    if run.plan.name != "sweep" or "pinned" not in run.plan.memories:
+        return pd.DataFrame()
     table = methods(run)
     pinned = best(table)[lambda t: t["memory"] == "pinned"].set_index("method")["seconds"]
-    links = table[(table["method"] == "links") & (table["memory"] == "pinned")]["seconds"].iloc[0]
+    links = table[(table["method"] == "links") & (table["memory"] == "pinned")]["seconds"].min()
     wrong = int((table["status"] != "ok").sum())
     fastest = pinned["scatter_all_gather"]
     rows = [

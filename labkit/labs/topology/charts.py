@@ -6,7 +6,8 @@ import itertools
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
 
 from labkit.ui import canvas, units
 
@@ -21,14 +22,16 @@ def node_map(topology, source: str = "", gpu_name: str | None = None) -> Figure:
 
     A fabric that joins every pair alike is one bar; other NVLinks are arcs with their count.
     """
-    groups = {numa: topology.numa_nodes()[numa] for numa in topology.numa_nodes()}
-    figure, ax = canvas.canvas(width=max(7.5, 1.35 * len(topology.devices) + 2), height=4.4)
+    kinds = {device.name: device.kind for device in topology.devices}
+    groups = [
+        (numa, *([name for name in names if kinds[name] == kind] for kind in ("gpu", "nic")))
+        for numa, names in topology.numa_nodes().items()
+    ]
+    columns = sum(max(len(gpus), len(nics)) for _, gpus, nics in groups)
+    figure, ax = canvas.canvas(width=max(7.5, 1.35 * columns + 2), height=4.4)
     ax.axis("off")
     x, left = {}, 0.0
-    kinds = {device.name: device.kind for device in topology.devices}
-    for numa, names in groups.items():
-        gpus = [name for name in names if kinds[name] == "gpu"]
-        nics = [name for name in names if kinds[name] == "nic"]
+    for numa, gpus, nics in groups:
         width = 1.35 * max(len(gpus), len(nics), 1)
         _box(ax, left, -1.15, width, 2.6, canvas.HAIRLINE, f"NUMA node {numa}" if numa is not None else "NUMA node not told")
         for row, members in ((0.45, gpus), (-0.75, nics)):
@@ -38,7 +41,10 @@ def node_map(topology, source: str = "", gpu_name: str | None = None) -> Figure:
         left += width + 0.5
     _nvlinks(ax, topology, x, kinds, gpu_name)
     used = _pcie(ax, topology, x, kinds)
-    ax.set(xlim=(-0.2, max(left - 0.3, 1)), ylim=(-1.75, 3.0), title="How the devices are wired")
+    middle, half = (left - 0.5) / 2, max(left / 2, 2.7)
+    ax.set(xlim=(middle - half, middle + half), ylim=(-1.75, 3.0), title="How the devices are wired")
+    if not x:
+        ax.text(middle, 0.6, "no GPU, so nothing to wire", ha="center", fontsize=10, color=canvas.QUIET)
     for kind in used:
         ax.plot([], [], color=CLASSES[kind], lw=2.5, label=kind)
     if used:
@@ -69,14 +75,22 @@ def _nvlinks(ax, topology, x, kinds, gpu_name) -> None:
             ax.plot([x[gpu][0]] * 2, [0.7, 2.1], color=CLASSES["NV"], lw=2.5)
         ax.text((low + high) / 2, 2.42, f"NVLink: every pair by {_links(topology, gpus, gpu_name, count)}", ha="center", fontsize=10)
         return
+    apart = {(a, b): abs(gpus.index(a) - gpus.index(b)) for a, b in pairs}
+    most = max([apart[pair] for pair, count in pairs.items() if count], default=1)
     for (a, b), count in pairs.items():
         if count:
-            start, end = (x[a][0], 0.72), (x[b][0], 0.72)
-            bend = -0.3 - 0.05 * abs(gpus.index(a) - gpus.index(b))
-            ax.add_patch(
-                FancyArrowPatch(start, end, arrowstyle="-", connectionstyle=f"arc3,rad={bend}", color=CLASSES["NV"], lw=1 + count / 3)
-            )
-            ax.text((start[0] + end[0]) / 2, 0.95 + 0.32 * abs(end[0] - start[0]) * abs(bend) * 1.6, f"NV{count}", ha="center", fontsize=8)
+            height = 0.45 + 1.5 * (apart[a, b] - 1) / max(most - 1, 1)
+            _arc(ax, (x[a][0], 0.72), (x[b][0], 0.72), height, CLASSES["NV"], 1 + count / 3)
+            ax.text(
+                (x[a][0] + x[b][0]) / 2, 0.72 + height, f"NV{count}", ha="center", va="center", fontsize=8,
+                bbox={"fc": "white", "ec": "none", "pad": 1},
+            )  # fmt: skip
+
+
+def _arc(ax, start, end, height: float, color: str, width: float) -> None:
+    """Draw a curve that rises by `height` at its middle; straight for 0."""
+    control = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 2 * height)
+    ax.add_patch(PathPatch(Path([start, control, end], [1, 3, 3]), fc="none", ec=color, lw=width, capstyle="round"))
 
 
 def _links(topology, gpus, gpu_name, count: int) -> str:
@@ -90,24 +104,30 @@ def _links(topology, gpus, gpu_name, count: int) -> str:
 
 
 def _pcie(ax, topology, x, kinds) -> list[str]:
-    """Draw each NIC's paths to GPUs but the far ones (SYS); give the classes that were drawn, nearest first."""
-    used = ["NV"] if any(kind.startswith("NV") for kind in topology.links.values()) else []
+    """Draw the PCIe paths between GPUs and from each NIC to its nearest GPUs; give the classes drawn, nearest first."""
+    used = {"NV"} if any(kind.startswith("NV") for kind in topology.links.values()) else set()
+    order = list(CLASSES)
+    nearest = {}
+    for (_, b), kind in topology.links.items():
+        if kinds[b] == "nic" and kind in CLASSES:
+            nearest[b] = min(nearest.get(b, len(order)), order.index(kind))
     for (a, b), kind in topology.links.items():
-        if kind in CLASSES and kind != "SYS":
-            same_row = x[a][1] == x[b][1]
-            bend = 0.35 if same_row else 0.0
-            edge = 0.27 if not same_row else -0.27
-            start, end = (x[a][0], x[a][1] - 0.27), (x[b][0], x[b][1] + edge)
-            ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-", connectionstyle=f"arc3,rad={bend}", color=CLASSES[kind], lw=2))
-            used.append(kind)
-    return [kind for kind in CLASSES if kind in used]
+        between_gpus = kinds[b] == "gpu"
+        near = kinds[a] == "gpu" and kinds[b] == "nic" and kind in CLASSES and order.index(kind) == nearest[b]
+        if kind not in CLASSES or kind == "SYS" or not (between_gpus or near):
+            continue
+        start, end = (x[a][0], x[a][1] - 0.27), (x[b][0], x[b][1] + (-0.27 if between_gpus else 0.27))
+        deepest = 0.5 if nearest else 1.1  # above the NICs, or within the box
+        _arc(ax, start, end, -min(0.28 * abs(start[0] - end[0]), deepest) if between_gpus else 0, CLASSES[kind], 2)
+        used.add(kind)
+    return [kind for kind in order if kind in used]
 
 
 def copy_heatmap(table: pd.DataFrame) -> Figure:
     """GPU × GPU copies in GB/s: rows send, columns receive; the diagonal stays within one GPU."""
     matrix = table.pivot_table(index="source", columns="target", values="gb_per_s")
     count = len(matrix)
-    figure, ax = canvas.canvas(width=2.6 + 1.0 * count, height=1.6 + 0.72 * count)
+    figure, ax = canvas.canvas(width=max(5.6, 2.6 + count), height=1.6 + 0.72 * count)
     off = matrix.where(matrix.index.values[:, None] != matrix.columns.values[None, :])
     top = (off if count > 1 else matrix).max().max()
     ax.imshow(matrix, cmap="Blues", vmin=0, vmax=top * 1.15, aspect="auto")
@@ -123,13 +143,14 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
 
 
 def nominal_chart(table: pd.DataFrame) -> Figure:
-    """The node's links by datasheet, on one logarithmic axis, with the least time to move 4 GiB over each."""
+    """The node's links by datasheet, on one logarithmic axis, with the least time to move the table's size over each."""
     figure, ax = canvas.canvas(height=1.2 + 0.5 * len(table))
     ax.barh(table["link"], table["gb_per_s"], color=canvas.THEORY, height=0.6)
     for y, row in enumerate(table.itertuples()):
-        ax.text(row.gb_per_s * 1.08, y, f"{units.rate(row.gb_per_s)}: 4 GiB in ≥ {units.seconds(row.ms / 1e3)}", va="center", fontsize=9)
-    ax.set_xscale("log")
-    ax.set_xlim(10, table["gb_per_s"].max() * 12)
+        text = f"{units.rate(row.gb_per_s)}: {units.size(table.attrs['bytes'])} in ≥ {units.seconds(row.ms / 1e3)}"
+        ax.text(row.gb_per_s * 1.08, y, text, va="center", fontsize=9)
+    ax.set_xlim(10, table["gb_per_s"].max() * 20)
+    canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="GB/s, one direction (log)", title="What the datasheet allows")
     ax.invert_yaxis()
     return canvas.finish(figure, table.attrs["source"])
@@ -137,7 +158,7 @@ def nominal_chart(table: pd.DataFrame) -> Figure:
 
 def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> Figure:
     """Host copies: one GPU alone, each when all go at once, and their sum; a tick marks one link's datasheet rate."""
-    labels = [f"{WAYS[row.copy]}\n{row.memory}" for row in summary.rename(columns={"copy": "copy"}).itertuples()]
+    labels = [f"{WAYS[row.copy]}\n{row.memory}" for row in summary.itertuples()]
     figure, ax = canvas.canvas(height=3.7)
     places = range(len(summary))
     bars = (
@@ -149,11 +170,13 @@ def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> 
         at = [place + 0.27 * (step - 1) for place in places]
         ax.bar(at, summary[column], width=0.25, color=color, label=label)
         for x, value in zip(at, summary[column], strict=True):
-            ax.text(x, value, units.number(value), ha="center", va="bottom", fontsize=8.5)
+            ax.annotate(
+                units.number(value), (x, value), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=8.5,
+                bbox={"fc": "white", "ec": "none", "pad": 0.6},
+            )  # fmt: skip
     if nominal_gb_per_s and nominal_gb_per_s > 0:
-        ax.axhline(nominal_gb_per_s, color=canvas.PREDICTED, lw=1.5, label="one link by datasheet")
-    ax.set(xticks=places, xticklabels=labels, ylabel="GB/s")
-    ax.set_title("Host and GPU")
+        ax.axhline(nominal_gb_per_s, color=canvas.PREDICTED, lw=1.5, zorder=0.9, label="one link by datasheet")
+    ax.set(xticks=places, xticklabels=labels, ylabel="GB/s", title="Copies between host and GPU")
     ax.grid(axis="y")
     canvas.legend_above(ax)
     return canvas.finish(figure, summary.attrs["source"])
@@ -161,22 +184,51 @@ def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> 
 
 def share_chart(*tables: pd.DataFrame) -> Figure:
     """Each measured copy as a share of its nominal rate: a dot a copy, flagged where it contradicts the datasheet."""
-    figure, ax = canvas.canvas(height=3.2)
     rows = pd.concat([_named(table) for table in tables], ignore_index=True)
     order = list(dict.fromkeys(rows["name"]))
+    figure, ax = canvas.canvas(height=1.5 + 0.27 * len(order))
     for verdict, color in (("ok", canvas.MEASURED), ("suspiciously low", canvas.COMMUNICATE), ("impossible", canvas.PREDICTED)):
         hits = rows[rows["verdict"] == verdict]
         if len(hits):
             jitter = [order.index(name) + 0.06 * (place % 5 - 2) for place, name in enumerate(hits["name"])]
             ax.scatter(100 * hits["share_of_limit"], jitter, color=color, s=36, alpha=0.75, label=verdict)
+    shares = 100 * rows["share_of_limit"].dropna()
+    right = max(118, 1.08 * shares.max()) if len(shares) else 118
     ax.axvline(100, color=canvas.THEORY, lw=1.2)
-    ax.text(100.5, -0.42, "datasheet", fontsize=9, va="top")
-    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="% of the link's nominal rate", xlim=(0, 118))
-    ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="% of the link's nominal rate", xlim=(0, right))
+    ax.set_ylim(len(order) - 0.4, -1.3)
+    ax.text(100 + right / 200, -1.2, "datasheet", fontsize=9, va="top")
     ax.set_title("Measured beside nominal")
     ax.grid(axis="x")
+    if shares.empty:
+        ax.text(50, len(order) / 2 - 0.5, "no limit is known for these copies", ha="center", va="center", color=canvas.QUIET)
     canvas.legend_above(ax)
     return canvas.finish(figure, tables[0].attrs["source"])
+
+
+ORIGINS = {
+    "predicted": (canvas.PREDICTED, "D"),
+    "nominal": (canvas.THEORY, "|"),
+    "measured": (canvas.MEASURED, "o"),
+    "recorded": (canvas.RECORDED, "s"),
+}
+
+
+def compare_chart(table: pd.DataFrame) -> Figure:
+    """Predicted, nominal, measured and recorded GB/s of both ways on one axis."""
+    order = list(dict.fromkeys(table["way"]))
+    figure, ax = canvas.canvas(height=2.6)
+    for origin, (color, marker) in ORIGINS.items():
+        rows = table[table["origin"] == origin]
+        if len(rows):
+            size = 260 if marker == "|" else 70
+            ax.scatter(rows["gb_per_s"], rows["way"].map(order.index), c=color, marker=marker, s=size, label=origin, zorder=3)
+    ax.set_xscale("log")
+    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="GB/s (log)", title="One link, several answers")
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.grid(axis="both")
+    canvas.legend_above(ax)
+    return canvas.finish(figure, table.attrs["source"])
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:

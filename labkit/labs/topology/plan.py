@@ -25,8 +25,8 @@ class Copies(Plan):
     worker: ClassVar[str] = "labkit.labs.topology.worker"
 
     mib: int = 1024
-    warm_ups: int = 2
-    repeats: int = 10
+    warm_ups: int = 10
+    repeats: int = 15
     memories: tuple[str, ...] = MEMORIES
     numa: tuple[int, ...] = ()
 
@@ -52,4 +52,4 @@ class Copies(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = MEMORIES if node.here().has_gpus else ("pageable",)  # without a GPU nothing can be pinned for one
-        return cls(**{"size": "small", "gpus": 4, "mib": 16, "repeats": 5, "memories": memories, "numa": (0,)} | knobs)
+        return cls(**{"size": "small", "gpus": 4, "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)} | knobs)

@@ -27,23 +27,23 @@ def explain_placement(topology) -> Markdown:
         links = f"Every pair of the {len(gpus)} GPUs is {next(iter(kinds))}: alike, but without NVLink, so copies between GPUs share PCIe with copies from the host."
     else:
         links = f"**Pairs differ** ({listed(sorted(kinds))}): a ring should follow the nearest links, and which GPUs talk most matters."
-    nodes = {n: [d for d in names if d in gpus] for n, names in topology.numa_nodes().items() if n is not None}
+    nodes = {n: [d for d in names if d in gpus] for n, names in topology.numa_nodes().items()}
     nodes = {n: names for n, names in nodes.items() if names}
-    if len(nodes) > 1:
+    if untold := nodes.pop(None, []):
+        host = f"The matrix does not tell which NUMA node {listed(untold)} hang{'s' if len(untold) == 1 else ''} at."
+    elif len(nodes) > 1:
         placed = listed(f"{', '.join(names)} at node {n}" for n, names in nodes.items())
         host = f"**NUMA does not make them equal**: {placed}. A host buffer on one node is far from the other's GPUs, and its bytes cross between the sockets."
-    elif nodes:
-        host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
     else:
-        host = "The matrix does not tell which NUMA node the GPUs hang at."
+        host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
     return say(links, host)
 
 
 def explain_matrix(table: pd.DataFrame) -> Markdown:
     """Say whether the measured pairs are equal, how much of NVLink they reach, and what contradicts the datasheet."""
-    pairs = table[table["source"] != table["target"]]
+    pairs = table[(table["source"] != table["target"]) & table["gb_per_s"].notna()]
     if pairs.empty:
-        return say("One GPU: there is no pair to measure.", small=table.attrs["small"])
+        return say("No pair of GPUs was measured.", small=table.attrs["small"])
     low, high = pairs.loc[pairs["gb_per_s"].idxmin()], pairs.loc[pairs["gb_per_s"].idxmax()]
     ratio = high["gb_per_s"] / low["gb_per_s"]
     if ratio <= EQUAL:
@@ -54,15 +54,15 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
             f"{high['source']:.0f} → {high['target']:.0f} {units.times(ratio)} that."
         )
     share = pairs["share_of_limit"].median()
-    part = None
-    if share > 0:
-        part = f"That is {units.percent(share)} of what the links carry nominally; the rest is their protocol."
+    part = f"The median pair reaches {units.percent(share)} of what its links carry nominally." if share > 0 else None
     return say(same, part, _flagged(table), small=table.attrs["small"])
 
 
 def explain_host(summary: pd.DataFrame) -> Markdown:
     """Say what pinning gains, and whether the GPUs disturb each other when all copy at once."""
     into = summary[summary["copy"] == "host_to_gpu"].set_index("memory")
+    if into.empty:
+        return say("No copy from the host was measured.", small=summary.attrs["small"])
     sentences = []
     if {"pageable", "pinned"} <= set(into.index):
         gain = into.loc["pinned", "alone_gb_per_s"] / into.loc["pageable", "alone_gb_per_s"]
@@ -81,7 +81,7 @@ def explain_host(summary: pd.DataFrame) -> Markdown:
         if kept >= 0.95:
             text = f"All {row['gpus']:.0f} at once, each keeps its rate ({total} together): their links are independent."
         elif kept <= 1.1 / row["gpus"]:
-            text = f"All {row['gpus']:.0f} at once, they get {total} together, no more than one alone: **they share one bottleneck**."
+            text = f"All {row['gpus']:.0f} at once, they get {total} together, about what one gets alone: **they share one bottleneck**."
         else:
             text = f"All {row['gpus']:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} together): something on the way is shared."
         sentences.append(text)
@@ -110,15 +110,17 @@ def _flagged(table: pd.DataFrame) -> str | None:
 
 def doubt_sockets(table: pd.DataFrame) -> Markdown:
     """Say whether a report's sentence about sockets agrees with the matrix that it prints."""
-    wrong = table[~table["agrees"]]
+    wrong = table[~table["agrees"] & table["matrix_numa"].notna()]
+    untold = table[table["matrix_numa"].isna()]["gpu"]
     if wrong.empty:
-        return say("The report's text and its own matrix agree about every GPU's socket.")
+        every = f"every GPU's socket but {listed(untold)}, which the matrix does not tell" if len(untold) else "every GPU's socket"
+        return say(f"The report's text and its own matrix agree about {every}.")
     names = listed(wrong["gpu"])
     groups = listed(
         f"{', '.join(rows['gpu'])} at node {numa:.0f}" for numa, rows in table.dropna(subset=["matrix_numa"]).groupby("matrix_numa")
     )
     return say(
-        f"**The report contradicts itself about {names}**: its text says node {', '.join(str(n) for n in wrong['claimed_numa'])}, "
+        f"**The report contradicts itself about {names}**: its text says node {listed(dict.fromkeys(wrong['claimed_numa']))}, "
         f"its own matrix puts {groups}. What follows from the text about near and far memory does not hold for its node."
     )
 

@@ -45,9 +45,9 @@ def host_summary(links: pd.DataFrame) -> pd.DataFrame:
 
     Where host memory lies on several NUMA nodes, the best node of each GPU counts.
     """
-    best = links.groupby(["copy", "memory", "together", "rank"], as_index=False)["gb_per_s"].max()
-    alone = best[~best["together"].astype(bool)].groupby(["copy", "memory"])["gb_per_s"].median()
-    together = best[best["together"].astype(bool)].groupby(["copy", "memory"])["gb_per_s"]
+    best = links.groupby(["copy", "memory", "together", "rank"], as_index=False, sort=False)["gb_per_s"].max()
+    alone = best[~best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"].median()
+    together = best[best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"]
     table = pd.DataFrame({
         "alone_gb_per_s": alone,
         "all_at_once_gb_per_s": together.sum(),
@@ -87,7 +87,7 @@ def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=["link", "gb_per_s"]).dropna().astype({"gb_per_s": float})
     table["ms"] = [1e3 * least_seconds_to_move(mib * 2**20, rate) for rate in table["gb_per_s"]]
-    table.attrs["source"] = f"datasheet of {gpu_name}: {known.source}"
+    table.attrs.update(source=f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
     return table
 
 
@@ -96,6 +96,29 @@ def claims(claimed: pd.DataFrame, topology) -> pd.DataFrame:
     seen = {device.name: device.numa for device in topology.devices if device.kind == "gpu"}
     table = claimed.rename(columns={"numa": "claimed_numa"}).assign(matrix_numa=claimed["gpu"].map(seen))
     table["agrees"] = table["claimed_numa"] == table["matrix_numa"]
+    return table
+
+
+def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataFrame], predicted=None) -> pd.DataFrame:
+    """Give predicted, nominal, measured and recorded GB/s of two ways: way, origin, gb_per_s.
+
+    `links` are the two runs' `host_links`, in the same order. A measured run without GPUs is left out: its copies cross
+    no link.
+    """
+    rows = []
+    for origin, matrix, hosts in (("measured", measured, links[0]), ("recorded", recorded, links[1])):
+        if matrix.attrs["device"] != "cuda":
+            continue
+        pairs = matrix[matrix["source"] != matrix["target"]]
+        into = hosts[(hosts["copy"] == "host_to_gpu") & (hosts["memory"] == "pinned") & ~hosts["together"].astype(bool)]
+        rows += [("GPU → GPU", origin, pairs["gb_per_s"].median()), ("host → GPU, pinned", origin, into["gb_per_s"].median())]
+    pairs = recorded[recorded["source"] != recorded["target"]]
+    rows.append(("GPU → GPU", "nominal", pairs["nominal_gb_per_s"].iloc[0]))
+    rows.append(("host → GPU, pinned", "nominal", links[1]["nominal_gb_per_s"].iloc[0]))
+    if (guess := getattr(predicted, "value", predicted)) is not None:
+        rows.append(("GPU → GPU", "predicted", guess))
+    table = pd.DataFrame(rows, columns=["way", "origin", "gb_per_s"])
+    table.attrs["source"] = recorded.attrs["source"] + " · nominal: datasheet"
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +13,25 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 
+WARM_SECONDS = 2.0
+
 
 def prepare(worker: Worker) -> dict[int, torch.Tensor]:
-    """Allocate one buffer on every device that this rank copies to; each rank copies from its own."""
+    """Allocate one buffer on every device that this rank copies to, and keep its own busy for a moment.
+
+    Each rank copies from its own buffer. A GPU that stood idle raises its clocks only after a while of work.
+    """
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
         return {worker.rank: torch.ones(_elements(worker))}
-    return {gpu: torch.full((_elements(worker),), float(worker.rank), device=f"cuda:{gpu}") for gpu in range(worker.gpus)}
+    gpus = worker.drives = range(worker.gpus)
+    buffers = {gpu: torch.full((_elements(worker),), float(worker.rank), device=f"cuda:{gpu}") for gpu in gpus}
+    start = time.perf_counter()
+    while time.perf_counter() - start < WARM_SECONDS:
+        for gpu in gpus:
+            buffers[gpu].copy_(buffers[worker.rank])
+        worker.synchronize()
+    return buffers
 
 
 def _elements(worker: Worker) -> int:

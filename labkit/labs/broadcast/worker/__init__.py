@@ -15,6 +15,7 @@ from labkit.labs.broadcast.plan import Trial
 from labkit.labs.broadcast.worker import methods
 from labkit.labs.broadcast.worker.lanes import Lanes
 
+MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
 PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
 
 
@@ -69,6 +70,8 @@ def prepare(worker: Worker) -> Buffers:
     """Allocate everything once; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
+    elif worker.rank == 0:
+        worker.drives = range(worker.gpus)
     return Buffers(worker)
 
 
@@ -100,7 +103,8 @@ def through_lanes(worker: Worker, point) -> None:
     for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=buffers.poison):
         record(worker, timing, buffers.wrong(part_of))
     lanes.close()
-    if point.seed == worker.plan.seeds[0]:
+    best_memory = worker.plan.memories[-1]
+    if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= MOST_DRAWN:
         for copy in watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
             worker.span("copy", copy.lane, copy.start_us, copy.end_us)
 

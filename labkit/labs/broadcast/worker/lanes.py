@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 
 @dataclass
 class Copy:
@@ -24,37 +22,53 @@ class Copy:
     start_us: float = float("nan")
     end_us: float = float("nan")
 
+    @classmethod
+    def asked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None) -> Copy:
+        """Give a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
+        if not (isinstance(target, torch.Tensor) and isinstance(origin, torch.Tensor)):
+            raise TypeError(f"{lane}: copy(target, origin) takes two tensors, not {type(target).__name__} and {type(origin).__name__}")
+        if target.shape != origin.shape or target.dtype != origin.dtype:
+            raise ValueError(f"{lane}: {origin.numel()} elements do not fit a target of {target.numel()}")
+        if not (target.is_contiguous() and origin.is_contiguous()):
+            raise ValueError(f"{lane}: a copy takes elements that lie one after another; this slice skips some")
+        if after is not None and not isinstance(after, Copy):
+            raise TypeError(f"{lane}: after= takes what an earlier copy() gave, not {type(after).__name__}")
+        return cls(lane, target, origin, (after,) if after else ())
+
 
 class Lane:
-    """A road from `origin` to `target` device: its copies happen in the order given, asynchronously to the host.
+    """A road between two devices, or from the host to one: a stream, whose copies happen in the order given.
 
-    Two streams, one at each end, because torch orders a copy between GPUs against the current stream of both devices;
-    were one of them shared, copies on different lanes would wait for each other.
+    Copies are asked of the CUDA runtime itself. `Tensor.copy_` between GPUs also waits for the receiver's current
+    stream, and that event can stand in a hardware queue behind host copies that were asked for later: then nothing
+    overlaps.
     """
 
-    def __init__(self, name: str, devices: list[torch.device], log: list[Copy], timed: bool):
-        self.name, self.log, self.timed = name, log, timed
-        self.streams = [torch.cuda.Stream(device) for device in devices]
+    def __init__(self, name: str, ends: list[torch.device], log: list[Copy], timed: bool):
+        from cuda.bindings import runtime  # comes with torch's CUDA build
+
+        self.name, self.log, self.timed, self.runtime = name, log, timed, runtime
+        self.stream = torch.cuda.Stream(ends[0])  # of the sending GPU, or of the GPU that pulls from the host
+        torch.empty(1, device=ends[-1]).copy_(torch.empty(1, device=ends[0]))  # torch lets the two reach each other
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
-        this = Copy(self.name, target, origin, (after,) if after else ())
-        road = self.streams[0]  # of the sending GPU: torch puts a copy between GPUs there
-        with ExitStack() as current:
-            for stream in self.streams:
-                current.enter_context(torch.cuda.stream(stream))
-            if after:
-                road.wait_event(after.done)
-            if self.timed:
-                this.begun = road.record_event(torch.cuda.Event(enable_timing=True))
-            target.copy_(origin, non_blocking=True)
-            this.done = road.record_event(torch.cuda.Event(enable_timing=self.timed))
+        this = Copy.asked(self.name, target, origin, after)
+        if after:
+            self.stream.wait_event(after.done)
+        if self.timed:
+            this.begun = self.stream.record_event(torch.cuda.Event(enable_timing=True))
+        where, size = (target.data_ptr(), origin.data_ptr()), origin.numel() * origin.element_size()
+        kind = self.runtime.cudaMemcpyKind.cudaMemcpyDefault  # the addresses tell the devices
+        (error,) = self.runtime.cudaMemcpyAsync(*where, size, kind, self.stream.cuda_stream)
+        if error != self.runtime.cudaError_t.cudaSuccess:
+            raise RuntimeError(f"{self.name}: the copy was refused: {error.name}")
+        this.done = self.stream.record_event(torch.cuda.Event(enable_timing=self.timed))
         self.log.append(this)
         return this
 
     def wait(self) -> None:
-        for stream in self.streams:
-            stream.synchronize()
+        self.stream.synchronize()
 
 
 class ThreadLane:
@@ -66,7 +80,7 @@ class ThreadLane:
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
-        this = Copy(self.name, target, origin, (after,) if after else ())
+        this = Copy.asked(self.name, target, origin, after)
         this.done = self.thread.submit(self._do, this)
         self.log.append(this)
         return this
@@ -122,10 +136,10 @@ class Lanes:
         over = (copy.done.done() if isinstance(copy.done, Future) else copy.done.query() for copy in self.log)
         return sum(not done for done in over)
 
-    def _lane(self, name: str, devices: list[torch.device]) -> Lane | ThreadLane:
+    def _lane(self, name: str, ends: list[torch.device]) -> Lane | ThreadLane:
         if name not in self._lanes:
             on_gpu = self.devices[0].type == "cuda"
-            self._lanes[name] = Lane(name, devices, self.log, self.timed) if on_gpu else ThreadLane(name, self.log)
+            self._lanes[name] = Lane(name, ends, self.log, self.timed) if on_gpu else ThreadLane(name, self.log)
         return self._lanes[name]
 
     def timeline(self) -> list[Copy]:

@@ -30,9 +30,7 @@ def pipelined(source, copies, chunks, lanes):
 
 def scatter_all_gather(source, copies, chunks, lanes):
     """Each GPU pulls its own share over its own host link, and hands each chunk of it to all others."""
-    share = len(source) // len(copies)
-    shares = [lanes.parts(share, chunks, first=gpu * share) for gpu in range(len(copies))]
-    for parts in zip(*shares, strict=True):  # round by round, so that every host link starts at once
+    for parts in _rounds(source, copies, chunks, lanes):
         for gpu, part in enumerate(parts):
             arrived = lanes.host(gpu).copy(copies[gpu][part], source[part])
             for other in lanes.others(gpu):
@@ -41,5 +39,12 @@ def scatter_all_gather(source, copies, chunks, lanes):
 
 def links(source, copies, chunks, lanes):
     """Each GPU pulls only its own share: all host links at once, the yardstick. (No broadcast.)"""
-    for gpu, part in enumerate(lanes.parts(len(source), len(copies))):
-        lanes.host(gpu).copy(copies[gpu][part], source[part])
+    for parts in _rounds(source, copies, chunks, lanes):
+        for gpu, part in enumerate(parts):
+            lanes.host(gpu).copy(copies[gpu][part], source[part])
+
+
+def _rounds(source, copies, chunks, lanes):
+    """Give each GPU's chunks of its own share round by round, so that every host link starts at once."""
+    share = len(source) // len(copies)
+    return zip(*(lanes.parts(share, chunks, first=gpu * share) for gpu in range(len(copies))), strict=True)

@@ -1,0 +1,57 @@
+"""Stores the outputs that nbval compares: `python -m labkit.batch.store 02` runs a notebook and keeps its checked cells.
+
+All other outputs are left out, as the notebooks' rules want it. Look at the difference before you commit it.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+from .__main__ import NOTEBOOKS, select
+from .execute import execute
+from .record import OK
+
+CHECKED = "nbval-check-output"
+
+
+def store(path: Path, executed: Path) -> int:
+    """Copies the outputs of the checked cells from the executed notebook into the source; gives how many cells."""
+    source, ran = nbformat.read(path, as_version=4), nbformat.read(executed, as_version=4)
+    outputs = {cell["id"]: cell.get("outputs", []) for cell in ran.cells}
+    kept = 0
+    for cell in source.cells:
+        if cell.cell_type == "code":
+            checked = CHECKED in cell.metadata.get("tags", [])
+            kept += checked
+            cell.outputs = [without_count(output) for output in outputs[cell["id"]]] if checked else []
+            cell.execution_count = None
+    nbformat.write(source, path)
+    return kept
+
+
+def without_count(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Gives the output without the number of the run in which it came about."""
+    if "execution_count" in output:
+        output.execution_count = None
+    return output
+
+
+def main(names: list[str]) -> int:
+    """Runs the named notebooks, or all, and stores their checked outputs; a notebook that fails is left as it was."""
+    failed = 0
+    for path in select(NOTEBOOKS, names):
+        with tempfile.TemporaryDirectory() as folder:
+            executed = Path(folder, path.name)
+            outcome = execute(path, executed, {}, {"desc": path.stem, "leave": False})
+            if outcome.status != OK:
+                print(f"{path.stem}: {outcome.status}: {outcome.why}", file=sys.stderr)
+                failed += 1
+                continue
+            print(f"{path.stem}: {store(path, executed)} checked cells stored")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

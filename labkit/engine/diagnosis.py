@@ -1,0 +1,172 @@
+"""From what the ranks reported of themselves to the first cause of a failure, in one sentence."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from labkit.engine.errors import LauncherLost, RunError, WorkerDied, WorkerHung, WorkerRaised
+from labkit.engine.run import Run, read_lines
+
+LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
+SIGNALS = {int(number): number.name for number in signal.Signals}
+
+# What a rank reports when another one is gone: never the first cause.
+VICTIM = re.compile(
+    r"connection (was )?(likely )?(closed|reset)|by peer|broken pipe|remote process exited|socket (closed|timeout)"
+    r"|pair closure|got 0 bytes|communicator was aborted",
+    re.I,
+)
+
+# One worker in torchrun's summary (torch/distributed/elastic/multiprocessing/errors): rank, exit status, pid.
+FAILED = re.compile(r"rank\s+: (\d+) \(local_rank: \d+\)\s+exitcode\s+: (-?\d+) \(pid: (\d+)\)")
+STOPPED = re.compile(r"Sending process (\d+) closing signal")  # torchrun itself ended this one, after another failed
+
+# In a stack, all code but the lab's: the standard library, installed packages, this engine.
+_ENGINE, _PYTHON = (re.escape(f"{folder}/") for folder in (Path(__file__).parent, sysconfig.get_path("stdlib")))
+NOT_THE_LAB = re.compile(f"^<|-packages/|^{_ENGINE}|^{_PYTHON}")
+
+
+class Diagnosis:
+    """What the ranks reported in one launch of a run, and what follows from it.
+
+    It is made before the launch, so that it knows what earlier launches of the run left in its files.
+    """
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.ranks = range(run.plan.gpus)
+        self.points = run.plan.points()
+        self._skip = {rank: len(read_lines(run.events_file(rank))) for rank in self.ranks}
+        self._log_start = size(run.launcher_log)
+        self._seen: dict[int, tuple[int, list[dict]]] = {}
+
+    def events(self, rank: int, name: str = "") -> list[dict]:
+        """Give what the rank reported in this launch, all or by name."""
+        file = self.run.events_file(rank)
+        if (now := size(file)) != self._seen.get(rank, (0, []))[0]:
+            self._seen[rank] = now, read_lines(file)[self._skip[rank] :]
+        found = self._seen.get(rank, (0, []))[1]
+        return [event for event in found if event["event"] == name] if name else found
+
+    def pid(self, rank: int) -> int | None:
+        """The rank's process; None where it has not started."""
+        return next((event["pid"] for event in self.events(rank, "started")), None)
+
+    def spoke(self, rank: int) -> bool:
+        """Whether the rank itself said how it ended."""
+        return any(event["event"] in LAST_WORDS for event in self.events(rank))
+
+    def point(self, rank: int) -> int | None:
+        """The last point that the rank began; None where it began none."""
+        return next((event["point"] for event in reversed(self.events(rank, "point"))), None)
+
+    def first_cause(self, torchrun: subprocess.Popen, gone: list[int]) -> RunError:
+        """Give the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
+
+        A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
+        say that another was gone.
+        """
+        raised = [(event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
+        culprits = [item for item in raised if not VICTIM.search(item[2]["message"])]
+        if culprits:
+            return self._raised(*min(culprits)[1:])
+        if (death := self._first_death(torchrun, gone)) is not None:
+            return self._died(*death)
+        if raised:
+            return self._raised(*min(raised)[1:])
+        sentence = f"torchrun ended with status {torchrun.poll()} and no worker had failed"
+        return LauncherLost(sentence, run=self.run, detail=self._launcher_log()[-2000:])
+
+    def _raised(self, rank: int, event: dict) -> RunError:
+        message = event["message"].strip().partition("\n")[0]  # the traceback has the rest
+        sentence = f"{self.who(rank)} raised {event['kind']}: {message} {self.where(event['point'])}"
+        return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=event["traceback"])
+
+    def _first_death(self, torchrun: subprocess.Popen, gone: list[int]) -> tuple[int, int | None] | None:
+        """Give (rank, exit status) of the first worker that ended without a word; None where there is none.
+
+        Torchrun's summary names the first failure last, and lists workers that torchrun stopped after it, too. A
+        worker that is gone but not listed had no error status.
+        """
+        if (torchrun.poll() or 0) < 0:  # a signal ended torchrun, and with it its workers
+            return None
+        log = self._launcher_log()
+        stopped = {int(pid) for pid in STOPPED.findall(log)}
+        others, _, first = log.rpartition("Root Cause")
+        failed = [tuple(map(int, found)) for found in FAILED.findall(first + others)]
+        deaths = {rank: status for rank, status, pid in failed if pid not in stopped}
+        deaths |= {rank: None for rank in gone if rank not in deaths and self.pid(rank) not in stopped}
+        return next(((rank, status) for rank, status in deaths.items() if not self.spoke(rank)), None)
+
+    def _died(self, rank: int, status: int | None) -> RunError:
+        if status is None:
+            how = "ended before it had finished, without an error status"
+        elif status >= 0:
+            how = f"ended with exit status {status} before it had finished"
+        else:
+            how = f"was killed by {SIGNALS.get(-status, f'signal {-status}')}"
+        if status == -signal.SIGKILL:
+            how += " (where nobody sent it, the system had run out of memory)"
+        point = self.point(rank)
+        tail = "".join(self.run.log(rank).splitlines(keepends=True)[-20:])
+        sentence = f"{self.who(rank)} {how} {self.where(point)}"
+        return WorkerDied(sentence, run=self.run, rank=rank, point=point, detail=tail)
+
+    def hung(self, why: str) -> RunError:
+        """Give the error of a launch that stands still, from the stacks just dumped: the culprit waits for no other."""
+        standing = [self.stands(rank) for rank in self.ranks]
+        silent = [rank for rank in self.ranks if not self.spoke(rank)] or [0]
+        rank = next((rank for rank in silent if not standing[rank].startswith("waits")), silent[0])
+        point = self.point(rank)
+        all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
+        sentence = f"{why} {self.where(point)}: {all_stand}"
+        return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=self._stack(rank))
+
+    def stands(self, rank: int) -> str:
+        """Say in a few words where the rank is: the innermost line of the lab's own code, and what that has called."""
+        events = self.events(rank)
+        if not events:
+            return "has not started"
+        if self.spoke(rank):
+            return f"has {events[-1]['event']}"
+        frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', self._stack(rank))
+        own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
+        if own is None:
+            if any(name == "agree" for *_, name in frames):
+                return "waits for the others to end this point"
+            return f"is past {events[-1]['event']!r}"
+        path, line, function = frames[own]
+        called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
+        if not called:
+            return f"is at {Path(path).name}:{line} in {function}"
+        waits = any("torch/distributed" in path for path, *_ in frames[:own])
+        return f"{'waits' if waits else 'is'} in {called[0]} ({Path(path).name}:{line})"
+
+    def _stack(self, rank: int) -> str:
+        """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""
+        file = self.run.stack_file(rank)
+        text = file.read_text(errors="replace") if file.exists() else ""
+        return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
+
+    def _launcher_log(self) -> str:
+        """What torchrun said in this launch."""
+        return self.run.launcher_log.read_bytes()[self._log_start :].decode(errors="replace")
+
+    def who(self, rank: int) -> str:
+        gpu = self.run.gpu(rank)
+        return f"rank {rank}" if gpu is None else f"rank {rank} (GPU {gpu})"
+
+    def where(self, point: int | None) -> str:
+        if point is None:
+            return "before the first point"
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(self.points[point]).items() if name != "point")
+        return f"at point {point} ({knobs})"
+
+
+def size(file: Path) -> int:
+    """Bytes in the file; 0 where there is none."""
+    return file.stat().st_size if file.exists() else 0

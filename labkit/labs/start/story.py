@@ -1,0 +1,90 @@
+"""Tables of lab 00 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import say
+
+
+def explain_size(node, plan) -> Markdown:
+    """Say at which size the labs run here, and why."""
+    if plan.device == "cuda" and plan.size == "full":
+        return say(f"This node has **{node.label}**: the labs run at full size, the size of the published reports.")
+    if plan.device == "cuda":
+        return say(f"This node has **{node.label}**, and {plan.size} runs were asked for: the reports' figures are at full size.")
+    return say(
+        f"This machine shows no GPU, so **{plan.gpus} CPU processes stand in for GPUs**.",
+        "The labs run small, and beside every small result stands a recorded run on 4 × NVIDIA H200 at full size."
+        if plan.size == "small" else None,
+    )  # fmt: skip
+
+
+def explain_ranks(table: pd.DataFrame) -> Markdown:
+    """Say whether every rank is there, on a device of its own, and added up right."""
+    count = len(table)
+    where = "each a process of its own"
+    if "gpu" in table:
+        where = "each on a GPU of its own" if table["gpu"].nunique() == count else "**but some share a GPU**"
+    if table["pid"].nunique() != count:
+        where = "**but some share a process**"
+    right = table["sum_is_right"].all()
+    sums = f"All of them added their ranks up to {sum(range(count))}: they do talk to each other." if right else (
+        f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do not trust this node's links."
+    )  # fmt: skip
+    return say(f"{count} ranks answered, {where}.", sums)
+
+
+def explain_startup(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
+    """Say which part of the start-up is longest and what the first sum costs beside a later one."""
+    parts = table.groupby("part", sort=False)["seconds"].max()
+    total = table.groupby("rank")["end_s"].max().max()
+    longest = f"The longest part of the {units.seconds(total)} before the second sum: **{parts.idxmax()}** ({units.seconds(parts.max())})."
+    first, later = sums["seconds"].iloc[0], sums["seconds"].iloc[1:].median()
+    if first > 3 * later:
+        pays = f"The first sum took {units.times(first / later)} a later one ({units.seconds(first)} against {units.seconds(later)}): it also sets up the connections. **Never time the first.**"
+    else:
+        pays = f"The first sum ({units.seconds(first)}) took {units.times(first / later)} a later one ({units.seconds(later)}): here it costs little to set up the connections."
+    return say(longest, pays)
+
+
+def explain_failure(error) -> Markdown:
+    """Say what the error tells, and what was kept."""
+    rows = error.run.rows
+    kept = f"{len(rows)} row(s) from before are kept, in `error.run.rows`." if len(rows) else "Nothing had been measured before."
+    return say(
+        f"`{type(error).__name__}`: {error.sentence}.",
+        f"The cause is rank {error.rank}; the ranks that waited for it are not blamed." if error.rank is not None else None,
+        kept,
+    )
+
+
+def show_error(error) -> Markdown:
+    """Show the whole text of the error, as the cell would have without the `try`."""
+    return Markdown(f"```text\n{type(error).__name__}: {str(error).replace('```', '')}\n```")
+
+
+def explain_left(left: list) -> Markdown:
+    """Say whether processes of a run are left."""
+    if left:
+        return say(f"**{len(left)} process(es) of the run are still alive**: {', '.join(str(p.pid) for p in left)}.")
+    return say("No process of that run is left: its workers, torchrun and whatever they started have ended.")
+
+
+def explain_cost(table: pd.DataFrame) -> Markdown:
+    """Say what launch() adds to torchrun, and what a sweep costs beside one point."""
+    rows = table.set_index("way")
+    extra, spread = rows.loc["launch", "over_torchrun"] - 1, rows.loc["launch", "spread_over_torchrun"]
+    if abs(extra) > spread:
+        adds = f"launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare torchrun command."
+    else:
+        adds = f"Whether launch() takes longer than the bare torchrun command is not resolved by these data: the pairs differ by ±{units.percent(spread)}."
+    sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
+    points = table.attrs["points"]
+    if sweep < points / 2:
+        once = f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up is paid once a sweep."
+    else:
+        once = f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
+    return say(adds, once)

@@ -1,0 +1,86 @@
+"""Answers: a cell is saved as a file, and a skeleton never replaces what was answered before."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from labkit.course import answers
+
+SKELETON = "def pipelined(source, copies, chunks, lanes):\n    ...\n"
+ANSWER = "def pipelined(source, copies, chunks, lanes):\n    lanes.wait()\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    return tmp_path / "answers"
+
+
+def test_an_answer_is_saved_as_it_was_written(folder):
+    said = answers.save("broadcast.pipelined", ANSWER)
+    assert said == "`broadcast.pipelined`: saved (`broadcast_pipelined.py`)."
+    assert (folder / "broadcast_pipelined.py").read_text() == ANSWER
+
+
+def test_a_skeleton_is_saved_and_says_so():
+    said = answers.save("broadcast.pipelined", SKELETON)
+    assert "not answered yet: replace each `...` by your own steps" in said
+    assert not answers.is_answered(answers.file_of("broadcast.pipelined").read_text())
+
+
+def test_a_skeleton_never_replaces_an_answer():
+    answers.save("broadcast.pipelined", ANSWER)
+    said = answers.save("broadcast.pipelined", SKELETON)
+    assert "your answer saved earlier in `broadcast_pipelined.py` is kept" in said
+    assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
+
+
+def test_an_answer_replaces_a_skeleton_and_an_answer():
+    for text in (SKELETON, ANSWER, ANSWER + "# better\n"):
+        answers.save("broadcast.pipelined", text)
+        assert answers.file_of("broadcast.pipelined").read_text() == text
+
+
+def test_what_is_no_python_is_refused_with_its_line(folder):
+    answers.save("broadcast.pipelined", ANSWER)
+    with pytest.raises(SyntaxError) as caught:
+        answers.save("broadcast.pipelined", "def pipelined(:\n    pass\n")
+    assert caught.value.lineno == 1
+    assert caught.value.filename == str(folder / "broadcast_pipelined.py")
+    assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
+
+
+@pytest.mark.parametrize(
+    "name", ["", "pipelined", "broadcast.", ".pipelined", "../../etc.passwd", "a.b.c", "broadcast pipelined", "broadcast.pipe/lined"]
+)
+def test_a_bad_name_says_what_a_good_one_is(name):
+    with pytest.raises(ValueError, match=r"say lab.function, such as %%answer broadcast.pipelined"):
+        answers.save(name, ANSWER)
+
+
+@pytest.mark.parametrize(
+    "text, answered",
+    [
+        (SKELETON, False),
+        ("for part in parts:\n    arrived = ...\n    ...\n", False),
+        ("x = source[..., 0]\n", True),
+        ("def f() -> tuple[int, ...]:\n    return (1,)\n", True),
+        ("# only a comment with ...\n", True),
+        ("def (", True),
+    ],
+)
+def test_a_skeleton_has_dots_where_steps_belong(text, answered):
+    assert answers.is_answered(text) is answered
+
+
+def test_the_cell_magic_saves_the_cell():
+    shell = InteractiveShell.instance()
+    importlib.reload(answers).register()
+    result = shell.run_cell(f"%%answer broadcast.pipelined\n{ANSWER}")
+    assert result.success
+    assert "saved" in result.result.data
+    assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
+    InteractiveShell.clear_instance()

@@ -1,0 +1,47 @@
+"""What the ranks of the faulty lab do. Its line numbers are looked up by text, not typed into the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import faults_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import torch
+import torch.distributed as dist
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def measure(worker, point) -> None:
+    worker.record(iteration=0, pid=os.getpid(), seconds=0.5 + worker.rank)
+    if point.fault == "none":
+        worker.barrier()
+    elif point.fault == "oom":
+        raise torch.OutOfMemoryError("no memory on any rank")
+    elif point.fault == "grandchild":
+        subprocess.Popen(SLEEPER, start_new_session=True)
+    elif point.fault == "sleep":
+        time.sleep(600)  # every rank sleeps
+    elif worker.rank != worker.plan.rank:
+        dist.all_reduce(torch.zeros(1))
+    else:
+        fail(point.fault)
+
+
+def fail(fault: str) -> None:
+    """What the one rank does that the others wait for."""
+    if fault == "oom alone":
+        raise torch.OutOfMemoryError("no memory on this rank")
+    if fault == "raise":
+        raise ValueError("this rank raises on purpose")
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "exit 0":
+        os._exit(0)
+    if fault == "exit 3":
+        os._exit(3)
+    if fault == "hang":
+        time.sleep(600)  # it never joins the others

@@ -1,0 +1,187 @@
+"""Plans: frozen, checked where they are made, and the same again from their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from labkit import node
+from labkit.engine.errors import NotEnoughGpus, PlanError
+from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
+from labkit.labs.broadcast.plan import METHODS, Sweep, Trial
+from labkit.labs.start.plan import Failure, Hello
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colours(Plan):
+    """A plan with one list, and a lab of its own."""
+
+    lab: ClassVar[str] = "colours"
+    worker: ClassVar[str] = "nowhere"
+
+    colours: tuple[str, ...] = ("red", "green")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for colour in self.colours:
+            yield {"colour": colour}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Gives a function that makes the node show so many GPUs."""
+
+    def shows(gpus: int) -> None:
+        here = dataclasses.replace(node.here(), gpus=tuple(node.Gpu(index, "NVIDIA H200") for index in range(gpus)))
+        monkeypatch.setattr(node, "here", lambda: here)
+
+    return shows
+
+
+def test_a_plan_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Colours().gpus = 3
+
+
+def test_lists_become_tuples():
+    plan = Colours(colours=["red"], seeds=[3, 4])
+    assert (plan.colours, plan.seeds) == (("red",), (3, 4))
+    assert hash(plan) == hash(Colours(colours=("red",), seeds=(3, 4)))
+
+
+def test_seeds_vary_slowest():
+    points = Colours(seeds=(5, 7)).points()
+    assert [(p.point, p.seed, p.colour) for p in points] == [
+        (0, 5, "red"),
+        (1, 5, "green"),
+        (2, 7, "red"),
+        (3, 7, "green"),
+    ]
+
+
+def test_a_plan_without_knobs_has_one_point():
+    assert [vars(point) for point in Hello(gpus=2).points()] == [{"point": 0, "seed": 0}]
+
+
+@pytest.mark.parametrize("gpus, device, workers", [(0, "cpu", 2), (4, "cuda", 4)])
+def test_the_machine_settles_device_and_count(machine, gpus, device, workers):
+    machine(gpus)
+    assert (Colours().device, Colours().gpus) == (device, workers)
+    assert Colours(gpus=3).gpus == 3
+
+
+def test_more_gpus_than_the_node_shows(machine):
+    machine(4)
+    with pytest.raises(NotEnoughGpus, match=r"gpus=5: this node shows 4 GPU\(s\), so 1 to 4"):
+        Colours(gpus=5)
+
+
+def test_processes_stand_in_for_a_few_gpus_only(machine):
+    machine(0)
+    assert Colours(gpus=MOST_CPU_PROCESSES).device == "cpu"
+    with pytest.raises(NotEnoughGpus, match=f"this node has no GPU; up to {MOST_CPU_PROCESSES} processes"):
+        Colours(gpus=MOST_CPU_PROCESSES + 1)
+
+
+@pytest.mark.parametrize(
+    "knobs, words",
+    [
+        ({"device": "tpu"}, "device='tpu' is not known; it is one of cuda, cpu"),
+        ({"gpus": -1}, "gpus=-1: a run needs at least one worker"),
+        ({"device": "cpu", "gpus": 0}, "gpus=0: a run needs at least one worker"),
+        ({"seeds": ()}, "at least one seed"),
+    ],
+)
+def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):
+    machine(0)
+    with pytest.raises(PlanError) as caught:
+        Colours(**knobs)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Sweep.small(methods=("direct", "telepathy")), f"method='telepathy' is not known; it is one of {METHODS[0]}"),
+        (lambda: Sweep.small(chunks=(4, 7)), "chunks=7 does not divide each of 4 shares"),
+        (lambda: Sweep.small(chunks=(4, 7)), "these do: 1, 2, 4, 8, 16, 32, 64, 128"),
+        (lambda: Sweep.small(chunks=(0,)), "chunks=0 does not divide"),
+        (lambda: Sweep.small(gpus=1), "gpus=1: a broadcast needs at least two"),
+        (lambda: Sweep.small(mib=0), "mib=0"),
+        (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU, and this machine has none"),
+        (lambda: Trial.small(memory="paged"), "memory='paged' is not known; it is one of pageable, pinned"),
+        (lambda: Trial.small(functions=("os.system",)), "it is one of methods, bugs, answers"),
+        (lambda: Failure.small(rank=2), "with gpus=2 the ranks are 0 to 1"),
+        (lambda: Hello.small(sums=1), "sums=1: at least 2"),
+    ],
+)
+def test_contradictions_of_the_labs_plans(machine, make, words):
+    machine(0)
+    with pytest.raises(PlanError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("gpus, size", [(0, "small"), (4, "full")])
+def test_size_auto_asks_the_machine(machine, gpus, size):
+    machine(gpus)
+    assert Sweep.sized("auto").size == size
+    assert Sweep.sized("small", gpus=2).gpus == 2
+    assert Sweep.sized("small", seeds=3).seeds == (0, 1, 2)
+    assert Sweep.sized("small", seeds=(7,)).seeds == (7,)
+    with pytest.raises(PlanError, match="size='huge' is not known; it is one of auto, small, full"):
+        Sweep.sized("huge")
+
+
+def test_json_gives_the_same_plan():
+    plan = Colours(colours=("blue",), seeds=(1, 2))
+    again = Plan.from_json(plan.to_json())
+    assert again == plan
+    assert type(again) is Colours
+    assert json.loads(plan.to_json())["worker"] == "nowhere"
+
+
+def test_a_plan_of_a_larger_machine_can_be_read(machine):
+    machine(4)
+    text = Sweep.full().to_json()
+    machine(0)
+    plan = Plan.from_json(text)
+    assert (plan.device, plan.gpus, plan.memories) == ("cuda", 4, ("pageable", "pinned"))
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "[]", "7", "null", '{"gpus": 2}', '{"plan": 5}', "\x00", '{"plan": null}'])
+def test_what_is_no_plan_is_quoted(text):
+    with pytest.raises(PlanError, match="not a plan"):
+        Plan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "change", [{"gpus": "four"}, {"colour": "red"}, {"plan": "labkit.labs.no_such_lab.plan:Sweep"}, {"seeds": 3}]
+)
+def test_a_damaged_plan_is_a_plan_error(change):
+    with pytest.raises(PlanError):
+        Plan.from_json(json.dumps(json.loads(Colours().to_json()) | change))
+
+
+@pytest.mark.parametrize("module", ["antigravity", "labkit.labs.start.worker", "labkit.labs.start.plan.os", "os"])
+def test_a_file_cannot_have_other_modules_imported(module, monkeypatch):
+    monkeypatch.delitem(sys.modules, "antigravity", raising=False)
+    before = set(sys.modules)
+    with pytest.raises(PlanError, match="is not known to this workbook"):
+        Plan.from_json(json.dumps({"plan": f"{module}:Sweep"}))
+    assert set(sys.modules) == before
+
+
+def test_a_plan_of_a_lab_that_is_not_imported_yet():
+    """A replay in a fresh kernel: the lab's plan module is fetched by its name, and no worker with it."""
+    import subprocess
+
+    text = Hello(device="cpu", gpus=2).to_json()
+    code = "import sys; from labkit.engine.plan import Plan; print(type(Plan.from_json(sys.argv[1])).__name__, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Hello", "False"]

@@ -1,0 +1,229 @@
+"""A run's folder: what is in it can be read, however its workers ended."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from faults_plan import Faults
+
+from labkit import node
+from labkit.engine import run as run_module
+from labkit.engine.run import Run, read_lines, replay
+
+
+@pytest.fixture
+def create(tmp_path, monkeypatch):
+    """Gives a function that creates the run of a plan with two CPU ranks, in the test's own folder."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(run_module, "RECORDED", tmp_path / "recorded")
+
+    def make(*faults: str, **knobs) -> Run:
+        return Run.create(Faults(faults=faults or ("none",), **knobs), node.here())
+
+    return make
+
+
+def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0, **more) -> None:
+    row = {"point": point, "seed": 0, "fault": run.plan.faults[point], "iteration": iteration, "seconds": seconds}
+    run.append(rank, row | more)
+
+
+def closed(run: Run, state: str = "finished", launches: int = 1) -> Run:
+    run.close(state, launches=launches, seconds=12.0, startup_seconds=8.0, measuring_seconds=4.0)
+    return run
+
+
+def test_rows_and_spans_are_kept_apart(create):
+    run = create()
+    measured(run, 1, 0, 2.0)
+    measured(run, 0, 0, 1.0)
+    run.append(0, {"point": 0, "seed": 0, "span": "copy", "lane": "0 → 1", "start_us": 1.0, "end_us": 4.5})
+    assert run.rows[["rank", "seconds"]].values.tolist() == [[0, 1.0], [1, 2.0]]
+    assert "start_us" not in run.rows
+    assert run.spans[["span", "lane", "end_us"]].values.tolist() == [["copy", "0 → 1", 4.5]]
+    assert "seconds" not in run.spans
+
+
+def test_rows_stand_in_the_order_of_points_then_ranks_then_time(create):
+    run = create("none", "none")
+    for rank in (1, 0):
+        for point in (0, 1):
+            for iteration in (0, 1):
+                measured(run, rank, point, 1.0, iteration)
+    order = run.rows[["point", "rank", "iteration"]].values.tolist()
+    assert order == sorted(order)
+
+
+def test_a_run_without_rows_can_be_shown(create):
+    run = create()
+    assert run.rows.empty
+    assert run.spans.empty
+    assert run.medians(["fault"], "seconds").empty
+    assert "0 of 1 measured, 0 rows" in repr(run)
+    assert run.log(0) == ""
+
+
+def test_values_that_are_no_numbers_come_back(create):
+    run = create()
+    measured(run, 0, 0, float("nan"), note="two\nlines\rand \u2028 a third")
+    measured(run, 1, 0, float("inf"), note='quotes " and \\')
+    assert run.rows["seconds"].isna().tolist() == [True, False]
+    assert run.rows["seconds"].iloc[1] == float("inf")
+    assert run.rows["note"].tolist() == ["two\nlines\rand \u2028 a third", 'quotes " and \\']
+
+
+def test_a_half_written_line_is_left_out(create):
+    run = create()
+    measured(run, 0, 0, 1.0)
+    with run.rows_file(0).open("a") as file:
+        file.write('{"point": 0, "seconds": 2.')
+    assert run.rows["seconds"].tolist() == [1.0]
+
+
+def test_what_is_no_row_is_left_out(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b'{"a": 1}\n\n7\n[1]\n\xff\xfe\n{"a": 2}\n{"a')
+    assert read_lines(file) == [{"a": 1}, {"a": 2}]
+    assert read_lines(tmp_path / "missing.jsonl") == []
+
+
+def test_a_rank_without_a_file_is_no_error(create):
+    run = create()
+    measured(run, 1, 0, 1.0)
+    assert run.rows["rank"].tolist() == [1]
+
+
+def test_medians_leave_warm_ups_out_and_take_the_slowest_rank(create):
+    run = create("none", "none")
+    for iteration, seconds in enumerate((90.0, 1.0, 2.0, 3.0, 4.0)):
+        measured(run, 0, 0, seconds, iteration, warm_up=iteration == 0)
+        measured(run, 1, 0, seconds + 0.5, iteration, warm_up=iteration == 0)
+    table = run.medians(["point"], "seconds")
+    assert table.to_dict("records") == [
+        {"point": 0, "seconds": 3.0, "spread_seconds": pytest.approx(0.75), "count": 4, "status": "ok"}
+    ]
+    assert table.attrs["source"] == run.source
+
+
+def test_a_failed_row_is_no_measurement(create):
+    run = create("none", "none")
+    for iteration, status in enumerate(("ok", "wrong copy on GPU 1", "ok")):
+        measured(run, 0, 0, 1.0 + iteration, iteration, status=status)
+        measured(run, 0, 1, 1.0, iteration)
+    table = run.medians(["point"], "seconds").set_index("point")
+    assert table["status"].tolist() == ["wrong copy on GPU 1", "ok"]
+    assert table.loc[0, ["seconds", "count"]].tolist() == [2.0, 2]
+
+
+def test_medians_of_points_that_all_ran_out_of_memory(create):
+    run = create("oom")
+    for rank in (0, 1):
+        run.append(rank, {"point": 0, "seed": 0, "fault": "oom", "status": "out of memory"})
+    (row,) = run.medians(["fault"], "seconds").to_dict("records")
+    assert (row["fault"], row["count"], row["status"]) == ("oom", 0, "out of memory")
+    assert row["seconds"] != row["seconds"], "NaN"
+
+
+def test_a_knob_that_is_none_keeps_its_setting(create):
+    run = create("none", "none")
+    measured(run, 0, 0, 1.0, bucket=None)
+    measured(run, 0, 1, 3.0, bucket=25)
+    assert run.medians(["bucket"], "seconds")["status"].tolist() == ["ok", "ok"]
+    assert sorted(run.medians(["bucket"], "seconds")["seconds"]) == [1.0, 3.0]
+
+
+def test_the_receipt_says_what_it_was_and_cost(create):
+    run = create("none", "oom")
+    measured(run, 0, 0, 1.0)
+    run.append(0, {"point": 1, "seed": 0, "fault": "oom", "status": "out of memory"})
+    assert "going on" in repr(run)
+    assert run.seconds != run.seconds, "NaN while it goes on"
+    text = repr(closed(run, launches=2))
+    assert "faults · faults, finished" in text
+    assert "2 × cpu" in text
+    assert "2 of 2 measured, 2 rows" in text
+    assert "12.0 s: 8.0 s start-up, 4.0 s measuring" in text
+    assert "2: a point ended its workers; fresh ones took up the rest" in text
+    assert "1 × out of memory" in text
+    assert str(run.folder) in text
+
+
+def test_a_receipt_in_a_notebook_cannot_carry_markup(create):
+    run = closed(create(), state="rank 1 raised ValueError: <script>alert(1)</script> & more")
+    shown = run._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in shown
+
+
+def test_folders_are_private(create):
+    run = create()
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (run.folder, run.logs)] == [0o700, 0o700]
+
+
+def test_two_runs_in_the_same_second_have_two_folders(create):
+    runs = [create() for _ in range(5)]
+    assert len({run.folder for run in runs}) == 5
+    assert all(run.plan == runs[0].plan for run in runs)
+
+
+def test_the_source_is_named(create):
+    run = closed(create())
+    day = run.status["date"]
+    label = node.here().label if not node.here().gpus else f"2 × {node.here().gpus[0].name}"
+    assert run.source == f"measured here, {label}, {day}"
+    assert run.rows.attrs["source"] == run.source
+    small = closed(create(size="small"))
+    assert small.source == f"measured here, {label}, {day}, small size"
+    assert Run(small.folder, recorded=True).source == f"recorded on {label}, {day}, small size"
+
+
+def test_a_kept_run_can_be_replayed_by_name_and_by_path(create):
+    run = create()
+    measured(run, 0, 0, 1.0)
+    run.log_file(0).write_text("a log with a path of this machine")
+    kept = closed(run).keep("a_machine/faults")
+    assert not (kept / "logs").exists()
+    for place in ("a_machine/faults", kept, str(kept), run.folder):
+        again = replay(place)
+        assert again.recorded
+        assert again.plan == run.plan
+        assert again.node == run.node
+        assert again.rows["seconds"].tolist() == [1.0]
+        assert again.source.startswith("recorded on")
+    measured(run, 1, 0, 2.0)
+    run.keep("a_machine/faults")
+    assert len(replay("a_machine/faults").rows) == 2, "an earlier run of that name is replaced"
+
+
+@pytest.mark.parametrize("name", ["", "a_machine"])
+def test_keep_overwrites_nothing_but_a_run(create, name):
+    kept = create().keep("a_machine/faults")
+    with pytest.raises(FileExistsError, match="is no recorded run"):
+        create().keep(name)
+    assert kept.exists()
+
+
+def test_a_replay_of_nothing_names_what_is_recorded(create):
+    with pytest.raises(FileNotFoundError, match="'nowhere'; recorded are: none yet"):
+        replay("nowhere")
+    create().keep("a_machine/faults")
+    with pytest.raises(FileNotFoundError, match="recorded are: a_machine/faults"):
+        replay("nowhere")
+
+
+def test_runs_go_to_the_repository_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("LABKIT_RUNS")
+    assert run_module.runs_folder() == Path(run_module.__file__).parents[2] / "runs"
+
+
+def test_a_recorded_plan_may_know_more_gpus_than_its_node_shows(create):
+    """A CPU run has no GPU index; so has a rank beyond the GPUs that a damaged node.json lists."""
+    run = create()
+    plan = json.loads(run.plan_file.read_text()) | {"device": "cuda", "gpus": 4}
+    run.plan_file.write_text(json.dumps(plan))
+    assert [run.gpu(rank) for rank in range(4)] == [gpu.index for gpu in run.node.gpus[:4]] + [None] * (
+        4 - len(run.node.gpus[:4])
+    )

@@ -1,0 +1,89 @@
+"""Rows of lab 00 → tables, on run folders made by hand: who is there, start-up, what a launch costs, all targets."""
+
+import pytest
+from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
+
+from labkit.labs import start
+from labkit.scorecard import scorecard
+
+
+def test_ranks(tmp_path):
+    table = start.ranks(hello_run(tmp_path / "run", sums={2: 5}))
+    assert table["rank"].tolist() == table["gpu"].tolist() == [0, 1, 2, 3]
+    assert table["pid"].tolist() == [4000, 4001, 4002, 4003]
+    assert table["sum_is_right"].tolist() == [True, True, False, True]
+    assert table["free_gib"].tolist() == [138.6] * 4
+
+
+def test_ranks_without_gpus(tmp_path):
+    table = start.ranks(hello_run(tmp_path / "run", device="cpu", gpus=2))
+    assert list(table.columns) == ["rank", "device", "pid", "cores", "sum_is_right"]
+    assert table["sum_is_right"].all()
+    assert table.attrs["small"]
+
+
+def test_startup_parts_end_with_the_first_sum(tmp_path):
+    table = start.startup(hello_run(tmp_path / "run", gpus=2))
+    second = table[table["rank"] == 1].set_index("part")
+    assert list(second.index) == ["torchrun starts the worker", "import torch", "join the group", "the first sum"]
+    assert second["seconds"].tolist() == pytest.approx([1.9, 2.2, 0.6, 0.9])
+    assert second.loc["the first sum", "start_s"] == pytest.approx(4.7)
+    assert second["end_s"].max() == pytest.approx(5.6)
+
+
+def test_sums_give_the_slowest_rank(tmp_path):
+    table = start.sums(hello_run(tmp_path / "run"))
+    assert len(table) == 20
+    assert table["seconds"].iloc[0] == 0.9
+    assert table["seconds"].iloc[1:].max() == pytest.approx(0.00048)
+    assert table.attrs["gpus"] == 4
+
+
+def test_best_times_by_hand():
+    table = start.best_times(gpu_node(1)).set_index("what")
+    assert table.loc["move 1 GB: GPU memory", "least_ms"] == pytest.approx(1 / 4.8)
+    assert table.loc["move 1 GB: GPU → GPU", "least_ms"] == pytest.approx(1e3 / (18 * 26.562))
+    assert table.loc["move 1 GB: host → GPU", "least_ms"] == pytest.approx(1e3 / 64)
+    assert table.loc["compute 1 TFLOP: bfloat16", "least_ms"] == pytest.approx(1e3 / 989.5)
+    assert list(start.best_times(CPU, "Tesla T4")["what"]) == [
+        "move 1 GB: GPU memory", "move 1 GB: host → GPU", "compute 1 TFLOP: float32",
+    ]  # fmt: skip
+    assert start.best_times(CPU).empty
+    assert start.best_times(gpu_node(1, "NVIDIA Unknown")).empty
+
+
+def test_launch_costs_compare_within_pairs(tmp_path):
+    """The machine slows down by 40 % on the way: medians over all would have a spread, the pairs have none."""
+    table = start.launch_costs(cost_run(tmp_path / "run")).set_index("way")
+    assert table["count"].tolist() == [4, 4, 4]
+    assert table.loc["launch", "over_torchrun"] == pytest.approx(7.2 / 7.0)
+    assert table.loc["sweep", "over_torchrun"] == pytest.approx(8.4 / 7.0)
+    assert table.loc["launch", "spread_over_torchrun"] == pytest.approx(0)
+    assert table.loc["launch", "spread_seconds"] > 0.3
+    assert table.attrs["points"] == 20
+
+
+@pytest.mark.parametrize(
+    ("knobs", "measured", "met"),
+    [
+        ({}, [7.2 / 7.0, 8.4 / 7.2], [True, True]),
+        ({"launch": 7.9}, [7.9 / 7.0, 8.4 / 7.9], [False, True]),
+        ({"sweep": 15.0}, [7.2 / 7.0, 15.0 / 7.2], [True, False]),
+    ],
+)
+def test_launch_scorecard(tmp_path, knobs, measured, met):
+    card = start.launch_scorecard(cost_run(tmp_path / "run", **knobs))
+    assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
+    assert card["met"].tolist() == met
+
+
+def test_scorecard_of_all_labs(tmp_path):
+    runs = [
+        cost_run(tmp_path / "cost"), hello_run(tmp_path / "hello"), copies_run(tmp_path / "copies"),
+        broadcast_run(tmp_path / "broadcast"), small_broadcast(tmp_path / "small"),
+    ]  # fmt: skip
+    card = scorecard(runs)
+    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
+    assert card["lab"].value_counts().to_dict() == {"start": 2, "topology": 3, "broadcast": 3}
+    assert card["met"].all()
+    assert list(scorecard([]).columns) == list(card.columns)
