@@ -27,7 +27,7 @@ STOPPED = re.compile(r"Sending process (\d+) closing signal")  # torchrun itself
 
 # In a stack, all code but the lab's: the standard library, installed packages, this engine.
 _ENGINE, _PYTHON = (re.escape(f"{folder}/") for folder in (Path(__file__).parent, sysconfig.get_path("stdlib")))
-NOT_THE_LAB = re.compile(f"^<|-packages/|^{_ENGINE}|^{_PYTHON}")
+NOT_THE_LAB = re.compile(f"-packages/|^{_ENGINE}|^{_PYTHON}")
 
 
 class Diagnosis:
@@ -133,7 +133,7 @@ class Diagnosis:
             return "has not started"
         if self.spoke(rank):
             return f"has {events[-1]['event']}"
-        frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', self._stack(rank))
+        frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if own is None:
             if any(name == "agree" for *_, name in frames):
@@ -143,6 +143,8 @@ class Diagnosis:
         called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
         if not called:
             return f"is at {Path(path).name}:{line} in {function}"
+        if called[0] == "<module>":
+            return f"is importing ({Path(path).name}:{line})"
         waits = any("torch/distributed" in path for path, *_ in frames[:own])
         return f"{'waits' if waits else 'is'} in {called[0]} ({Path(path).name}:{line})"
 

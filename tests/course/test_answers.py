@@ -54,7 +54,7 @@ def test_what_is_no_python_is_refused_with_its_line(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "pipelined", "broadcast.", ".pipelined", "../../etc.passwd", "a.b.c", "broadcast pipelined", "broadcast.pipe/lined"]
+    "name", ["", "pipelined", "broadcast.", ".pipelined", "../../etc.passwd", "a.b.c", "a b", "broadcast.pipe/lined"]
 )
 def test_a_bad_name_says_what_a_good_one_is(name):
     with pytest.raises(ValueError, match=r"say lab.function, such as %%answer broadcast.pipelined"):

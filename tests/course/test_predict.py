@@ -10,7 +10,8 @@ from labkit.course import predict
 
 
 @pytest.mark.parametrize(
-    "text, value", [("3", 3.0), (" 2.5 ", 2.5), ("2,5", 2.5), ("1e-3", 0.001), ("-4", -4.0), ("0", 0.0), ("", None), ("  ", None)]
+    "text, value",
+    [("3", 3.0), (" 2.5 ", 2.5), ("2,5", 2.5), ("1e-3", 0.001), ("-4", -4.0), ("0", 0.0), ("", None), ("  ", None)],
 )
 def test_what_the_reader_typed_is_taken(text, value):
     guess = predict("How long?", unit="s")

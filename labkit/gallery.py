@@ -1,0 +1,27 @@
+"""Draws the README's charts from the recorded runs: `python -m labkit.gallery`."""
+
+from __future__ import annotations
+
+from labkit.engine.run import RECORDED, replay
+from labkit.labs import broadcast, topology
+
+
+def main() -> None:
+    """Write one PNG a chart into data/recorded/charts."""
+    sweep, copies = replay(broadcast.RECORDED), replay(topology.RECORDED)
+    table = broadcast.methods(sweep)
+    charts = {
+        "broadcast_methods": broadcast.methods_chart(table),
+        "broadcast_timeline": broadcast.timeline_chart(
+            broadcast.timeline(sweep, "pipelined"), broadcast.timeline(sweep, "scatter_all_gather")
+        ),
+        "topology_shares": topology.share_chart(topology.copy_matrix(copies), topology.host_links(copies)),
+    }
+    folder = RECORDED / "charts"
+    folder.mkdir(exist_ok=True)
+    for name, figure in charts.items():
+        figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()

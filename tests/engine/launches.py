@@ -1,0 +1,58 @@
+"""What the launcher's tests share: failed launches, kernels in a process of their own, and waiting for a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults_plan import Faults
+
+from labkit.engine import watch
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.run import Run
+
+HERE = Path(__file__).parent
+
+
+def failed(kind: type[RunError], *faults: str, plan: type[Faults] = Faults, **options) -> RunError:
+    """Give the error of a launch that fails; nothing of it may be left."""
+    with pytest.raises(kind) as caught:
+        launch(plan(faults=faults), **options)
+    assert type(caught.value) is kind
+    assert not watch.members(caught.value.run)
+    return caught.value
+
+
+def line_of(text: str, file: str = "faults_worker.py") -> int:
+    """The number of the only line of the lab that holds the text."""
+    lines = (HERE / file).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return found
+
+
+def soon(found, seconds: float = 30.0):
+    """Wait until `found()` gives something true, and give that."""
+    deadline = time.monotonic() + seconds
+    while not (result := found()):
+        assert time.monotonic() < deadline, f"nothing in {seconds} s"
+        time.sleep(0.05)
+    return result
+
+
+def the_run(folder: Path, rows: int) -> Run:
+    """Wait for the only run in the folder to have so many rows."""
+
+    def found():
+        runs = [Run(plan.parent) for plan in folder.glob("runs/*/plan.json")]
+        return runs[0] if runs and runs[0].node_file.exists() and len(runs[0].rows) >= rows else None
+
+    return soon(found)
+
+
+def kernel(*faults: str) -> subprocess.Popen:
+    command = [sys.executable, str(HERE / "a_kernel.py"), *faults]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -1,0 +1,211 @@
+"""Every chart on representative tables: it draws, says its units and source, and no text hides another or leaves it."""
+
+import itertools
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from made import CPU, H200_SECONDS, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from labkit.labs import broadcast, start, topology
+from labkit.node import parse_topology
+from labkit.reports import PUBLISHED, published
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
+MATRICES = sorted([*FIXTURES.glob("*.txt"), *(PUBLISHED / "topology").glob("*.txt")])
+UNITS = ("GB/s", "second", "ms", "%", "times", "chunks", "which", "rank")
+SLACK = 1.0  # pixels that two boxes of letters may share
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweeps")
+    pinned = {key: seconds for key, seconds in H200_SECONDS.items() if key[1] == "pinned"}
+    few = {key: seconds for key, seconds in H200_SECONDS.items() if key[2] in (1, 4, 32)}
+    return {
+        "full": broadcast_run(folder / "full"),
+        "small": small_broadcast(folder / "small"),
+        "eight": broadcast_run(folder / "eight", few, gpus=8),
+        "unknown": broadcast_run(folder / "unknown", few, node=gpu_node(4, "NVIDIA Unknown")),
+        "pinned": broadcast_run(folder / "pinned", pinned),
+        "wrong": broadcast_run(folder / "wrong", few, status={("staged", "pinned", 1): "wrong copy on GPU 1"}),
+    }
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copies")
+    slow = {"device": "cpu", "size": "small", "memories": ("pageable",), "pair": 2.1, "own": 5.0}
+    return {
+        "full": copies_run(folder / "full"),
+        "small": copies_run(folder / "small", **slow, alone={"pageable": 4.0}, together={"pageable": 3.0}),
+        "eight": copies_run(folder / "eight", gpus=8, numa=(0, 1), far=0.7),
+        "two": copies_run(folder / "two", gpus=2, pair=900.0),
+        "one": copies_run(folder / "one", gpus=1),
+    }
+
+
+def checked(figure: Figure, *, drawing: bool = False) -> Figure:
+    """Give the figure back after all the checks that hold for every chart."""
+    assert isinstance(figure, Figure)
+    assert not plt.get_fignums(), "pyplot holds the figure and would show it again"
+    FigureCanvasAgg(figure).draw()
+    assert figure.get_supxlabel(), "no source in the footer"
+    for ax in figure.axes:
+        assert ax.get_title(loc="left") or ax.get_title()
+        if ax.axison and not drawing:
+            assert ax.has_data() or ax.texts, "an empty chart without a word"
+            below = figure.axes[-1] if ax.get_shared_x_axes().joined(ax, figure.axes[-1]) else ax
+            said = " ".join([below.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")])
+            assert any(unit in said for unit in UNITS), f"no unit: {said!r}"
+            assert below.get_xlabel() or ax.get_ylabel()
+    apart(figure)
+    return figure
+
+
+def apart(figure: Figure) -> None:
+    """No two texts share pixels, all lie inside the figure, and the legend covers neither axes nor a title."""
+    boxes = [(text, text.get_window_extent()) for text in texts(figure) if text.get_text().strip()]
+    for text, box in boxes:
+        inside = box.x0 >= -SLACK and box.y0 >= -SLACK and box.x1 <= figure.bbox.x1 + SLACK and box.y1 <= figure.bbox.y1 + SLACK
+        assert inside, f"{text.get_text()!r} leaves the figure"
+        assert text.get_fontsize() >= 7.5
+    for (a, one), (b, other) in itertools.combinations([(text, box.extents) for text, box in boxes], 2):
+        assert not overlap(one, other), f"{a.get_text()!r} covers {b.get_text()!r}"
+    for legend, ax in itertools.product(figure.legends, figure.axes):
+        assert not overlap(legend.get_window_extent().extents, ax.get_window_extent().extents), "the legend covers the axes"
+
+
+def texts(figure: Figure):
+    """Give every text that is drawn: titles, axis labels, tick labels in view, labels in the axes, legends, footer."""
+    found = list(figure.texts)
+    for legend in figure.legends:
+        found += legend.get_texts()
+    for ax in figure.axes:
+        found += [ax.title, ax._left_title, *ax.texts]
+        if ax.axison:
+            found += [ax.xaxis.label, ax.yaxis.label]
+            for axis in (ax.xaxis, ax.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                found += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high and tick.label1.get_visible()]
+    return [text for text in found if text.get_visible()]
+
+
+def overlap(one, other) -> bool:
+    """Whether two boxes (x0, y0, x1, y1) share more than a hair."""
+    wide, high = (min(one[2 + i], other[2 + i]) - max(one[i], other[i]) for i in (0, 1))
+    return wide > SLACK and high > SLACK
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "unknown", "pinned", "wrong"])
+def test_methods_chart(sweeps, name):
+    run = sweeps[name]
+    figure = checked(broadcast.methods_chart(broadcast.methods(run)))
+    (ax,) = figure.axes
+    assert [tick.get_text() for tick in ax.get_yticklabels()][0] == "all host links (yardstick)"
+    assert len(ax.patches) == {"small": 6, "pinned": 6, "wrong": 11}.get(name, 12)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("least time by datasheet" in labels) == (name not in ("small", "unknown"))
+    assert ("stand in for GPUs" in ax.get_title(loc="left")) == (name == "small")
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "pinned"])
+def test_chunk_curve(sweeps, name):
+    figure = checked(broadcast.chunk_curve(broadcast.chunk_sweep(broadcast.methods(sweeps[name]))))
+    assert len(figure.axes) == (2 if name in ("small", "pinned") else 4)
+    assert all(ax.get_ylim()[0] == 0 for ax in figure.axes)
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "unknown", "wrong"])
+def test_ablation_chart(sweeps, name):
+    figure = checked(broadcast.ablation_chart(broadcast.ablation(broadcast.methods(sweeps[name]))))
+    assert ("pinning" in figure.axes[0].get_title(loc="left")) == (name != "small")
+
+
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [
+        ("full", ["pipelined"]),
+        ("full", ["staged", "pipelined", "scatter_all_gather"]),
+        ("small", ["pipelined", "scatter_all_gather"]),
+        ("eight", ["pipelined", "scatter_all_gather"]),
+    ],
+)
+def test_timeline_chart(sweeps, name, methods):
+    tables = [broadcast.timeline(sweeps[name], method) for method in methods]
+    figure = checked(broadcast.timeline_chart(*tables))
+    for ax, table in zip(figure.axes, tables, strict=True):
+        assert len(ax.patches) == len(table)
+        assert "ms" in figure.axes[-1].get_xlabel()
+        assert ax.get_yticklabels()[0].get_text() == "host → 0"
+        assert ax.get_ylim()[0] > ax.get_ylim()[1], "the host's lanes are on top"
+
+
+@pytest.mark.parametrize("guess", [None, 0.05])
+@pytest.mark.parametrize("name", ["full", "small", "unknown"])
+def test_broadcast_compare_chart(sweeps, name, guess):
+    recorded = broadcast.methods(sweeps["full"])
+    table = broadcast.compare(broadcast.methods(sweeps[name]), recorded, published("broadcast"), guess)
+    figure = checked(broadcast.compare_chart(table))
+    places = [tuple(map(tuple, dots.get_offsets())) for dots in figure.axes[0].collections]
+    assert len(set(itertools.chain(*places))) == len(list(itertools.chain(*places))), "one mark hides another"
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 4, 8])
+def test_paths_drawing(gpus):
+    checked(broadcast.paths_drawing(gpus), drawing=True)
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "two", "one"])
+def test_copy_charts(copies, name):
+    matrix, links = topology.copy_matrix(copies[name]), topology.host_links(copies[name])
+    checked(topology.copy_heatmap(matrix))
+    nominal = links["nominal_gb_per_s"].iloc[0]
+    figure = checked(topology.host_chart(topology.host_summary(links), nominal))
+    assert len(figure.axes[0].patches) == 3 * (2 if name == "small" else 4)
+    figure = checked(topology.share_chart(matrix, links))
+    shown = sum(len(dots.get_offsets()) for dots in figure.axes[0].collections)
+    assert shown == (0 if name == "small" else len(matrix) + len(links))
+    high = figure.axes[0].get_xlim()[1]
+    assert all(dots.get_offsets()[:, 0].max() < high for dots in figure.axes[0].collections), "a mark is out of sight"
+
+
+@pytest.mark.parametrize("name", ["full", "small"])
+def test_topology_compare_chart(copies, name):
+    mine, theirs = ((topology.copy_matrix(copies[n]), topology.host_links(copies[n])) for n in (name, "full"))
+    checked(topology.compare_chart(topology.compare(mine[0], theirs[0], [mine[1], theirs[1]], 300.0)))
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
+def test_datasheet_charts(gpu):
+    checked(topology.nominal_chart(topology.nominal(gpu)))
+    checked(start.best_chart(start.best_times(CPU, gpu)))
+
+
+@pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
+def test_node_map(file):
+    wiring = parse_topology(file.read_text())
+    figure = checked(topology.node_map(wiring, f"as {file.stem} prints it", "NVIDIA H200"), drawing=True)
+    (ax,) = figure.axes
+    drawn = [text.get_text() for text in ax.texts]
+    assert all(device.name in drawn for device in wiring.devices)
+    frame = ax.get_window_extent()
+    for patch in ax.patches:
+        box = patch.get_window_extent()
+        assert frame.y0 - 2 <= box.y0, "a line leaves the drawing"
+        assert patch.get_path().vertices.shape[0] == 3 or box.y1 <= frame.y1 + 2
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])
+def test_start_charts(tmp_path, gpus, device):
+    run = hello_run(tmp_path / "run", gpus=gpus, device=device)
+    figure = checked(start.startup_chart(start.startup(run)))
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "rank 0 is on top"
+    checked(start.sums_chart(start.sums(run)))
+
+
+def test_cost_chart_and_wall(tmp_path):
+    checked(start.cost_chart(start.launch_costs(cost_run(tmp_path / "run"))))
+    checked(start.wall_drawing(), drawing=True)
