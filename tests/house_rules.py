@@ -31,13 +31,15 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 
 # design.md, "Who may import whom"; everyone has the standard library and the other modules of the same role. {lab} is
 # the file's own lab. Walls that building moved: a plan raises engine.errors; charts and stories name the types that
-# they take and give (pandas, numpy, Markdown); attention's worker is written in Triton; node counts cores with psutil.
+# they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
+# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil.
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node"},
     "worker": {
         "torch",
         "transformers",
         "triton",
+        "cuda",
         "labkit.labs.{lab}.plan",
         "labkit.labs.{lab}.bugs",
         "labkit.engine.worker",

@@ -190,11 +190,15 @@ def _text(output) -> str:
 
 
 def rule_no_traces(notebook):
-    """A notebook tells nothing of who ran it and when: no counts, no times, no versions, no editor's notes."""
-    for cell in code(notebook):
-        counts = [cell.execution_count, *(output.get("execution_count") for output in cell.outputs)]
-        if any(count is not None for count in counts):
-            yield f"keeps an execution count: {cell.source[:50]!r}"
+    """A notebook tells nothing of who ran it and when: no times, no versions, no editor's notes.
+
+    A checked cell counts its place among the code cells: nbval compares only what was run. Others count nothing.
+    """
+    for number, cell in enumerate(code(notebook), 1):
+        counts = [cell.execution_count, *(o.execution_count for o in cell.outputs if "execution_count" in o)]
+        place = number if CHECKED in cell.metadata.get("tags", []) else None
+        if any(count != place for count in counts):
+            yield f"keeps another execution count than its place: {cell.source[:50]!r}"
     for cell in notebook.cells:
         if extra := set(cell.metadata) - {"tags"}:
             yield f"cell metadata {sorted(extra)}: {cell.source[:50]!r}"

@@ -42,7 +42,8 @@ def good():
         notebook.cells += [new_markdown_cell(f"{'# ' * (not number)}A text"), new_code_cell(source)]
     notebook.cells[3].metadata["tags"] = [PARAMETERS]
     notebook.cells[19].metadata["tags"] = [CHECKED]
-    notebook.cells[19].outputs = [new_output("execute_result", {"text/plain": "5"}, execution_count=None)]
+    notebook.cells[19].outputs = [new_output("execute_result", {"text/plain": "5"}, execution_count=10)]
+    notebook.cells[19].execution_count = 10
     return notebook
 
 

@@ -44,7 +44,8 @@ nav.report { display: flex; justify-content: space-between; gap: 24px; padding: 
 nav.report a { color: #1a5fb4; text-decoration: none; white-space: nowrap; }
 p.report-why { margin: 0 0 24px; padding: 12px 16px; border-left: 4px solid #c01c28; background: #fdf0f0;
   font: 14px/1.5 system-ui, sans-serif; white-space: pre-wrap; overflow-wrap: anywhere; }
-.jp-RenderedHTMLCommon pre, .jp-RenderedHTMLCommon pre span, .highlight pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 13px; }
+.jp-RenderedHTMLCommon pre, .jp-RenderedHTMLCommon pre span, .highlight pre {
+  font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 13px; }
 p.report-why a { color: #c01c28; font-weight: 600; text-decoration: none; }
 p.report-widget { margin: 4px 10px; color: #889; font: italic 13px system-ui, sans-serif; }
 .jp-RenderedImage img { max-width: 100%; height: auto; }

@@ -1,4 +1,4 @@
-"""Stores the outputs that nbval compares: `python -m labkit.batch.store 02` runs a notebook and keeps its checked cells.
+"""Stores what nbval compares: `python -m labkit.batch.store 02` runs a notebook and keeps its checked cells' outputs.
 
 All other outputs are left out, as the notebooks' rules want it. Look at the difference before you commit it.
 """
@@ -21,21 +21,17 @@ def store(path: Path, executed: Path) -> int:
     source, ran = nbformat.read(path, as_version=4), nbformat.read(executed, as_version=4)
     outputs = {cell["id"]: cell.get("outputs", []) for cell in ran.cells}
     kept = 0
-    for cell in source.cells:
-        if cell.cell_type == "code":
-            checked = CHECKED in cell.metadata.get("tags", [])
-            kept += checked
-            cell.outputs = [without_count(output) for output in outputs[cell["id"]]] if checked else []
-            cell.execution_count = None
+    for number, cell in enumerate((cell for cell in source.cells if cell.cell_type == "code"), 1):
+        checked = CHECKED in cell.metadata.get("tags", [])
+        kept += checked
+        # nbval compares a cell only if it was run: its place in the notebook, the same for everyone, is its number.
+        cell.execution_count = number if checked else None
+        cell.outputs = outputs[cell["id"]] if checked else []
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = number
     nbformat.write(source, path)
     return kept
-
-
-def without_count(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Gives the output without the number of the run in which it came about."""
-    if "execution_count" in output:
-        output.execution_count = None
-    return output
 
 
 def main(names: list[str]) -> int:

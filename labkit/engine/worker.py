@@ -114,7 +114,7 @@ class Worker:
         dist.all_reduce(self._sync_tensor)
 
     def synchronize(self) -> None:
-        """Wait until every GPU that this process drives (`drives`; its own unless the lab says more) has done its work."""
+        """Wait until every GPU in `drives` (its own, unless the lab says more) has done all its work."""
         import torch
 
         for gpu in self.drives:

@@ -48,7 +48,9 @@ STYLE = {
 sns.set_theme(style="white", rc=STYLE)
 
 
-def canvas(columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots) -> tuple[Figure, Axes]:
+def canvas(
+    columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots
+) -> tuple[Figure, Axes]:
     """Give a figure and its axes in the house style, `width` × `height` inches.
 
     The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,
@@ -67,7 +69,7 @@ def finish(figure: Figure, source: str) -> Figure:
 
 
 def logarithmic(axis) -> None:
-    """Make an axis (`ax.xaxis`) logarithmic with plain numbers at its ticks: 0.01, 0.1; below two decades 1, 2, 5, 10."""
+    """Make `axis` (`ax.xaxis`) logarithmic, with plain numbers: 0.01, 0.1; 1, 2, 5, 10 where it spans few decades."""
     axis._set_axes_scale("log")
     low, high = sorted(axis.get_view_interval())
     steps = (1,) if high / low > 100 else (1, 2, 5)

@@ -114,7 +114,7 @@ def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):
         (lambda: Sweep.small(chunks=(0,)), "chunks=0 does not divide"),
         (lambda: Sweep.small(gpus=1), "gpus=1: a broadcast needs at least two"),
         (lambda: Sweep.small(mib=0), "mib=0"),
-        (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU, and this machine has"),
+        (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU"),
         (lambda: Trial.small(memory="paged"), "memory='paged' is not known; it is one of pageable, pinned"),
         (lambda: Trial.small(functions=("os.system",)), "it is one of methods, bugs, answers"),
         (lambda: Failure.small(rank=2), "with gpus=2 the ranks are 0 to 1"),

@@ -64,10 +64,14 @@ def sweep_plan(seconds: dict, *, device="cuda", gpus=4, mib=4096, size="full") -
     """Give the broadcast plan whose settings are the keys of `seconds`."""
     methods, memories = (tuple(dict.fromkeys(key[i] for key in seconds)) for i in (0, 1))
     chunks = tuple(sorted({chunks for method, _, chunks in seconds if method not in WHOLE})) or (1,)
-    return Sweep(device=device, gpus=gpus, mib=mib, size=size, methods=methods, memories=memories, chunks=chunks, repeats=3)
+    return Sweep(
+        device=device, gpus=gpus, mib=mib, size=size, methods=methods, memories=memories, chunks=chunks, repeats=3
+    )
 
 
-def broadcast_run(folder, seconds: dict = H200_SECONDS, node: Node | None = None, *, status: dict | None = None, **plan) -> Run:
+def broadcast_run(
+    folder, seconds: dict = H200_SECONDS, node: Node | None = None, *, status: dict | None = None, **plan
+) -> Run:
     """Write a broadcast sweep: each setting thrice, 2 % apart, after a warm-up ten times as long; then its spans.
 
     `status` names the settings that failed, and how.
@@ -79,7 +83,9 @@ def broadcast_run(folder, seconds: dict = H200_SECONDS, node: Node | None = None
         said = (status or {}).get((method, memory, chunks), "ok")
         for iteration, factor in enumerate((10, 0.98, 1.0, 1.02)):
             warm_up = iteration == 0
-            rows.append((0, knobs | {"iteration": iteration, "warm_up": warm_up, "seconds": value * factor, "status": said}))
+            rows.append(
+                (0, knobs | {"iteration": iteration, "warm_up": warm_up, "seconds": value * factor, "status": said})
+            )
         rows += [(0, knobs | {"span": "copy"} | span) for span in copies(method, chunks, 1e6 * value, made.gpus)]
     return write_run(folder, made, node or (gpu_node(made.gpus) if made.device == "cuda" else CPU), rows)
 
@@ -100,13 +106,15 @@ def copies(method: str, chunks: int, length_us: float, gpus: int) -> list[dict]:
             if method in ("links", "direct"):
                 continue
             for other in (g for g in range(gpus) if g != gpu):
-                spans.append({"lane": f"{gpu} → {other}", "start_us": (piece + 1) * step, "end_us": (piece + 1.4) * step})
+                spans.append(
+                    {"lane": f"{gpu} → {other}", "start_us": (piece + 1) * step, "end_us": (piece + 1.4) * step}
+                )
     return spans
 
 
 def copies_run(folder, *, gpus=4, device="cuda", node=None, memories=("pageable", "pinned"), numa=(0,), size="full",
                pair=396.0, own=1900.0, alone=None, together=None, far=1.0, odd=None) -> Run:  # fmt: skip
-    """Write a run of lab 01 with the given rates in GB/s; `odd` overrides single pairs, `far` scales nodes but the own."""
+    """Write a run of lab 01 with the given rates in GB/s; `odd` overrides pairs, `far` scales nodes but the own."""
     alone = alone or {"pageable": 10.4, "pinned": 55.0}
     together = together or {"pageable": 9.1, "pinned": 48.3}
     plan = Copies(device=device, gpus=gpus, memories=memories, numa=numa, size=size, mib=64, repeats=3)
@@ -126,7 +134,9 @@ def copies_run(folder, *, gpus=4, device="cuda", node=None, memories=("pageable"
 
 def _repeats(knobs: dict, rate: float) -> list[dict]:
     factors = enumerate((0.2, 0.99, 1.0, 1.01))
-    return [knobs | {"iteration": i, "warm_up": i == 0, "seconds": 1 / rate / f, "gb_per_s": rate * f} for i, f in factors]
+    return [
+        knobs | {"iteration": i, "warm_up": i == 0, "seconds": 1 / rate / f, "gb_per_s": rate * f} for i, f in factors
+    ]
 
 
 def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: dict | None = None, pids=None) -> Run:
@@ -136,7 +146,11 @@ def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: d
     rows = []
     for rank in range(gpus):
         begun = 0.0
-        for part, lasts in (("torchrun starts the worker", 1.9), ("import torch", 2.1 + 0.1 * rank), ("join the group", 0.6)):
+        for part, lasts in (
+            ("torchrun starts the worker", 1.9),
+            ("import torch", 2.1 + 0.1 * rank),
+            ("join the group", 0.6),
+        ):
             at = {"start_us": 1e6 * begun, "end_us": 1e6 * (begun + lasts)}
             rows.append((rank, {"point": 0, "seed": 0, "lane": "start-up", "span": part} | at))
             begun += lasts
@@ -145,7 +159,9 @@ def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: d
             said = (sums or {}).get(rank, right)
             who = {"pid": pids[rank] if pids else 4000 + rank, "device": name, "cores": 96, "sum_of_ranks": said}
             free = 138.6 if device == "cuda" else float("nan")
-            rows.append((rank, {"point": 0, "seed": 0, "iteration": iteration, "seconds": seconds, "free_gib": free} | who))
+            rows.append(
+                (rank, {"point": 0, "seed": 0, "iteration": iteration, "seconds": seconds, "free_gib": free} | who)
+            )
     return write_run(folder, plan, gpu_node(gpus) if device == "cuda" else CPU, rows)
 
 
@@ -156,7 +172,9 @@ def cost_run(folder, *, torchrun=7.0, launch=7.2, sweep=8.4, pairs=5) -> Run:
     for pair in range(pairs):
         for way, seconds in (("torchrun", torchrun), ("launch", launch), ("sweep", sweep)):
             row = {"point": len(rows), "seed": 0, "pair": pair, "way": way, "iteration": pair}
-            rows.append((0, row | {"warm_up": pair == 0, "seconds": 9 * seconds if pair == 0 else seconds * (1 + 0.1 * pair)}))
+            rows.append(
+                (0, row | {"warm_up": pair == 0, "seconds": 9 * seconds if pair == 0 else seconds * (1 + 0.1 * pair)})
+            )
     return write_run(folder, plan, CPU, rows)
 
 

@@ -31,8 +31,10 @@ WRONG = ("staged", "pinned", 1, NAN, NAN, {"status": "wrong copy on GPU 2", "ver
     ("table", "said", "unsaid"),
     [
         (methods(LINKS, DIRECT, PIPED, SCATTER), (
-            "**scatter + all-gather (pinned, 16 chunks)** was fastest: 21.7 ms, 3.8× as fast as the slowest, direct (pinned)",
-            "1.02× the time that all host links", "next to nothing left", "all 4 settings was compared with the source, and equal",
+            "**scatter + all-gather (pinned, 16 chunks)** was fastest: 21.7 ms, 3.8× as fast as the "
+"slowest, direct (pinned)",
+            "1.02× the time that all host links", "next to nothing left",
+            "all 4 settings was compared with the source, and equal",
         ), "not resolved"),
         (methods(LINKS, DIRECT, PIPED), ("3.71× the time", "could still bring it in sooner"), "next to nothing"),
         (methods(LINKS, DIRECT, (*PIPED[:4], 0.004, {})), ("is faster is not resolved by these data",), "was fastest"),
@@ -40,7 +42,8 @@ WRONG = ("staged", "pinned", 1, NAN, NAN, {"status": "wrong copy on GPU 2", "ver
         (methods(LINKS, PIPED, SCATTER, WRONG), ("1 setting(s) failed (wrong copy on GPU 2)",), "and equal"),
         (methods(LINKS, WRONG), ("No setting brought right copies",), "fastest"),
         (methods(LINKS, PIPED), ("One setting was right, pipelined (pinned, 32 chunks): 79.0 ms.",), "fast as"),
-        (methods(LINKS, PIPED, (*SCATTER[:5], {"verdict": "impossible"})), ("1 time(s) beat the datasheet",), "wrong copy"),
+        (methods(LINKS, PIPED, (*SCATTER[:5], {"verdict": "impossible"})),
+            ("1 time(s) beat the datasheet",), "wrong copy"),
         (methods(DIRECT, (*PIPED[:5], {"share_of_links": NAN}), small=True), (SMALL_NOTE,), "host links"),
     ],
 )  # fmt: skip
@@ -66,14 +69,18 @@ def ablation(direct, pipelined, scatter=(0.418, 0.0217), small=False):
             "falls 21×", "**Pinning, not topology, made the difference**: 20× by pinning, then 1.1× by the path",
             "Left in pageable memory, the same path gains 4.0×", "where the path does count: 3.6× over pipelined",
         ), "did more"),
-        (ablation((1.0, 0.25), (0.3, 0.1)), ("**Pinning did more than the path**: 4.0× by pinning, then 2.5×",), "not topology"),
+        (ablation((1.0, 0.25), (0.3, 0.1)), ("**Pinning did more than the path**: 4.0× by pinning, then "
+"2.5×",), "not topology"),
         (ablation((1.0, 0.95), (0.3, 0.2)), ("**The path, not pinning, made the difference**",), "Pinning, not"),
-        (ablation((1.0, 0.5), (0.2, 0.1)), ("**The path did more than pinning**: 2.0× by pinning, then 5.0×",), "not pinning"),
+        (ablation((1.0, 0.5), (0.2, 0.1)), ("**The path did more than pinning**: 2.0× by pinning, then "
+"5.0×",), "not pinning"),
         (ablation((1.0, 0.5), (0.4, 0.25)), ("did about the same: 2.0× by pinning, then 2.0×",), "**"),
         (ablation((1.0, 0.5), (0.5, 0.25)), ("did about the same",), "Left in pageable"),
-        (ablation((1.66, 0.083), (0.42, 0.079), (0.4, 0.078)), ("gained nothing here (1.0× over pipelined)",), "does count"),
+        (ablation((1.66, 0.083), (0.42, 0.079), (0.4, 0.078)),
+            ("gained nothing here (1.0× over pipelined)",), "does count"),
         (ablation((1.66, 0.083), (0.42, 0.079), (0.4, NAN)), ("Pinning, not topology",), "catter"),
-        (ablation((1.0, NAN), (0.9, NAN), (0.8, NAN), small=True), ("Nothing was pinned in this run", SMALL_NOTE), "topology"),
+        (ablation((1.0, NAN), (0.9, NAN), (0.8, NAN), small=True),
+            ("Nothing was pinned in this run", SMALL_NOTE), "topology"),
         (ablation((1.0, 0.5), (0.9, NAN)), ("lacks direct or pipelined",), "did about"),
         (ablation((NAN, 0.5), (0.9, 0.4)), ("lacks direct or pipelined",), "did about"),
     ],
@@ -92,10 +99,18 @@ def chunks(seconds, method="pipelined", memory="pinned", spread=0.0005):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (chunks({4: 0.0865, 32: 0.079, 128: 0.082}), ("Pipelined was best with **32 chunks** (fewer overlap less", "9.5 % more"), "fewest:"),
+        (
+            chunks({4: 0.0865, 32: 0.079, 128: 0.082}),
+            ("Pipelined was best with **32 chunks** (fewer overlap less", "9.5 % more"),
+            "fewest:",
+        ),
         (chunks({4: 0.07, 32: 0.079, 128: 0.082}), ("**4 chunks** (the fewest: chunks cost more",), "fewer overlap"),
         (chunks({4: 0.09, 32: 0.085, 128: 0.082}), ("**128 chunks** (the most that were tried)",), "fewest"),
-        (chunks({4: 0.0865, 32: 0.079}, spread=0.004), ("For pipelined the number of chunks makes no difference",), "best"),
+        (
+            chunks({4: 0.0865, 32: 0.079}, spread=0.004),
+            ("For pipelined the number of chunks makes no difference",),
+            "best",
+        ),
         (chunks({4: 0.08, 32: 0.08}), ("makes no difference that these data resolve",), "best"),
         (chunks({16: 0.08}), ("Pipelined was run with 16 chunks only.",), "best"),
         (chunks({4: 0.08, 32: NAN}), ("with 4 chunks only",), "best"),
@@ -129,7 +144,12 @@ def lanes(method, hosts=1):
 @pytest.mark.parametrize(
     ("share", "table", "said", "unsaid"),
     [
-        (0.93, lanes("pipelined"), "**93 % of the forwarding time was hidden** behind copies from the host. 1 host link was in use", "only"),
+        (
+            0.93,
+            lanes("pipelined"),
+            "**93 % of the forwarding time was hidden** behind copies from the host. 1 host link was in use",
+            "only",
+        ),
         (0.12, lanes("scatter_all_gather", 4), "only 12 % of the forwarding time was hidden", "**"),
         (0.12, lanes("scatter_all_gather", 4), "4 host links were in use", "link was"),
         (0.0, lanes("staged"), "In staged, only 0 % of", "**"),
@@ -155,10 +175,13 @@ def ladder(*readings):
     [
         (ladder("pageable", "pageable", "pinned"), (
             "their pipelined figures (41.7 GB/s through one host link) fit only pinned memory",
-            "direct and staged figures (10.6 to 11.4 GB/s) fit pageable", "**The step to pipelined changed two things at once**",
+            "direct and staged figures (10.6 to 11.4 GB/s) fit pageable",
+            "**The step to pipelined changed two things at once**",
         ), "path alone"),
-        (ladder("pageable", "pinned", "pinned"), ("**The step to staged and pipelined changed two things",), "path alone"),
-        (ladder("pageable", "pageable", "pageable"), ("All of the reports' figures fit pageable memory", "the path alone"), "two things"),
+        (ladder("pageable", "pinned", "pinned"),
+            ("**The step to staged and pipelined changed two things",), "path alone"),
+        (ladder("pageable", "pageable", "pageable"),
+            ("All of the reports' figures fit pageable memory", "the path alone"), "two things"),
         (ladder("pinned", "pinned", "pinned"), ("All of the reports' figures fit pinned memory",), "two things"),
     ],
 )  # fmt: skip
@@ -177,10 +200,18 @@ def compared(recorded, published, predicted=None):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (compared(0.02, 0.075), "published broadcast took 75.0 ms; the recorded run's fastest takes 20.0 ms, 3.8× as fast", "prediction"),
+        (
+            compared(0.02, 0.075),
+            "published broadcast took 75.0 ms; the recorded run's fastest takes 20.0 ms, 3.8× as fast",
+            "prediction",
+        ),
         (compared(0.2, 0.075), "published broadcast (75.0 ms) is ahead of the recorded run's (200 ms)", "as fast"),
         (compared(0.076, 0.075), "take about the same: 75.0 ms and 76.0 ms", "ahead"),
-        (compared(0.02, 0.075, 0.03), "Your prediction, 30.0 ms, is within a factor of two of the recorded 20.0 ms.", "too short"),
+        (
+            compared(0.02, 0.075, 0.03),
+            "Your prediction, 30.0 ms, is within a factor of two of the recorded 20.0 ms.",
+            "too short",
+        ),
         (compared(0.02, 0.075, 0.2), "Your prediction, 200 ms, is 10× the recorded 20.0 ms.", "too short"),
         (compared(0.02, 0.075, 0.004), "4.00 ms, is too short: the recorded 20.0 ms is 5.0× that.", "within"),
         (compared(NAN, 0.075, 0.004), "", "t"),
@@ -194,7 +225,9 @@ def test_compare(table, said, unsaid):
 
 
 def test_conclude():
-    card = pd.DataFrame({"target": ["links", "wrong"], "measured": [1.02, 1.0], "goal": ["≤ 1.05", "= 0"], "unit": ["×", "of 32"]})
+    card = pd.DataFrame(
+        {"target": ["links", "wrong"], "measured": [1.02, 1.0], "goal": ["≤ 1.05", "= 0"], "unit": ["×", "of 32"]}
+    )
     assert broadcast.conclude(card.assign(met=[True, True])).data == "2 of 2 targets are met."
     text = broadcast.conclude(card.assign(met=[True, False])).data
     assert text == "1 of 2 targets are met. **Missed**: wrong: 1.00 of 32, goal = 0."

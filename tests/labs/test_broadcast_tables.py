@@ -178,7 +178,9 @@ def test_compare_leaves_out_a_run_of_another_size(run, tmp_path):
 
 
 def test_symptoms(tmp_path):
-    plan = Trial(device="cpu", gpus=2, mib=4, chunks=4, memory="pageable", functions=("methods.pipelined", "bugs.unsynchronised"))
+    plan = Trial(
+        device="cpu", gpus=2, mib=4, chunks=4, memory="pageable", functions=("methods.pipelined", "bugs.unsynchronised")
+    )
     rows = []
     for point, function in enumerate(plan.functions):
         for iteration, seconds in enumerate((0.9, 0.02, 0.03, 0.04)):
@@ -200,7 +202,12 @@ def test_symptoms(tmp_path):
         ({}, None, [0.0217 / 0.0213, 0.0788 / 0.0217, 0], [True, True, True]),
         ({("links", "pinned", 64): 0.0200}, None, [0.0217 / 0.02, 0.0788 / 0.0217, 0], [False, True, True]),
         ({("pipelined", "pinned", 64): 0.06}, None, [0.0217 / 0.0213, 0.06 / 0.0217, 0], [True, False, True]),
-        ({}, {("staged", "pageable", 1): "wrong copy on GPU 1"}, [0.0217 / 0.0213, 0.0788 / 0.0217, 1], [True, True, False]),
+        (
+            {},
+            {("staged", "pageable", 1): "wrong copy on GPU 1"},
+            [0.0217 / 0.0213, 0.0788 / 0.0217, 1],
+            [True, True, False],
+        ),
     ],
 )
 def test_scorecard(tmp_path, changed, status, measured, met):

@@ -32,7 +32,11 @@ def ranks(**columns):
 @pytest.mark.parametrize(
     ("columns", "said", "unsaid"),
     [
-        ({"gpu": [0, 1, 2]}, "3 ranks answered, each on a GPU of its own. All of them added their ranks up to 3", "wrong"),
+        (
+            {"gpu": [0, 1, 2]},
+            "3 ranks answered, each on a GPU of its own. All of them added their ranks up to 3",
+            "wrong",
+        ),
         ({}, "each a process of its own", "GPU"),
         ({"gpu": [0, 1, 1]}, "**but some share a GPU**", "of its own"),
         ({"gpu": [0, 1, 2], "pid": [11, 12, 12]}, "**but some share a process**", "of its own"),
@@ -55,7 +59,12 @@ def startup(torch_seconds):
 @pytest.mark.parametrize(
     ("torch_seconds", "sums", "said", "unsaid"),
     [
-        (3.0, [1.5, 0.01, 0.02, 0.01], ("**import torch** (3.00 s)", "150× a later one", "**Never time the first.**"), "little"),
+        (
+            3.0,
+            [1.5, 0.01, 0.02, 0.01],
+            ("**import torch** (3.00 s)", "150× a later one", "**Never time the first.**"),
+            "little",
+        ),
         (0.5, [1.5, 0.01, 0.01, 0.01], ("**the first sum** (1.50 s)", "of the 6.50 s"), "import"),
         (3.0, [0.02, 0.01, 0.01, 0.01], ("2.0× a later one (10.0 ms): here it costs little",), "Never"),
         (3.0, [0.005, 0.01, 0.01, 0.01], ("0.50× a later one",), "Never"),
@@ -101,7 +110,11 @@ def costs(launch, spread, sweep):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (costs(1.08, 0.02, 9.0), ("launch() takes 8.0 % more", "**20 points cost 1.2× one point, not 20×**"), "not resolved"),
+        (
+            costs(1.08, 0.02, 9.0),
+            ("launch() takes 8.0 % more", "**20 points cost 1.2× one point, not 20×**"),
+            "not resolved",
+        ),
         (costs(0.9, 0.02, 9.0), ("launch() takes 10 % less",), "more than"),
         (costs(1.02, 0.05, 9.0), ("is not resolved by these data", "±5.0 %"), "launch() takes 2"),
         (costs(1.08, 0.02, 140.0), ("20 points cost 19× one point: here the measuring",), "paid once"),

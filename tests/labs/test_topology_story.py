@@ -27,7 +27,11 @@ def wired(numa, default="NV18", **odd):
         (wired([0]), "One GPU: no link between GPUs", "NUMA"),
         (wired([0, 0, 0, 0]), "**NVLink makes every pair equal**: 18 links between any two of the 4 GPUs", "differ"),
         (wired([0, 0, 0, 0]), "All GPUs hang at one NUMA node", "NUMA does not"),
-        (wired([0, 0, 1, 1]), "**NUMA does not make them equal**: GPU0, GPU1 at node 0 and GPU2, GPU3 at node 1", "one NUMA"),
+        (
+            wired([0, 0, 1, 1]),
+            "**NUMA does not make them equal**: GPU0, GPU1 at node 0 and GPU2, GPU3 at node 1",
+            "one NUMA",
+        ),
         (wired([0, 0], "PHB"), "Every pair of the 2 GPUs is PHB: alike, but without NVLink", "NVLink makes"),
         (wired([0, 0, 0], "SYS", p01="NV4"), "**Pairs differ** (NV4 and SYS)", "equal"),
         (wired([0, 0, 0], "NV1", p01="NV2"), "**Pairs differ** (NV1 and NV2)", "equal"),
@@ -57,11 +61,31 @@ def matrix(rates, *, nominal=478.0, verdict="ok", small=False, gpus=3):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (matrix({None: 396.0}), ("**Every pair copies alike**: 396 GB/s", "83 % of what its links", "No measurement beats"), "not alike"),
-        (matrix({None: 396.0, (0, 2): 396 / 1.04}), ("**Every pair copies alike**", "4.0 % above the slowest"), "not alike"),
-        (matrix({None: 396.0, (1, 2): 99.0}), ("**Pairs are not alike**: 1 → 2 reaches 99.0 GB/s", "4.0× that"), "copies alike"),
-        (matrix({None: 396.0}, verdict="impossible"), ("**9 measurement(s) beat the datasheet**",), "No measurement beats"),
-        (matrix({None: 50.0}, verdict="suspiciously low"), ("9 measurement(s) are below a quarter",), "No measurement beats"),
+        (
+            matrix({None: 396.0}),
+            ("**Every pair copies alike**: 396 GB/s", "83 % of what its links", "No measurement beats"),
+            "not alike",
+        ),
+        (
+            matrix({None: 396.0, (0, 2): 396 / 1.04}),
+            ("**Every pair copies alike**", "4.0 % above the slowest"),
+            "not alike",
+        ),
+        (
+            matrix({None: 396.0, (1, 2): 99.0}),
+            ("**Pairs are not alike**: 1 → 2 reaches 99.0 GB/s", "4.0× that"),
+            "copies alike",
+        ),
+        (
+            matrix({None: 396.0}, verdict="impossible"),
+            ("**9 measurement(s) beat the datasheet**",),
+            "No measurement beats",
+        ),
+        (
+            matrix({None: 50.0}, verdict="suspiciously low"),
+            ("9 measurement(s) are below a quarter",),
+            "No measurement beats",
+        ),
         (matrix({None: 3.0}, nominal=NAN, verdict="no limit known", small=True), (SMALL_NOTE,), "datasheet"),
         (matrix({None: 3.0}, nominal=NAN, verdict="no limit known"), ("Every pair copies alike",), "median pair"),
         (matrix({None: 1.0}, gpus=1), ("No pair of GPUs was measured.",), "alike"),
@@ -86,7 +110,11 @@ def summary(pageable=10.4, pinned=55.0, kept=0.88, gpus=4, small=False):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (summary(), ("**pinned memory gives 5.3× the rate", "each keeps 88 % of its rate (194 GB/s together)"), "nothing"),
+        (
+            summary(),
+            ("**pinned memory gives 5.3× the rate", "each keeps 88 % of its rate (194 GB/s together)"),
+            "nothing",
+        ),
         (summary(pinned=10.6), ("Pinning gains nothing here (1.0×)",), "pinned memory gives"),
         (summary(pinned=9.0), ("Pinning gains nothing here (0.87×)",), "pinned memory gives"),
         (summary(kept=0.97), ("each keeps its rate (213 GB/s together): their links are independent",), "shared"),
@@ -127,7 +155,11 @@ def claims(matrix_numa):
     ("matrix_numa", "said", "unsaid"),
     [
         ([0, 0, 1], "agree about every GPU's socket.", "contradicts"),
-        ([0, 1, 1], "contradicts itself about GPU1**: its text says node 0, its own matrix puts GPU0 at node 0", "agree"),
+        (
+            [0, 1, 1],
+            "contradicts itself about GPU1**: its text says node 0, its own matrix puts GPU0 at node 0",
+            "agree",
+        ),
         ([1, 1, 1], "contradicts itself about GPU0 and GPU1**: its text says node 0, its own", "agree"),
         ([0, None, 1], "agree about every GPU's socket but GPU1, which the matrix does not tell", "contradicts"),
         ([None, None, None], "but GPU0, GPU1 and GPU2, which", "contradicts"),
@@ -140,7 +172,9 @@ def test_sockets(matrix_numa, said, unsaid):
 
 
 def test_conclude():
-    card = pd.DataFrame({"target": ["pairs", "beaten"], "measured": [1.3, 0.0], "goal": ["≤ 1.05", "= 0"], "unit": ["×", "of 9"]})
+    card = pd.DataFrame(
+        {"target": ["pairs", "beaten"], "measured": [1.3, 0.0], "goal": ["≤ 1.05", "= 0"], "unit": ["×", "of 9"]}
+    )
     assert topology.conclude(card.assign(met=[True, True])).data == "2 of 2 targets are met."
     text = topology.conclude(card.assign(met=[False, True])).data
     assert text == "1 of 2 targets are met. **Missed**: pairs: 1.30 ×, goal ≤ 1.05."

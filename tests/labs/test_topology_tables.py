@@ -14,7 +14,9 @@ NVLINK, OWN, PCIE = 18 * 26.562, 2400, 64  # an H200's rates in GB/s: links, hal
 
 
 def test_copy_matrix_limits(tmp_path):
-    table = topology.copy_matrix(copies_run(tmp_path / "run", odd={(0, 1): 600.0, (2, 3): 40.0})).set_index(["source", "target"])
+    table = topology.copy_matrix(copies_run(tmp_path / "run", odd={(0, 1): 600.0, (2, 3): 40.0})).set_index(
+        ["source", "target"]
+    )
     assert len(table) == 16
     assert table.loc[(0, 2), "gb_per_s"] == pytest.approx(396)
     assert table.loc[(0, 2), "spread_gb_per_s"] == pytest.approx(1.98)
@@ -94,7 +96,9 @@ def test_devices():
 
 def test_claims_against_the_published_matrix():
     """The report's text puts GPU1 on node 0; its own matrix puts it on node 1."""
-    table = topology.claims(published("topology_claims"), parse_topology(published_topology("eml3-4xh100"))).set_index("gpu")
+    table = topology.claims(published("topology_claims"), parse_topology(published_topology("eml3-4xh100"))).set_index(
+        "gpu"
+    )
     assert table["claimed_numa"].tolist() == [0, 0, 1, 1]
     assert table["matrix_numa"].tolist() == [0, 1, 1, 1]
     assert table["agrees"].tolist() == [True, False, True, True]
@@ -123,5 +127,7 @@ def test_scorecard(tmp_path, knobs, met):
 
 
 def test_scorecard_figures(tmp_path):
-    card = topology.scorecard(copies_run(tmp_path / "run", odd={(0, 1): 430.0}, alone={"pageable": 10.4, "pinned": 70.0}))
+    card = topology.scorecard(
+        copies_run(tmp_path / "run", odd={(0, 1): 430.0}, alone={"pageable": 10.4, "pinned": 70.0})
+    )
     assert card["measured"].tolist() == pytest.approx([430 / 396, 396 / NVLINK, 8], abs=6e-4)

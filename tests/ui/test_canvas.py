@@ -38,7 +38,11 @@ def test_no_other_output_comes_with_it(cells):
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0.004, 0.14, ["0.005", "0.01", "0.02", "0.05", "0.1"]), (0.01, 3, ["0.01", "0.1", "1"]), (8, 9000, ["10", "100", "1 000"])],
+    [
+        (0.004, 0.14, ["0.005", "0.01", "0.02", "0.05", "0.1"]),
+        (0.01, 3, ["0.01", "0.1", "1"]),
+        (8, 9000, ["10", "100", "1 000"]),
+    ],
 )
 def test_logarithmic_axes_have_plain_numbers(low, high, expected):
     figure, ax = canvas.canvas()

@@ -27,7 +27,13 @@ ORIGINS = {
     "recorded": (canvas.RECORDED, "s"),
     "published": (canvas.PUBLISHED, "^"),
 }
-ASIDE = {"predicted": -0.3, "theory": 0.0, "measured": -0.1, "recorded": 0.1, "published": 0.3}  # rows, so that all show
+ASIDE = {
+    "predicted": -0.3,
+    "theory": 0.0,
+    "measured": -0.1,
+    "recorded": 0.1,
+    "published": 0.3,
+}  # rows, so that all show
 
 
 def paths_drawing(gpus: int = 4) -> Figure:
@@ -47,7 +53,9 @@ def paths_drawing(gpus: int = 4) -> Figure:
         for sender in senders:
             for other in (g for g in range(gpus) if g != sender):
                 _arrow(ax, (sender, 0.05), (other, 0.05), PEER, width=0.8 if len(senders) > 1 else 1.8, bend=0.35)
-    return canvas.finish(figure, "blue: host → GPU over PCIe · orange: GPU → GPU · thin: a share · dashed: chunk by chunk")
+    return canvas.finish(
+        figure, "blue: host → GPU over PCIe · orange: GPU → GPU · thin: a share · dashed: chunk by chunk"
+    )
 
 
 def _box(ax, x: float, y: float, text: str, *, width: float, color: str) -> None:
@@ -59,7 +67,9 @@ def _arrow(ax, start, end, color: str, *, width: float, dashed: bool = False, be
     curve = f"arc3,rad={-bend if end[0] < start[0] else bend}" if bend else "arc3"
     style = (0, (2, 1.2)) if dashed else "-"
     ax.add_patch(
-        FancyArrowPatch(start, end, connectionstyle=curve, arrowstyle="-|>", mutation_scale=9, color=color, lw=width, ls=style)
+        FancyArrowPatch(
+            start, end, connectionstyle=curve, arrowstyle="-|>", mutation_scale=9, color=color, lw=width, ls=style
+        )
     )
 
 
@@ -77,7 +87,9 @@ def methods_chart(table: pd.DataFrame) -> Figure:
                 bars.append((row * (len(memories) + 0.6) + step, found.loc[found["seconds"].idxmin()]))
         ticks.append(row * (len(memories) + 0.6) + (len(memories) - 1) / 2)
     for y, bar in bars:
-        ax.barh(y, bar["seconds"], color=MEMORY[bar["memory"]], height=0.82, xerr=bar["spread_seconds"], ecolor=canvas.INK)
+        ax.barh(
+            y, bar["seconds"], color=MEMORY[bar["memory"]], height=0.82, xerr=bar["spread_seconds"], ecolor=canvas.INK
+        )
         if bar["limit_seconds"] > 0:
             ax.plot([bar["limit_seconds"]] * 2, [y - 0.41, y + 0.41], color=canvas.PREDICTED, lw=2)
     longest = max(bar["seconds"] for _, bar in bars)
@@ -109,7 +121,9 @@ def chunk_curve(table: pd.DataFrame) -> Figure:
             marker="o", ms=5, color=MEMORY[memory], capsize=3,
         )  # fmt: skip
         ax.set_xscale("log", base=2)
-        ax.set(title=f"{NAMES[method]}, {memory} source", xticks=counts, xticklabels=counts, xlabel="chunks", ylabel="ms")
+        ax.set(
+            title=f"{NAMES[method]}, {memory} source", xticks=counts, xticklabels=counts, xlabel="chunks", ylabel="ms"
+        )
         ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
         ax.minorticks_off()
         ax.grid(axis="y")
@@ -121,7 +135,12 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
     lanes = [list(dict.fromkeys(_ordered(table))) for table in tables]
     height = 0.9 + 0.55 * len(tables) + 0.21 * sum(map(len, lanes))
     figure, axes = canvas.canvas(
-        1, len(tables), height=height, squeeze=False, sharex=len(tables) > 1, gridspec_kw={"height_ratios": [len(n) for n in lanes]}
+        1,
+        len(tables),
+        height=height,
+        squeeze=False,
+        sharex=len(tables) > 1,
+        gridspec_kw={"height_ratios": [len(n) for n in lanes]},
     )
     for ax, table, names in zip(axes[:, 0], tables, lanes, strict=True):
         for kind, color in (("host", HOST), ("peer", PEER)):
@@ -130,7 +149,11 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
                 [names.index(lane) for lane in rows["lane"]], rows["end_ms"] - rows["start_ms"], left=rows["start_ms"],
                 height=0.78, color=color, edgecolor="white", linewidth=0.5,
             )  # fmt: skip
-        ax.set(title=f"{NAMES[table.attrs['method']]}, {table.attrs['setting']}", yticks=range(len(names)), yticklabels=names)
+        ax.set(
+            title=f"{NAMES[table.attrs['method']]}, {table.attrs['setting']}",
+            yticks=range(len(names)),
+            yticklabels=names,
+        )
         ax.tick_params(axis="y", labelsize=8, length=0)
         ax.set_ylim(len(names) - 0.3, -0.7)
         ax.grid(axis="x")
@@ -153,7 +176,9 @@ def compare_chart(table: pd.DataFrame) -> Figure:
         rows = table[(table["origin"] == origin) & table["seconds"].notna()]
         if len(rows):
             at = rows["method"].map(order.index) + ASIDE[origin]
-            ax.scatter(rows["seconds"], at, c=color, marker=marker, s=420 if marker == "|" else 42, label=origin, zorder=3)
+            ax.scatter(
+                rows["seconds"], at, c=color, marker=marker, s=420 if marker == "|" else 42, label=origin, zorder=3
+            )
     canvas.logarithmic(ax.xaxis)
     ax.set(yticks=range(len(order)), yticklabels=[NAMES[m] for m in order], xlabel="seconds (log)")
     ax.set_title("The same tensor on every GPU: who says how long it takes")
@@ -178,12 +203,21 @@ def ablation_chart(table: pd.DataFrame) -> Figure:
     ax.hlines(y, start / rows["pageable_seconds"], start / rows["pinned_seconds"], color=canvas.QUIET, lw=2)
     for at, (_, row) in zip(y, rows.iterrows(), strict=True):
         if row["pinning_gain"] > 0:
-            ax.text(start / row["pinned_seconds"] * 1.12, at, f"pinning {units.times(row['pinning_gain'])}", va="center", fontsize=9)
-    low, high = (start / rows[["pageable_seconds", "pinned_seconds"]].stack()).agg(["min", "max"])
+            ax.text(
+                start / row["pinned_seconds"] * 1.12,
+                at,
+                f"pinning {units.times(row['pinning_gain'])}",
+                va="center",
+                fontsize=9,
+            )
+    factors = start / rows[["pageable_seconds", "pinned_seconds"]]
+    low, high = factors.min(axis=None), factors.max(axis=None)
     ax.set_xlim(low / 1.3, high * (3 if both else 1.3))
     canvas.logarithmic(ax.xaxis)
     ax.set(yticks=y, yticklabels=[NAMES[m] for m in order], xlabel="times as fast as direct from pageable memory (log)")
-    ax.set_title("Along a line: what pinning did. From line to line: what the path did" if both else "What the path did")
+    ax.set_title(
+        "Along a line: what pinning did. From line to line: what the path did" if both else "What the path did"
+    )
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.grid(axis="x")
     canvas.legend_above(ax)

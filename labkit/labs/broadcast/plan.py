@@ -50,7 +50,11 @@ class Tensor(Plan):
             allowed = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if self.elements % (n * self.gpus) == 0]
             raise PlanError(
                 f"chunks={chunks} does not divide each of {self.gpus} shares of {self.elements} elements; "
-                + (f"these do: {', '.join(map(str, allowed))}" if allowed else "no usual count does: choose another mib")
+                + (
+                    f"these do: {', '.join(map(str, allowed))}"
+                    if allowed
+                    else "no usual count does: choose another mib"
+                )
             )
 
     @classmethod

@@ -19,14 +19,16 @@ SAME = 1.10  # two causes within 10 % of each other are called equal
 
 
 def explain_methods(table: pd.DataFrame) -> Markdown:
-    """Say which method was fastest and how far the slowest is behind, how near it comes to the links, and what failed."""
+    """Say which method was fastest, how far behind the slowest is, how near the links it comes, and what failed."""
     right = table[(table["status"] == "ok") & (table["method"] != "links")].sort_values("seconds")
     wrong = table[table["status"] != "ok"]
     if right.empty:
         return say("No setting brought right copies to every GPU.", small=table.attrs["small"])
     if len(right) == 1:
         first = right.iloc[0]
-        return say(f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=table.attrs["small"])
+        return say(
+            f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=table.attrs["small"]
+        )
     first, last = right.iloc[0], right.iloc[-1]
     rivals = right[right["method"] != first["method"]]
     rival = rivals.iloc[0] if len(rivals) else None
@@ -34,49 +36,75 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
         first["seconds"], rival["seconds"], first["spread_seconds"], rival["spread_seconds"]
     )
     lead = (
-        f"**{_name(first)}** was fastest: {units.seconds(first['seconds'])}, {units.times(last['seconds'] / first['seconds'])} "
+        f"**{_name(first)}** was fastest: {units.seconds(first['seconds'])}, "
+        f"{units.times(last['seconds'] / first['seconds'])} "
         f"as fast as the slowest, {_name(last)} ({units.seconds(last['seconds'])})."
     )
     if rival is not None and not clear:
         lead = (
             f"Which of **{_name(first)}** ({units.seconds(first['seconds'])}) and **{_name(rival)}** "
-            f"({units.seconds(rival['seconds'])}) is faster is not resolved by these data: the gap is within their spread."
+            f"({units.seconds(rival['seconds'])}) is faster is not resolved by these data: the gap is "
+            "within their spread."
         )
     share = first["share_of_links"]
     near = None
     if share > 0:
         near = (
-            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together need to bring the tensor in once: "
-            + ("there is next to nothing left to win." if share >= 0.95 else "the links could still bring it in sooner.")
+            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together "
+            "need to bring the tensor in once: "
+            + (
+                "there is next to nothing left to win."
+                if share >= 0.95
+                else "the links could still bring it in sooner."
+            )
         )
-    failed = f"{len(wrong)} setting(s) failed ({listed(dict.fromkeys(wrong['status']))}) and count for nothing." if len(wrong) else (
-        f"Every copy of all {len(table)} settings was compared with the source, and equal."
-    )  # fmt: skip
+    failed = f"Every copy of all {len(table)} settings was compared with the source, and equal."
+    if len(wrong):
+        failed = f"{len(wrong)} setting(s) failed ({listed(dict.fromkeys(wrong['status']))}) and count for nothing."
     impossible = table[table["verdict"] == "impossible"]
     beaten = f"{len(impossible)} time(s) beat the datasheet's limit: do not believe them." if len(impossible) else None
     return say(lead, near, failed, beaten, small=table.attrs["small"])
 
 
 def explain_pinning(table: pd.DataFrame) -> Markdown:
-    """Say which of the two causes, pinning or the path, made the difference from direct pageable to pipelined pinned."""
+    """Say which cause, pinning or the path, made the difference from direct pageable to pipelined pinned."""
     rows = table.set_index("method").reindex(["direct", "pipelined", "scatter_all_gather"])
     if table["pinned_seconds"].isna().all():
-        return say("Nothing was pinned in this run, so it cannot tell the two causes apart; the recorded run can.", small=table.attrs["small"])
+        return say(
+            "Nothing was pinned in this run, so it cannot tell the two causes apart; the recorded run can.",
+            small=table.attrs["small"],
+        )
     if rows.loc[["direct", "pipelined"], ["pageable_seconds", "pinned_seconds"]].isna().any(axis=None):
-        return say("This run lacks direct or pipelined from one of the memories, so it cannot tell the two causes apart.", small=table.attrs["small"])
+        return say(
+            "This run lacks direct or pipelined from one of the memories, so it cannot tell the two causes apart.",
+            small=table.attrs["small"],
+        )
     pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
     together = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pinned_seconds"]
     factors = f"{units.times(pinning)} by pinning, then {units.times(path)} by the path"
     if pinning > path * SAME:
-        verdict = f"**Pinning, not topology, made the difference**: {factors}." if path <= SAME else f"**Pinning did more than the path**: {factors}."
+        verdict = (
+            f"**Pinning, not topology, made the difference**: {factors}."
+            if path <= SAME
+            else f"**Pinning did more than the path**: {factors}."
+        )
     elif path > pinning * SAME:
-        verdict = f"**The path, not pinning, made the difference**: {factors}." if pinning <= SAME else f"**The path did more than pinning**: {factors}."
+        verdict = (
+            f"**The path, not pinning, made the difference**: {factors}."
+            if pinning <= SAME
+            else f"**The path did more than pinning**: {factors}."
+        )
     else:
         verdict = f"Pinning and the path did about the same: {factors}."
     unpinned = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pageable_seconds"]
     if unpinned > path * SAME:
-        verdict += f" Left in pageable memory, the same path gains {units.times(unpinned)}: it makes up for slow memory, which pinning removes."
-    step = f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
+        verdict += (
+            f" Left in pageable memory, the same path gains {units.times(unpinned)}: it makes up for slow "
+            "memory, which pinning removes."
+        )
+    step = (
+        f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
+    )
     return say(step, verdict, _scatter_sentence(rows), small=table.attrs["small"])
 
 
@@ -85,8 +113,13 @@ def _scatter_sentence(rows: pd.DataFrame) -> str | None:
         return None
     gain = rows.loc["pipelined", "pinned_seconds"] / rows.loc["scatter_all_gather", "pinned_seconds"]
     if gain > SAME:
-        return f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because every GPU's own host link works."
-    return f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): more host links did not help."
+        return (
+            f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because "
+            "every GPU's own host link works."
+        )
+    return (
+        f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): more host links did not help."
+    )
 
 
 def explain_chunks(table: pd.DataFrame) -> Markdown:
@@ -105,10 +138,16 @@ def explain_chunks(table: pd.DataFrame) -> Markdown:
             sentences.append(f"For {NAMES[method]} the number of chunks makes no difference that these data resolve.")
             continue
         counts = sorted(rows["chunks"])
-        ends = {counts[0]: "the fewest: chunks cost more than their overlap gains", counts[-1]: "the most that were tried"}
+        ends = {
+            counts[0]: "the fewest: chunks cost more than their overlap gains",
+            counts[-1]: "the most that were tried",
+        }
         why = ends.get(low["chunks"], "fewer overlap less, more cost more launches")
         gain = units.percent(high["seconds"] / low["seconds"] - 1)
-        sentences.append(f"{NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}); the worst count takes {gain} more.")
+        sentences.append(
+            f"{NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}); the worst "
+            f"count takes {gain} more."
+        )
     return say(*sentences, small=table.attrs["small"])
 
 
@@ -130,13 +169,17 @@ def doubt_ladder(table: pd.DataFrame) -> Markdown:
     """Say what the reports' three steps changed: the path, or the memory that the tensor came from."""
     pinned = table[table["reading"] == "pinned"]
     pageable = table[table["reading"] == "pageable"]
-    rates = f"a pageable copy reaches {units.rate(table.attrs['pageable'])} on the recorded node, a pinned one {units.rate(table.attrs['pinned'])}"
+    rates = (
+        f"a pageable copy reaches {units.rate(table.attrs['pageable'])} on the recorded node, a pinned one "
+        f"{units.rate(table.attrs['pinned'])}"
+    )
     if pinned.empty or pageable.empty:
         kind = "pinned" if pageable.empty else "pageable"
         return say(f"All of the reports' figures fit {kind} memory ({rates}): their steps changed the path alone.")
     fast, slow = (listed(dict.fromkeys(rows["method"])) for rows in (pinned, pageable))
     return say(
-        f"The reports credit the path for each step. Yet their {fast} figures ({_range(pinned)} through one host link) fit "
+        f"The reports credit the path for each step. Yet their {fast} figures ({_range(pinned)} through "
+        "one host link) fit "
         f"only pinned memory, and their {slow} figures ({_range(pageable)}) fit pageable memory: {rates}.",
         f"**The step to {fast} changed two things at once**, and the ablation above tells which of them counted.",
     )
@@ -148,7 +191,7 @@ def _range(rows: pd.DataFrame) -> str:
 
 
 def explain_compare(table: pd.DataFrame) -> Markdown:
-    """Set the reader's prediction beside the recorded time, and the best published time beside the best recorded one."""
+    """Set the reader's prediction beside the recorded time, and the best published beside the best recorded one."""
     best = table.groupby("origin")["seconds"].min()
     sentences = []
     if "predicted" in best:
@@ -161,9 +204,15 @@ def explain_compare(table: pd.DataFrame) -> Markdown:
     if 1 / SAME <= gain <= SAME:
         sentences.append(f"The fastest published and the fastest recorded broadcast take about the same: {both}.")
     elif gain > 1:
-        sentences.append(f"The fastest published broadcast took {units.seconds(best['published'])}; the recorded run's fastest takes {units.seconds(best['recorded'])}, {units.times(gain)} as fast.")
+        sentences.append(
+            f"The fastest published broadcast took {units.seconds(best['published'])}; the recorded run's "
+            f"fastest takes {units.seconds(best['recorded'])}, {units.times(gain)} as fast."
+        )
     else:
-        sentences.append(f"The fastest published broadcast ({units.seconds(best['published'])}) is ahead of the recorded run's ({units.seconds(best['recorded'])}).")
+        sentences.append(
+            f"The fastest published broadcast ({units.seconds(best['published'])}) is ahead of the "
+            f"recorded run's ({units.seconds(best['recorded'])})."
+        )
     return say(*sentences)
 
 
@@ -182,7 +231,13 @@ def conclude(card: pd.DataFrame) -> Markdown:
     """Say which of the lab's targets the recorded run meets."""
     missed = card[~card["met"].astype(bool)]
     met = f"{len(card) - len(missed)} of {len(card)} targets are met."
-    return say(met, *(f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}." for row in missed.itertuples()))
+    return say(
+        met,
+        *(
+            f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}."
+            for row in missed.itertuples()
+        ),
+    )
 
 
 def _name(row: pd.Series) -> str:

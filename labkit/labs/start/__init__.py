@@ -10,5 +10,8 @@ __getattr__, __all__ = front_door(
     plan=["Failure", "Hello", "LaunchCost"],
     tables=["best_times", "launch_costs", "launch_scorecard", "ranks", "scorecard", "startup", "sums"],
     charts=["best_chart", "cost_chart", "startup_chart", "sums_chart", "wall_drawing"],
-    story=["explain_cost", "explain_failure", "explain_left", "explain_ranks", "explain_size", "explain_startup", "show_error"],
+    story=[
+        "explain_cost", "explain_failure", "explain_left", "explain_ranks", "explain_size", "explain_startup",
+        "show_error",
+    ],
 )

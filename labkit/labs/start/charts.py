@@ -26,8 +26,13 @@ def wall_drawing() -> Figure:
         ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.04", fc=color, ec="none"))
         ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5)
     ax.plot([4.7, 4.7], [0.2, 3.8], color="#B5B5B5", lw=7, solid_capstyle="butt")
-    for y, ends, text, color in ((2.5, (2.95, 6.45), "plan (JSON)", canvas.MEASURED), (1.45, (6.45, 2.95), "rows (JSON lines)", canvas.COMMUNICATE)):
-        ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), arrowstyle="-|>", mutation_scale=16, lw=2.5, color=color))
+    for y, ends, text, color in (
+        (2.5, (2.95, 6.45), "plan (JSON)", canvas.MEASURED),
+        (1.45, (6.45, 2.95), "rows (JSON lines)", canvas.COMMUNICATE),
+    ):
+        ax.add_patch(
+            FancyArrowPatch((ends[0], y), (ends[1], y), arrowstyle="-|>", mutation_scale=16, lw=2.5, color=color)
+        )
         ax.text(3.75, y + 0.16, text, ha="center", fontsize=9.5)
     return canvas.finish(figure, "torchrun starts one worker process a GPU")
 
@@ -54,7 +59,12 @@ def startup_chart(table: pd.DataFrame) -> Figure:
     for part, color in zip(parts, canvas.SERIES, strict=False):
         rows = table[table["part"] == part]
         ax.barh(rows["rank"], rows["seconds"], left=rows["start_s"], height=0.68, color=color, label=part)
-    ax.set(yticks=sorted(table["rank"].unique()), ylabel="rank", xlabel="seconds since the launch", title="Start-up, rank by rank")
+    ax.set(
+        yticks=sorted(table["rank"].unique()),
+        ylabel="rank",
+        xlabel="seconds since the launch",
+        title="Start-up, rank by rank",
+    )
     ax.invert_yaxis()
     ax.grid(axis="x")
     canvas.legend_above(ax)
@@ -66,7 +76,12 @@ def sums_chart(table: pd.DataFrame) -> Figure:
     figure, ax = canvas.canvas(height=3.2)
     ax.plot(table["iteration"] + 1, 1e3 * table["seconds"], "o", color=canvas.COMMUNICATE, ms=6)
     canvas.logarithmic(ax.yaxis)
-    ax.set(xticks=[1, *range(5, len(table) + 1, 5)], xlabel="which sum (1 is the first)", ylabel="milliseconds (log)", title=f"{len(table)} sums over {table.attrs['gpus']} ranks, one after another")
+    ax.set(
+        xticks=[1, *range(5, len(table) + 1, 5)],
+        xlabel="which sum (1 is the first)",
+        ylabel="milliseconds (log)",
+        title=f"{len(table)} sums over {table.attrs['gpus']} ranks, one after another",
+    )
     ax.grid(axis="y")
     return canvas.finish(figure, table.attrs["source"])
 

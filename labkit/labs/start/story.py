@@ -14,7 +14,10 @@ def explain_size(node, plan) -> Markdown:
     if plan.device == "cuda" and plan.size == "full":
         return say(f"This node has **{node.label}**: the labs run at full size, the size of the published reports.")
     if plan.device == "cuda":
-        return say(f"This node has **{node.label}**, and {plan.size} runs were asked for: the reports' figures are at full size.")
+        return say(
+            f"This node has **{node.label}**, and {plan.size} runs were asked for: the reports' figures "
+            "are at full size."
+        )
     return say(
         f"This machine shows no GPU, so **{plan.gpus} CPU processes stand in for GPUs**.",
         "The labs run small, and beside every small result stands a recorded run on 4 × NVIDIA H200 at full size."
@@ -32,7 +35,8 @@ def explain_ranks(table: pd.DataFrame) -> Markdown:
         where = "**but some share a process**"
     right = table["sum_is_right"].all()
     sums = f"All of them added their ranks up to {sum(range(count))}: they do talk to each other." if right else (
-        f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do not trust this node's links."
+        f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
+"not trust this node's links."
     )  # fmt: skip
     return say(f"{count} ranks answered, {where}.", sums)
 
@@ -41,22 +45,37 @@ def explain_startup(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
     """Say which part of the start-up is longest and what the first sum costs beside a later one."""
     parts = table.groupby("part", sort=False)["seconds"].max()
     total = table.groupby("rank")["end_s"].max().max()
-    longest = f"The longest part of the {units.seconds(total)} before the second sum: **{parts.idxmax()}** ({units.seconds(parts.max())})."
+    longest = (
+        f"The longest part of the {units.seconds(total)} before the second sum: **{parts.idxmax()}** "
+        f"({units.seconds(parts.max())})."
+    )
     first, later = sums["seconds"].iloc[0], sums["seconds"].iloc[1:].median()
     if first > 3 * later:
-        pays = f"The first sum took {units.times(first / later)} a later one ({units.seconds(first)} against {units.seconds(later)}): it also sets up the connections. **Never time the first.**"
+        pays = (
+            f"The first sum took {units.times(first / later)} a later one ({units.seconds(first)} against "
+            f"{units.seconds(later)}): it also sets up the connections. **Never time the first.**"
+        )
     else:
-        pays = f"The first sum ({units.seconds(first)}) took {units.times(first / later)} a later one ({units.seconds(later)}): here it costs little to set up the connections."
+        pays = (
+            f"The first sum ({units.seconds(first)}) took {units.times(first / later)} a later one "
+            f"({units.seconds(later)}): here it costs little to set up the connections."
+        )
     return say(longest, pays)
 
 
 def explain_failure(error) -> Markdown:
     """Say what the error tells, and what was kept."""
     rows = error.run.rows
-    kept = f"{len(rows)} row(s) from before are kept, in `error.run.rows`." if len(rows) else "Nothing had been measured before."
+    kept = (
+        f"{len(rows)} row(s) from before are kept, in `error.run.rows`."
+        if len(rows)
+        else "Nothing had been measured before."
+    )
     return say(
         f"`{type(error).__name__}`: {error.sentence}.",
-        f"The cause is rank {error.rank}; the ranks that waited for it are not blamed." if error.rank is not None else None,
+        f"The cause is rank {error.rank}; the ranks that waited for it are not blamed."
+        if error.rank is not None
+        else None,
         kept,
     )
 
@@ -78,13 +97,21 @@ def explain_cost(table: pd.DataFrame) -> Markdown:
     rows = table.set_index("way")
     extra, spread = rows.loc["launch", "over_torchrun"] - 1, rows.loc["launch", "spread_over_torchrun"]
     if abs(extra) > spread:
-        adds = f"launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare torchrun command."
+        adds = (
+            f"launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare "
+            "torchrun command."
+        )
     else:
-        adds = f"Whether launch() takes longer than the bare torchrun command is not resolved by these data: the pairs differ by ±{units.percent(spread)}."
+        adds = (
+            "Whether launch() takes longer than the bare torchrun command is not resolved by these data: the "
+            f"pairs differ by ±{units.percent(spread)}."
+        )
     sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
     points = table.attrs["points"]
     if sweep < points / 2:
         once = f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up is paid once a sweep."
     else:
-        once = f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
+        once = (
+            f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
+        )
     return say(adds, once)

@@ -19,10 +19,11 @@ def ranks(run) -> pd.DataFrame:
 
 
 def startup(run) -> pd.DataFrame:
-    """Give the parts of every rank's start-up: rank, part, start_s, end_s, seconds since the launch, and the first sum."""
+    """Give the parts of every rank's start-up, the first sum last: rank, part, start_s, end_s, seconds."""
     spans = run.spans[run.spans["lane"] == "start-up"]
     table = pd.DataFrame({
-        "rank": spans["rank"], "part": spans["span"], "start_s": spans["start_us"] / 1e6, "end_s": spans["end_us"] / 1e6,
+        "rank": spans["rank"], "part": spans["span"],
+        "start_s": spans["start_us"] / 1e6, "end_s": spans["end_us"] / 1e6,
     })  # fmt: skip
     first = run.rows[run.rows["iteration"] == 0].set_index("rank")["seconds"]
     ends = table.groupby("rank")["end_s"].max()
@@ -50,8 +51,14 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
     known = spec(gpu_name or (node.gpus[0].name if node.has_gpus else None))
     if known is None:
         return pd.DataFrame(columns=["what", "rate", "unit", "least_ms"])
-    moves = [("GPU memory", known.hbm_gb_per_s), ("GPU → GPU", known.nvlink_gb_per_s), ("host → GPU", known.pcie_gb_per_s)]
-    rows = [(f"move 1 GB: {what}", rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate]
+    moves = [
+        ("GPU memory", known.hbm_gb_per_s),
+        ("GPU → GPU", known.nvlink_gb_per_s),
+        ("host → GPU", known.pcie_gb_per_s),
+    ]
+    rows = [
+        (f"move 1 GB: {what}", rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate
+    ]
     for name, precision in (("float32", "fp32"), ("TF32", "tf32"), ("bfloat16", "bf16")):
         if rate := known.tflops(precision):
             rows.append((f"compute 1 TFLOP: {name}", rate, "TFLOP/s", 1e3 / rate))

@@ -7,7 +7,10 @@ RECORDED = "h200x4/topology/copies"
 __getattr__, __all__ = front_door(
     __name__,
     plan=["Copies"],
-    tables=["claims", "compare", "copy_matrix", "devices", "host_links", "host_summary", "nominal", "numa_effect", "scorecard"],
+    tables=[
+        "claims", "compare", "copy_matrix", "devices", "host_links", "host_summary", "link_rate", "nominal",
+        "numa_effect", "scorecard",
+    ],
     charts=["compare_chart", "copy_heatmap", "host_chart", "node_map", "nominal_chart", "share_chart"],
     story=["conclude", "doubt_sockets", "explain_host", "explain_matrix", "explain_numa", "explain_placement"],
 )

@@ -22,18 +22,30 @@ def explain_placement(topology) -> Markdown:
         return say("One GPU: no link between GPUs, and every byte from elsewhere comes over its host link.")
     kinds = {topology.path(a, b).kind for a, b in itertools.combinations(gpus, 2)}
     if len(kinds) == 1 and (kind := next(iter(kinds))).startswith("NV"):
-        links = f"**NVLink makes every pair equal**: {kind[2:]} links between any two of the {len(gpus)} GPUs, so no ring or tree is better than another."
+        links = (
+            f"**NVLink makes every pair equal**: {kind[2:]} links between any two of the {len(gpus)} GPUs, so "
+            "no ring or tree is better than another."
+        )
     elif len(kinds) == 1:
-        links = f"Every pair of the {len(gpus)} GPUs is {next(iter(kinds))}: alike, but without NVLink, so copies between GPUs share PCIe with copies from the host."
+        links = (
+            f"Every pair of the {len(gpus)} GPUs is {next(iter(kinds))}: alike, but without NVLink, so copies "
+            "between GPUs share PCIe with copies from the host."
+        )
     else:
-        links = f"**Pairs differ** ({listed(sorted(kinds))}): a ring should follow the nearest links, and which GPUs talk most matters."
+        links = (
+            f"**Pairs differ** ({listed(sorted(kinds))}): a ring should follow the nearest links, and which "
+            "GPUs talk most matters."
+        )
     nodes = {n: [d for d in names if d in gpus] for n, names in topology.numa_nodes().items()}
     nodes = {n: names for n, names in nodes.items() if names}
     if untold := nodes.pop(None, []):
         host = f"The matrix does not tell which NUMA node {listed(untold)} hang{'s' if len(untold) == 1 else ''} at."
     elif len(nodes) > 1:
         placed = listed(f"{', '.join(names)} at node {n}" for n, names in nodes.items())
-        host = f"**NUMA does not make them equal**: {placed}. A host buffer on one node is far from the other's GPUs, and its bytes cross between the sockets."
+        host = (
+            f"**NUMA does not make them equal**: {placed}. A host buffer on one node is far from the other's "
+            "GPUs, and its bytes cross between the sockets."
+        )
     else:
         host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
     return say(links, host)
@@ -47,10 +59,14 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
     low, high = pairs.loc[pairs["gb_per_s"].idxmin()], pairs.loc[pairs["gb_per_s"].idxmax()]
     ratio = high["gb_per_s"] / low["gb_per_s"]
     if ratio <= EQUAL:
-        same = f"**Every pair copies alike**: {units.rate(pairs['gb_per_s'].median())}, the fastest only {units.percent(ratio - 1)} above the slowest."
+        same = (
+            f"**Every pair copies alike**: {units.rate(pairs['gb_per_s'].median())}, the fastest only "
+            f"{units.percent(ratio - 1)} above the slowest."
+        )
     else:
         same = (
-            f"**Pairs are not alike**: {low['source']:.0f} → {low['target']:.0f} reaches {units.rate(low['gb_per_s'])}, "
+            f"**Pairs are not alike**: {low['source']:.0f} → {low['target']:.0f} reaches "
+            f"{units.rate(low['gb_per_s'])}, "
             f"{high['source']:.0f} → {high['target']:.0f} {units.times(ratio)} that."
         )
     share = pairs["share_of_limit"].median()
@@ -69,7 +85,8 @@ def explain_host(summary: pd.DataFrame) -> Markdown:
         if gain > EQUAL:
             sentences.append(
                 f"Into a GPU, **pinned memory gives {units.times(gain)} the rate of pageable memory** "
-                f"({units.rate(into.loc['pinned', 'alone_gb_per_s'])} against {units.rate(into.loc['pageable', 'alone_gb_per_s'])})."
+                f"({units.rate(into.loc['pinned', 'alone_gb_per_s'])} against "
+                f"{units.rate(into.loc['pageable', 'alone_gb_per_s'])})."
             )
         else:
             sentences.append(f"Pinning gains nothing here ({units.times(gain)}).")
@@ -79,11 +96,19 @@ def explain_host(summary: pd.DataFrame) -> Markdown:
         kept = row["share_kept"]
         total = units.rate(row["all_at_once_gb_per_s"])
         if kept >= 0.95:
-            text = f"All {row['gpus']:.0f} at once, each keeps its rate ({total} together): their links are independent."
+            text = (
+                f"All {row['gpus']:.0f} at once, each keeps its rate ({total} together): their links are independent."
+            )
         elif kept <= 1.1 / row["gpus"]:
-            text = f"All {row['gpus']:.0f} at once, they get {total} together, about what one gets alone: **they share one bottleneck**."
+            text = (
+                f"All {row['gpus']:.0f} at once, they get {total} together, about what one gets alone: **they "
+                "share one bottleneck**."
+            )
         else:
-            text = f"All {row['gpus']:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} together): something on the way is shared."
+            text = (
+                f"All {row['gpus']:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} "
+                "together): something on the way is shared."
+            )
         sentences.append(text)
     return say(*sentences, small=summary.attrs["small"])
 
@@ -94,8 +119,13 @@ def explain_numa(table: pd.DataFrame) -> Markdown:
         return say("This machine has one NUMA node, so no host memory is far from a GPU: the question does not arise.")
     loss = 1 - (table["far_gb_per_s"] / table["near_gb_per_s"]).min()
     if loss > 0.05:
-        return say(f"**The far NUMA node costs up to {units.percent(loss)}** of a GPU's host rate: bind each rank to the node of its GPU.")
-    return say(f"The far NUMA node costs {units.percent(max(loss, 0))} at most: here, binding ranks to nodes gains little.")
+        return say(
+            f"**The far NUMA node costs up to {units.percent(loss)}** of a GPU's host rate: bind each "
+            "rank to the node of its GPU."
+        )
+    return say(
+        f"The far NUMA node costs {units.percent(max(loss, 0))} at most: here, binding ranks to nodes gains little."
+    )
 
 
 def _flagged(table: pd.DataFrame) -> str | None:
@@ -113,15 +143,22 @@ def doubt_sockets(table: pd.DataFrame) -> Markdown:
     wrong = table[~table["agrees"] & table["matrix_numa"].notna()]
     untold = table[table["matrix_numa"].isna()]["gpu"]
     if wrong.empty:
-        every = f"every GPU's socket but {listed(untold)}, which the matrix does not tell" if len(untold) else "every GPU's socket"
+        every = (
+            f"every GPU's socket but {listed(untold)}, which the matrix does not tell"
+            if len(untold)
+            else "every GPU's socket"
+        )
         return say(f"The report's text and its own matrix agree about {every}.")
     names = listed(wrong["gpu"])
     groups = listed(
-        f"{', '.join(rows['gpu'])} at node {numa:.0f}" for numa, rows in table.dropna(subset=["matrix_numa"]).groupby("matrix_numa")
+        f"{', '.join(rows['gpu'])} at node {numa:.0f}"
+        for numa, rows in table.dropna(subset=["matrix_numa"]).groupby("matrix_numa")
     )
     return say(
-        f"**The report contradicts itself about {names}**: its text says node {listed(dict.fromkeys(wrong['claimed_numa']))}, "
-        f"its own matrix puts {groups}. What follows from the text about near and far memory does not hold for its node."
+        f"**The report contradicts itself about {names}**: its text says node "
+        f"{listed(dict.fromkeys(wrong['claimed_numa']))}, "
+        f"its own matrix puts {groups}. What follows from the text about near and far memory does not "
+        "hold for its node."
     )
 
 
@@ -129,4 +166,10 @@ def conclude(card: pd.DataFrame) -> Markdown:
     """Say which of the lab's targets the recorded run meets."""
     missed = card[~card["met"].astype(bool)]
     met = f"{len(card) - len(missed)} of {len(card)} targets are met."
-    return say(met, *(f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}." for row in missed.itertuples()))
+    return say(
+        met,
+        *(
+            f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}."
+            for row in missed.itertuples()
+        ),
+    )

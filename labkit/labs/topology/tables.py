@@ -15,6 +15,12 @@ def devices(topology) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["device", "kind", "numa", "close_cpus", "label"])
 
 
+def link_rate(gpu_name: str) -> float | None:
+    """Give GB/s of one NVLink of this GPU, one way; None where no datasheet is known."""
+    known = spec(gpu_name)
+    return known.nvlink_gb_per_s_per_link if known else None
+
+
 def copy_matrix(run) -> pd.DataFrame:
     """Give one row an ordered GPU pair: source, target, seconds, gb_per_s, then limit, share_of_limit and verdict.
 
@@ -25,7 +31,8 @@ def copy_matrix(run) -> pd.DataFrame:
     known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     nvlink, memory = (known.nvlink_gb_per_s, known.hbm_gb_per_s) if known else (None, None)
     table["nominal_gb_per_s"] = [
-        (memory / 2 if memory else None) if a == b else nvlink for a, b in zip(table["source"], table["target"], strict=True)
+        (memory / 2 if memory else None) if a == b else nvlink
+        for a, b in zip(table["source"], table["target"], strict=True)
     ]
     table["nominal_gb_per_s"] = table["nominal_gb_per_s"].astype(float)
     return _checked(table, run)
@@ -111,7 +118,10 @@ def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataF
             continue
         pairs = matrix[matrix["source"] != matrix["target"]]
         into = hosts[(hosts["copy"] == "host_to_gpu") & (hosts["memory"] == "pinned") & ~hosts["together"].astype(bool)]
-        rows += [("GPU → GPU", origin, pairs["gb_per_s"].median()), ("host → GPU, pinned", origin, into["gb_per_s"].median())]
+        rows += [
+            ("GPU → GPU", origin, pairs["gb_per_s"].median()),
+            ("host → GPU, pinned", origin, into["gb_per_s"].median()),
+        ]
     pairs = recorded[recorded["source"] != recorded["target"]]
     rows.append(("GPU → GPU", "nominal", pairs["nominal_gb_per_s"].iloc[0]))
     rows.append(("host → GPU, pinned", "nominal", links[1]["nominal_gb_per_s"].iloc[0]))
@@ -151,7 +161,13 @@ def scorecard(run) -> pd.DataFrame:
     beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
     rows = [
         ("fastest over slowest GPU pair", spread, "≤ 1.05", "×", spread <= 1.05),
-        ("slowest GPU pair, share of its NVLinks' rate", float(pairs["share_of_limit"].min()), "≥ 0.75", "of limit", pairs["share_of_limit"].min() >= 0.75),
+        (
+            "slowest GPU pair, share of its NVLinks' rate",
+            float(pairs["share_of_limit"].min()),
+            "≥ 0.75",
+            "of limit",
+            pairs["share_of_limit"].min() >= 0.75,
+        ),
         ("copies that beat a datasheet", beaten, "= 0", f"of {len(matrix) + len(links)}", beaten == 0),
     ]
     card = pd.DataFrame(rows, columns=["target", "measured", "goal", "unit", "met"])

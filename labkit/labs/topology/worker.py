@@ -53,7 +53,8 @@ def between_gpus(worker: Worker, point) -> None:
     mine = worker.state[worker.rank]
     if worker.device.type == "cuda":
         if worker.rank == point.source:
-            other = torch.empty_like(mine) if point.source == point.target else worker.state[point.target]
+            within = point.source == point.target
+            other = torch.empty_like(mine) if within else worker.state[point.target]
             timed(worker, lambda: other.copy_(mine, non_blocking=True))
     elif point.source == point.target:
         other = torch.zeros_like(mine)
@@ -69,7 +70,7 @@ def with_host(worker: Worker, point) -> None:
     """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks at once."""
     with on_numa_node(point.numa):
         pinned = point.memory == "pinned"
-        host = torch.zeros(_elements(worker), pin_memory=pinned)  # pages come from the node of the CPU that touches them
+        host = torch.zeros(_elements(worker), pin_memory=pinned)  # its pages come from the node of its CPU
         device = worker.state[worker.rank]
         to, frm = (device, host) if point.copy == "host_to_gpu" else (host, device)
 

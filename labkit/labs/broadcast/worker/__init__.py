@@ -100,7 +100,8 @@ def through_lanes(worker: Worker, point) -> None:
 
     share = lanes.parts(buffers.elements, worker.gpus)
     part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
-    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=buffers.poison):
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **often, before=buffers.poison):
         record(worker, timing, buffers.wrong(part_of))
     lanes.close()
     best_memory = worker.plan.memories[-1]
@@ -123,7 +124,8 @@ def through_nccl(worker: Worker, point) -> None:
         worker.synchronize()
         worker.barrier()
 
-    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before):
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **often, before=before):
         right = torch.equal(buffers.copies[0], buffers.references[0])  # rank 0's other copies take no part
         record(worker, timing, [] if right else [worker.rank])
 
@@ -162,7 +164,8 @@ def try_function(worker: Worker, point) -> None:
         return claimed, in_flight, changed
 
     before = source.clone()
-    for timing in worker.time(broadcast, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=buffers.poison):
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **often, before=buffers.poison):
         claimed, in_flight, changed = timing.result
         own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
         record(worker, timing, buffers.wrong(), source_changed=changed, in_flight=in_flight, **own_clock)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+
 @dataclass
 class Copy:
     """One copy that was handed to a lane: what, where, after which others, and how to wait for it."""
@@ -26,7 +27,8 @@ class Copy:
     def asked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None) -> Copy:
         """Give a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
         if not (isinstance(target, torch.Tensor) and isinstance(origin, torch.Tensor)):
-            raise TypeError(f"{lane}: copy(target, origin) takes two tensors, not {type(target).__name__} and {type(origin).__name__}")
+            kinds = f"{type(target).__name__} and {type(origin).__name__}"
+            raise TypeError(f"{lane}: copy(target, origin) takes two tensors, not {kinds}")
         if target.shape != origin.shape or target.dtype != origin.dtype:
             raise ValueError(f"{lane}: {origin.numel()} elements do not fit a target of {target.numel()}")
         if not (target.is_contiguous() and origin.is_contiguous()):
