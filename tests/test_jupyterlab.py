@@ -44,6 +44,10 @@ OUTPUTS = """() => jupyterapp.shell.currentWidget.content.model.sharedModel.cell
   .filter(cell => cell.cell_type === 'code')
   .map(cell => ({source: cell.getSource(), count: cell.execution_count, outputs: cell.toJSON().outputs}))"""
 
+# While JupyterLab opens, it may start a kernel and replace it; cells sent to the first one are lost.
+KERNEL = """() => { const session = jupyterapp.shell.currentWidget.sessionContext.session, kernel = session && session.kernel;
+  return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle' ? kernel.id : null }"""
+
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
     pytest.mark.timeout(LONGEST_S + 60),
@@ -92,6 +96,7 @@ def _run_all(page) -> list[dict]:
     """Runs all cells and gives source, execution count and outputs of each code cell."""
     page.wait_for_selector(CELL, timeout=60_000)
     page.wait_for_selector(IDLE, timeout=60_000)
+    _wait_for_one_kernel(page)
     page.evaluate(WATCH_BARS)
     page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
     deadline = time.monotonic() + LONGEST_S
@@ -105,6 +110,16 @@ def _run_all(page) -> list[dict]:
     raise AssertionError(
         f"still busy after {LONGEST_S} s: {[cell['source'][:40] for cell in cells if not cell['count']]}"
     )
+
+
+def _wait_for_one_kernel(page, steady_s: float = 2.0) -> None:
+    """Waits until the same kernel has been connected and idle for a while."""
+    kernel, since, deadline = None, time.monotonic(), time.monotonic() + 60
+    while kernel is None or time.monotonic() - since < steady_s:
+        assert time.monotonic() < deadline, "no kernel stayed connected"
+        page.wait_for_timeout(200)
+        if (now := page.evaluate(KERNEL)) != kernel:
+            kernel, since = now, time.monotonic()
 
 
 def _no_cell_failed(cells):
