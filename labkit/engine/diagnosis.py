@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sysconfig
 from pathlib import Path
 
 from labkit.engine.errors import LauncherLost, RunError, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.run import Run, read_lines
+from labkit.engine.session import Session
 
 LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
 SIGNALS = {int(number): number.name for number in signal.Signals}
@@ -20,10 +20,6 @@ VICTIM = re.compile(
     r"|pair closure|got 0 bytes|communicator was aborted",
     re.I,
 )
-
-# One worker in torchrun's summary (torch/distributed/elastic/multiprocessing/errors): rank, exit status, pid.
-FAILED = re.compile(r"rank\s+: (\d+) \(local_rank: \d+\)\s+exitcode\s+: (-?\d+) \(pid: (\d+)\)")
-STOPPED = re.compile(r"Sending process (\d+) closing signal")  # torchrun itself ended this one, after another failed
 
 # In a stack, all code but the lab's: the standard library, installed packages, this engine.
 _ENGINE, _PYTHON = (re.escape(f"{folder}/") for folder in (Path(__file__).parent, sysconfig.get_path("stdlib")))
@@ -41,7 +37,6 @@ class Diagnosis:
         self.ranks = range(run.plan.gpus)
         self.points = run.plan.points()
         self._skip = {rank: len(read_lines(run.events_file(rank))) for rank in self.ranks}
-        self._log_start = size(run.launcher_log)
         self._seen: dict[int, tuple[int, list[dict]]] = {}
 
     def events(self, rank: int, name: str = "") -> list[dict]:
@@ -64,43 +59,40 @@ class Diagnosis:
         """The last point that the rank began; None where it began none."""
         return next((event["point"] for event in reversed(self.events(rank, "point"))), None)
 
-    def first_cause(self, torchrun: subprocess.Popen, gone: list[int]) -> RunError:
+    def first_cause(self, outcome: dict | None, gone: list[int], session: Session) -> RunError:
         """Give the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
-        say that another was gone.
+        say that another was gone. `outcome` is what the agent saw, None where it is gone itself or still waits.
         """
         raised = [(event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
         culprits = [item for item in raised if not VICTIM.search(item[2]["message"])]
         if culprits:
             return self._raised(*min(culprits)[1:])
-        if (death := self._first_death(torchrun, gone)) is not None:
+        if session.alive() and (death := self._first_death(outcome or {}, gone)) is not None:
             return self._died(*death)
-        if raised:
+        if raised and session.alive():
             return self._raised(*min(raised)[1:])
-        sentence = f"torchrun ended with status {torchrun.poll()} and no worker had failed"
-        return LauncherLost(sentence, run=self.run, detail=self._launcher_log()[-2000:])
+        why = (outcome or {}).get("error") or f"it ended with status {session.process.poll()}"
+        sentence = f"the process that starts the workers is lost, and no worker had failed: {why}"
+        return LauncherLost(sentence, run=self.run, detail=session.said())
 
     def _raised(self, rank: int, event: dict) -> RunError:
         message = event["message"].strip().partition("\n")[0]  # the traceback has the rest
         sentence = f"{self.who(rank)} raised {event['kind']}: {message} {self.where(event['point'])}"
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=event["traceback"])
 
-    def _first_death(self, torchrun: subprocess.Popen, gone: list[int]) -> tuple[int, int | None] | None:
+    def _first_death(self, outcome: dict, gone: list[int]) -> tuple[int, int | None] | None:
         """Give (rank, exit status) of the first worker that ended without a word; None where there is none.
 
-        Torchrun's summary names the first failure last, and lists workers that torchrun stopped after it, too. A
-        worker that is gone but not listed had no error status.
+        The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
-        if (torchrun.poll() or 0) < 0:  # a signal ended torchrun, and with it its workers
-            return None
-        log = self._launcher_log()
-        stopped = {int(pid) for pid in STOPPED.findall(log)}
-        others, _, first = log.rpartition("Root Cause")
-        failed = [tuple(map(int, found)) for found in FAILED.findall(first + others)]
-        deaths = {rank: status for rank, status, pid in failed if pid not in stopped}
-        deaths |= {rank: None for rank in gone if rank not in deaths and self.pid(rank) not in stopped}
-        return next(((rank, status) for rank, status in deaths.items() if not self.spoke(rank)), None)
+        statuses = {rank: outcome.get("statuses", {}).get(str(self.pid(rank))) for rank in self.ranks}
+        silent = [rank for rank in self.ranks if not self.spoke(rank) and (rank in gone or statuses[rank])]
+        stopped = [rank for rank in silent if statuses[rank] == -signal.SIGTERM]
+        first = [rank for rank in outcome.get("first", []) if rank in silent]
+        order = [*first, *(rank for rank in (*gone, *silent) if rank in silent and rank not in stopped), *stopped]
+        return (order[0], statuses[order[0]]) if order else None
 
     def _died(self, rank: int, status: int | None) -> RunError:
         if status is None:
@@ -153,10 +145,6 @@ class Diagnosis:
         file = self.run.stack_file(rank)
         text = file.read_text(errors="replace") if file.exists() else ""
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
-
-    def _launcher_log(self) -> str:
-        """What torchrun said in this launch."""
-        return self.run.launcher_log.read_bytes()[self._log_start :].decode(errors="replace")
 
     def who(self, rank: int) -> str:
         gpu = self.run.gpu(rank)

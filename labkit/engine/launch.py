@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError, WorkerDied
 from labkit.engine.plan import Plan
-from labkit.engine.run import REPOSITORY, Run
-
-# Left by another launcher in the kernel's environment, these would misplace our workers.
-FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "PET_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_LAUNCH")
-
+from labkit.engine.run import Run
+from labkit.engine.session import MARK, Session, environment
 
 def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True) -> Run:
     """Run the plan's points in one set of worker processes, one a GPU, and give the Run with every row.
@@ -42,17 +36,17 @@ def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, pr
         while point < points:
             launches += 1
             launched = time.time()
-            follower = watch.Watch(run, bar, patience_s=patience_s, deadline=begun + limit_s)
+            session = Session.of(plan.worker)
+            follower = watch.Watch(run, launches, session, bar, patience_s=patience_s, deadline=begun + limit_s)
             try:
-                with watch.uninterrupted():  # a process that is just being started does not carry the run's mark yet
-                    torchrun = start(run, point, launches)
-                point = follower.follow(torchrun)
+                start(run, session, launches, point)
+                point = follower.follow()
             except WorkerDied as error:
                 if death or error.point is None:
                     raise
                 death, point = error, error.point + 1
             finally:
-                watch.end(run)
+                watch.end(run, launches, session)
                 startup_s += (follower.ready() or time.time()) - launched
         if death:
             raise death
@@ -75,22 +69,15 @@ def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, pr
     return run
 
 
-def start(run: Run, first_point: int, launches: int) -> subprocess.Popen:
-    """Start torchrun for the points from `first_point` on; its own words go to the launcher's log."""
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1",
-        "--nproc-per-node", str(run.plan.gpus), "--max-restarts", "0", "--monitor-interval", "0.1",
-        "-m", "labkit.engine.worker", str(run.folder), str(first_point),
-    ]  # fmt: skip
-    with run.launcher_log.open("ab") as log:
-        return subprocess.Popen(
-            command,
-            env=environment(run, launches),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # an interrupt typed in a terminal reaches the kernel alone, which ends the run
-        )
+def start(run: Run, session: Session, launches: int, first_point: int) -> None:
+    """Have the agent beside this kernel start the workers for the points from `first_point` on."""
+    session.ask(
+        folder=str(run.folder),
+        launch=launches,
+        first_point=first_point,
+        workers=run.plan.gpus,
+        environment=worker_environment(run, launches),
+    )
 
 
 def omp_num_threads(plan: Plan, here: node.Node) -> int:
@@ -98,15 +85,12 @@ def omp_num_threads(plan: Plan, here: node.Node) -> int:
     return max(1, here.cores // plan.gpus)
 
 
-def environment(run: Run, launches: int) -> dict[str, str]:
+def worker_environment(run: Run, launches: int) -> dict[str, str]:
     """Give the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
-    kept = {k: v for k, v in os.environ.items() if k not in FOREIGN and not k.startswith(FOREIGN_PREFIXES)}
-    return kept | {
-        watch.MARK: str(run.folder),
-        "LABKIT_KERNEL_PID": str(os.getpid()),
+    return environment() | {
+        MARK: run.mark,
         "LABKIT_LAUNCH": str(launches),
         "LABKIT_LAUNCHED": repr(time.time()),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
         "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
         "GLOO_SOCKET_IFNAME": "lo",

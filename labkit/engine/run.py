@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import os
@@ -75,7 +76,17 @@ class Run:
 
     @property
     def launcher_log(self) -> Path:
+        """What a bare torchrun said (`make bench`)."""
         return self.logs / "torchrun.txt"
+
+    @property
+    def stop_file(self) -> Path:
+        """There once the host has given the launch up: a worker that starts only now ends at once."""
+        return self.logs / "stop"
+
+    def outcome_file(self, launch: int) -> Path:
+        """How the agent saw the launch end."""
+        return self.logs / f"outcome{launch}.json"
 
     def rows_file(self, rank: int) -> Path:
         return self.folder / f"rows-rank{rank}.jsonl"
@@ -103,7 +114,23 @@ class Run:
         record = {"state": state, "date": datetime.now().date().isoformat(), **status}
         self.status_file.write_text(json.dumps(record, indent=1))
 
+    def write_outcome(self, launch: int, outcome: dict[str, Any]) -> None:
+        """Write down how the agent saw the launch end, in one step: a reader never sees half of it."""
+        draft = self.logs / f"outcome{launch}.part"
+        draft.write_text(json.dumps(outcome))
+        draft.replace(self.outcome_file(launch))
+
+    def outcome(self, launch: int) -> dict[str, Any] | None:
+        """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
+        file = self.outcome_file(launch)
+        return json.loads(file.read_text()) if file.exists() else None
+
     # What the folder says.
+    @property
+    def mark(self) -> str:
+        """What every process of this run carries in its environment: 32 hexadecimal digits."""
+        return hashlib.sha256(str(self.folder.absolute()).encode()).hexdigest()[:32]
+
     @cached_property
     def plan(self) -> Plan:
         return Plan.from_json(self.plan_file.read_text())

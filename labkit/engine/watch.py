@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,37 +15,61 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis, size
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
+from labkit.engine.session import MARK, Session
 
 POLL_SECONDS = 0.05
 START_SECONDS = 180.0  # the least patience while workers start: importing torch from a busy disk takes its time
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
-SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks and torchrun to tell their part
-MARK = "LABKIT_RUN"  # every process of a run, grandchildren too, inherits this variable with the run's folder in it
+SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks and the agent to tell their part
+AGENT_SECONDS = 10.0  # for the agent to see that a launch has ended, before it is ended itself
 
 
 def members(run: Run) -> list[psutil.Process]:
-    """Give the living processes that belong to the run, told by the mark in their environment."""
+    """Give the living processes that belong to the run, grandchildren too, told by the mark in their environment."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == str(run.folder) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(MARK) == run.mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
     return found
 
 
-def end(run: Run) -> None:
-    """End every process of the run: ask, wait GRACE_SECONDS, kill, until none is left.
+def kill(run: Run) -> None:
+    """Kill every process of the run, until none is left.
 
     psutil sends no signal to a pid whose start time differs from the one it saw, so a reused pid is safe.
     """
+    while alive := members(run):
+        for process in alive:
+            _signal(process, signal.SIGKILL)
+        psutil.wait_procs(alive, timeout=0.2)
+
+
+def end(run: Run, launch: int, session: Session) -> None:
+    """End every process of a launch: ask, wait GRACE_SECONDS, kill; then see that the agent has noticed.
+
+    A worker that is just being made does not carry the mark yet: it finds the stop file, and ends.
+    """
     with uninterrupted():
-        deadline = time.monotonic() + GRACE_SECONDS
-        while alive := members(run):
+        over = run.outcome(launch) is not None
+        if not over:
+            run.stop_file.touch()
+            alive = members(run)
             for process in alive:
-                _signal(process, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
-            psutil.wait_procs(alive, timeout=max(0.2, deadline - time.monotonic()))
+                _signal(process, signal.SIGTERM)
+            psutil.wait_procs(alive, timeout=GRACE_SECONDS)
+        deadline = time.monotonic() + AGENT_SECONDS
+        while members(run) or not over:
+            kill(run)
+            if time.monotonic() > deadline or not session.alive():
+                session.leave()
+                kill(run)
+                break
+            time.sleep(POLL_SECONDS)
+            over = run.outcome(launch) is not None
+        run.stop_file.unlink(missing_ok=True)
 
 
 def _signal(process: psutil.Process, number: int) -> None:
@@ -85,20 +108,21 @@ class Watch:
     `patience_s` bounds the time without any sign (a row, an event); `deadline`, in Unix seconds, ends the whole run.
     """
 
-    def __init__(self, run: Run, bar: Any, *, patience_s: float, deadline: float):
-        self.run, self.bar, self.patience_s, self.deadline = run, bar, patience_s, deadline
+    def __init__(self, run: Run, launch: int, session: Session, bar: Any, *, patience_s: float, deadline: float):
+        self.run, self.launch, self.session, self.bar = run, launch, session, bar
+        self.patience_s, self.deadline = patience_s, deadline
         self.said = Diagnosis(run)
         self.ranks = self.said.ranks
         self.sizes: dict[Path, int] = {}
         self.gone: list[int] = []
 
-    def follow(self, torchrun: subprocess.Popen) -> int:
+    def follow(self) -> int:
         """Wait for the end; give the first point that is still to be measured (one past the last when all are).
 
         Raises WorkerRaised, WorkerDied, WorkerHung or LauncherLost.
         """
         last_sign = time.monotonic()
-        while torchrun.poll() is None and not self._bad_news():
+        while not self._over() and not self._bad_news():
             if self._has_news():
                 last_sign = time.monotonic()
                 self._show_progress()
@@ -108,7 +132,10 @@ class Watch:
             if time.time() > self.deadline:
                 raise self._hung("the run outlasted its time limit")
             time.sleep(POLL_SECONDS)
-        return self._outcome(torchrun)
+        return self._outcome()
+
+    def _over(self) -> bool:
+        return self.run.outcome_file(self.launch).exists() or not self.session.alive()
 
     def ready(self) -> float | None:
         """The time (Unix seconds) at which the last rank was ready to measure; None while one is not."""
@@ -128,20 +155,17 @@ class Watch:
         self.bar.update(max(done, self.bar.n) - self.bar.n)
 
     def _bad_news(self) -> bool:
-        """Whether a rank raised, or ended without a word.
-
-        Torchrun takes an exit with status 0 for success, and the other ranks may wait for that one for ever.
-        """
+        """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
             pid = self.said.pid(rank)
             if pid and rank not in self.gone and not _alive(pid) and not self.said.spoke(rank):
                 self.gone.append(rank)
         return bool(self.gone) or any(self.said.events(rank, "raised") for rank in self.ranks)
 
-    def _outcome(self, torchrun: subprocess.Popen) -> int:
-        """Judge an ended launch: wait for the other ranks' own words and torchrun's, then name the first cause."""
+    def _outcome(self) -> int:
+        """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause."""
         deadline = time.monotonic() + SETTLE_SECONDS
-        while torchrun.poll() is None and time.monotonic() < deadline:
+        while not self._over() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self._bad_news()
         self._show_progress()
@@ -150,7 +174,7 @@ class Watch:
         restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
         if restarts:
             return max(restarts) + 1
-        raise self.said.first_cause(torchrun, self.gone)
+        raise self.said.first_cause(self.run.outcome(self.launch), self.gone, self.session)
 
     def _hung(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""

@@ -1,7 +1,7 @@
 """The far side of a launch: one process a GPU, which measures the plan's points and appends rows.
 
-Torchrun starts `python -m labkit.engine.worker RUN [FIRST_POINT]` once a rank. A lab's worker module gives
-`measure(worker, point)`, and may give `prepare(worker)`, called once before the first point.
+The agent calls `enter` in a fresh process once a rank; a bare torchrun may run `-m labkit.engine.worker RUN`. A lab's
+worker module gives `measure(worker, point)`, and may give `prepare(worker)`, called once before the first point.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,32 +25,48 @@ from labkit.engine.plan import Plan
 from labkit.engine.run import Run
 
 PR_SET_PDEATHSIG = 1
+AGENT_SETS = ("RANK", "LOCAL_", "WORLD_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "TORCH_NCCL_ASYNC")
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
 PEERS_SECONDS = 10  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
-def end_with(kernel_pid: int) -> None:
-    """End this process when torchrun or the kernel that launched it ends, however they end.
+def enter(folder: str, first_point: int, environment: dict[str, str]) -> None:
+    """Become a worker of the run, in a process that the forkserver has just made.
 
-    The parent-death signal covers torchrun (prctl(2)); a thread on a pidfd (pidfd_open(2)) covers the kernel, which
-    is no parent of this process. A parent that ended before the signal was set is noticed by its changed pid.
+    What torchrun's agent has set (ranks, addresses) is kept; the rest of the environment is the kernel's.
     """
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    try:
-        kernel = os.pidfd_open(kernel_pid)
-    except ProcessLookupError:
+    os.setsid()  # a process group of its own, as under torchrun
+    run = Run(folder)
+    wear(run.mark)
+    end_with_parent()
+    if run.stop_file.exists():
         os._exit(1)
-    if os.getppid() != parent or (parent == 1 and kernel_pid != 1):
-        os._exit(1)
+    given = {name: value for name, value in os.environ.items() if name.startswith(AGENT_SETS)}
+    os.environ.clear()
+    os.environ.update(environment | given)
+    sys.path[:] = dict.fromkeys([*os.environ["PYTHONPATH"].split(os.pathsep), *sys.path])
 
-    def watch() -> None:
-        import select
+    import torch
 
-        select.select([kernel], [], [])
-        os.killpg(0, signal.SIGKILL)  # torchrun gave every worker a process group of its own
+    torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
+    main(folder, first_point)
 
-    threading.Thread(target=watch, name="kernel watch", daemon=True).start()
+
+def wear(mark: str) -> None:
+    """Write the run's mark over its placeholder in this process's initial environment.
+
+    That is what /proc shows of it, and what every process forked from it inherits; os.environ would reach only those
+    that are executed anew.
+    """
+    first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+    for address in itertools.takewhile(bool, (first[i] for i in itertools.count())):
+        if ctypes.string_at(address).startswith(b"LABKIT_RUN="):
+            ctypes.memmove(address + len("LABKIT_RUN="), mark.encode(), len(mark))
+
+
+def end_with_parent() -> None:
+    """Have this process killed when its parent ends (prctl(2)): the forkserver, which ends with the agent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Worker:
@@ -64,7 +79,7 @@ class Worker:
     def __init__(self, run: Run):
         self.run, self.plan, self.state, self.point = run, None, None, None
         launched = float(os.environ["LABKIT_LAUNCHED"])
-        self._milestones = [(launched, ""), (_process_start(), "torchrun starts the process")]
+        self._milestones = [(launched, ""), (_process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
 
@@ -183,14 +198,12 @@ class Worker:
                 torch.cuda.empty_cache()
 
 
-def main(folder: str, first_point: str = "0") -> None:
+def main(folder: str, first_point: int | str = 0) -> None:
     """Run one rank from start to end; whatever it raises is reported in its events before the process ends."""
     run = Run(folder)
     rank = int(os.environ["RANK"])
     log = os.open(run.log_file(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1), os.dup2(log, 2)  # prints of this process and of the C libraries under it
-    end_with(int(os.environ["LABKIT_KERNEL_PID"]))
-
     import faulthandler
 
     faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
@@ -247,4 +260,5 @@ def _message(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(*sys.argv[1:])
