@@ -24,7 +24,8 @@ LESSONS = [
     "scaling",
 ]
 GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
-FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in torchrun's processes
+FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in the workers' processes and in the agent's
+DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
 MOST_LINES = 250
 VAGUE_NAMES = {"utils", "helpers", "common", "misc"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -57,7 +58,7 @@ MAY_IMPORT["bugs"] = MAY_IMPORT["worker"]
 def role(parts: tuple[str, ...]) -> str:
     """Gives the row of the table for a module, as the parts of its dotted name; "" for one without a row."""
     match parts:
-        case ("labkit", "engine", "worker", *_):
+        case ("labkit", "engine", "worker" | "agent" | "preload" | "debug", *_):
             return "engine.worker"
         case ("labkit", "engine" | "node" as room, *_):
             return room
@@ -115,6 +116,8 @@ def _may(module: tuple[str, ...], name: str, root: Path) -> bool:
         return True
     if own in FAR_SIDE and role(parts) == "worker":
         return _came_first(parts[2], lab)
+    if own == "engine" and parts[:3] == DEBUGGER:
+        return True
     if own not in FAR_SIDE and _is_far(parts, root):
         return False
     if own not in MAY_IMPORT:

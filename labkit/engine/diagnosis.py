@@ -134,11 +134,11 @@ class Diagnosis:
         path, line, function = frames[own]
         called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
         if not called:
-            return f"is at {Path(path).name}:{line} in {function}"
+            return f"is at {_short(path)}:{line} in {function}"
         if called[0] == "<module>":
-            return f"is importing ({Path(path).name}:{line})"
+            return f"is importing ({_short(path)}:{line})"
         waits = any("torch/distributed" in path for path, *_ in frames[:own])
-        return f"{'waits' if waits else 'is'} in {called[0]} ({Path(path).name}:{line})"
+        return f"{'waits' if waits else 'is'} in {called[0]} ({_short(path)}:{line})"
 
     def _stack(self, rank: int) -> str:
         """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""
@@ -155,6 +155,12 @@ class Diagnosis:
             return "before the first point"
         knobs = ", ".join(f"{name}={value}" for name, value in vars(self.points[point]).items() if name != "point")
         return f"at point {point} ({knobs})"
+
+
+def _short(path: str) -> str:
+    """A file's name; for a package's __init__.py, the package's too."""
+    file = Path(path)
+    return f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
 
 
 def size(file: Path) -> int:

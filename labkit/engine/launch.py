@@ -9,16 +9,20 @@ from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError, WorkerDied
 from labkit.engine.plan import Plan
+from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
 from labkit.engine.session import MARK, Session, environment
 
-def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True) -> Run:
+def launch(
+    plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True, debug: bool = False
+) -> Run:
     """Run the plan's points in one set of worker processes, one a GPU, and give the Run with every row.
 
     A point that runs out of GPU memory is a row that says so. A point that kills a worker costs one restart: fresh
     workers measure the points after it, then WorkerDied tells of it; whatever else goes wrong ends the run at once.
     `patience_s` bounds the time without any sign from any rank once they are ready, `limit_s` the whole run.
-    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar.
+    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker in
+    this very process, where breakpoints work and the worker's own exception arrives as it is; torch is then loaded here.
 
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost (each names rank, GPU, point and log, and carries the
     rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is interrupted. When it
@@ -29,6 +33,11 @@ def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, pr
         shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
         raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
     run = Run.create(plan, here)
+    if debug:
+        from labkit.engine.debug import measure_here
+
+        return measure_here(run)
+    receipt = Receipt(run)
     begun, startup_s, launches, state = time.time(), 0.0, 0, "failed"
     point, points, death = 0, len(plan.points()), None
     bar = _bar(plan, points, progress)
@@ -65,6 +74,7 @@ def launch(plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, pr
         run.close(
             state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
             measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
+            **receipt.fields(),
         )  # fmt: skip
     return run
 

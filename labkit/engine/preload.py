@@ -1,13 +1,79 @@
-"""Imported once by the forkserver beside a kernel, so that its workers start with torch and their lab already loaded.
+"""Imported once by the forkserver beside a kernel, so that its workers start with torch and more already loaded.
 
-Nothing here may touch CUDA: a forked process cannot use a context of its parent. What cannot be imported is left to
-the worker, which reports it.
+Loaded are the installed packages that the labs' workers import, as their text says. The labs' own code is not run
+here: it may change between two launches, and what it does while it is imported is for a worker to meet and to report.
+Nothing here may touch CUDA: a forked process cannot use a context of its parent.
 """
 
+import ast
 import contextlib
-import importlib
+import ctypes
+import importlib.util
 import os
+import signal
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
 
-for _module in ("torch", "torch.distributed", *filter(None, os.environ.get("LABKIT_PRELOAD", "").split(","))):
-    with contextlib.suppress(BaseException):
-        importlib.import_module(_module)
+PR_SET_PDEATHSIG = 1
+FORKSERVER = "LABKIT_FORKSERVER"
+ALWAYS = ("torch", "torch.distributed", "labkit.engine.worker")
+
+
+def end_with(parent: int) -> None:
+    """Have this process killed when the process that made it ends (prctl(2)); end at once if that has happened."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def imports(module: str, seen: set[Path]) -> Iterator[str]:
+    """Yield the statements by which a module, and modules that are not installed but that it imports, import others."""
+    file = _own(module)
+    if file is None:
+        yield f"import {module}"
+    if file is None or file in seen:
+        return
+    seen.add(file)
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from imports(alias.name, seen)
+        elif isinstance(node, ast.ImportFrom):
+            source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            if _own(source) is None:
+                yield ast.unparse(node)
+                continue
+            for name in (source, *(f"{source}.{alias.name}" for alias in node.names)):
+                if _own(name):
+                    yield from imports(name, seen)
+
+
+def _own(module: str) -> Path | None:
+    """The module's file, where it is neither installed nor of the standard library."""
+    installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    for folder in dict.fromkeys(sys.path):
+        for name in ("{}/__init__.py", "{}.py"):
+            file = Path(folder, name.format(module.replace(".", "/")))
+            if file.is_file():
+                return None if str(file).startswith(installed) or "-packages" in str(file) else file
+    return None
+
+
+def load(modules: list[str]) -> None:
+    """Import what the modules import; what cannot be imported is left to the worker."""
+    for module in modules:
+        statements = []
+        with contextlib.suppress(Exception):
+            statements.extend(imports(module, set()))
+        for statement in statements:
+            with contextlib.suppress(BaseException):
+                exec(statement, {})
+
+
+if FORKSERVER in os.environ:
+    end_with(int(os.environ[FORKSERVER]))
+    os.environ[FORKSERVER] = str(os.getpid())
+    load([*ALWAYS, *filter(None, os.environ.get("LABKIT_PRELOAD", "").split(","))])

@@ -223,33 +223,16 @@ class Run:
         shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns("logs"))
         return target
 
-    def receipt(self) -> list[tuple[str, str]]:
-        """What the launch did and cost: (what, value) pairs."""
-        status, plan = self.status, self.plan
-        rows, points = self.rows, len(plan.points())
-        measured = rows["point"].nunique() if len(rows) else 0
-        lines = [
-            ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
-            ("source", self.source),
-            ("workers", f"{plan.gpus} × {plan.device}"),
-            ("points", f"{measured} of {points} measured, {len(rows)} rows"),
-        ]
-        if status:
-            start, measuring = status["startup_seconds"], status["measuring_seconds"]
-            lines.append(("time", f"{self.seconds:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
-        if status.get("launches", 1) > 1:
-            lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
-        if len(rows) and (bad := rows.loc[rows["status"] != "ok", "status"]).size:
-            lines.append(("not ok", ", ".join(f"{n} × {status}" for status, n in bad.value_counts().items())))
-        short = self.folder.relative_to(REPOSITORY) if self.folder.is_relative_to(REPOSITORY) else self.folder
-        return [*lines, ("folder", str(short))]
-
     def __repr__(self) -> str:
-        return "\n".join(f"{what:9} {value}" for what, value in self.receipt())
+        from labkit.engine.receipt import lines
+
+        return "\n".join(f"{what:9} {value}" for what, value in lines(self))
 
     def _repr_html_(self) -> str:
-        left, receipt = "style='text-align:left'", [map(html.escape, line) for line in self.receipt()]
-        cells = [f"<tr><th {left}>{what}</th><td {left}>{value}</td></tr>" for what, value in receipt]
+        from labkit.engine.receipt import lines
+
+        left = "style='text-align:left'"
+        cells = [f"<tr><th {left}>{what}</th><td {left}>{html.escape(value)}</td></tr>" for what, value in lines(self)]
         return f"<table>{''.join(cells)}</table>"
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +24,7 @@ OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS")
 
 MARK = "LABKIT_RUN"
 UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
+LEAVE_SECONDS = 5.0
 
 
 def environment() -> dict[str, str]:
@@ -32,20 +35,21 @@ def environment() -> dict[str, str]:
 
 
 class Session:
-    """An agent process that holds torch and the workers' modules, so that fresh workers start in a second.
+    """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
-    `Session.of(module)` gives the kernel's own. It is replaced when code changed on disk, when a module is wanted that
-    it does not hold, or when it is gone.
+    `with Session.lent(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's code
+    changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
     """
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _current: Session | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.kernel, self.code = modules, os.getpid(), _code(modules)
+        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
         self._log = tempfile.TemporaryFile()  # has no name, so nothing is left of it
+        self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the forkserver's socket
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "labkit.engine.agent", str(os.getpid())],
+            [sys.executable, "-m", "labkit.engine.agent", str(os.getpid()), self._folder],
             env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": ",".join(modules), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
             stdin=subprocess.PIPE,
             stdout=self._log,
@@ -54,41 +58,50 @@ class Session:
         )
 
     @classmethod
-    def of(cls, module: str) -> Self:
-        """Give the session of this process, which holds `module`; a new one where the last does not serve any more."""
+    @contextmanager
+    def lent(cls, module: str) -> Iterator[Self]:
+        """Give the session of this process, which knows `module`, for one launch."""
         with cls._lock:
             last = cls._current
-            modules = tuple(dict.fromkeys((*(last.modules if last else ()), module)))
-            if last is None or last.kernel != os.getpid() or not last.serves(module):
-                if last is not None and last.kernel == os.getpid():
+            if last is None or not last.serves(module):
+                cls._current = cls(tuple(dict.fromkeys((*(last.modules if last else ()), module))))
+                if last is not None and not last.launches:
                     last.leave()
-                cls._current = cls(modules)
-            return cls._current
+            session = cls._current
+            session.launches += 1
+        try:
+            yield session
+        finally:
+            with cls._lock:
+                session.launches -= 1
+                retired = session is not cls._current and not session.launches
+            if retired:
+                session.leave()
 
     def serves(self, module: str) -> bool:
-        """Whether the agent lives, holds the module, and holds it as it is on disk."""
-        return self.alive() and module in self.modules and self.code == _code(self.modules)
+        """Whether the agent lives, knows the module, and runs the engine as it is on disk."""
+        return self.alive() and module in self.modules and self.code == _code()
 
     def alive(self) -> bool:
         return self.process.poll() is None
 
     def ask(self, **request: Any) -> None:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
-        try:
+        with suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            return
 
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
-        try:
+        self.ask(leave=True)  # a process forked from this one may hold its stdin open
+        with suppress(OSError):
             self.process.stdin.close()
-            self.process.wait(timeout=5)
-        except (OSError, subprocess.TimeoutExpired):
+        try:
+            self.process.wait(timeout=LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def said(self) -> str:
         """The end of what the agent wrote to its log."""
@@ -96,18 +109,24 @@ class Session:
         return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
 
 
-def _code(modules: tuple[str, ...]) -> tuple:
-    """Tell one state of the code from another: the newest change in labkit and in the modules' own files."""
-    files = [*Path(REPOSITORY, "labkit").rglob("*.py")]
-    for module in modules:
-        if not module.startswith("labkit."):
-            spec = importlib.util.find_spec(module)
-            files += [Path(spec.origin)] if spec and spec.origin else []
+def _code() -> tuple:
+    """Tell one state of what the agent holds from another: the newest change in the engine, and where modules lie.
+
+    A lab's own code is read anew by every worker.
+    """
+    files = [*Path(REPOSITORY, "labkit", "engine").glob("*.py"), *Path(REPOSITORY, "labkit", "node").rglob("*.py")]
     return len(files), max(file.stat().st_mtime_ns for file in files), os.environ.get("PYTHONPATH")
+
+
+def _forget() -> None:
+    """A process forked from a kernel has no session yet: that of its parent is not its own."""
+    Session._lock, Session._current = threading.RLock(), None
 
 
 @atexit.register
 def _leave() -> None:
-    session = Session._current
-    if session is not None and session.kernel == os.getpid():
-        session.leave()
+    if Session._current is not None:
+        Session._current.leave()
+
+
+os.register_at_fork(after_in_child=_forget)

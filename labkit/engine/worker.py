@@ -83,8 +83,11 @@ class Worker:
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
 
-    def join(self, plan: Plan) -> None:
-        """Meet the other workers: a process group over NCCL for device tensors and gloo for host tensors."""
+    def join(self, plan: Plan, alone: bool = False) -> None:
+        """Meet the other workers: a process group over NCCL for device tensors and gloo for host tensors.
+
+        `alone` meets nobody: one process, as for a debugger.
+        """
         import torch
         import torch.distributed as dist
 
@@ -94,7 +97,7 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        self.store, rank, size = next(dist.rendezvous("env://"))
+        self.store, rank, size = (dist.HashStore(), 0, 1) if alone else next(dist.rendezvous("env://"))
         dist.init_process_group(backend, store=dist.PrefixStore("group", self.store), rank=rank, world_size=size)
         self._sync_tensor = torch.zeros(1)
 

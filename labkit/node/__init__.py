@@ -2,6 +2,7 @@
 
     inventory.py   GPUs, CPUs, memory, driver, versions → Node, with its JSON
     gpus.py        what NVML says about the GPUs, and which of them CUDA shows
+    occupancy.py   which process of which user holds how much GPU memory
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
     limits.py      datasheet rates → the least time for bytes or FLOPs; measurements that beat physics
     specs.csv      per GPU: HBM, NVLink, PCIe, dense TFLOP/s by precision, with the source
@@ -21,12 +22,14 @@ from .limits import (
     ring_bus_limit_gb_per_s,
     spec,
 )
+from .occupancy import Holder, holders, used_mib
 from .topology import Device, Path, Topology, TopologyError, paths_table
 from .topology import parse as parse_topology
 
 __all__ = [
     "Device",
     "Gpu",
+    "Holder",
     "Node",
     "Path",
     "Spec",
@@ -36,10 +39,12 @@ __all__ = [
     "check",
     "flagged",
     "here",
+    "holders",
     "least_seconds_to_compute",
     "least_seconds_to_move",
     "parse_topology",
     "paths_table",
     "ring_bus_limit_gb_per_s",
     "spec",
+    "used_mib",
 ]

@@ -38,16 +38,16 @@ class Gpu:
 
 def read() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
     """All GPUs, their MIG slices, the driver's version and the CUDA version it supports; empty without a driver."""
-    with _nvml() as works:
+    with nvml() as works:
         if not works:
             return (), (), None, None
-        handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(_ask(pynvml.nvmlDeviceGetCount) or 0)]
+        handles = [ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(ask(pynvml.nvmlDeviceGetCount) or 0)]
         gpus = tuple(_gpu(index, handle) for index, handle in enumerate(handles))
         slices = tuple(s for gpu, handle in zip(gpus, handles, strict=True) if gpu.mig for s in _slices(gpu, handle))
-        cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        cuda = ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         # 13020 is 13.2
         version = cuda and f"{cuda // 1000}.{cuda % 1000 // 10}"
-        return gpus, slices, _ask(pynvml.nvmlSystemGetDriverVersion), version
+        return gpus, slices, ask(pynvml.nvmlSystemGetDriverVersion), version
 
 
 def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
@@ -81,7 +81,8 @@ def _fitting(entry: str, gpus: Sequence[Gpu], slices: Sequence[Gpu]) -> list[Gpu
 
 
 @contextmanager
-def _nvml() -> Iterator[bool]:
+def nvml() -> Iterator[bool]:
+    """Open NVML for what stands inside; gives False where there is no driver."""
     try:
         pynvml.nvmlInit()
     except (pynvml.NVMLError, OSError):
@@ -90,10 +91,10 @@ def _nvml() -> Iterator[bool]:
     try:
         yield True
     finally:
-        _ask(pynvml.nvmlShutdown)
+        ask(pynvml.nvmlShutdown)
 
 
-def _ask(query: Callable[..., Any], *arguments: Any) -> Any:
+def ask(query: Callable[..., Any], *arguments: Any) -> Any:
     """The answer, or None: a driver may lack a query, and a lost GPU fails all of them."""
     try:
         answer = query(*arguments)
@@ -103,35 +104,35 @@ def _ask(query: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _gpu(index: int, handle: Any) -> Gpu:
-    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
-    bus = _ask(getattr, pci, "busId")
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    pci = ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    bus = ask(getattr, pci, "busId")
     return Gpu(
         index=index,
-        name=_ask(pynvml.nvmlDeviceGetName, handle),
-        uuid=_ask(pynvml.nvmlDeviceGetUUID, handle),
+        name=ask(pynvml.nvmlDeviceGetName, handle),
+        uuid=ask(pynvml.nvmlDeviceGetUUID, handle),
         pci_bus_id=bus,
         memory_mib=memory and memory.total // 2**20,
         compute_capability=capability and ".".join(map(str, capability)),
-        ecc=_is_on(_ask(pynvml.nvmlDeviceGetEccMode, handle)),
-        mig=_is_on(_ask(pynvml.nvmlDeviceGetMigMode, handle)),
+        ecc=_is_on(ask(pynvml.nvmlDeviceGetEccMode, handle)),
+        mig=_is_on(ask(pynvml.nvmlDeviceGetMigMode, handle)),
         numa_node=_numa_node(bus),
         nvlinks=_nvlinks(handle),
-        pcie_generation=_ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        pcie_width=_ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        pcie_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
     )
 
 
 def _slices(gpu: Gpu, handle: Any) -> list[Gpu]:
-    count = _ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found = [_ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(count)]
+    count = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    found = [ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(count)]
     return [_slice(gpu, handle) for handle in found if handle is not None]
 
 
 def _slice(gpu: Gpu, handle: Any) -> Gpu:
-    memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    name, uuid = _ask(pynvml.nvmlDeviceGetName, handle), _ask(pynvml.nvmlDeviceGetUUID, handle)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    name, uuid = ask(pynvml.nvmlDeviceGetName, handle), ask(pynvml.nvmlDeviceGetUUID, handle)
     # A slice reaches no other GPU: NVLink is off in MIG mode.
     return replace(gpu, name=name, uuid=uuid, memory_mib=memory and memory.total // 2**20, nvlinks=None)
 
@@ -142,7 +143,7 @@ def _is_on(mode: Any) -> bool | None:
 
 
 def _nvlinks(handle: Any) -> int | None:
-    states = [_ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    states = [ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
     known = [state for state in states if state is not None]
     return sum(state == pynvml.NVML_FEATURE_ENABLED for state in known) if known else None
 

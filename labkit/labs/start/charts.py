@@ -34,7 +34,7 @@ def wall_drawing() -> Figure:
             FancyArrowPatch((ends[0], y), (ends[1], y), arrowstyle="-|>", mutation_scale=16, lw=2.5, color=color)
         )
         ax.text(3.75, y + 0.16, text, ha="center", fontsize=9.5)
-    return canvas.finish(figure, "torchrun starts one worker process a GPU")
+    return canvas.finish(figure, "torchrun's agent starts one worker process a GPU")
 
 
 def best_chart(table: pd.DataFrame) -> Figure:
@@ -87,16 +87,18 @@ def sums_chart(table: pd.DataFrame) -> Figure:
 
 
 def cost_chart(table: pd.DataFrame) -> Figure:
-    """Wall time of bare torchrun, of launch() for one point and of launch() for a sweep."""
+    """Wall time of bare torchrun, of a later launch() for one point and for a sweep: start-up, then the rest."""
     order = [way for way in WAYS if way in set(table["way"])]
     rows = table.set_index("way").loc[order]
     figure, ax = canvas.canvas(height=1.2 + 0.45 * len(order))
     names = [WAYS[way] + (f" of {table.attrs['points']} points" if way == "sweep" else "") for way in order]
-    ax.barh(names, rows["seconds"], xerr=rows["spread_seconds"], color=canvas.MEASURED, height=0.6, ecolor=canvas.INK)
+    ax.barh(names, rows["seconds"], xerr=rows["spread_seconds"], color=canvas.COMPUTE, height=0.6, label="measuring")
+    ax.barh(names, rows["startup_seconds"], color=canvas.WAIT, height=0.6, label="start-up")
     longest = (rows["seconds"] + rows["spread_seconds"]).max()
     for y, row in enumerate(rows.itertuples()):
         text = f"{units.seconds(row.seconds)}, {row.over_torchrun:.2f}×"
         ax.text(row.seconds + row.spread_seconds + 0.02 * longest, y, text, va="center", fontsize=9)
     ax.set(xlabel="seconds of wall time, from call to return", xlim=(0, longest * 1.25), title="What a launch costs")
     ax.invert_yaxis()
+    canvas.legend_above(ax)
     return canvas.finish(figure, f"{table.attrs['source']} · {int(rows['count'].min())} pairs")

@@ -28,16 +28,24 @@ class Hello(Plan):
         return cls(**{"size": "small", "gpus": 2} | knobs)
 
 
+KINDS = ("raises", "killed", "leaves", "hangs")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure(Plan):
-    """One rank raises on purpose at the second of three points, while the others go on to meet it."""
+    """One rank fails on purpose at the second of three points, while the others go on to meet it.
+
+    `kind`: it raises; is killed by SIGKILL; leaves with exit status 0 and without a word; or hangs.
+    """
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "labkit.labs.start.worker"
 
     rank: int = 1
+    kind: str = "raises"
 
     def check(self) -> None:
+        self.require("kind", self.kind, KINDS)
         if not 0 <= self.rank < self.gpus:
             raise PlanError(f"rank={self.rank}: with gpus={self.gpus} the ranks are 0 to {self.gpus - 1}")
 
@@ -51,19 +59,28 @@ class Failure(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BertStep(Plan):
+    """A small BERT takes a few training steps under DDP: work with the imports of a real lab."""
+
+    lab: ClassVar[str] = "start"
+    worker: ClassVar[str] = "labkit.labs.start.worker.bert"
+
+    steps: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchCost(Plan):
     """What launch() costs beside the bare torchrun command, and a sweep beside one point (`make bench`).
 
-    Measured on the host: `pairs` times a bare torchrun of the Hello worker and a launch of the same plan, in turns,
-    and a launch of `sweep_points` points.
+    Measured on the host, `pairs` times in turns, all in one kernel: a bare torchrun of BertStep, a launch of the same
+    plan, and a launch of `sweep_points` points. The first turn is a warm-up: it starts the agent.
     """
 
     lab: ClassVar[str] = "start"
-    worker: ClassVar[str] = "labkit.labs.start.worker"
+    worker: ClassVar[str] = "labkit.labs.start.worker.bert"
 
-    pairs: int = 7
+    pairs: int = 6
     sweep_points: int = 20
-    sums: int = 20
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for pair in range(self.pairs):

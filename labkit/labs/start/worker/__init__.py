@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -44,8 +46,16 @@ def hello(worker: Worker) -> None:
 
 
 def fail(worker: Worker, point) -> None:
-    """Record a row; where the point says so, one rank raises while the others wait for it."""
+    """Record a row; where the point says so, one rank fails while the others wait for it."""
     worker.record(said="here")
     if point.fails and worker.rank == worker.plan.rank:
-        raise ValueError("this rank fails on purpose")
+        match worker.plan.kind:
+            case "raises":
+                raise ValueError("this rank fails on purpose")
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "leaves":
+                os._exit(0)
+            case "hangs":
+                time.sleep(3600)
     worker.barrier()

@@ -1,0 +1,92 @@
+"""How a process that the forkserver has just made becomes a worker: its mark, its guard, its environment, its output."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from labkit.engine.run import Run
+
+PR_SET_PDEATHSIG = 1
+UNBUFFERED = 2  # _IONBF of setvbuf(3)
+
+# What torchrun's agent sets in a worker; all else there is the kernel's, as it was at the launch.
+AGENT_SETS = (
+    "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+)  # fmt: skip
+
+
+def enter(request: dict[str, Any]) -> None:
+    """Become a worker of the run that the host's request names, and measure its points."""
+    os.setsid()  # a process group of its own, as under torchrun
+    run = Run(request["folder"])
+    wear(run.mark)
+    end_with_parent()
+    if run.stop_file.exists():
+        os._exit(1)
+    listen()
+    dress(request["environment"])
+    write_to(run.log_file(int(os.environ["RANK"])))
+    with contextlib.suppress(OSError):  # the notebook's folder may have been removed under it
+        os.chdir(request["cwd"])
+
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
+
+    from labkit.engine.worker import main
+
+    main(request["folder"], request["first_point"])
+
+
+def wear(mark: str) -> None:
+    """Write the run's mark over its placeholder in this process's initial environment.
+
+    That is what /proc shows of it, and what every process forked from it inherits; os.environ would reach only those
+    that are executed anew.
+    """
+    first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+    for address in itertools.takewhile(bool, (first[i] for i in itertools.count())):
+        if ctypes.string_at(address).startswith(b"LABKIT_RUN="):
+            ctypes.memmove(address + len("LABKIT_RUN="), mark.encode(), len(mark))
+
+
+def end_with_parent() -> None:
+    """Have this process killed when its parent ends (prctl(2)): the forkserver, which ends with the agent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def listen() -> None:
+    """Heed the signals that the agent ignores, and that its children would ignore with it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def dress(environment: dict[str, str]) -> None:
+    """Put on the kernel's environment as it was at the launch, and the ranks and addresses that torchrun's agent set."""
+    given = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
+    os.environ.clear()
+    os.environ.update(given | environment)
+    sys.path[:] = dict.fromkeys([*filter(None, os.environ["PYTHONPATH"].split(os.pathsep)), *sys.path])
+
+
+def write_to(log: Path) -> None:
+    """Send what this process and the C libraries under it print to the log, at once: a killed worker flushes nothing."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1), os.dup2(file, 2), os.close(file)
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, UNBUFFERED, 0)
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.FileIO(number, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
+        for number in (1, 2)
+    )

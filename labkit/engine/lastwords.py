@@ -1,0 +1,50 @@
+"""What a worker reports of the exception that ends it, whatever that exception is made of."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from labkit.engine.excerpt import shorten
+
+MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them
+MOST_MESSAGE = 2_000
+
+
+def of(error: BaseException) -> dict[str, Any]:
+    """Give kind, message, traceback and errno of an exception, and the messages of those that it came from."""
+    return {
+        "kind": type(error).__name__,
+        "message": message(error),
+        "chain": [message(earlier) for earlier in _chain(error)],
+        "errno": error.errno if isinstance(error, OSError) else None,
+        "traceback": shorten(formatted(error), MOST_TRACEBACK),
+    }
+
+
+def formatted(error: BaseException) -> str:
+    try:
+        return _writable("".join(traceback.format_exception(error)))
+    except BaseException as another:  # the student's own exception class may be the broken one
+        return f"{type(error).__name__}, whose traceback cannot be shown ({type(another).__name__})\n"
+
+
+def message(error: BaseException) -> str:
+    try:
+        return shorten(_writable(str(error)), MOST_MESSAGE)
+    except BaseException:
+        return "(its message could not be read)"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it was raised from or during, latest first, at most ten."""
+    for _ in range(10):
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if error is None:
+            return
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()  # half a surrogate pair is text, but cannot be written

@@ -1,0 +1,38 @@
+"""Cause a failure on purpose, and see what the launcher makes of it."""
+
+from __future__ import annotations
+
+import time
+
+import pandas as pd
+
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.watch import members
+from labkit.labs.start.plan import Failure
+
+PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
+
+
+def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
+    """Launch a plan in which one rank fails ("raises", "killed", "leaves", "hangs"), and give the error.
+
+    The error also gets `seconds`, from the call to the error. Raises PlanError for a kind that is not known.
+    """
+    plan, begun = Failure.sized(size, gpus=gpus, kind=kind), time.perf_counter()
+    try:
+        launch(plan, patience_s=PATIENCE_S)
+    except RunError as error:
+        error.seconds = time.perf_counter() - begun
+        return error
+    raise AssertionError(f"a rank that {kind} did not make the run fail")
+
+
+def failures(errors: list[RunError]) -> pd.DataFrame:
+    """Give one row an error: what the rank did, the class, the rank that is blamed, rows kept, processes left, seconds."""
+    rows = [
+        (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))
+        for e in errors
+    ]
+    columns = ["the_rank", "error", "blamed_rank", "rows_kept", "processes_left", "seconds"]
+    return pd.DataFrame(rows, columns=columns)

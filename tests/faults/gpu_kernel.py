@@ -1,0 +1,7 @@
+"""A kernel that launches on GPUs and is going to be killed."""
+
+from gpu_plan import GpuFaults
+
+from labkit.engine.launch import launch
+
+launch(GpuFaults(faults=("absent",)), progress=False)
