@@ -41,8 +41,8 @@ def measure(plan: start.LaunchCost) -> Run:
         called = time.time()
         done = ways[point.way]()
         events = [event for rank in range(plan.gpus) for event in read_lines(done.events_file(rank))]
-        times = {name: [event["time"] - called for event in events if event["event"] == name] for name in ("ready", "done")}
-        row = {"seconds": time.time() - called, "startup_seconds": max(times["ready"]), "first_row_seconds": min(times["done"])}
+        ready, measured = ([e["time"] - called for e in events if e["event"] == name] for name in ("ready", "done"))
+        row = {"seconds": time.time() - called, "startup_seconds": max(ready), "first_row_seconds": min(measured)}
         run.append(0, {**vars(point), "iteration": point.pair, "warm_up": point.pair == 0, **row})
     seconds = time.time() - begun
     run.close("finished", launches=len(plan.points()), seconds=seconds, startup_seconds=0.0, measuring_seconds=seconds)

@@ -58,7 +58,7 @@ MAY_IMPORT["bugs"] = MAY_IMPORT["worker"]
 def role(parts: tuple[str, ...]) -> str:
     """Gives the row of the table for a module, as the parts of its dotted name; "" for one without a row."""
     match parts:
-        case ("labkit", "engine", "worker" | "agent" | "preload" | "debug", *_):
+        case ("labkit", "engine", "worker" | "agent" | "enter" | "loopback" | "preload" | "debug", *_):
             return "engine.worker"
         case ("labkit", "engine" | "node" as room, *_):
             return room

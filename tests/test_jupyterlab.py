@@ -45,7 +45,8 @@ OUTPUTS = """() => jupyterapp.shell.currentWidget.content.model.sharedModel.cell
   .map(cell => ({source: cell.getSource(), count: cell.execution_count, outputs: cell.toJSON().outputs}))"""
 
 # While JupyterLab opens, it may start a kernel and replace it; cells sent to the first one are lost.
-KERNEL = """() => { const session = jupyterapp.shell.currentWidget.sessionContext.session, kernel = session && session.kernel;
+KERNEL = """() => {
+  const session = jupyterapp.shell.currentWidget.sessionContext.session, kernel = session && session.kernel;
   return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle' ? kernel.id : null }"""
 
 pytestmark = [

@@ -10,13 +10,15 @@ import json
 import multiprocessing
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
 import time
-from multiprocessing import forkserver
+from multiprocessing import forkserver, popen_forkserver
 
 from labkit.engine import watch
+from labkit.engine.preload import FORKSERVER
 from labkit.engine.run import Run
 
 TICK_SECONDS = 0.05
@@ -24,32 +26,61 @@ ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
 CHILDREN: dict[int, multiprocessing.Process] = {}  # every worker seen, by pid: its exit status is told afterwards
 
 
-def main(kernel_pid: int) -> None:
-    """Serve requests until the kernel is gone."""
+def main(kernel_pid: int, folder: str) -> None:
+    """Serve requests until the kernel says so or is gone, or the forkserver is; `folder` is for its socket."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the kernel alone decides when this process ends
     try:
         kernel = os.pidfd_open(kernel_pid)
     except ProcessLookupError:
-        os._exit(0)
+        kernel = None
+    _one_poll_at_a_time()
+    multiprocessing.current_process()._config["tempdir"] = folder
     multiprocessing.set_forkserver_preload(["labkit.engine.preload"])
-    forkserver.ensure_running()  # it imports torch while this process does
-    threading.Thread(target=_import_torch, daemon=True).start()
-    text = b""
-    while True:
-        readable, _, _ = select.select([0, kernel], [], [], TICK_SECONDS)
-        CHILDREN.update({child.pid: child for child in list(multiprocessing.process._children)})
-        if kernel in readable:
-            break
-        if 0 in readable:
-            if not (more := os.read(0, 2**20)):
-                break
-            *lines, text = (text + more).split(b"\n")
-            for line in lines:
-                threading.Thread(target=serve, args=(json.loads(line),), daemon=True).start()
+    os.environ[FORKSERVER] = str(os.getpid())
+    if kernel is not None:
+        forkserver.ensure_running()  # it imports torch while this process does
+        helper = os.pidfd_open(forkserver._forkserver._forkserver_pid)
+        threading.Thread(target=_import_torch, daemon=True).start()
+        attend(kernel, helper)
+        signal.pidfd_send_signal(helper, signal.SIGKILL)  # its workers end with it, and no new one is made
     for run in list(ACTIVE.values()):
         watch.kill(run)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def attend(kernel: int, helper: int) -> None:
+    """Start a thread for every request; return when the launches that go on have to end."""
+    text = b""
+    while True:
+        readable, _, _ = select.select([0, kernel, helper], [], [], TICK_SECONDS)
+        CHILDREN.update({child.pid: child for child in list(multiprocessing.process._children)})
+        if helper in readable:  # a new one would be bound to the thread that asked for it, and end with that
+            print("the forkserver is lost", file=sys.stderr, flush=True)
+        if kernel in readable or helper in readable:
+            return
+        if 0 in readable:
+            if not (more := os.read(0, 2**20)):
+                return
+            *lines, text = (text + more).split(b"\n")
+            for request in map(json.loads, lines):
+                if "leave" in request:
+                    return
+                threading.Thread(target=serve, args=(request,), daemon=True).start()
+
+
+def _one_poll_at_a_time() -> None:
+    """Guard multiprocessing's reading of exit statuses: two launches' threads may poll the same worker."""
+    lock, poll = threading.RLock(), popen_forkserver.Popen.poll
+
+    def guarded(self, flag=os.WNOHANG):
+        if flag == os.WNOHANG:
+            with lock:
+                return poll(self, flag)
+        return poll(self, flag)
+
+    popen_forkserver.Popen.poll = guarded
 
 
 def _import_torch() -> None:
@@ -63,6 +94,7 @@ def serve(request: dict) -> None:
         outcome = _launch(run, request)
     except BaseException as error:
         outcome = {"first": [], "error": f"{type(error).__name__}: {error}"}
+    watch.kill(run)  # what the workers have started and left; the kernel may be gone before it can
     time.sleep(TICK_SECONDS)
     statuses = {pid: child.exitcode for pid, child in CHILDREN.items()}
     outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
@@ -73,21 +105,21 @@ def serve(request: dict) -> None:
 
 
 def _launch(run: Run, request: dict) -> dict:
-    """Start the workers through torch.distributed's elastic agent and wait for them; give the ranks it saw fail first."""
+    """Start the workers through torch.distributed's elastic agent, wait for them; give the ranks that failed first."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from labkit.engine.worker import enter
+    from labkit.engine import loopback
+    from labkit.engine.enter import enter
 
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=request["workers"],
         run_id=f"{run.mark}-{request['launch']}",
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
+        rdzv_backend="loopback",
+        local_addr=loopback.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=TICK_SECONDS,
         start_method="forkserver",
@@ -95,11 +127,12 @@ def _launch(run: Run, request: dict) -> dict:
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     try:
-        elastic_launch(config, enter)(request["folder"], request["first_point"], request["environment"])
+        elastic_launch(config, enter)(request)
     except ChildFailedError as error:
-        return {"first": sorted(error.failures), "error": ""}
+        exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
+        return {"first": sorted(exits), "exits": exits, "error": ""}
     return {"first": [], "error": ""}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 import sysconfig
+import textwrap
 from pathlib import Path
 
-from labkit.engine.errors import LauncherLost, RunError, WorkerDied, WorkerHung, WorkerRaised
+from labkit.engine.errors import MAKE_ROOM, LauncherLost, RunError, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.run import Run, read_lines
 from labkit.engine.session import Session
 
 LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
+MOST_LOG = 8_000  # bytes of all ranks' logs that an error shows
+MOST_MESSAGE = 300
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SIGNALS = {int(number): number.name for number in signal.Signals}
 
 # What a rank reports when another one is gone: never the first cause.
@@ -59,43 +65,53 @@ class Diagnosis:
         """The last point that the rank began; None where it began none."""
         return next((event["point"] for event in reversed(self.events(rank, "point"))), None)
 
+    def culprits(self) -> list[tuple[float, int, dict]]:
+        """Give (time, rank, event) of every rank that raised for a reason of its own, the earliest first."""
+        return [item for item in self._raises() if not any(map(VICTIM.search, item[2]["chain"]))]
+
+    def _raises(self) -> list[tuple[float, int, dict]]:
+        return sorted((event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised"))
+
     def first_cause(self, outcome: dict | None, gone: list[int], session: Session) -> RunError:
         """Give the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
         say that another was gone. `outcome` is what the agent saw, None where it is gone itself or still waits.
         """
-        raised = [(event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
-        culprits = [item for item in raised if not VICTIM.search(item[2]["message"])]
-        if culprits:
-            return self._raised(*min(culprits)[1:])
-        if session.alive() and (death := self._first_death(outcome or {}, gone)) is not None:
+        raised = self._raises()
+        if culprits := self.culprits():
+            return self._raised(*culprits[0][1:])
+        if session.alive() and (death := self._first_death(outcome or {}, gone, stopped_too=not raised)) is not None:
             return self._died(*death)
         if raised and session.alive():
-            return self._raised(*min(raised)[1:])
+            return self._raised(*raised[0][1:])
         why = (outcome or {}).get("error") or f"it ended with status {session.process.poll()}"
-        sentence = f"the process that starts the workers is lost, and no worker had failed: {why}"
-        return LauncherLost(sentence, run=self.run, detail=session.said())
+        sentence = f"the process that starts the workers is lost, and no worker had failed: {why}{self._advice()}"
+        return LauncherLost(sentence, run=self.run, detail=session.said(), logs=self.logs(None))
 
     def _raised(self, rank: int, event: dict) -> RunError:
-        message = event["message"].strip().partition("\n")[0]  # the traceback has the rest
+        message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE]  # the traceback has the rest
         sentence = f"{self.who(rank)} raised {event['kind']}: {message} {self.where(event['point'])}"
-        return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=event["traceback"])
+        sentence += self._advice(event["errno"])
+        detail, logs = event["traceback"], self.logs(rank)
+        return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
-    def _first_death(self, outcome: dict, gone: list[int]) -> tuple[int, int | None] | None:
+    def _first_death(self, outcome: dict, gone: list[int], stopped_too: bool) -> tuple[int, int | None] | None:
         """Give (rank, exit status) of the first worker that ended without a word; None where there is none.
 
         The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
-        statuses = {rank: outcome.get("statuses", {}).get(str(self.pid(rank))) for rank in self.ranks}
+        statuses, exits = outcome.get("statuses", {}), outcome.get("exits", {})
+        statuses = {rank: statuses.get(str(self.pid(rank)), exits.get(str(rank))) for rank in self.ranks}
         silent = [rank for rank in self.ranks if not self.spoke(rank) and (rank in gone or statuses[rank])]
         stopped = [rank for rank in silent if statuses[rank] == -signal.SIGTERM]
         first = [rank for rank in outcome.get("first", []) if rank in silent]
-        order = [*first, *(rank for rank in (*gone, *silent) if rank in silent and rank not in stopped), *stopped]
+        order = [*first, *(rank for rank in (*gone, *silent) if rank in silent and rank not in stopped)]
+        order += stopped if stopped_too else []
         return (order[0], statuses[order[0]]) if order else None
 
     def _died(self, rank: int, status: int | None) -> RunError:
-        if status is None:
+        if not status:
             how = "ended before it had finished, without an error status"
         elif status >= 0:
             how = f"ended with exit status {status} before it had finished"
@@ -104,9 +120,23 @@ class Diagnosis:
         if status == -signal.SIGKILL:
             how += " (where nobody sent it, the system had run out of memory)"
         point = self.point(rank)
-        tail = "".join(self.run.log(rank).splitlines(keepends=True)[-20:])
-        sentence = f"{self.who(rank)} {how} {self.where(point)}"
-        return WorkerDied(sentence, run=self.run, rank=rank, point=point, detail=tail)
+        sentence = f"{self.who(rank)} {how} {self.where(point)}{self._advice()}"
+        return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
+
+    def _advice(self, number: int | None = None) -> str:
+        """Say what to do where the run's folder cannot be written any more."""
+        why = os.strerror(number) if number in NO_ROOM else self.run.unwritable()
+        return f"; {self.run.folder} cannot be written: {why}. {MAKE_ROOM}" if why else ""
+
+    def logs(self, culprit: int | None) -> str:
+        """Show the head and tail of what every rank printed, most of the culprit's; tracebacks stand for themselves."""
+        told = []
+        for rank in self.ranks:
+            before_traceback = next((event["log_bytes"] for event in self.events(rank, "raised")), None)
+            most = MOST_LOG // 2 if rank == culprit else MOST_LOG // 2 // len(self.ranks)
+            if text := self.run.excerpt(rank, most, end=before_traceback).strip("\n"):
+                told.append(f"{self.who(rank)} printed:\n{textwrap.indent(text, '    ')}")
+        return "\n".join(told) or "no rank printed anything"
 
     def hung(self, why: str) -> RunError:
         """Give the error of a launch that stands still, from the stacks just dumped: the culprit waits for no other."""
@@ -116,7 +146,8 @@ class Diagnosis:
         point = self.point(rank)
         all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
         sentence = f"{why} {self.where(point)}: {all_stand}"
-        return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=self._stack(rank))
+        detail, logs = self._stack(rank), self.logs(rank)
+        return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 
     def stands(self, rank: int) -> str:
         """Say in a few words where the rank is: the innermost line of the lab's own code, and what that has called."""
@@ -129,7 +160,7 @@ class Diagnosis:
         own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if own is None:
             if any(name == "agree" for *_, name in frames):
-                return "waits for the others to end this point"
+                return "has returned, and waits for the others to end this point"
             return f"is past {events[-1]['event']!r}"
         path, line, function = frames[own]
         called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one

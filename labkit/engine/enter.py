@@ -1,7 +1,8 @@
-"""How a process that the forkserver has just made becomes a worker: its mark, its guard, its environment, its output."""
+"""How a process that the forkserver has just made becomes a worker: its mark, guard, environment and output."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import io
@@ -12,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from labkit.engine.preload import FORKSERVER, end_with
 from labkit.engine.run import Run
 
-PR_SET_PDEATHSIG = 1
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
 
 # What torchrun's agent sets in a worker; all else there is the kernel's, as it was at the launch.
@@ -30,9 +31,7 @@ def enter(request: dict[str, Any]) -> None:
     os.setsid()  # a process group of its own, as under torchrun
     run = Run(request["folder"])
     wear(run.mark)
-    end_with_parent()
-    if run.stop_file.exists():
-        os._exit(1)
+    end_with(int(os.environ[FORKSERVER]))
     listen()
     dress(request["environment"])
     write_to(run.log_file(int(os.environ["RANK"])))
@@ -46,6 +45,7 @@ def enter(request: dict[str, Any]) -> None:
     from labkit.engine.worker import main
 
     main(request["folder"], request["first_point"])
+    atexit._run_exitfuncs()  # temporary folders and the like: before Python 3.13, a forked process left them out
 
 
 def wear(mark: str) -> None:
@@ -60,11 +60,6 @@ def wear(mark: str) -> None:
             ctypes.memmove(address + len("LABKIT_RUN="), mark.encode(), len(mark))
 
 
-def end_with_parent() -> None:
-    """Have this process killed when its parent ends (prctl(2)): the forkserver, which ends with the agent."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def listen() -> None:
     """Heed the signals that the agent ignores, and that its children would ignore with it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,7 +68,7 @@ def listen() -> None:
 
 
 def dress(environment: dict[str, str]) -> None:
-    """Put on the kernel's environment as it was at the launch, and the ranks and addresses that torchrun's agent set."""
+    """Put on the kernel's environment as it was at the launch; keep the ranks and addresses from torchrun's agent."""
     given = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
     os.environ.clear()
     os.environ.update(given | environment)
@@ -81,7 +76,7 @@ def dress(environment: dict[str, str]) -> None:
 
 
 def write_to(log: Path) -> None:
-    """Send what this process and the C libraries under it print to the log, at once: a killed worker flushes nothing."""
+    """Send what this process and its C libraries print to the log, at once: a killed worker flushes nothing."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1), os.dup2(file, 2), os.close(file)
     libc = ctypes.CDLL(None)

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
+MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
+
+
 class PlanError(ValueError):
     """A knob has a value that it cannot have; the message lists what is allowed."""
 
@@ -16,22 +19,36 @@ class NotEnoughGpus(PlanError):
     """The plan asks for more GPUs than this node shows."""
 
 
+class NowhereToWrite(OSError):
+    """The folder that runs go to cannot be written; the message names it and says what to do."""
+
+
 class RunError(RuntimeError):
     """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
 
     Attributes: `rank`, `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or the table of
-    where each rank stood), `run` (the Run so far; its `rows` are readable).
+    where each rank stood), `logs` (the last lines of every rank), `run` (the Run so far; its `rows` are readable).
     """
 
-    def __init__(self, sentence: str, *, run: Run, rank: int | None = None, point: int | None = None, detail: str = ""):
-        self.sentence, self.run, self.rank, self.point, self.detail = sentence, run, rank, point, detail
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        run: Run,
+        rank: int | None = None,
+        point: int | None = None,
+        detail: str = "",
+        logs: str = "",
+    ):
+        self.sentence, self.detail, self.logs = sentence, detail, logs
+        self.run, self.rank, self.point = run, rank, point
         self.gpu = None if rank is None else run.gpu(rank)
         super().__init__(str(self))
 
     def __str__(self) -> str:
         rows = len(self.run.rows)
         kept = f"{rows} row{'s were' if rows != 1 else ' was'} measured before that and kept: error.run.rows"
-        parts = (self.sentence, self.detail.rstrip(), kept, f"logs: {self.run.logs}")
+        parts = (self.sentence, self.detail.rstrip(), self.logs, kept, f"logs: {self.run.logs}")
         return "\n\n".join(filter(None, parts))
 
     def _render_traceback_(self) -> list[str]:

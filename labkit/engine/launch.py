@@ -1,4 +1,4 @@
-"""From a plan to a Run: start torchrun, follow it, and give every row back or one clear error."""
+"""From a plan to a Run: have workers started, follow them, and give every row back or one clear error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import time
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError, WorkerDied
+from labkit.engine.interrupts import Interrupts
 from labkit.engine.plan import Plan
 from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
 from labkit.engine.session import MARK, Session, environment
+
 
 def launch(
     plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True, debug: bool = False
@@ -21,8 +23,8 @@ def launch(
     A point that runs out of GPU memory is a row that says so. A point that kills a worker costs one restart: fresh
     workers measure the points after it, then WorkerDied tells of it; whatever else goes wrong ends the run at once.
     `patience_s` bounds the time without any sign from any rank once they are ready, `limit_s` the whole run.
-    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker in
-    this very process, where breakpoints work and the worker's own exception arrives as it is; torch is then loaded here.
+    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker
+    in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
 
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost (each names rank, GPU, point and log, and carries the
     rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is interrupted. When it
@@ -37,45 +39,48 @@ def launch(
         from labkit.engine.debug import measure_here
 
         return measure_here(run)
-    receipt = Receipt(run)
-    begun, startup_s, launches, state = time.time(), 0.0, 0, "failed"
-    point, points, death = 0, len(plan.points()), None
+    receipt, begun, startup_s, launches, state = Receipt(run), time.time(), 0.0, 0, "failed"
+    point, points, death, session = 0, len(plan.points()), None, None
     bar = _bar(plan, points, progress)
-    try:
-        while point < points:
-            launches += 1
-            launched = time.time()
-            session = Session.of(plan.worker)
-            follower = watch.Watch(run, launches, session, bar, patience_s=patience_s, deadline=begun + limit_s)
-            try:
-                start(run, session, launches, point)
-                point = follower.follow()
-            except WorkerDied as error:
-                if death or error.point is None:
-                    raise
-                death, point = error, error.point + 1
-            finally:
-                watch.end(run, launches, session)
-                startup_s += (follower.ready() or time.time()) - launched
-        if death:
-            raise death
-        state = "finished"
-    except KeyboardInterrupt:
-        state = "interrupted"
-        raise Interrupted(run) from None
-    except RunError as error:
-        if death not in (None, error):
-            error.sentence += f"; before that, {death.sentence}"
-        state = error.sentence
-        raise
-    finally:
-        bar.close()
-        seconds = time.time() - begun
-        run.close(
-            state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
-            measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
-            **receipt.fields(),
-        )  # fmt: skip
+    with Interrupts() as interrupts:
+        try:
+            while point < points:
+                launches += 1
+                launched = time.time()
+                with Session.lent(plan.worker) as session:
+                    follower = watch.Watch(run, launches, session, bar, patience_s=patience_s, deadline=begun + limit_s)
+                    try:
+                        start(run, session, launches, point)
+                        point = follower.follow()
+                    except WorkerDied as error:
+                        if death or error.point is None:
+                            raise
+                        death, point = error, error.point + 1
+                    finally:
+                        with interrupts.later():
+                            watch.end(run, launches, session)
+                            startup_s += (follower.ready() or time.time()) - launched
+            if death:
+                raise death
+            state = "finished"
+        except KeyboardInterrupt:
+            if session is not None:
+                watch.end(run, launches, session)  # again: it may have come just before the end above
+            state = "interrupted"
+            raise Interrupted(run) from None
+        except RunError as error:
+            if death not in (None, error):
+                error.sentence += f"; before that, {death.sentence}"
+            state = error.sentence
+            raise
+        finally:
+            bar.close()
+            seconds = time.time() - begun
+            run.close(
+                state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
+                measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
+                **receipt.fields(),
+            )  # fmt: skip
     return run
 
 
@@ -86,13 +91,15 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
         launch=launches,
         first_point=first_point,
         workers=run.plan.gpus,
+        cwd=os.getcwd(),
         environment=worker_environment(run, launches),
     )
 
 
 def omp_num_threads(plan: Plan, here: node.Node) -> int:
-    """Share the usable cores among the workers; torchrun's own default is one thread each."""
-    return max(1, here.cores // plan.gpus)
+    """Give each worker the threads that the user set, or its share of the usable cores; torchrun's default is one."""
+    own = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(own) if own.isdecimal() and int(own) else max(1, here.cores // plan.gpus)
 
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 FORKSERVER = "LABKIT_FORKSERVER"
-ALWAYS = ("torch", "torch.distributed", "labkit.engine.worker")
+ALWAYS = ("torch", "torch.distributed", "labkit.engine.agent", "labkit.engine.enter")
 
 
 def end_with(parent: int) -> None:

@@ -60,5 +60,7 @@ def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
         told.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
     if before := status.get("gpu_mib_before"):
         after = status["gpu_mib_after"]
-        told.append(("GPU memory", ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items())))
+        told.append(
+            ("GPU memory", ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items()))
+        )
     return [*told, *(("held", holder) for holder in status.get("held_by_others", []))]

@@ -1,35 +1,28 @@
-"""Run: a folder that holds a plan, a node and rows; the one owner of its file names."""
+"""Run: what was planned, on which node, and the rows that were measured, as tables."""
 
 from __future__ import annotations
 
-import hashlib
 import html
 import json
-import os
 import shutil
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
+from labkit.engine.folder import REPOSITORY, Folder, fresh_folder, read_lines, runs_folder
 from labkit.engine.plan import Plan
 from labkit.node import Node
 
 if TYPE_CHECKING:
     import pandas as pd
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDED = REPOSITORY / "data" / "recorded"
 
 
-def runs_folder() -> Path:
-    """The folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository."""
-    return Path(os.environ.get("LABKIT_RUNS") or REPOSITORY / "runs")
-
-
-class Run:
+class Run(Folder):
     """One launch: what was planned, on which node, and every row that was measured.
 
     The same class reads a run that is going on, one that failed half-way and a recorded one; rows are appended by the
@@ -37,99 +30,26 @@ class Run:
     """
 
     def __init__(self, folder: Path | str, *, recorded: bool = False):
-        self.folder, self.recorded = Path(folder), recorded
+        super().__init__(folder)
+        self.recorded = recorded
 
     @classmethod
     def create(cls, plan: Plan, node: Node) -> Self:
-        """Make a private folder named <time>-<lab>-<plan>, holding the plan and the node."""
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        attempt = 0
-        while True:
-            folder = runs_folder() / f"{stamp}-{plan.lab}-{plan.name}{f'-{attempt}' if attempt else ''}"
-            try:
-                folder.mkdir(mode=0o700, parents=True)
-                break
-            except FileExistsError:  # two launches within one second, perhaps from two notebooks
-                attempt += 1
-        run = cls(folder)
-        run.logs.mkdir(mode=0o700)
-        run.plan_file.write_text(plan.to_json())
-        run.node_file.write_text(node.to_json())
+        """Make a private folder named <time>-<lab>-<plan>, holding the plan and the node.
+
+        Raises NowhereToWrite where that is not possible.
+        """
+        run = None
+        try:
+            run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
+            run.logs.mkdir(mode=0o700)
+            run.plan_file.write_text(plan.to_json())
+            run.node_file.write_text(node.to_json())
+        except OSError as error:
+            if run is not None:
+                shutil.rmtree(run.folder, ignore_errors=True)
+            raise NowhereToWrite(f"{runs_folder()} cannot be written: {error.strerror}. {MAKE_ROOM}") from None
         return run
-
-    # The file names: no other module spells them.
-    @property
-    def plan_file(self) -> Path:
-        return self.folder / "plan.json"
-
-    @property
-    def node_file(self) -> Path:
-        return self.folder / "node.json"
-
-    @property
-    def status_file(self) -> Path:
-        return self.folder / "status.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    @property
-    def launcher_log(self) -> Path:
-        """What a bare torchrun said (`make bench`)."""
-        return self.logs / "torchrun.txt"
-
-    @property
-    def stop_file(self) -> Path:
-        """There once the host has given the launch up: a worker that starts only now ends at once."""
-        return self.logs / "stop"
-
-    def outcome_file(self, launch: int) -> Path:
-        """How the agent saw the launch end."""
-        return self.logs / f"outcome{launch}.json"
-
-    def rows_file(self, rank: int) -> Path:
-        return self.folder / f"rows-rank{rank}.jsonl"
-
-    def log_file(self, rank: int) -> Path:
-        """Everything that the rank wrote to stdout and stderr."""
-        return self.logs / f"rank{rank}.txt"
-
-    def events_file(self, rank: int) -> Path:
-        """What the rank reported of itself: started, points begun and done, an error, finished; JSON lines."""
-        return self.logs / f"rank{rank}.events.jsonl"
-
-    def stack_file(self, rank: int) -> Path:
-        """The rank's Python stack, dumped when it was found to hang."""
-        return self.logs / f"rank{rank}.stack.txt"
-
-    def append(self, rank: int, row: dict[str, Any]) -> None:
-        """Append one row to the rank's file; it is on disk when this returns."""
-        with self.rows_file(rank).open("a") as file:
-            who = {"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False}
-            file.write(json.dumps({**who, **row}) + "\n")
-
-    def close(self, state: str, **status: Any) -> None:
-        """Write down how the run ended."""
-        record = {"state": state, "date": datetime.now().date().isoformat(), **status}
-        self.status_file.write_text(json.dumps(record, indent=1))
-
-    def write_outcome(self, launch: int, outcome: dict[str, Any]) -> None:
-        """Write down how the agent saw the launch end, in one step: a reader never sees half of it."""
-        draft = self.logs / f"outcome{launch}.part"
-        draft.write_text(json.dumps(outcome))
-        draft.replace(self.outcome_file(launch))
-
-    def outcome(self, launch: int) -> dict[str, Any] | None:
-        """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
-        file = self.outcome_file(launch)
-        return json.loads(file.read_text()) if file.exists() else None
-
-    # What the folder says.
-    @property
-    def mark(self) -> str:
-        """What every process of this run carries in its environment: 32 hexadecimal digits."""
-        return hashlib.sha256(str(self.folder.absolute()).encode()).hexdigest()[:32]
 
     @cached_property
     def plan(self) -> Plan:
@@ -140,19 +60,15 @@ class Run:
         return Node.from_json(self.node_file.read_text())
 
     @property
-    def status(self) -> dict[str, Any]:
-        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on."""
-        return json.loads(self.status_file.read_text()) if self.status_file.exists() else {}
-
-    @property
     def seconds(self) -> float:
         """Wall time of the whole launch, start-up included."""
         return self.status.get("seconds", float("nan"))
 
-    def log(self, rank: int) -> str:
-        """What the rank printed, and its traceback if it raised."""
-        file = self.log_file(rank)
-        return file.read_text(errors="replace") if file.exists() else ""
+    def append(self, rank: int, row: dict[str, Any]) -> None:
+        """Append one row to the rank's file; it is on disk when this returns."""
+        with self.rows_file(rank).open("a") as file:
+            who = {"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False}
+            file.write(json.dumps({**who, **row}) + "\n")
 
     def gpu(self, rank: int) -> int | None:
         """The physical index of the GPU that the rank drives; None on a CPU."""
@@ -234,17 +150,6 @@ class Run:
         left = "style='text-align:left'"
         cells = [f"<tr><th {left}>{what}</th><td {left}>{html.escape(value)}</td></tr>" for what, value in lines(self)]
         return f"<table>{''.join(cells)}</table>"
-
-
-def read_lines(file: Path) -> list[dict]:
-    """Give the JSON objects of a file, one a line; a last line that was cut off half-way is left out."""
-    if not file.exists():
-        return []
-    rows = []
-    for line in file.read_bytes().splitlines():
-        with suppress(ValueError):  # killed in the middle of this line
-            rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)]
 
 
 def replay(path: Path | str) -> Run:

@@ -22,6 +22,11 @@ FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"
 FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "PET_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_")
 OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS")
 
+# Python and its libraries read these while they are loaded, which the agent does once.
+READ_EARLY = (
+    "HF_", "KMP_", "LD_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "PYTORCH_", "TORCH", "TRANSFORMERS_", "TRITON_",
+)  # fmt: skip
+
 MARK = "LABKIT_RUN"
 UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
 LEAVE_SECONDS = 5.0
@@ -29,7 +34,8 @@ LEAVE_SECONDS = 5.0
 
 def environment() -> dict[str, str]:
     """Give the kernel's environment without other launchers' variables; the workers import this labkit."""
-    kept = {k: v for k, v in os.environ.items() if k in OURS or k not in FOREIGN and not k.startswith(FOREIGN_PREFIXES)}
+    foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
     paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return kept | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
@@ -37,8 +43,8 @@ def environment() -> dict[str, str]:
 class Session:
     """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
-    `with Session.lent(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's code
-    changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
+    `with Session.lent(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's
+    code changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
     """
 
     _lock = threading.RLock()
@@ -46,11 +52,11 @@ class Session:
 
     def __init__(self, modules: tuple[str, ...]):
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
-        self._log = tempfile.TemporaryFile()  # has no name, so nothing is left of it
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the forkserver's socket
         self.process = subprocess.Popen(
             [sys.executable, "-m", "labkit.engine.agent", str(os.getpid()), self._folder],
-            env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": ",".join(modules), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": ",".join(modules)},
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -110,12 +116,13 @@ class Session:
 
 
 def _code() -> tuple:
-    """Tell one state of what the agent holds from another: the newest change in the engine, and where modules lie.
+    """Tell one state of what the agent holds from another: the engine's newest change, and what loading depends on.
 
     A lab's own code is read anew by every worker.
     """
     files = [*Path(REPOSITORY, "labkit", "engine").glob("*.py"), *Path(REPOSITORY, "labkit", "node").rglob("*.py")]
-    return len(files), max(file.stat().st_mtime_ns for file in files), os.environ.get("PYTHONPATH")
+    early = {name: value for name, value in environment().items() if name.startswith(READ_EARLY)}
+    return len(files), max(file.stat().st_mtime_ns for file in files), early
 
 
 def _forget() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +47,23 @@ def kill(run: Run) -> None:
 def end(run: Run, launch: int, session: Session) -> None:
     """End every process of a launch: ask, wait GRACE_SECONDS, kill; then see that the agent has noticed.
 
-    A worker that is just being made does not carry the mark yet: it finds the stop file, and ends.
+    A worker that is just being made does not carry the mark yet: it is met before the agent tells the outcome.
     """
-    with uninterrupted():
-        over = run.outcome(launch) is not None
-        if not over:
-            run.stop_file.touch()
-            alive = members(run)
-            for process in alive:
-                _signal(process, signal.SIGTERM)
-            psutil.wait_procs(alive, timeout=GRACE_SECONDS)
-        deadline = time.monotonic() + AGENT_SECONDS
-        while members(run) or not over:
+    over = run.outcome(launch) is not None
+    if not over:
+        alive = members(run)
+        for process in alive:
+            _signal(process, signal.SIGTERM)
+        psutil.wait_procs(alive, timeout=GRACE_SECONDS)
+    deadline = time.monotonic() + AGENT_SECONDS
+    while members(run) or not over:
+        kill(run)
+        if time.monotonic() > deadline or not session.alive():
+            session.leave()
             kill(run)
-            if time.monotonic() > deadline or not session.alive():
-                session.leave()
-                kill(run)
-                break
-            time.sleep(POLL_SECONDS)
-            over = run.outcome(launch) is not None
-        run.stop_file.unlink(missing_ok=True)
+            break
+        time.sleep(POLL_SECONDS)
+        over = run.outcome(launch) is not None
 
 
 def _signal(process: psutil.Process, number: int) -> None:
@@ -84,22 +78,6 @@ def _alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put off a KeyboardInterrupt until what stands inside is done (in the main thread, where it would be raised)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
 
 
 class Watch:
@@ -172,7 +150,7 @@ class Watch:
         if all(self.said.events(rank, "finished") for rank in self.ranks):
             return len(self.said.points)
         restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
-        if restarts:
+        if restarts and not self.said.culprits():
             return max(restarts) + 1
         raise self.said.first_cause(self.run.outcome(self.launch), self.gone, self.session)
 

@@ -1,12 +1,11 @@
 """The far side of a launch: one process a GPU, which measures the plan's points and appends rows.
 
-The agent calls `enter` in a fresh process once a rank; a bare torchrun may run `-m labkit.engine.worker RUN`. A lab's
+enter.py calls `main` in a fresh process once a rank; a bare torchrun may run `-m labkit.engine.worker RUN`. A lab's
 worker module gives `measure(worker, point)`, and may give `prepare(worker)`, called once before the first point.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import itertools
 import json
@@ -14,59 +13,20 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
+from labkit.engine import lastwords
+from labkit.engine.enter import write_to
 from labkit.engine.plan import Plan
+from labkit.engine.preload import end_with
 from labkit.engine.run import Run
 
-PR_SET_PDEATHSIG = 1
-AGENT_SETS = ("RANK", "LOCAL_", "WORLD_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "TORCH_NCCL_ASYNC")
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
-PEERS_SECONDS = 10  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
-
-
-def enter(folder: str, first_point: int, environment: dict[str, str]) -> None:
-    """Become a worker of the run, in a process that the forkserver has just made.
-
-    What torchrun's agent has set (ranks, addresses) is kept; the rest of the environment is the kernel's.
-    """
-    os.setsid()  # a process group of its own, as under torchrun
-    run = Run(folder)
-    wear(run.mark)
-    end_with_parent()
-    if run.stop_file.exists():
-        os._exit(1)
-    given = {name: value for name, value in os.environ.items() if name.startswith(AGENT_SETS)}
-    os.environ.clear()
-    os.environ.update(environment | given)
-    sys.path[:] = dict.fromkeys([*os.environ["PYTHONPATH"].split(os.pathsep), *sys.path])
-
-    import torch
-
-    torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
-    main(folder, first_point)
-
-
-def wear(mark: str) -> None:
-    """Write the run's mark over its placeholder in this process's initial environment.
-
-    That is what /proc shows of it, and what every process forked from it inherits; os.environ would reach only those
-    that are executed anew.
-    """
-    first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    for address in itertools.takewhile(bool, (first[i] for i in itertools.count())):
-        if ctypes.string_at(address).startswith(b"LABKIT_RUN="):
-            ctypes.memmove(address + len("LABKIT_RUN="), mark.encode(), len(mark))
-
-
-def end_with_parent() -> None:
-    """Have this process killed when its parent ends (prctl(2)): the forkserver, which ends with the agent."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
 class Worker:
@@ -116,10 +76,13 @@ class Worker:
         self._events.write(json.dumps({"time": time.time(), "event": name, **more}) + "\n")
 
     def record(self, **measured: Any) -> None:
-        """Append one row: this point's knobs, then `measured` (a unit in every name). It is on disk on return."""
+        """Append one row: this point's knobs, then `measured` (a unit in every name). It is on disk on return.
+
+        Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold.
+        """
         who = {"point": self.point.point, "rank": self.rank, "gpu": self.gpu, "seed": self.point.seed}
         row = {**who, **vars(self.point), "status": "ok", "warm_up": False, **measured}
-        self._rows.write(json.dumps(row) + "\n")
+        self._rows.write("{" + ", ".join(itertools.starmap(field, row.items())) + "}\n")
 
     def span(self, name: str, lane: str, start_us: float, end_us: float, **more: Any) -> None:
         """Append one finished span of a timeline."""
@@ -163,11 +126,12 @@ class Worker:
             warm_up = iteration < warm_ups
             yield SimpleNamespace(iteration=iteration, warm_up=warm_up, seconds=timing.seconds, result=result)
 
-    def agree(self, outcome: str) -> list[str]:
-        """Tell the other ranks how this point ended here, and learn how it ended there.
+    def agree(self, outcome: str) -> None:
+        """Tell the other ranks how this point ended here; return where it ended in the same way on all.
 
-        A rank that ran out of memory may have left the others inside a collective that it will never join. Where they
-        do not answer within PEERS_SECONDS, this process ends with RESTART and the launcher starts fresh workers.
+        A rank that ran out of memory may have left the others inside a collective that it will never join, or with work
+        queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
+        RESTART and the launcher starts fresh workers for the points that are left.
         """
         from datetime import timedelta
 
@@ -177,10 +141,12 @@ class Worker:
         keys = [f"{key}{rank}" for rank in range(self.gpus)]
         try:
             self.store.wait(keys, patience)
+            outcomes = {self.store.get(key).decode() for key in keys}
         except RuntimeError:  # DistStoreError in newer torch: a time-out
+            outcomes = set()
+        if outcomes != {outcome}:
             self.event("restart", point=self.point.point)
             os._exit(RESTART)
-        return [self.store.get(key).decode() for key in keys]
 
     def measure_points(self, lab: Any, first_point: int) -> None:
         """Measure every point from `first_point` on; one that runs out of memory is a row that says so."""
@@ -205,14 +171,13 @@ def main(folder: str, first_point: int | str = 0) -> None:
     """Run one rank from start to end; whatever it raises is reported in its events before the process ends."""
     run = Run(folder)
     rank = int(os.environ["RANK"])
-    log = os.open(run.log_file(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1), os.dup2(log, 2)  # prints of this process and of the C libraries under it
     import faulthandler
 
+    faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
     faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
     worker = Worker(run)
-    worker.event("started", pid=os.getpid())
     try:
+        worker.event("started", pid=os.getpid())
         worker.reached("Python starts")
         lab = importlib.import_module(json.loads(run.plan_file.read_text())["worker"])
         worker.reached("torch is imported")
@@ -225,14 +190,14 @@ def main(folder: str, first_point: int | str = 0) -> None:
         worker.measure_points(lab, int(first_point))
         worker.event("finished")
     except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        sys.stderr.write(text)
-        sys.stderr.flush()
-        point = getattr(worker.point, "point", None)
-        worker.event("raised", kind=type(error).__name__, message=_message(error), traceback=text, point=point)
-        os._exit(1)  # without the clean-up of a process group whose peers may be stuck
+        raised = time.time()
+        try:
+            point, written = getattr(worker.point, "point", None), os.fstat(2).st_size
+            worker.event("raised", **lastwords.of(error) | {"time": raised, "point": point, "log_bytes": written})
+            sys.stderr.write(lastwords.formatted(error))
+        finally:
+            os._exit(1)  # without the clean-up of a process group whose peers may be stuck
     worker.barrier()
-    sys.stdout.flush()
 
     import torch.distributed as dist
 
@@ -255,13 +220,22 @@ def _process_start() -> float:
     return time.time() - age
 
 
-def _message(error: BaseException) -> str:
+def field(name: str, value: Any) -> str:
+    """Give one field of a row as JSON; a scalar of NumPy or torch as the number that it holds."""
     try:
-        return str(error)
-    except Exception:  # the student's own exception class may be the broken one
-        return "(its message could not be read)"
+        return f"{json.dumps(name)}: {json.dumps(value, default=_number)}"
+    except (TypeError, ValueError) as error:
+        known = "a row holds numbers, strings, and lists or dicts of them"
+        raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None
+
+
+def _number(value: Any) -> Any:
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} is none of these")
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with(os.getppid())
+    write_to(Run(sys.argv[1]).log_file(int(os.environ["RANK"])))
     main(*sys.argv[1:])

@@ -43,12 +43,14 @@ def soon(found, seconds: float = 30.0):
     return result
 
 
-def the_run(folder: Path, rows: int) -> Run:
-    """Wait for the only run in the folder to have so many rows."""
+def the_run(folder: Path, rows: int, among: int = 1) -> Run:
+    """Wait for the newest run in the folder, when there are so many, to have so many rows."""
 
     def found():
-        runs = [Run(plan.parent) for plan in folder.glob("runs/*/plan.json")]
-        return runs[0] if runs and runs[0].node_file.exists() and len(runs[0].rows) >= rows else None
+        runs = sorted(
+            (Run(plan.parent) for plan in folder.glob("runs/*/plan.json")), key=lambda run: run.folder.stat().st_ctime
+        )
+        return runs[-1] if len(runs) == among and runs[-1].node_file.exists() and len(runs[-1].rows) >= rows else None
 
     return soon(found)
 

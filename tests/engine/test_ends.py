@@ -17,22 +17,28 @@ from launches import failed, kernel, soon, the_run
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import LauncherLost
+from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.engine.session import MARK, Session
 
 
-def test_a_killed_torchrun_takes_its_workers_along(tmp_path):
+def test_a_killed_agent_takes_its_workers_along(tmp_path):
+    launch(Faults())  # so that the agent is there
+
     def kill():
-        run = the_run(tmp_path, rows=2)
-        (torchrun,) = [process for process in watch.members(run) if "torch.distributed.run" in process.cmdline()]
-        torchrun.kill()
+        the_run(tmp_path, rows=2, among=2)
+        Session._current.process.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
+    begun = time.monotonic()
     error = failed(LauncherLost, "sleep")
+    assert time.monotonic() - begun < 10
     killer.join()
-    assert "torchrun ended with status -9" in error.sentence
+    assert error.sentence.endswith("it ended with status -9")
     assert len(error.run.rows) == 2
+    assert launch(Faults()).status["state"] == "finished"
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -51,18 +57,18 @@ def test_an_interrupt_ends_the_run_and_keeps_its_rows(tmp_path, times):
 
 
 def test_an_interrupt_while_workers_start(tmp_path):
-    process = kernel("none")
+    process = kernel("none", "sleep")
     soon(lambda: any(watch.members(Run(plan.parent)) for plan in tmp_path.glob("runs/*/plan.json")))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=15)
     told = json.loads(out)
-    assert (told["error"], told["rows"], told["left"]) == ("Interrupted", 0, [])
+    assert (told["error"], told["left"]) == ("Interrupted", [])
 
 
 def test_nothing_outlives_a_killed_kernel(tmp_path):
     process = kernel("sleep")
     run = the_run(tmp_path, rows=2)
-    assert len(watch.members(run)) == 3, "torchrun and two workers"
+    assert len(watch.members(run)) == 2, "two workers"
     process.kill()
     soon(lambda: not watch.members(run), seconds=5)
     process.communicate()
@@ -73,7 +79,7 @@ def test_nothing_outlives_a_kernel_killed_while_workers_start(tmp_path):
     folder = soon(lambda: next((plan.parent for plan in tmp_path.glob("runs/*/plan.json")), None))
     soon(lambda: watch.members(Run(folder)))
     process.kill()
-    soon(lambda: not watch.members(Run(folder)), seconds=15)  # torchrun first has to start them
+    soon(lambda: not watch.members(Run(folder)), seconds=5)
     process.communicate()
 
 
@@ -81,12 +87,11 @@ def test_processes_of_other_runs_are_left_alone(tmp_path):
     """A process that carries the mark of another run, and one without, both live on."""
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
     others = [
-        subprocess.Popen(sleeper, env=os.environ | {watch.MARK: str(tmp_path / "another run")}),
+        subprocess.Popen(sleeper, env=os.environ | {MARK: Run(tmp_path / "another run").mark}),
         subprocess.Popen(sleeper),
     ]
     try:
-        run = launch(Faults())
-        watch.end(run)
+        launch(Faults())
         assert [other.poll() for other in others] == [None, None]
     finally:
         for other in others:
@@ -94,15 +99,15 @@ def test_processes_of_other_runs_are_left_alone(tmp_path):
             other.wait()
 
 
-def test_end_kills_what_does_not_listen(tmp_path, monkeypatch):
+def test_end_kills_what_does_not_listen(monkeypatch):
     monkeypatch.setattr(watch, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "AGENT_SECONDS", 0.5)
     run = Run.create(Faults(), node.here())
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", deaf], env=os.environ | {watch.MARK: str(run.folder)}, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", deaf], env=os.environ | {MARK: run.mark}, stdout=subprocess.PIPE)
     process.stdout.readline()
-    watch.end(run)
+    with Session.lent(Faults.worker) as session:
+        watch.end(run, 1, session)
     assert process.poll() is not None
     assert not watch.members(run)
     process.stdout.close()
@@ -110,8 +115,16 @@ def test_end_kills_what_does_not_listen(tmp_path, monkeypatch):
 
 def test_an_interrupt_waits_for_what_must_not_be_interrupted():
     done = []
-    with pytest.raises(KeyboardInterrupt), watch.uninterrupted():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.later():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("all of it")
     assert done == ["all of it"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_only_the_first_interrupt_is_heard():
+    with Interrupts():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

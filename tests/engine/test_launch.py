@@ -15,7 +15,7 @@ from launches import failed, line_of
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import NotEnoughGpus, WorkerDied, WorkerHung, WorkerRaised
-from labkit.engine.launch import environment, launch, omp_num_threads
+from labkit.engine.launch import launch, omp_num_threads, worker_environment
 
 
 def test_points_are_measured_in_one_launch():
@@ -145,7 +145,7 @@ def test_other_launchers_variables_do_not_reach_the_workers(monkeypatch):
         monkeypatch.setenv(name, value)
     run = launch(Faults(faults=("none",)))
     assert len(run.rows) == 2
-    assert not set(environment(run, 1)) & set(foreign)
+    assert not set(worker_environment(run, 1)) & set(foreign)
 
 
 def test_a_plan_for_more_gpus_than_there_are_starts_nothing(tmp_path):

@@ -32,7 +32,8 @@ def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0
 
 
 def closed(run: Run, state: str = "finished", launches: int = 1) -> Run:
-    run.close(state, launches=launches, seconds=12.0, startup_seconds=8.0, measuring_seconds=4.0)
+    times = {"seconds": 12.0, "startup_seconds": 8.0, "measuring_seconds": 4.0}
+    run.close(state, launches=launches, processes_started=2 * launches, processes_left=0, **times)
     return run
 
 
@@ -147,6 +148,7 @@ def test_the_receipt_says_what_it_was_and_cost(create):
     assert "2 of 2 measured, 2 rows" in text
     assert "12.0 s: 8.0 s start-up, 4.0 s measuring" in text
     assert "2: a point ended its workers; fresh ones took up the rest" in text
+    assert "4 started, 0 left" in text
     assert "1 × out of memory" in text
     assert str(run.folder) in text
 

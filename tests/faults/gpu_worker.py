@@ -6,9 +6,11 @@ import time
 
 import torch
 import torch.distributed as dist
+from gpu_plan import GpuFaults
 
 
 def measure(worker, point):
+    assert isinstance(worker.plan, GpuFaults)
     ones = torch.ones(2**20, device=worker.device)
     dist.all_reduce(ones)  # the connections exist before anything goes wrong
     torch.cuda.synchronize()

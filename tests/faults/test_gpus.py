@@ -91,7 +91,8 @@ def test_one_rank_fails_while_the_others_are_in_all_reduce(fault, kind, says):
 def test_nothing_outlives_a_killed_kernel(tmp_path):
     kernel = subprocess.Popen([sys.executable, str(HERE / "gpu_kernel.py")], env=os.environ)
     deadline = time.monotonic() + 60
-    while not (logs := list((tmp_path / "runs").glob("*/logs/rank0.events.jsonl"))) or "point" not in logs[0].read_text():
+    events = (tmp_path / "runs").glob
+    while not (logs := list(events("*/logs/rank0.events.jsonl"))) or "point" not in logs[0].read_text():
         assert time.monotonic() < deadline
         assert kernel.poll() is None
         time.sleep(0.1)

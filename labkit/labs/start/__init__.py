@@ -12,7 +12,12 @@ __getattr__, __all__ = front_door(
     faults=["cause", "failures"],
     charts=["best_chart", "cost_chart", "startup_chart", "sums_chart", "wall_drawing"],
     story=[
-        "explain_cost", "explain_failure", "explain_left", "explain_ranks", "explain_size", "explain_startup",
+        "explain_cost",
+        "explain_failure",
+        "explain_left",
+        "explain_ranks",
+        "explain_size",
+        "explain_startup",
         "show_error",
     ],
 )

@@ -29,7 +29,7 @@ def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
 
 
 def failures(errors: list[RunError]) -> pd.DataFrame:
-    """Give one row an error: what the rank did, the class, the rank that is blamed, rows kept, processes left, seconds."""
+    """Give one row an error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
     rows = [
         (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))
         for e in errors

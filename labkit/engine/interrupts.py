@@ -1,0 +1,50 @@
+"""A launch hears one interrupt, and none while it cleans up, so that no second one leaves anything behind."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Self
+
+
+class Interrupts:
+    """`with Interrupts() as interrupts`: the first SIGINT raises KeyboardInterrupt, those after it do nothing.
+
+    Only the main thread is interrupted; in another one, and where SIGINT is ignored, this changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._came = self._raised = self._busy = False
+
+    def __enter__(self) -> Self:
+        self._before = None
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+        if not self._busy:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._came and not self._raised:
+            self._raised = True
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Put an interrupt off until what stands inside is done."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+            self._tell()

@@ -1,0 +1,51 @@
+"""launch(debug=True): one worker in the kernel's own process. Each test is a process of its own: torch gets loaded."""
+
+import subprocess
+import sys
+
+from launches import HERE
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=HERE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_worker_runs_in_this_process():
+    said = python("""
+import os
+from labkit import launch
+from labkit.labs import start
+before = dict(os.environ)
+run = launch(start.Hello(gpus=1), debug=True)
+print(set(run.rows["pid"]) == {os.getpid()}, dict(os.environ) == before, run.status["state"])
+again = launch(start.Hello(gpus=1), debug=True)
+print(len(again.rows), launch(start.Hello(gpus=2), progress=False).status["state"])
+""")
+    assert said.split("\n")[:2] == ["True True finished", "20 finished"]
+
+
+def test_its_exception_arrives_as_it_is():
+    said = python("""
+import traceback
+from labkit import launch
+from labkit.labs import start
+try:
+    launch(start.Failure(gpus=1, rank=0), debug=True)
+except ValueError as error:
+    print(error, traceback.extract_tb(error.__traceback__)[-1].name)
+""")
+    assert said == "this rank fails on purpose fail\n"
+
+
+def test_several_workers_are_refused():
+    said = python("""
+from labkit import launch
+from labkit.labs import start
+try:
+    launch(start.Hello(gpus=2), debug=True)
+except ValueError as error:
+    print(type(error).__name__, error)
+""")
+    assert said == "PlanError gpus=2: debug=True runs one process; make the plan with gpus=1\n"
