@@ -24,7 +24,7 @@ class Verdict:
     def _repr_markdown_(self) -> str:
         lines = [f"{SIGNS[self.outcome]} **`{self.exercise}`: {self.outcome}**", ""]
         lines += [f"- ✘ {sentence}" for sentence in self.faults.values()]
-        lines += [f"- ✔ {sentence}" for sentence in self.merits]
+        lines += [f"- {'' if self.outcome == UNANSWERED else '✔ '}{sentence}" for sentence in self.merits]
         return "\n".join([*lines, *(["", "```text", self.detail.strip(), "```"] if self.detail else [])])
 
     def __repr__(self) -> str:
