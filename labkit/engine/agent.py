@@ -15,10 +15,13 @@ import signal
 import sys
 import threading
 import time
-from multiprocessing import forkserver, popen_forkserver
+from contextlib import suppress
+from multiprocessing import forkserver, popen_forkserver, resource_tracker
+
+import psutil
 
 from labkit.engine import watch
-from labkit.engine.preload import FORKSERVER
+from labkit.engine.preload import FORKSERVER, adopt
 from labkit.engine.run import Run
 
 TICK_SECONDS = 0.05
@@ -34,6 +37,7 @@ def main(kernel_pid: int, folder: str) -> None:
         kernel = os.pidfd_open(kernel_pid)
     except ProcessLookupError:
         kernel = None
+    adopt()
     _one_poll_at_a_time()
     multiprocessing.current_process()._config["tempdir"] = folder
     multiprocessing.set_forkserver_preload(["labkit.engine.preload"])
@@ -43,9 +47,11 @@ def main(kernel_pid: int, folder: str) -> None:
         helper = os.pidfd_open(forkserver._forkserver._forkserver_pid)
         threading.Thread(target=_import_torch, daemon=True).start()
         attend(kernel, helper)
-        signal.pidfd_send_signal(helper, signal.SIGKILL)  # its workers end with it, and no new one is made
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(helper, signal.SIGKILL)  # its workers end with it, and no new one is made
     for run in list(ACTIVE.values()):
         watch.kill(run)
+    kill_adopted()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
@@ -56,6 +62,7 @@ def attend(kernel: int, helper: int) -> None:
     while True:
         readable, _, _ = select.select([0, kernel, helper], [], [], TICK_SECONDS)
         CHILDREN.update({child.pid: child for child in list(multiprocessing.process._children)})
+        bury()
         if helper in readable:  # a new one would be bound to the thread that asked for it, and end with that
             print("the forkserver is lost", file=sys.stderr, flush=True)
         if kernel in readable or helper in readable:
@@ -68,6 +75,27 @@ def attend(kernel: int, helper: int) -> None:
                 if "leave" in request:
                     return
                 threading.Thread(target=serve, args=(request,), daemon=True).start()
+
+
+def bury() -> None:
+    """Take note of the end of every child and adopted process, so that none stays as a zombie."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            continue
+
+
+def kill_adopted() -> None:
+    """Kill what a worker has left that has neither a mark nor a worker above it."""
+    own = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}
+    deadline = time.monotonic() + watch.KILL_SECONDS
+    while adopted := [child for child in psutil.Process().children() if child.pid not in own]:
+        for process in adopted:
+            with suppress(psutil.Error):
+                process.kill()
+        bury()
+        if time.monotonic() > deadline:
+            return
+        time.sleep(TICK_SECONDS / 5)
 
 
 def _one_poll_at_a_time() -> None:
@@ -95,6 +123,7 @@ def serve(request: dict) -> None:
     except BaseException as error:
         outcome = {"first": [], "error": f"{type(error).__name__}: {error}"}
     watch.kill(run)  # what the workers have started and left; the kernel may be gone before it can
+    kill_adopted()
     time.sleep(TICK_SECONDS)
     statuses = {pid: child.exitcode for pid, child in CHILDREN.items()}
     outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}

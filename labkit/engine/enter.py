@@ -10,10 +10,11 @@ import itertools
 import os
 import signal
 import sys
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.preload import FORKSERVER, end_with
+from labkit.engine.preload import FORKSERVER, adopt, end_with
 from labkit.engine.run import Run
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
@@ -32,6 +33,8 @@ def enter(request: dict[str, Any]) -> None:
     run = Run(request["folder"])
     wear(run.mark)
     end_with(int(os.environ[FORKSERVER]))
+    adopt()
+    resource_tracker._resource_tracker._fd = None  # the agent's; its own frees the run's shared memory with the run
     listen()
     dress(request["environment"])
     write_to(run.log_file(int(os.environ["RANK"])))

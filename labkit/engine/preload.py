@@ -16,7 +16,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORKSERVER = "LABKIT_FORKSERVER"
 ALWAYS = ("torch", "torch.distributed", "labkit.engine.agent", "labkit.engine.enter")
 
@@ -26,6 +26,11 @@ def end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of every process below this one whose own parent ends (prctl(2)): none of them gets lost."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def imports(module: str, seen: set[Path]) -> Iterator[str]:

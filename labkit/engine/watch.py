@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +20,43 @@ START_SECONDS = 180.0  # the least patience while workers start: importing torch
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks and the agent to tell their part
 AGENT_SECONDS = 10.0  # for the agent to see that a launch has ended, before it is ended itself
+KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
+CARE_SECONDS = 1.0  # of them, for caretakers
+CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
 
 
 def members(run: Run) -> list[psutil.Process]:
-    """Give the living processes that belong to the run, grandchildren too, told by the mark in their environment."""
-    found = []
+    """Give the living processes that belong to the run: those with its mark in their environment, and all below them.
+
+    Who was started with an environment of its own has no mark, but stays below a worker (see preload.adopt).
+    """
+    marked, below = [], defaultdict(list)
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == run.mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+            below[process.ppid()].append(process)
+            if process.environ().get(MARK) == run.mark:
+                marked.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
-    return found
+    found = {}
+    while marked:
+        process = marked.pop()
+        if process not in found:
+            found[process] = _alive(process)
+            marked += below[process.pid]
+    return [process for process, alive in found.items() if alive]
 
 
 def kill(run: Run) -> None:
-    """Kill every process of the run, until none is left.
+    """Kill every process of the run, until none is left; caretakers may end by themselves once the others have.
 
     psutil sends no signal to a pid whose start time differs from the one it saw, so a reused pid is safe.
     """
-    while alive := members(run):
+    begun = time.monotonic()
+    while (alive := members(run)) and (spent := time.monotonic() - begun) < KILL_SECONDS:
         for process in alive:
-            _signal(process, signal.SIGKILL)
+            if spent > CARE_SECONDS or not _caretaker(process):
+                _signal(process, signal.SIGKILL)
         psutil.wait_procs(alive, timeout=0.2)
 
 
@@ -53,7 +69,8 @@ def end(run: Run, launch: int, session: Session) -> None:
     if not over:
         alive = members(run)
         for process in alive:
-            _signal(process, signal.SIGTERM)
+            if not _caretaker(process):
+                _signal(process, signal.SIGTERM)
         psutil.wait_procs(alive, timeout=GRACE_SECONDS)
     deadline = time.monotonic() + AGENT_SECONDS
     while members(run) or not over:
@@ -73,9 +90,17 @@ def _signal(process: psutil.Process, number: int) -> None:
         return
 
 
-def _alive(pid: int) -> bool:
+def _caretaker(process: psutil.Process) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return any(name in argument for argument in process.cmdline() for name in CARETAKERS)
+    except psutil.Error:
+        return False
+
+
+def _alive(process: psutil.Process | int) -> bool:
+    try:
+        process = psutil.Process(process) if isinstance(process, int) else process
+        return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
