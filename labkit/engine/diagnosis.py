@@ -20,13 +20,6 @@ MOST_MESSAGE = 300
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SIGNALS = {int(number): number.name for number in signal.Signals}
 
-# What a rank reports when another one is gone: never the first cause.
-VICTIM = re.compile(
-    r"connection (was )?(likely )?(closed|reset)|by peer|broken pipe|remote process exited|socket (closed|timeout)"
-    r"|pair closure|got 0 bytes|communicator was aborted",
-    re.I,
-)
-
 # In a stack, all code but the lab's: the standard library, installed packages, this engine.
 _ENGINE, _PYTHON = (re.escape(f"{folder}/") for folder in (Path(__file__).parent, sysconfig.get_path("stdlib")))
 NOT_THE_LAB = re.compile(f"-packages/|^{_ENGINE}|^{_PYTHON}")
@@ -67,7 +60,7 @@ class Diagnosis:
 
     def culprits(self) -> list[tuple[float, int, dict]]:
         """Give (time, rank, event) of every rank that raised for a reason of its own, the earliest first."""
-        return [item for item in self._raises() if not any(map(VICTIM.search, item[2]["chain"]))]
+        return [item for item in self._raises() if not item[2]["victim"]]
 
     def _raises(self) -> list[tuple[float, int, dict]]:
         return sorted((event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised"))
@@ -90,8 +83,8 @@ class Diagnosis:
         return LauncherLost(sentence, run=self.run, detail=session.said(), logs=self.logs(None))
 
     def _raised(self, rank: int, event: dict) -> RunError:
-        message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE]  # the traceback has the rest
-        sentence = f"{self.who(rank)} raised {event['kind']}: {message} {self.where(event['point'])}"
+        message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
+        sentence = f"{self.who(rank)} raised {event['kind']}{message and f': {message}'} {self.where(event['point'])}"
         sentence += self._advice(event["errno"])
         detail, logs = event["traceback"], self.logs(rank)
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
@@ -146,8 +139,14 @@ class Diagnosis:
         point = self.point(rank)
         all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
         sentence = f"{why} {self.where(point)}: {all_stand}"
-        detail, logs = self._stack(rank), self.logs(rank)
+        detail, logs = f"{self._table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
+
+    def _table(self, standing: list[str]) -> str:
+        rows = [("rank", "GPU", "point", "where it stands")]
+        rows += [(rank, self.run.gpu(rank), self.point(rank), text) for rank, text in enumerate(standing)]
+        cells = [["–" if cell is None else cell for cell in row] for row in rows]
+        return "\n".join("{:>4}  {:>3}  {:>5}  {}".format(*row) for row in cells)
 
     def stands(self, rank: int) -> str:
         """Say in a few words where the rank is: the innermost line of the lab's own code, and what that has called."""
@@ -161,7 +160,7 @@ class Diagnosis:
         if own is None:
             if any(name == "agree" for *_, name in frames):
                 return "has returned, and waits for the others to end this point"
-            return f"is past {events[-1]['event']!r}"
+            return f"is past {events[-1]['event']!r}" + ("" if frames else ", and answers no signal: it may be stopped")
         path, line, function = frames[own]
         called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
         if not called:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +12,20 @@ from labkit.engine.excerpt import shorten
 MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them
 MOST_MESSAGE = 2_000
 
+# What a rank raises when another one is gone: never the first cause.
+VICTIM = re.compile(
+    r"connection (was )?(likely )?(closed|reset)|by peer|broken pipe|remote process exited|socket (closed|timeout)"
+    r"|pair closure|got 0 bytes|communicator was aborted",
+    re.I,
+)
+
 
 def of(error: BaseException) -> dict[str, Any]:
-    """Give kind, message, traceback and errno of an exception, and the messages of those that it came from."""
+    """Give kind, message, traceback and errno of an exception, and whether another rank's end is behind it."""
     return {
         "kind": type(error).__name__,
         "message": message(error),
-        "chain": [message(earlier) for earlier in _chain(error)],
+        "victim": any(VICTIM.search(message(earlier)) for earlier in _chain(error)),
         "errno": error.errno if isinstance(error, OSError) else None,
         "traceback": shorten(formatted(error), MOST_TRACEBACK),
     }

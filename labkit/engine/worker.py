@@ -26,6 +26,7 @@ from labkit.engine.preload import end_with
 from labkit.engine.run import Run
 
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
+VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
@@ -193,8 +194,10 @@ def main(folder: str, first_point: int | str = 0) -> None:
         raised = time.time()
         try:
             point, written = getattr(worker.point, "point", None), os.fstat(2).st_size
-            worker.event("raised", **lastwords.of(error) | {"time": raised, "point": point, "log_bytes": written})
+            words = lastwords.of(error)
+            worker.event("raised", **words | {"time": raised, "point": point, "log_bytes": written})
             sys.stderr.write(lastwords.formatted(error))
+            time.sleep(VICTIM_SECONDS if words["victim"] else 0)
         finally:
             os._exit(1)  # without the clean-up of a process group whose peers may be stuck
     worker.barrier()

@@ -1,0 +1,83 @@
+"""What the fault tests share: launches that fail, what must hold after each, and a place of their own for runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from failing_plan import Failing
+
+from labkit.engine import watch
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.run import REPOSITORY, Run
+
+HERE = Path(__file__).parent
+EITHER = pytest.approx(0.5, abs=0.5)  # rank 0 or rank 1: both fail in the same way
+MOST_TEXT = 25_000  # characters that a notebook shows of an error
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    """Runs go to the test's own folder, and workers find the lab of this folder."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{REPOSITORY}")
+    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+
+
+def failed(
+    kind: type[RunError],
+    *faults: str,
+    rank: int | None = 1,
+    within_s: float = 30.0,
+    patience_s: float = 60.0,
+    limit_s: float = 600.0,
+    plan: type[Failing] = Failing,
+    **knobs,
+) -> RunError:
+    """Give the error of a launch that fails: in time, of this class, blaming this rank, leaving nothing behind.
+
+    The rows of the points before are kept, and the next launch, of a plan that does well, works.
+    """
+    knobs["rank"] = rank if isinstance(rank, int) else 1
+    begun = time.monotonic()
+    with pytest.raises(kind) as caught:
+        launch(plan(faults=faults or ("none",), **knobs), patience_s=patience_s, limit_s=limit_s)
+    error = caught.value
+    assert time.monotonic() - begun < within_s
+    assert (type(error), error.rank) == (kind, rank)
+    assert error.run.status["state"] == error.sentence
+    assert len(str(error)) < MOST_TEXT
+    nothing_left(error.run)
+    rows = error.run.rows
+    for point in range(error.point or 0):
+        assert rows.loc[(rows["point"] == point) & (rows["iteration"] == 0), "rank"].nunique() == error.run.plan.gpus
+    works()
+    return error
+
+
+def nothing_left(run: Run) -> None:
+    """No process of the run lives: none with its mark, and none that recorded its pid and start time."""
+    assert not watch.members(run)
+    rows = run.rows
+    if "pid" in rows:
+        for pid, started in rows[["pid", "started"]].dropna().itertuples(index=False):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                assert abs(psutil.Process(int(pid)).create_time() - started) > 1
+
+
+def works() -> Run:
+    run = launch(Failing())
+    assert (run.status["state"], len(run.rows)) == ("finished", 2)
+    return run
+
+
+def place(text: str, file: str = "failing_raises.py") -> str:
+    """The only line of the file that holds the text, as a traceback names it."""
+    lines = (HERE / file).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return f'{file}", line {found}, in '
