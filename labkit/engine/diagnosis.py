@@ -96,11 +96,14 @@ class Diagnosis:
         """
         statuses, exits = outcome.get("statuses", {}), outcome.get("exits", {})
         statuses = {rank: statuses.get(str(self.pid(rank)), exits.get(str(rank))) for rank in self.ranks}
-        silent = [rank for rank in self.ranks if not self.spoke(rank) and (rank in gone or statuses[rank])]
-        stopped = [rank for rank in silent if statuses[rank] == -signal.SIGTERM]
+        silent = [rank for rank in self.ranks if not self.spoke(rank)]
+        dead = [rank for rank in (*gone, *silent) if rank in silent and (rank in gone or statuses[rank])]
+        stopped = [rank for rank in dead if statuses[rank] == -signal.SIGTERM]
         first = [rank for rank in outcome.get("first", []) if rank in silent]
-        order = [*first, *(rank for rank in (*gone, *silent) if rank in silent and rank not in stopped)]
-        order += stopped if stopped_too else []
+        order = [*first, *(rank for rank in dead if rank not in stopped)]
+        if stopped_too:
+            unheard = silent if outcome.get("error") == "" else []  # all ended well, but the file of its words is lost
+            order += [*stopped, *unheard]
         return (order[0], statuses[order[0]]) if order else None
 
     def _died(self, rank: int, status: int | None) -> RunError:
@@ -158,6 +161,8 @@ class Diagnosis:
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if own is None:
+            if any(name in ("join", "barrier") for *_, name in frames):
+                return "waits for the others to get ready"
             if any(name == "agree" for *_, name in frames):
                 return "has returned, and waits for the others to end this point"
             return f"is past {events[-1]['event']!r}" + ("" if frames else ", and answers no signal: it may be stopped")

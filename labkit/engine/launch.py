@@ -91,7 +91,7 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
         launch=launches,
         first_point=first_point,
         workers=run.plan.gpus,
-        cwd=os.getcwd(),
+        cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
         environment=worker_environment(run, launches),
     )
 

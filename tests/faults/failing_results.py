@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import torch
+import torch.distributed as dist
 from failing_raises import die
 
 
@@ -43,7 +44,11 @@ def fill_the_disk(worker):
 
 
 def lose(name: str):
-    return lambda worker: getattr(worker.run, name)(worker.rank).unlink()
+    def fault(worker):
+        getattr(worker.run, name)(worker.rank).unlink()
+        dist.all_reduce(torch.zeros(1))
+
+    return fault
 
 
 def tell(worker):

@@ -1,0 +1,70 @@
+"""One rank runs out of memory: a row, and fresh workers go on; and ranks that go wrong while they end."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from failing_launches import apart, failed, nothing_left, place, works  # noqa: F401
+from failing_plan import Failing
+
+from labkit.engine.errors import WorkerRaised
+from labkit.engine.launch import launch
+from labkit.engine.run import Run, read_lines
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def finished(*faults: str, within_s: float = 30.0, **knobs) -> Run:
+    """Give the run of points that end in order: in time, leaving nothing behind; the next launch works."""
+    begun = time.monotonic()
+    run = launch(Failing(faults=faults, **knobs))
+    assert time.monotonic() - begun < within_s
+    assert run.status["state"] == "finished"
+    nothing_left(run)
+    works()
+    return run
+
+
+def times(run: Run, name: str) -> list[float]:
+    return [event["time"] for event in read_lines(run.events_file(0)) if event["event"] == name]
+
+
+@pytest.mark.parametrize("fault", ["oom while others wait", "oom while others are done"])
+def test_out_of_memory_on_one_rank(fault):
+    """The sweep goes on with fresh workers, and the receipt counts what starting them has cost."""
+    run = finished("none", fault, "none", gpus=3)
+    rows = run.rows
+    assert rows.loc[rows["status"] != "ok", ["point", "rank", "status"]].values.tolist() == [[1, 1, "out of memory"]]
+    assert rows[rows["status"] == "ok"].groupby("point")["rank"].nunique().tolist() == [3, 3, 3]
+    assert rows.groupby("rank")["pid"].nunique().tolist() == [2, 2, 2]
+    assert (run.status["launches"], run.status["processes_started"]) == (2, 6)
+    starts = [ready - begun for begun, ready in zip(times(run, "started"), times(run, "ready"), strict=True)]
+    assert run.status["startup_seconds"] >= sum(starts) - 0.01
+    assert "2: a point ended its workers; fresh ones took up the rest" in repr(run)
+
+
+def test_out_of_memory_on_every_rank():
+    run = finished("none", "oom everywhere", "none")
+    assert run.rows["status"].tolist() == ["ok", "ok"] + ["ok", "out of memory"] * 2 + ["ok", "ok"]
+    assert run.status["launches"] == 1
+
+
+def test_out_of_memory_on_one_rank_while_another_raises():
+    """Whoever made a mistake is named; the row of the other is kept."""
+    error = failed(WorkerRaised, "none", "raise while others oom", "none", rank=0)
+    assert error.sentence == (
+        "rank 0 raised ValueError: this rank raises on purpose at point 1 (seed=0, fault=raise while others oom)"
+    )
+    assert place('on purpose")') + "raise_value_error" in error.detail
+    rows = error.run.rows
+    assert rows.loc[rows["status"] != "ok", ["point", "rank", "status"]].values.tolist() == [[1, 1, "out of memory"]]
+
+
+@pytest.mark.parametrize("fault", ["raise at exit", "die at exit", "hang at exit", "a thread that stays"])
+def test_a_rank_that_goes_wrong_while_it_ends(fault):
+    """All is measured by then: the run has finished."""
+    run = finished("none", fault)
+    assert len(run.rows) == 4
+    if fault == "raise at exit":
+        assert "raised while the process ends" in run.log(1)

@@ -1,0 +1,157 @@
+"""What workers measured is kept: odd values, half-written lines, lost files, and a disk that is full or read-only."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import time
+from datetime import datetime, timedelta
+
+import pytest
+from failing_launches import apart, failed, nothing_left, place, works  # noqa: F401
+from failing_plan import Failing
+
+from labkit.engine.errors import NowhereToWrite, WorkerDied, WorkerRaised
+from labkit.engine.launch import launch
+
+pytestmark = pytest.mark.timeout(90)
+MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """Gives a function that mounts a disk of so many bytes for the runs to go to, and returns its folder."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounts = 0
+
+    def mount(options: str):
+        nonlocal mounts
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+        mounts += 1
+        monkeypatch.setenv("LABKIT_RUNS", str(folder))
+        return folder
+
+    yield mount
+    for _ in range(mounts):
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_odd_values_come_back_as_they_were():
+    run = launch(Failing(faults=("values",)))
+    nothing_left(run)
+    rows = run.rows[run.rows["iteration"] == 1]
+    assert rows["rank"].tolist() == [0, 1]
+    for row in rows.to_dict("records"):
+        assert math.isnan(row["nan_ms"])
+        assert row["inf_ms"] == math.inf
+        assert row["note"] == 'two\nlines\r, "quotes", \u2028 and é 漢 🙂 \ud800'
+        assert [row[name] for name in ("numpy_ms", "count", "flag", "torch_ms", "half")] == [1.5, 7, True, 2.5, 0.5]
+        assert row["several"] == [1.0, 2]
+    assert "nothing" not in rows, "no rank has it"
+    assert "1 of 1 measured, 4 rows" in repr(run)
+    works()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("a tensor", "record(loss=…): a row holds numbers, strings, and lists or dicts of them, not a Tensor"),
+        ("a set", "record(loss=…): a row holds numbers, strings, and lists or dicts of them, not a set"),
+        ("a complex", "record(loss=…): a row holds numbers, strings, and lists or dicts of them, not a complex64"),
+    ],
+)
+def test_a_value_that_no_row_can_hold(fault, said):
+    error = failed(WorkerRaised, "none", fault)
+    assert error.sentence.startswith(f"rank 1 raised TypeError: {said}")
+    assert place("iteration=1, loss=value", "failing_results.py") + "<lambda>" in error.detail
+
+
+def test_a_half_written_row_costs_no_other():
+    error = failed(WorkerDied, "none", "half a row", "none")
+    assert error.sentence.startswith("rank 1 was killed by SIGKILL")
+    assert b'"seconds": 0.\n{"point": 2' in error.run.rows_file(1).read_bytes()
+    assert error.run.rows.groupby("point")["rank"].nunique().tolist() == [2, 2, 2]
+
+
+def test_an_earlier_runs_files_are_not_mixed_in(tmp_path):
+    """Folders of the coming minute's names lie there already, each with a row."""
+    earlier = [datetime.now() + timedelta(seconds=seconds) for seconds in range(60)]
+    for moment in earlier:
+        folder = tmp_path / "runs" / f"{moment:%Y%m%d-%H%M%S}-failing-failing"
+        (folder / "logs").mkdir(parents=True)
+        (folder / "rows-rank0.jsonl").write_text('{"point": 0, "rank": 0, "seed": 0, "iteration": 7}\n')
+        (folder / "logs" / "outcome1.json").write_text('{"first": [0], "error": "an earlier one"}')
+    run = works()
+    assert run.folder.name.endswith("-failing-failing-1")
+    assert len(list((tmp_path / "runs").glob("*/rows-rank0.jsonl"))) == 61
+
+
+def test_a_lost_file_of_rows():
+    """What that rank wrote after it is lost with the file; the other rank's rows are read as ever."""
+    run = launch(Failing(faults=("lose the rows", "none")))
+    nothing_left(run)
+    assert run.status["state"] == "finished"
+    assert run.rows["rank"].tolist() == [0, 0]
+    works()
+
+
+@pytest.mark.parametrize("fault", ["lose the events", "lose the log"])
+def test_another_lost_file(fault):
+    """A rank that nobody heard say "finished" has not finished."""
+    if fault == "lose the log":
+        run = launch(Failing(faults=(fault, "none")))
+        nothing_left(run)
+        assert (run.status["state"], run.log(1)) == ("finished", "")
+    else:
+        error = failed(WorkerDied, fault)
+        assert error.sentence.startswith("rank 1 ended before it had finished, without an error status")
+
+
+def test_a_full_device_under_one_file():
+    error = failed(WorkerRaised, "none", "a full device")
+    assert error.sentence.startswith("rank 1 raised OSError: [Errno 28] No space left on device at point 1 (")
+    assert error.sentence.endswith(f"cannot be written: No space left on device. {MAKE_ROOM}")
+    assert place("record(iteration=1)", "failing_results.py") + "record_to_a_full_disk" in error.detail
+
+
+def test_a_disk_that_fills_up(disk):
+    """Not even the worker's own words, or how the run ended, can be written any more."""
+    folder = disk("size=1m")
+    begun = time.monotonic()
+    with pytest.raises((WorkerDied, WorkerRaised)) as caught:
+        launch(Failing(faults=("none", "fill the disk")))
+    error = caught.value
+    assert time.monotonic() - begun < 30
+    assert error.rank == 1
+    assert error.sentence.endswith(f"{error.run.folder} cannot be written: No space left on device. {MAKE_ROOM}")
+    assert error.run.status["state"] == error.sentence
+    assert (error.run.rows["point"] == 0).sum() == 2
+    nothing_left(error.run)
+    (error.run.folder / "filler").unlink()
+    assert works().folder.parent == folder
+
+
+@pytest.mark.parametrize(("options", "why"), [("ro", "Read-only file system"), ("size=1m", "No space left on device")])
+def test_a_disk_that_cannot_be_written_from_the_start(disk, monkeypatch, options, why):
+    folder = disk(options)
+    if options != "ro":
+        with (folder / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match=why):
+            while file.write(bytes(2**14)):
+                continue
+    with pytest.raises(NowhereToWrite) as caught:
+        launch(Failing())
+    assert str(caught.value) == f"{folder} cannot be written: {why}. {MAKE_ROOM}"
+    assert {file.name for file in folder.iterdir()} <= {"filler"}
+    monkeypatch.setenv("LABKIT_RUNS", str(folder.parent / "runs"))
+    works()
+
+
+def test_a_file_where_the_folder_of_the_runs_should_be(tmp_path, monkeypatch):
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(NowhereToWrite, match="cannot be written: File exists"):
+        launch(Failing())
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "elsewhere"))
+    works()
