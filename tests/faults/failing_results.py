@@ -16,7 +16,8 @@ from failing_raises import die
 
 def record_values(worker):
     worker.record(
-        iteration=1, nan_ms=float("nan"), inf_ms=float("inf"), note='two\nlines\r, "quotes", \u2028 and é 漢 🙂 \ud800',
+        iteration=1, nan_ms=float("nan") if worker.rank else 0.5, inf_ms=float("inf"),
+        note='two\nlines\r, "quotes", \u2028 and é 漢 🙂 \ud800',
         numpy_ms=np.float32(1.5), count=np.int64(7), flag=np.bool_(True), torch_ms=torch.tensor(2.5),
         half=torch.tensor(0.5, dtype=torch.bfloat16), several=[np.float64(1.0), torch.tensor(2)], nothing=None,
     )  # fmt: skip
