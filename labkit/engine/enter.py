@@ -37,6 +37,7 @@ def enter(request: dict[str, Any]) -> None:
     resource_tracker._resource_tracker._fd = None  # the agent's; its own frees the run's shared memory with the run
     listen()
     dress(request["environment"])
+    sys.dont_write_bytecode = True  # a module that is edited twice within a second would be met as it was before
     write_to(run.log_file(int(os.environ["RANK"])))
     with contextlib.suppress(OSError):  # the notebook's folder may have been removed under it
         os.chdir(request["cwd"])

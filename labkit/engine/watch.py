@@ -18,6 +18,7 @@ from labkit.engine.session import MARK, Session
 POLL_SECONDS = 0.05
 START_SECONDS = 180.0  # the least patience while workers start: importing torch from a busy disk takes its time
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
+END_SECONDS = 10.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks and the agent to tell their part
 AGENT_SECONDS = 10.0  # for the agent to see that a launch has ended, before it is ended itself
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
@@ -129,13 +130,20 @@ class Watch:
             if self._has_news():
                 last_sign = time.monotonic()
                 self._show_progress()
+            still_s = time.monotonic() - last_sign
             patience_s = self.patience_s if self.ready() else max(self.patience_s, START_SECONDS)
-            if time.monotonic() - last_sign > patience_s:
+            if self._finished():
+                if still_s > END_SECONDS:
+                    break
+            elif still_s > patience_s:
                 raise self._hung(f"no rank made progress for {patience_s:.0f} s")
-            if time.time() > self.deadline:
+            elif time.time() > self.deadline:
                 raise self._hung("the run outlasted its time limit")
             time.sleep(POLL_SECONDS)
         return self._outcome()
+
+    def _finished(self) -> bool:
+        return all(self.said.events(rank, "finished") for rank in self.ranks)
 
     def _over(self) -> bool:
         return self.run.outcome_file(self.launch).exists() or not self.session.alive()
@@ -172,7 +180,7 @@ class Watch:
             time.sleep(POLL_SECONDS)
         self._bad_news()
         self._show_progress()
-        if all(self.said.events(rank, "finished") for rank in self.ranks):
+        if self._finished():
             return len(self.said.points)
         restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
         if restarts and not self.said.culprits():

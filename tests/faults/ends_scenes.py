@@ -1,0 +1,104 @@
+"""What the tests of ends share: kernels in a process of their own, the processes below them, and waiting for both."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import psutil
+from failing_launches import HERE
+
+from labkit.engine import watch
+from labkit.engine.run import REPOSITORY, Run
+
+PATIENCE_S = float(os.environ.get("ENDS_PATIENCE_S", 30))
+
+
+def soon(found: Callable, seconds: float = PATIENCE_S):
+    """Wait until `found()` gives something true, and give that."""
+    deadline = time.monotonic() + seconds
+    while not (result := found()):
+        assert time.monotonic() < deadline, f"nothing in {seconds} s"
+        time.sleep(0.05)
+    return result
+
+
+def copy_of_labkit(folder: Path) -> Path:
+    """Give a folder to import labkit from whose code may be changed."""
+    shutil.copytree(REPOSITORY / "labkit", folder / "copy" / "labkit", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "copy"
+
+
+def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that run, told by pid and start time."""
+    return [process for process in processes if process.is_running() and watch._alive(process)]
+
+
+class Family:
+    """All processes below a kernel that keeps its runs in this folder, as far as they were seen while they lived."""
+
+    def __init__(self, kernel: int, runs: Path):
+        self.kernel, self.runs, self.seen = kernel, str(runs), set()
+
+    def look(self) -> list[psutil.Process]:
+        """Give those that live now."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.environ().get("LABKIT_RUNS") == self.runs and process.pid != self.kernel:
+                    self.seen |= {process, *process.children(recursive=True)}
+        return living(self.seen - {psutil.Process()})
+
+
+class Kernel:
+    """A process that launches these faults; leaving its context ends it, and all below it that a test has left."""
+
+    def __init__(self, folder: Path, *faults: str, code: str = "", **environment: str):
+        self.runs = folder / "runs"
+        command = [sys.executable, *(["-c", code] if code else [str(HERE / "ends_kernel.py"), *faults])]
+        environment = os.environ | {"LABKIT_RUNS": str(self.runs)} | environment
+        self.process = subprocess.Popen(
+            command, cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.pid = self.process.pid
+        self.family = Family(self.pid, self.runs)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in [*self.family.look(), self.process]:
+            process.kill()
+        self.process.communicate()
+
+    def helper(self, name: str) -> psutil.Process:
+        """The agent or the forkserver below it: the oldest process of that command, which workers inherit."""
+        found = [p for p in self.family.look() if any(name in argument for argument in p.cmdline())]
+        return min(found, key=lambda process: process.create_time())
+
+    def run(self, rows: int = 0) -> Run:
+        """Wait until workers live and the run has so many rows; all processes below are known then."""
+        run = soon(lambda: the_run(self.runs, rows))
+        self.family.look()
+        return run
+
+    def tells(self, seconds: float = 45.0) -> dict:
+        """How its launch ended; the kernel itself ends well."""
+        out, _ = self.process.communicate(timeout=seconds)
+        return json.loads(out)
+
+
+def the_run(runs: Path, rows: int = 0) -> Run | None:
+    """The only run in the folder, once it has workers and so many rows."""
+    for file in runs.glob("*/node.json"):
+        run = Run(file.parent)
+        if watch.members(run) and len(run.rows) >= rows:
+            return run
+    return None

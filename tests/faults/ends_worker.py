@@ -1,0 +1,132 @@
+"""What the ranks of the lab of ends do. Its lines are looked up by their text, not by numbers typed into the tests."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import shared_memory
+
+import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import psutil
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def prepare(worker) -> None:
+    if worker.plan.before and worker.rank == worker.plan.rank:
+        FAULTS[worker.plan.before](worker)
+
+
+def measure(worker, point) -> None:
+    worker.record(iteration=0, pid=os.getpid(), started=psutil.Process().create_time())
+    if point.fault in EVERYWHERE:
+        EVERYWHERE[point.fault](worker)
+    elif worker.rank == worker.plan.rank:
+        FAULTS[point.fault](worker)
+    else:
+        dist.all_reduce(torch.zeros(1))
+
+
+def raise_value_error(worker):
+    raise ValueError("this rank raises on purpose")
+
+
+def sleep(worker):
+    time.sleep(600)  # it never joins the others
+
+
+def lock_twice(library):
+    """Wait for ever in C for a mutex that this thread holds itself."""
+
+    def fault(worker):
+        mutex = ctypes.create_string_buffer(64)
+        library.pthread_mutex_lock(mutex)
+        library.pthread_mutex_lock(mutex)  # for ever
+
+    return fault
+
+
+def stop(worker):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def gather(worker):
+    dist.all_gather([torch.zeros(1)] * 2, torch.zeros(1))  # while the others reduce
+
+
+def keep_busy(worker):
+    for iteration in range(1, 6000):
+        worker.record(iteration=iteration)
+        time.sleep(0.1)
+
+
+def pause(worker):
+    time.sleep(2)
+    worker.barrier()
+
+
+def turn_deaf(worker):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    worker.record(iteration=1, deaf=True)
+    time.sleep(600)
+
+
+def leave_a_family(worker, nameless=True):
+    """Start every kind of process that may outlive its parent, and record each."""
+    global LOADER, POOL, SHARED  # they stay as long as this process does
+    new_session = subprocess.Popen(SLEEPER, start_new_session=True)
+    LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
+    next(LOADER)
+    POOL = multiprocessing.get_context("fork").Pool(1)
+    SHARED = shared_memory.SharedMemory(create=True, size=4096)
+    pids = {"new session": new_session.pid, "daemon": fork_twice(), "loader": LOADER._workers[0].pid}
+    pids |= {"pool": POOL.apply(os.getpid)}
+    if nameless:
+        pids |= {"nameless": subprocess.Popen(SLEEPER, start_new_session=True, env={}).pid}
+    for kind, pid in pids.items():
+        worker.record(iteration=1, kind=kind, pid=pid, started=psutil.Process(pid).create_time())
+    worker.record(iteration=1, kind="shared memory", name=SHARED.name)
+    worker.barrier()
+
+
+def fork_twice() -> int:
+    """Become nobody's child, as daemons do."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.setsid()
+        if not (daemon := os.fork()):
+            os.execv(SLEEPER[0], SLEEPER)
+        os.write(writing, str(daemon).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(reading, 20))
+
+
+FAULTS = {
+    "raise": raise_value_error,
+    "return": lambda worker: None,
+    "exit 0": lambda worker: os._exit(0),
+    "hang": sleep,
+    "deadlock": lock_twice(ctypes.CDLL(None)),
+    "deadlock with the lock of Python": lock_twice(ctypes.PyDLL(None)),
+    "stop": stop,
+    "mismatch": gather,
+}
+EVERYWHERE = {
+    "none": lambda worker: worker.barrier(),
+    "sleep": sleep,
+    "pause": pause,
+    "busy": keep_busy,
+    "deaf": turn_deaf,
+    "family": leave_a_family,
+    "named family": lambda worker: leave_a_family(worker, nameless=False),
+}

@@ -1,0 +1,78 @@
+"""An interrupt at any moment: the cell gets a KeyboardInterrupt with the rows so far, and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from ends_scenes import Kernel, soon
+from failing_launches import apart, nothing_left  # noqa: F401
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def interrupted(told: dict, rows: int) -> None:
+    """How a kernel tells of a launch that was interrupted, and of the one after it."""
+    assert (told["error"], told["interrupt"], told["state"]) == ("Interrupted", True, "interrupted")
+    assert (told["rows"], told["left"], told["next"]) == (rows, 0, "finished")
+    assert told["text"].startswith(f"interrupted; {rows} rows were measured before that and kept in ")
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_while_workers_ignore_sigterm(tmp_path, times):
+    """Those after the first come while the clean-up waits for the workers to end."""
+    with Kernel(tmp_path, "none", "deaf") as kernel:
+        run = kernel.run(rows=6)
+        for _ in range(times):
+            kernel.process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        interrupted(kernel.tells(), rows=6)
+        nothing_left(run)
+        assert not kernel.family.look()
+
+
+def test_while_the_agent_starts(tmp_path):
+    with Kernel(tmp_path, "none") as kernel:
+        soon(kernel.family.look)
+        soon(lambda: kernel.runs.glob("*/node.json"))
+        kernel.process.send_signal(signal.SIGINT)
+        interrupted(kernel.tells(), rows=0)
+        assert not kernel.family.look()
+
+
+def test_while_workers_start(tmp_path):
+    with Kernel(tmp_path, "sleep") as kernel:
+        run = kernel.run()
+        kernel.process.send_signal(signal.SIGINT)
+        interrupted(kernel.tells(), rows=0)
+        nothing_left(run)
+
+
+AGAIN_AND_AGAIN = """
+import json, os, signal, threading
+from ends_plan import Ends
+from labkit import launch, members
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run = launch(Ends())
+told = []
+for moment in range(16):
+    timer = threading.Timer(moment * 0.05, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        run = launch(Ends())
+        timer.join()
+    except KeyboardInterrupt as error:
+        told.append(type(error).__name__)
+        run = getattr(error, "run", run)
+    assert not members(run)
+print(json.dumps({"told": told, "next": launch(Ends()).status["state"]}))
+"""
+
+
+def test_at_every_moment_of_a_launch(tmp_path):
+    with Kernel(tmp_path, code=AGAIN_AND_AGAIN) as kernel:
+        told = kernel.tells(seconds=100)
+        assert told["next"] == "finished"
+        assert told["told"].count("Interrupted") > 4, told
+        assert not kernel.family.look()
