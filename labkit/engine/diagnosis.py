@@ -172,7 +172,7 @@ class Diagnosis:
             return f"is at {_short(path)}:{line} in {function}"
         if called[0] == "<module>":
             return f"is importing ({_short(path)}:{line})"
-        waits = any("torch/distributed" in path for path, *_ in frames[:own])
+        waits = any(re.search("torch/(distributed|cuda)", path) for path, *_ in frames[:own])  # NCCL: in synchronize()
         return f"{'waits' if waits else 'is'} in {called[0]} ({_short(path)}:{line})"
 
     def _stack(self, rank: int) -> str:
