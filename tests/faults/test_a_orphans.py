@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -65,22 +66,34 @@ def test_a_kernel_killed_while_its_agent_starts(tmp_path):
         soon(lambda: not kernel.family.look())
 
 
+def test_a_kernel_and_its_agent_killed_together(tmp_path):
+    with Kernel(tmp_path, "sleep") as kernel:
+        run = kernel.run(rows=2)
+        for process in (kernel.process, kernel.helper("labkit.engine.agent")):
+            process.kill()
+        soon(lambda: not kernel.family.look())
+        nothing_left(run)
+
+
 FORKING = """
-import os, time
+import os, threading, time
 from ends_plan import Ends
 from labkit import launch
+def fork():
+    time.sleep(1)
+    if not os.fork():
+        time.sleep(600)
 launch(Ends())
-if not os.fork():
-    time.sleep(600)
+threading.Thread(target=fork).start()
 launch(Ends(faults=("deaf",)))
 """
 
 
 def test_a_kernel_that_has_forked_and_is_killed(tmp_path):
-    """The forked process holds the agent's stdin open, and lives on."""
+    """The process that was forked in the middle of a launch holds the agent's stdin open, and lives on."""
     with Kernel(tmp_path, code=FORKING) as kernel:
         run = kernel.run(rows=4)
-        (forked,) = (p for p in psutil.Process(kernel.pid).children() if FORKING in p.cmdline())
+        (forked,) = soon(lambda: [p for p in psutil.Process(kernel.pid).children() if FORKING in p.cmdline()])
         os.kill(kernel.pid, signal.SIGKILL)
         soon(lambda: kernel.family.look() == [forked])
         nothing_left(run)
@@ -102,6 +115,8 @@ def test_a_helper_killed_while_ranks_measure(tmp_path, name):
 def test_signals_to_the_agent_change_nothing(tmp_path):
     with Kernel(tmp_path, "family", "pause") as kernel:
         kernel.run(rows=16)
+        agent = kernel.helper("labkit.engine.agent")
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            kernel.helper("labkit.engine.agent").send_signal(number)
+            agent.send_signal(number)
+            time.sleep(0.1)
         assert kernel.tells() == {"next": "finished"}

@@ -1,0 +1,130 @@
+"""With a guard switched off, its test fails: run on a copy of labkit in which that one line is another."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import psutil
+import pytest
+from ends_scenes import copy_of_labkit
+from failing_launches import HERE
+
+from labkit.engine.run import REPOSITORY, Run
+
+pytestmark = pytest.mark.timeout(150)
+
+GUARDS = {
+    "workers end with their forkserver, and that with its agent": (
+        "preload.py",
+        "ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
+        "pass",
+        "test_a_orphans.py::test_a_kernel_and_its_agent_killed_together",
+        "soon(lambda: not kernel.family.look())",
+    ),
+    "the agent sees its kernel end": (
+        "agent.py",
+        "if kernel in readable or helper in readable:",
+        "if helper in readable:",
+        "test_a_orphans.py::test_a_kernel_that_has_forked_and_is_killed",
+        "soon(lambda: kernel.family.look() == [forked])",
+    ),
+    "the agent kills what the runs of a lost kernel have started": (
+        "agent.py",
+        "    for run in list(ACTIVE.values()):\n        watch.kill(run)\n",
+        "",
+        "test_a_orphans.py::test_a_kernel_killed_while_it_measures[alone]",
+        "soon(lambda: not kernel.family.look())",
+    ),
+    "the agent does not end when the kernel does not say so": (
+        "agent.py",
+        "signal.signal(number, signal.SIG_IGN)",
+        "pass",
+        "test_a_orphans.py::test_signals_to_the_agent_change_nothing",
+        'assert kernel.tells() == {"next": "finished"}',
+    ),
+    "who has lost its parents stays below a worker": (
+        "preload.py",
+        "ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)",
+        "pass",
+        "test_a_orphans.py::test_grandchildren_of_a_run_that_does_well",
+        "family_left(run)",
+    ),
+    "the mark tells who belongs to the run": (
+        "watch.py",
+        "if process.environ().get(MARK) == run.mark:",
+        "if False:",
+        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
+        "soon(lambda: not kernel.family.look())",
+    ),
+    "shared memory is freed before who frees it is killed": (
+        "watch.py",
+        "spent > CARE_SECONDS or not _caretaker(process)",
+        "True",
+        "test_a_orphans.py::test_grandchildren_of_a_run_that_fails[WorkerRaised-raise]",
+        "soon(lambda: not any(file.exists() for file in shared), seconds=5)",
+    ),
+    "the kernel ends a run whose agent is lost": (
+        "launch.py",
+        "                            watch.end(run, launches, session)\n",
+        "",
+        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
+        'assert (told["error"], told["left"]',
+    ),
+    "a launch hears one interrupt, and none while it cleans up": (
+        "interrupts.py",
+        "self._before = signal.signal(signal.SIGINT, self._hear)",
+        "pass",
+        "test_a_interrupts.py::test_while_workers_ignore_sigterm[4]",
+        "interrupted(kernel.tells(), rows=6)",
+    ),
+    "the forkserver's loss ends the launch": (
+        "agent.py",
+        "if kernel in readable or helper in readable:",
+        "if kernel in readable:",
+        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[multiprocessing.forkserver]",
+        "told = kernel.tells()",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "guard", "instead", "test", "line"), GUARDS.values(), ids=GUARDS)
+def test_without_it(tmp_path, file, guard, instead, test, line):
+    copy = copy_of_labkit(tmp_path)
+    changed = copy / "labkit" / "engine" / file
+    assert changed.read_text().count(guard) == 1
+    changed.write_text(changed.read_text().replace(guard, instead))
+    command = [sys.executable, "-m", "pytest", f"--basetemp={tmp_path / 'inner'}", "-p", "no:cacheprovider"]
+    command += ["-c", REPOSITORY / "pyproject.toml", HERE / test]
+    environment = os.environ | {"PYTHONPATH": str(copy), "ENDS_PATIENCE_S": "10"}
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
+    finally:
+        end_what_is_left(tmp_path / "inner")
+    assert re.search(rf"^> +{re.escape(line)}", done.stdout, re.M), done.stdout + done.stderr
+    assert done.returncode == 1
+
+
+def end_what_is_left(folder) -> None:
+    """End the processes that keep their runs in this folder, and all that such runs recorded."""
+    left = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("LABKIT_RUNS", "").startswith(str(folder)):
+                left.append(process)
+    for file in folder.rglob("node.json"):
+        rows = Run(file.parent).rows
+        for name in rows["name"].dropna() if "name" in rows else ():
+            Path("/dev/shm", name).unlink(missing_ok=True)
+        for pid, started in rows[["pid", "started"]].dropna().itertuples(index=False) if "pid" in rows else ():
+            with suppress(psutil.NoSuchProcess):
+                if abs((process := psutil.Process(int(pid))).create_time() - started) < 1:
+                    left.append(process)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
