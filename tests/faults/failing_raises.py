@@ -62,7 +62,7 @@ def raise_like_a_victim(worker):
 def raise_first(worker):
     """Every rank raises; the others a little later."""
     worker.barrier()
-    time.sleep(0 if worker.rank == worker.plan.rank else 0.1)
+    time.sleep(0 if worker.rank == worker.plan.rank else 0.01)  # before the first one's end is seen
     raise ValueError(f"rank {worker.rank} raises its own")
 
 
@@ -105,6 +105,7 @@ ALONE = {
     "terminate": die(signal.SIGTERM),
     "segfault": lambda worker: ctypes.string_at(0),  # the crash
     "abort": lambda worker: os.abort(),
+    "slow": lambda worker: time.sleep(2),
     "return early": lambda worker: None,
 }
 TOGETHER = {

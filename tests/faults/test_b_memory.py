@@ -10,7 +10,7 @@ from failing_plan import Failing
 
 from labkit.engine.errors import WorkerRaised
 from labkit.engine.launch import launch
-from labkit.engine.run import Run, read_lines
+from labkit.engine.run import Run
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -26,21 +26,16 @@ def finished(*faults: str, within_s: float = 30.0, **knobs) -> Run:
     return run
 
 
-def times(run: Run, name: str) -> list[float]:
-    return [event["time"] for event in read_lines(run.events_file(0)) if event["event"] == name]
-
-
 @pytest.mark.parametrize("fault", ["oom while others wait", "oom while others are done"])
 def test_out_of_memory_on_one_rank(fault):
     """The sweep goes on with fresh workers, and the receipt counts what starting them has cost."""
-    run = finished("none", fault, "none", gpus=3)
+    run = finished("none", fault, "none", gpus=3, before="slow")
     rows = run.rows
     assert rows.loc[rows["status"] != "ok", ["point", "rank", "status"]].values.tolist() == [[1, 1, "out of memory"]]
     assert rows[rows["status"] == "ok"].groupby("point")["rank"].nunique().tolist() == [3, 3, 3]
     assert rows.groupby("rank")["pid"].nunique().tolist() == [2, 2, 2]
     assert (run.status["launches"], run.status["processes_started"]) == (2, 6)
-    starts = [ready - begun for begun, ready in zip(times(run, "started"), times(run, "ready"), strict=True)]
-    assert run.status["startup_seconds"] >= sum(starts) - 0.01
+    assert run.status["startup_seconds"] > 2 * 2, "each start takes two seconds and more"
     assert "2: a point ended its workers; fresh ones took up the rest" in repr(run)
 
 

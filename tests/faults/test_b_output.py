@@ -42,7 +42,8 @@ def test_a_hundred_megabytes_a_rank():
         ),
     ],
 )
-def test_what_is_hard_to_show(fault, how, shown, logged):
+def test_what_is_hard_to_show(monkeypatch, fault, how, shown, logged):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # it would do for C what the engine has to
     error = failed(WorkerDied, "none", fault)
     assert error.sentence.startswith(f"rank 1 {how}")
     assert all(text in error.logs for text in shown)
