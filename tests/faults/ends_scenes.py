@@ -19,6 +19,7 @@ from failing_launches import HERE
 from labkit.engine import watch
 from labkit.engine.run import REPOSITORY, Run
 
+# For processes to end. test_a_guards_matter.py, where they do not, waits less.
 PATIENCE_S = float(os.environ.get("ENDS_PATIENCE_S", 30))
 
 
@@ -85,7 +86,7 @@ class Kernel:
 
     def run(self, rows: int = 0) -> Run:
         """Wait until workers live and the run has so many rows; all processes below are known then."""
-        run = soon(lambda: the_run(self.runs, rows))
+        run = soon(lambda: the_run(self.runs, rows), seconds=60)
         self.family.look()
         return run
 

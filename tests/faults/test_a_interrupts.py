@@ -35,7 +35,6 @@ def test_while_workers_ignore_sigterm(tmp_path, times):
 def test_while_the_agent_starts(tmp_path):
     with Kernel(tmp_path, "none") as kernel:
         soon(kernel.family.look)
-        soon(lambda: kernel.runs.glob("*/node.json"))
         kernel.process.send_signal(signal.SIGINT)
         interrupted(kernel.tells(), rows=0)
         assert not kernel.family.look()
