@@ -7,6 +7,7 @@ launches end, then the forkserver, then this process.
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import select
@@ -113,6 +114,9 @@ def _one_poll_at_a_time() -> None:
 
 def _import_torch() -> None:
     import torch.distributed.launcher.api  # noqa: F401
+
+    # The errors that it logs are told in the outcome, and logging the first takes a second of further imports.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
 
 
 def serve(request: dict) -> None:

@@ -59,7 +59,7 @@ def tell(worker):
     worker.barrier()
     worker.record(
         iteration=1, environment=dict(os.environ), cwd=os.getcwd(), executable=sys.executable, sockets=sockets,
-        family=[process.exe() for process in family], threads=torch.get_num_threads(), hash=hash("labkit"),
+        family=[process.exe() for process in family], threads=torch.get_num_threads(), hash=str(hash("labkit")),
         module=__import__(os.environ["A_MODULE"]).NAME if "A_MODULE" in os.environ else None,
     )  # fmt: skip
 
