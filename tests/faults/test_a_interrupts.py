@@ -44,7 +44,9 @@ def test_while_workers_start(tmp_path):
     with Kernel(tmp_path, "sleep") as kernel:
         run = kernel.run()
         kernel.process.send_signal(signal.SIGINT)
-        interrupted(kernel.tells(), rows=0)
+        told = kernel.tells()
+        assert told["rows"] in (0, 1, 2)  # on a busy machine they have started by then
+        interrupted(told, told["rows"])
         nothing_left(run)
 
 
