@@ -33,7 +33,8 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 # design.md, "Who may import whom"; everyone has the standard library and the other modules of the same role. {lab} is
 # the file's own lab. Walls that building moved: a plan raises engine.errors; charts and stories name the types that
 # they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
-# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil.
+# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, the
+# agent ends what a worker has left with it.
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node"},
     "worker": {
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     "charts": {"matplotlib", "seaborn", "labkit.ui", "pandas", "numpy"},
     "story": {"pandas", "labkit.ui", "labkit.node", "IPython"},
     "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
-    "engine.worker": {"torch", "labkit.engine"},
+    "engine.worker": {"torch", "psutil", "labkit.engine"},
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"]

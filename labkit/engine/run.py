@@ -88,9 +88,11 @@ class Run(Folder):
         import pandas as pd
 
         found = [row for rank in range(self.plan.gpus) for row in read_lines(self.rows_file(rank))]
-        table = pd.DataFrame([row for row in found if ("start_us" in row) == spans])
+        rows = [row for row in found if ("start_us" in row) == spans]
+        told = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
+        table = pd.DataFrame(rows, columns=[*told])
         if len(table):
-            table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True).dropna(axis=1, how="all")
+            table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True)
         table.attrs["source"] = self.source
         return table
 

@@ -136,6 +136,13 @@ def test_a_knob_that_is_none_keeps_its_setting(create):
     assert sorted(run.medians(["bucket"], "seconds")["seconds"]) == [1.0, 3.0]
 
 
+def test_what_was_measured_as_nan_is_kept_and_what_nobody_said_is_not(create):
+    run = create("none")
+    measured(run, 0, 0, 1.0, loss=float("nan"), bucket=None)
+    assert run.rows["loss"].isna().all()
+    assert "bucket" not in run.rows
+
+
 def test_the_receipt_says_what_it_was_and_cost(create):
     run = create("none", "oom")
     measured(run, 0, 0, 1.0)

@@ -158,7 +158,7 @@ def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: d
             seconds = first if iteration == 0 else later * (1 + 0.1 * (iteration % 3))
             said = (sums or {}).get(rank, right)
             who = {"pid": pids[rank] if pids else 4000 + rank, "device": name, "cores": 96, "sum_of_ranks": said}
-            free = 138.6 if device == "cuda" else float("nan")
+            free = 138.6 if device == "cuda" else None
             rows.append(
                 (rank, {"point": 0, "seed": 0, "iteration": iteration, "seconds": seconds, "free_gib": free} | who)
             )

@@ -24,7 +24,7 @@ def hello(worker: Worker) -> None:
     """Record who and where this rank is, then how long each sum over all ranks takes."""
     on_gpu = worker.device.type == "cuda"
     name = torch.cuda.get_device_name(worker.device) if on_gpu else "CPU process"
-    free = torch.cuda.mem_get_info(worker.device)[0] / 2**30 if on_gpu else float("nan")
+    free = torch.cuda.mem_get_info(worker.device)[0] / 2**30 if on_gpu else None
     for begun, ended, what in worker.startup():
         worker.span(what, "start-up", begun * 1e6, ended * 1e6)
     ranks = torch.zeros(1, device=worker.device)
