@@ -25,8 +25,7 @@ SMALL = {
 class Bert(Plan):
     """What all plans of this lab share: the model, the batch, and how often a step is timed.
 
-    A global batch of `batch` sequences of `sequence` tokens goes through BERT-base with `layers` layers, cut into
-    stages. A point is one setting: ranks (GPUs in the pipeline; the others idle), split, micro_batches, schedule, mode
+    A global batch of `batch` sequences of `sequence` tokens goes through BERT-base, cut into stages. A point is one setting: ranks (GPUs in the pipeline; the others idle), split, micro_batches, schedule, mode
     and precision. Modes: "streaming" runs forward only, step after step without a barrier; "fenced" runs forward only
     and waits for all ranks between steps; "training" runs forward, backward and AdamW, fenced.
     """
@@ -49,8 +48,7 @@ class Bert(Plan):
     def check(self) -> None:
         self.require("precision", self.precision, PRECISIONS)
         if min(self.repeats, self.stream) < 1 or self.warm_ups < 1:
-            counts = f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}"
-            raise PlanError(f"{counts}: at least 1 each; the first step sets up the connections")
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}: at least 1 each")
         if self.hidden % self.heads:
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
         for knobs in self.knobs():
@@ -180,8 +178,8 @@ class Splits(Bert):
         ranks = self.most_ranks
         for split in dict.fromkeys(self.splits or (even_split(self.layers, ranks), heavy_split(self.layers, ranks))):
             for mode in self.modes:
-                ranks = len(layers_of(split))
-                yield self.setting(ranks=ranks, split=split, mode=mode, micro_batches=self.micro_batches)
+                own = len(layers_of(split))
+                yield self.setting(ranks=own, split=split, mode=mode, micro_batches=self.micro_batches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,236 @@
+"""Tables of lab 03 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, resolved, say
+
+NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
+CLOSE = 0.05  # a prediction within 5 % is called right
+NEAR_LINEAR = 0.9  # of the limit
+
+
+def explain_gpus(table: pd.DataFrame) -> Markdown:
+    """Say, a mode, what more GPUs brought and how near that is to what the mode allows."""
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        first, last = rows.iloc[0], rows.iloc[-1]
+        if len(rows) < 2 or not last["speedup"] > 0:
+            continue
+        spreads = first["spread_samples_per_s"], last["spread_samples_per_s"]
+        span = f"from {first['ranks']} to {last['ranks']} GPUs"
+        if not resolved(first["samples_per_s"], last["samples_per_s"], *spreads):
+            sentences.append(f"{mode.capitalize()}: whether it is faster {span} is not resolved by these data.")
+            continue
+        verdict = "near" if last["share_of_limit"] >= NEAR_LINEAR else "well below"
+        if last["share_of_limit"] > 1.02:
+            verdict = "**above**"
+        sentences.append(
+            f"{mode.capitalize()}: {units.times(last['speedup'])} {span}, {verdict} the {units.times(last['limit'])} "
+            "that the mode allows."
+        )
+    return say(*sentences or ["One number of GPUs says nothing about adding more."], small=table.attrs["small"])
+
+
+def explain_memory(table: pd.DataFrame) -> Markdown:
+    """Say how the largest rank's memory falls with GPUs, and which rank keeps most in training."""
+    if table.empty:
+        return say("Without GPUs nothing was allocated on any; the recorded run shows the memory.")
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        peak = rows.groupby("ranks")["peak_mib"].max()
+        if len(peak) > 1:
+            few, many = peak.index[0], peak.index[-1]
+            moves = "falls" if peak.iloc[-1] < peak.iloc[0] else "does not fall"
+            both = f"{units.size(peak.iloc[0] * 2**20)} on {few} GPUs, {units.size(peak.iloc[-1] * 2**20)} on {many}"
+            sentences.append(f"{mode.capitalize()}: the fullest rank {moves} ({both}).")
+    training = table[table["mode"] == "training"]
+    if len(training):
+        rows = training[training["ranks"] == training["ranks"].max()].groupby("rank")["peak_mib"].max()
+        if rows.max() / rows.min() > 1 + CLOSE:
+            most = f"Rank {rows.idxmax()} holds most, {units.times(rows.max() / rows.min())} the least of the ranks."
+            sentences.append(most)
+        else:
+            sentences.append("In training the ranks hold about the same.")
+    return say(*sentences, small=table.attrs["small"])
+
+
+def explain_micro_batches(table: pd.DataFrame) -> Markdown:
+    """Say, a mode, which number of micro-batches was best, and whether more of them only hurt."""
+    sentences = []
+    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
+        rows = rows.sort_values("micro_batches")
+        best = rows.loc[rows["samples_per_s"].idxmax()]
+        others = rows[rows["micro_batches"] != best["micro_batches"]]
+        if others.empty:
+            continue
+        ties = [
+            str(row["micro_batches"])
+            for _, row in others.iterrows()
+            if not resolved(
+                *(r["samples_per_s"] for r in (best, row)), *(r["spread_samples_per_s"] for r in (best, row))
+            )
+        ]
+        tie = f" ({listed(ties)} not told apart from it by these data)" if ties else ""
+        most = rows["micro_batches"].max()
+        if best["micro_batches"] == rows["micro_batches"].min():
+            why = "the fewest: here every further cut only costs"
+        elif best["micro_batches"] == most:
+            why = "the most that were tried"
+        else:
+            why = "fewer leave a larger bubble, more make each piece too small"
+        rate = units.number(best["samples_per_s"])
+        sentences.append(f"**{mode.capitalize()}**: best with {best['micro_batches']}{tie}, {rate} samples/s; {why}.")
+    modes = table.loc[table.groupby("mode")["samples_per_s"].idxmax()].set_index("mode")["micro_batches"]
+    if {"streaming", "training"} <= set(modes.index) and modes["training"] > modes["streaming"]:
+        sentences.append('"More micro-batches only hurt" holds for the stream, not for training.')
+    return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
+
+
+def explain_gantt(measured: pd.DataFrame) -> Markdown:
+    """Say how long the step took, how far the simulation is off, and how the time without compute divides."""
+    about = measured.attrs
+    length = (measured["end_ms"] - measured["start_ms"]).groupby(measured["kind"]).sum()
+    total = length.sum()
+    idle, moved = length.get("wait", 0.0) / total, length.get("T", 0.0) / total
+    off = abs(about["residual"])
+    fit = "within" if off <= CLOSE else "**not within**"
+    return say(
+        f"The step took {units.seconds(about['measured_ms'] / 1e3)}; the simulator, fed with the median time of each "
+        f"stage, says {units.seconds(about['simulated_ms'] / 1e3)}, {fit} {units.percent(CLOSE)} of it "
+        f"(off by {units.percent(off)}).",
+        f"Ranks waited {units.percent(idle)} of their time and received for {units.percent(moved)}: "
+        + ("waiting, not transfer, is what the pipeline loses." if idle > 2 * moved else
+           "transfers count here as much as waiting does." if moved > idle / 2 else ""),
+        small=about["small"],
+    )  # fmt: skip
+
+
+def explain_bubbles(table: pd.DataFrame) -> Markdown:
+    """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
+    right = table[table["residual"].abs() <= CLOSE]
+    names = [f"{NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)" for row in
+             table[table["residual"].abs() > CLOSE].itertuples()]  # fmt: skip
+    met = f"The simulator is within {units.percent(CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
+    missed = f"Not so for {listed(names)}." if names else None
+    least = table.loc[table["bubble_measured"].idxmin()]
+    fastest = table.loc[table["step_ms"].idxmin()]
+    small = (
+        f"Smallest measured bubble: {NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])} "
+        f"(formula {units.percent(least['bubble_formula'])}, simulated {units.percent(least['bubble_simulated'])})."
+    )
+    same = fastest["schedule"] == least["schedule"]
+    fast = (
+        "It is also the fastest."
+        if same
+        else f"**Yet {NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
+    )
+    above = (table["bubble_measured"] > table["bubble_formula"]).sum()
+    formula = (
+        f"The formula is exceeded by the measurement in {above} of {len(table)}: it knows no transfers and no launches."
+    )
+    return say(met, missed, small, fast, formula if above else None, small=table.attrs["small"])
+
+
+def explain_splits(table: pd.DataFrame) -> Markdown:
+    """Say how much slower each uneven split is, and whether its forecast came true."""
+    sentences = []
+    for row in table[table["split"] != table.attrs["even"]].itertuples():
+        slower = f"{units.times(row.ratio)} the step of {table.attrs['even']}" if row.ratio >= 1 else (
+            f"{units.percent(1 - row.ratio)} faster than {table.attrs['even']}")  # fmt: skip
+        true = "came true" if abs(row.error) <= CLOSE else "**did not come true**"
+        sentences.append(
+            f"{row.split} takes {slower}; the forecast, {units.times(row.forecast_ratio)}, {true} "
+            f"(off by {units.percent(abs(row.error))})."
+        )
+    return say(*sentences or ["Only one split was measured."], small=table.attrs["small"])
+
+
+def explain_equality(table: pd.DataFrame) -> Markdown:
+    """Say whether every pipeline computed what the whole model computes."""
+    wrong = table[~table["equal"]]
+    if wrong.empty:
+        errors = table[["output_error", "loss_error", "gradient_error"]].max(axis=None)
+        return say(
+            f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients; the largest difference is "
+            f"{errors:.0e} of the largest value, rounding.",
+            small=table.attrs["small"],
+        )
+    names = (
+        f"{NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
+    )
+    return say(f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
+               small=table.attrs["small"])  # fmt: skip
+
+
+def explain_precisions(table: pd.DataFrame) -> Markdown:
+    """Say what the tensor cores brought in each mode."""
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        rates = rows.set_index("precision")["samples_per_s"]
+        if "float32" not in rates or len(rates) < 2:
+            continue
+        gains = [f"{name} {units.times(rate / rates['float32'])}" for name, rate in rates.items() if name != "float32"]
+        sentences.append(f"{mode.capitalize()}, over float32: {listed(gains)}.")
+    return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])
+
+
+def doubt_claims(table: pd.DataFrame) -> Markdown:
+    """Say which mode each published ratio can come from, and what therefore does not follow."""
+    sentences = []
+    for row in table.to_dict("records"):
+        limits = f"fenced {units.number(row['fenced_limit'])}×, streaming {units.number(row['streaming_limit'])}×"
+        printed = f"{row['report']}, {row['claim']}: {units.number(row['printed'], 4)}×"
+        if row["fits"] == "none":
+            sentences.append(f"{printed} fits no mode ({limits}).")
+        elif row["printed"] < 1 and " over " not in row["claim"]:
+            sentences.append(f"{printed}: more GPUs made it slower, which no pipeline's arithmetic gives.")
+        elif row["fits"] == "streaming":
+            sentences.append(f"{printed} **fits a stream of forward passes only** ({limits}).")
+        else:
+            sentences.append(f"{printed} fits {row['fits']} ({limits}).")
+    streamed = [row for row in table.to_dict("records") if row["fits"] == "streaming"]
+    follows = (
+        "In a stream the next batch fills the bubble, whatever the number of micro-batches: that four of them mask the "
+        "bubble does not follow."
+    )
+    return say(*sentences, follows if streamed else None)
+
+
+def doubt_absolute(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
+    """Say which published rates are far from ours, by how many seconds a step, and which splits add up wrongly."""
+    known = table[table["times_ours"].notna()]
+    slow = known[known["times_ours"] < 0.1]
+    sentences = []
+    if len(slow):
+        worst = slow.loc[slow["times_ours"].idxmin()]
+        sentences.append(
+            f"{worst['report']} prints {units.number(worst['samples_per_second'])} samples/s on "
+            f"{worst['gpus']} GPUs, "
+            f"**{units.times(1 / worst['times_ours'])} below** the recorded stream: "
+            f"{units.seconds(worst['missing_seconds'])} a step that no stage accounts for, as when start-up runs inside "
+            "the clock."
+        )
+    elif len(known):
+        sentences.append("All published rates are within a factor of ten of the recorded ones.")
+    for row in sums[~sums["is_bert_base"]].itertuples():
+        equals = f"; its figure is that of the run on {row.same_figure_as}" if row.same_figure_as else ""
+        sentences.append(f'"{row.split}" has {row.layers} layers and cannot be a split of BERT-base\'s 12{equals}.')
+    return say(*sentences)
+
+
+def conclude(card: pd.DataFrame) -> Markdown:
+    """Say which of the lab's targets the recorded runs meet."""
+    if card.empty:
+        return say("These runs show none of the lab's targets.")
+    missed = card[~card["met"].astype(bool)]
+    return say(
+        f"{len(card) - len(missed)} of {len(card)} targets are met.",
+        *(
+            f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}."
+            for row in missed.itertuples()
+        ),
+    )
