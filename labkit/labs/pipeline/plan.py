@@ -25,9 +25,9 @@ SMALL = {
 class Bert(Plan):
     """What all plans of this lab share: the model, the batch, and how often a step is timed.
 
-    A global batch of `batch` sequences of `sequence` tokens goes through BERT-base, cut into stages. A point is one setting: ranks (GPUs in the pipeline; the others idle), split, micro_batches, schedule, mode
-    and precision. Modes: "streaming" runs forward only, step after step without a barrier; "fenced" runs forward only
-    and waits for all ranks between steps; "training" runs forward, backward and AdamW, fenced.
+    `batch` sequences of `sequence` tokens go through BERT-base, cut into stages. A point sets ranks (GPUs used; others
+    idle), split, micro_batches, schedule, mode and precision. Modes: "streaming" runs forward only, step after step
+    without a barrier; "fenced" waits for all ranks between steps; "training" adds backward and AdamW, fenced.
     """
 
     lab: ClassVar[str] = "pipeline"

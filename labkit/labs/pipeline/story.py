@@ -29,8 +29,8 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
         if last["share_of_limit"] > 1.02:
             verdict = "**above**"
         sentences.append(
-            f"{mode.capitalize()}: {units.times(last['speedup'])} {span}, {verdict} the {units.times(last['limit'])} "
-            "that the mode allows."
+            f"{mode.capitalize()}: {units.number(last['speedup'])}× {span}, {verdict} the "
+            f"{units.number(last['limit'])}× that the mode allows."
         )
     return say(*sentences or ["One number of GPUs says nothing about adding more."], small=table.attrs["small"])
 
@@ -80,6 +80,8 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
             why = "the fewest: here every further cut only costs"
         elif best["micro_batches"] == most:
             why = "the most that were tried"
+        elif mode == "streaming":
+            why = "a stream has no bubble to fill, and more only make each piece smaller"
         else:
             why = "fewer leave a larger bubble, more make each piece too small"
         rate = units.number(best["samples_per_s"])
@@ -135,17 +137,21 @@ def explain_bubbles(table: pd.DataFrame) -> Markdown:
     return say(met, missed, small, fast, formula if above else None, small=table.attrs["small"])
 
 
-def explain_splits(table: pd.DataFrame) -> Markdown:
-    """Say how much slower each uneven split is, and whether its forecast came true."""
+def explain_splits(table: pd.DataFrame, ranked: pd.DataFrame | None = None) -> Markdown:
+    """Say how much slower each uneven split is, whether its forecast came true, and which of all splits is best."""
     sentences = []
     for row in table[table["split"] != table.attrs["even"]].itertuples():
-        slower = f"{units.times(row.ratio)} the step of {table.attrs['even']}" if row.ratio >= 1 else (
-            f"{units.percent(1 - row.ratio)} faster than {table.attrs['even']}")  # fmt: skip
+        slower = f"{units.number(row.ratio)}× the step of {table.attrs['even']}"
         true = "came true" if abs(row.error) <= CLOSE else "**did not come true**"
         sentences.append(
-            f"{row.split} takes {slower}; the forecast, {units.times(row.forecast_ratio)}, {true} "
+            f"{row.split} takes {slower}; the forecast, {units.number(row.forecast_ratio)}×, {true} "
             f"(off by {units.percent(abs(row.error))})."
         )
+    if ranked is not None:
+        first, last = ranked.iloc[0], ranked.iloc[-1]
+        best = f"Of all {len(ranked)} splits the search finds {first['split']} fastest"
+        even = ", the even one" if first["split"] == table.attrs["even"] else f", not {table.attrs['even']}"
+        sentences.append(f"{best}{even}; the worst, {last['split']}, takes {units.times(last['times_best'])} as long.")
     return say(*sentences or ["Only one split was measured."], small=table.attrs["small"])
 
 
@@ -178,48 +184,57 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
     return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])
 
 
-def doubt_claims(table: pd.DataFrame) -> Markdown:
-    """Say which mode each published ratio can come from, and what therefore does not follow."""
-    sentences = []
-    for row in table.to_dict("records"):
-        limits = f"fenced {units.number(row['fenced_limit'])}×, streaming {units.number(row['streaming_limit'])}×"
-        printed = f"{row['report']}, {row['claim']}: {units.number(row['printed'], 4)}×"
-        if row["fits"] == "none":
-            sentences.append(f"{printed} fits no mode ({limits}).")
-        elif row["printed"] < 1 and " over " not in row["claim"]:
-            sentences.append(f"{printed}: more GPUs made it slower, which no pipeline's arithmetic gives.")
-        elif row["fits"] == "streaming":
-            sentences.append(f"{printed} **fits a stream of forward passes only** ({limits}).")
-        else:
-            sentences.append(f"{printed} fits {row['fits']} ({limits}).")
-    streamed = [row for row in table.to_dict("records") if row["fits"] == "streaming"]
-    follows = (
-        "In a stream the next batch fills the bubble, whatever the number of micro-batches: that four of them mask the "
-        "bubble does not follow."
-    )
-    return say(*sentences, follows if streamed else None)
-
-
-def doubt_absolute(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
-    """Say which published rates are far from ours, by how many seconds a step, and which splits add up wrongly."""
-    known = table[table["times_ours"].notna()]
-    slow = known[known["times_ours"] < 0.1]
-    sentences = []
-    if len(slow):
-        worst = slow.loc[slow["times_ours"].idxmin()]
+def doubt_reports(claims: pd.DataFrame, rates: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
+    """Say which mode each published ratio can come from, what does not follow, and what rates, memory, splits tell."""
+    sentences = [_claim(row) for row in claims.to_dict("records")]
+    if (claims["fits"] == "streaming").any():
         sentences.append(
-            f"{worst['report']} prints {units.number(worst['samples_per_second'])} samples/s on "
-            f"{worst['gpus']} GPUs, "
-            f"**{units.times(1 / worst['times_ours'])} below** the recorded stream: "
-            f"{units.seconds(worst['missing_seconds'])} a step that no stage accounts for, as when start-up runs inside "
-            "the clock."
+            "In a stream the next batch fills the bubble, whatever the number of micro-batches: **that four of them "
+            "mask the bubble does not follow.**"
         )
-    elif len(known):
-        sentences.append("All published rates are within a factor of ten of the recorded ones.")
+    sentences += [_rates(rates), _memory(rates)]
     for row in sums[~sums["is_bert_base"]].itertuples():
         equals = f"; its figure is that of the run on {row.same_figure_as}" if row.same_figure_as else ""
         sentences.append(f'"{row.split}" has {row.layers} layers and cannot be a split of BERT-base\'s 12{equals}.')
-    return say(*sentences)
+    return Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence))
+
+
+def _claim(row: dict) -> str:
+    limits = f"fenced {units.number(row['fenced_limit'])}×, streaming {units.number(row['streaming_limit'])}×"
+    printed = f"{row['report']}, {row['claim']}: {units.number(row['printed'], 4)}×"
+    if row["fits"] == "none":
+        return f"{printed} fits no mode ({limits})."
+    if row["printed"] < 1 and " over " not in row["claim"]:
+        return f"{printed}: more GPUs made it slower, which no pipeline's arithmetic gives."
+    if row["fits"] == "streaming":
+        return f"{printed} **fits a stream of forward passes only** ({limits})."
+    return f"{printed} fits {row['fits']} ({limits})."
+
+
+def _rates(table: pd.DataFrame) -> str | None:
+    known = table[table["times_ours"].notna()]
+    if known.empty:
+        return None
+    worst = known.loc[known["times_ours"].idxmin()]
+    if worst["times_ours"] >= 0.1:
+        return "All published rates are within a factor of ten of the recorded ones."
+    return (
+        f"{worst['report']} prints {units.number(worst['samples_per_second'])} samples/s on {worst['gpus']} GPUs, "
+        f"**{units.times(1 / worst['times_ours'])} below** the recorded stream: "
+        f"{units.seconds(worst['missing_seconds'])} a step that no stage accounts for, as when "
+        "start-up runs inside the clock."
+    )
+
+
+def _memory(table: pd.DataFrame) -> str | None:
+    like = table[(table["memory_over_training"] - 1).abs() <= 2 * CLOSE]
+    if like.empty or not (like["memory_over_streaming"] > 2).all():
+        return None
+    report, fewest = like["report"].iloc[0], units.times(like["memory_over_streaming"].min())
+    return (
+        f"{report}'s memory is that of our training, at least {fewest} that of our stream: **its forward passes seem "
+        "to have kept every activation for a backward that never came** (as without `no_grad`)."
+    )
 
 
 def conclude(card: pd.DataFrame) -> Markdown:

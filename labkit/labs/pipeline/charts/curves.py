@@ -40,7 +40,9 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     if published is not None:
         handles.plot([], [], color=canvas.PUBLISHED, marker="^", ls="", label="published")
         known = published[published["gpus"].isin(tables[-1]["ranks"])]
-        last.scatter(known["gpus"], known["samples_per_second"], color=canvas.PUBLISHED, marker="^", zorder=3)
+        last.scatter(
+            known["gpus"], known["samples_per_second"], color=canvas.PUBLISHED, marker="^", zorder=3, clip_on=False
+        )
     value = getattr(guess, "value", guess)
     if value is not None:
         last.scatter([4], [value], color=canvas.PREDICTED, marker="D", zorder=4)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from labkit.labs.pipeline.plan import MODES
 from labkit.labs.pipeline.tables.parts import predicted_ms
-from labkit.labs.pipeline.tables.throughput import speedup_limit, split_limit, throughput
+from labkit.labs.pipeline.tables.throughput import memory, speedup_limit, split_limit, throughput
 from labkit.labs.pipeline.tables.timeline import measured_steps, times_of
 from labkit.labs.pipeline.theory.schedules import order_of
 from labkit.labs.pipeline.theory.simulator import Times, simulate, step_time, streaming_step
@@ -63,7 +63,8 @@ def _fits(share_of_limit: float, split: bool) -> bool:
 def absolute(gpus: pd.DataFrame, gpus_run) -> pd.DataFrame:
     """Give, a report and number of GPUs: samples a second, seconds a step of 64, and over our streaming rate.
 
-    `missing_seconds` is what a step took beyond our recorded streaming step on as many GPUs.
+    `missing_seconds` is what a step took beyond our recorded streaming step on as many GPUs. `memory_over_streaming`
+    and `memory_over_training`: the printed memory a GPU over that of our fullest rank in that mode (MB read as MiB).
     """
     recorded = throughput(gpus_run)
     rates = recorded[recorded["mode"] == "streaming"].set_index("ranks")["samples_per_s"]
@@ -73,6 +74,10 @@ def absolute(gpus: pd.DataFrame, gpus_run) -> pd.DataFrame:
     ours = table["gpus"].map(rates)
     table["times_ours"] = table["samples_per_second"] / ours
     table["missing_seconds"] = table["step_seconds"] - batch / ours
+    peaks = memory(gpus_run).groupby(["mode", "ranks"])["peak_mib"].max()
+    for mode in ("streaming", "training"):
+        kept = [peaks.get((mode, n), float("nan")) for n in table["gpus"]]
+        table[f"memory_over_{mode}"] = gpus["memory_per_gpu_mb"].to_numpy() / kept
     table.attrs["source"] = f"{gpus.attrs['source']} · {gpus_run.source}"
     return table
 

@@ -29,12 +29,12 @@ def scorecard(run) -> pd.DataFrame:
 def _schedules(run) -> list[tuple]:
     table, rows = predictions(run), []
     for _, row in table.iterrows():
-        where = f"{row['schedule']}, {row['micro_batches']} micro-batches"
+        where = f"{row['schedule']}, {row['micro_batches']}"
         if row["schedule"] in ("gpipe", "1f1b"):
             step = 100 * row["residual"]
-            rows.append((f"simulated over measured step, {where}", step, "within ± 5", "%", abs(step) <= 5))
+            rows.append((f"simulated step off, {where}", step, "within ± 5", "%", abs(step) <= 5))
         apart = 100 * (row["bubble_simulated"] - row["bubble_measured"])
-        rows.append((f"simulated less measured bubble, {where}", apart, "within ± 5", "points", abs(apart) <= 5))
+        rows.append((f"simulated bubble off, {where}", apart, "within ± 5", "points", abs(apart) <= 5))
     return rows
 
 
@@ -63,7 +63,7 @@ def _gpus(run) -> list[tuple]:
 def _splits(run) -> list[tuple]:
     table = split_forecast(run)
     return [
-        (f"{row['split']} over {table.attrs['even']}, forecast over measured", 100 * row["error"], "within ± 5", "%",
+        (f"{row['split']} over {table.attrs['even']}, forecast off", 100 * row["error"], "within ± 5", "%",
          abs(row["error"]) <= 0.05)
         for _, row in table.iterrows()
         if row["split"] != table.attrs["even"]

@@ -19,8 +19,12 @@ def throughput(run) -> pd.DataFrame:
     batch = run.plan.batch
     table["samples_per_s"] = 1e3 * batch / table["step_ms"]
     table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
-    seeds = run.medians([*SETTING, "seed"], "step_ms").assign(rate=lambda t: 1e3 * batch / t["step_ms"])
-    table = table.merge(seeds.groupby(SETTING, sort=False)["rate"].std().rename("seed_std").reset_index(), on=SETTING)
+    timed = run.rows[~run.rows["warm_up"].astype(bool)]
+    steps = timed.groupby([*SETTING, "seed", "iteration"], sort=False)["step_ms"].max()
+    rates = 1e3 * batch / steps.groupby([*SETTING, "seed"], sort=False).median()
+    table = table.merge(
+        rates.groupby(SETTING, sort=False).std().rename("seed_std").reset_index(), on=SETTING, how="left"
+    )
     table.attrs.update(source=run.source, small=run.plan.size == "small", batch=batch, layers=run.plan.layers)
     return table
 

@@ -37,9 +37,11 @@ class Times:
 
     def of(self, step: Step) -> float:
         """Give how long the step takes. Without `weight`, W is half of B."""
+        if step.kind == "F":
+            return self.forward[step.stage]
         backward = self.backward[step.stage]
         weight = self.weight[step.stage] if self.weight else backward / 2
-        return {"F": self.forward[step.stage], "B": backward, "I": backward - weight, "W": weight}[step.kind]
+        return {"B": backward, "I": backward - weight, "W": weight}[step.kind]
 
 
 def simulate(order: list[list[Step]], times: Times) -> list[Span]:
