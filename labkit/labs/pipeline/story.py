@@ -61,7 +61,8 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
     """Say, a mode, which number of micro-batches was best, and whether more of them only hurt."""
     sentences = []
-    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
+    rates = table[table["samples_per_s"].notna()].reset_index(drop=True)
+    for mode, rows in rates.groupby("mode", sort=False):
         rows = rows.sort_values("micro_batches")
         best = rows.loc[rows["samples_per_s"].idxmax()]
         others = rows[rows["micro_batches"] != best["micro_batches"]]
@@ -86,7 +87,7 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
             why = "fewer leave a larger bubble, more make each piece too small"
         rate = units.number(best["samples_per_s"])
         sentences.append(f"**{mode.capitalize()}**: best with {best['micro_batches']}{tie}, {rate} samples/s; {why}.")
-    modes = table.loc[table.groupby("mode")["samples_per_s"].idxmax()].set_index("mode")["micro_batches"]
+    modes = rates.loc[rates.groupby("mode")["samples_per_s"].idxmax()].set_index("mode")["micro_batches"]
     if {"streaming", "training"} <= set(modes.index) and modes["training"] > modes["streaming"]:
         sentences.append('"More micro-batches only hurt" holds for the stream, not for training.')
     return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
