@@ -33,10 +33,12 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 # design.md, "Who may import whom"; everyone has the standard library and the other modules of the same role. {lab} is
 # the file's own lab. Walls that building moved: a plan raises engine.errors; charts and stories name the types that
 # they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
-# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, the
-# agent ends what a worker has left with it.
+# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends
+# with it what a worker has left. A lab whose subject is a mechanism (pipeline's schedules) models it in theory/ with the
+# standard library alone: plans are checked by it, tables and the worker are set beside it.
 MAY_IMPORT = {
-    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node"},
+    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.labs.{lab}.theory"},
+    "theory": {"labkit.engine.errors"},
     "worker": {
         "torch",
         "transformers",
@@ -44,9 +46,10 @@ MAY_IMPORT = {
         "cuda",
         "labkit.labs.{lab}.plan",
         "labkit.labs.{lab}.bugs",
+        "labkit.labs.{lab}.theory",
         "labkit.engine.worker",
     },
-    "tables": {"pandas", "numpy", "labkit.labs.{lab}.plan", "labkit.node.limits"},
+    "tables": {"pandas", "numpy", "labkit.labs.{lab}.plan", "labkit.labs.{lab}.theory", "labkit.node.limits"},
     "charts": {"matplotlib", "seaborn", "labkit.ui", "pandas", "numpy"},
     "story": {"pandas", "labkit.ui", "labkit.node", "IPython"},
     "engine": {"pandas", "psutil", "tqdm", "labkit.node"},

@@ -1,0 +1,250 @@
+"""Knobs of lab 03: how BERT is cut into stages, and how micro-batches go through them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.labs.pipeline.theory.splits import even_split, heavy_split, layers_of
+
+MODES = ("streaming", "fenced", "training")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+PRECISIONS = ("float32", "tf32", "bfloat16")
+VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
+SMALL = {
+    "size": "small", "gpus": 2, "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "batch": 16,
+    "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bert(Plan):
+    """What all plans of this lab share: the model, the batch, and how often a step is timed.
+
+    `batch` sequences of `sequence` tokens go through BERT-base, cut into stages. A point sets ranks (GPUs used; others
+    idle), split, micro_batches, schedule, mode and precision. Modes: "streaming" runs forward only, step after step
+    without a barrier; "fenced" waits for all ranks between steps; "training" adds backward and AdamW, fenced.
+    """
+
+    lab: ClassVar[str] = "pipeline"
+    worker: ClassVar[str] = "labkit.labs.pipeline.worker"
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    layers: int = 12
+    hidden: int = 768
+    heads: int = 12
+    vocabulary: int = 30522
+    batch: int = 64
+    sequence: int = 512
+    precision: str = "float32"  # float32 as published (TF32 off), tf32, or bfloat16 (autocast)
+    warm_ups: int = 2
+    repeats: int = 3  # timed steps of a fenced or training point
+    stream: int = 8  # timed steps of a streaming point
+
+    def check(self) -> None:
+        self.require("precision", self.precision, PRECISIONS)
+        if min(self.repeats, self.stream) < 1 or self.warm_ups < 1:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}: at least 1 each")
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        for knobs in self.knobs():
+            self._check_count(knobs["micro_batches"])
+            if "split" in knobs:
+                self._check_point(knobs)
+
+    def _check_count(self, count: int) -> None:
+        if not 1 <= count <= self.batch or self.batch % count:
+            fitting = ", ".join(str(n) for n in range(1, self.batch + 1) if self.batch % n == 0)
+            raise PlanError(f"micro_batches={count} do not divide the batch of {self.batch}; these do: {fitting}")
+
+    def _check_point(self, knobs: dict[str, Any]) -> None:
+        ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
+        self.require("mode", knobs["mode"], MODES)
+        self.require("schedule", knobs["schedule"], SCHEDULES)
+        self.require("precision", knobs["precision"], PRECISIONS)
+        stages = layers_of(split)
+        if not 1 <= ranks <= self.gpus:
+            raise PlanError(f"split={split!r} wants {ranks} GPUs side by side; this plan has {self.gpus}")
+        if sum(stages) != self.layers:
+            raise PlanError(f"split={split!r} has {sum(stages)} layers; this model has {self.layers}")
+        if 0 in stages:
+            raise PlanError(f"split={split!r}: stage {stages.index(0)} is empty; every stage needs a layer")
+        if len(stages) % ranks:
+            raise PlanError(f"split={split!r} has {len(stages)} stages, which do not divide among {ranks} ranks")
+        if len(stages) > ranks and knobs["schedule"] != "interleaved":
+            raise PlanError(f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; only 'interleaved' "
+                            "gives a GPU several")  # fmt: skip
+        if knobs["mode"] == "training":
+            self._check_schedule(knobs["schedule"], ranks, count)
+        elif knobs["schedule"] != "gpipe":
+            raise PlanError(f"mode={knobs['mode']!r} runs forward only, where all schedules are one: take 'gpipe'")
+
+    @staticmethod
+    def _check_schedule(schedule: str, ranks: int, count: int) -> None:
+        if schedule == "1f1b" and count < ranks:
+            raise PlanError(f"micro_batches={count}: 1F1B needs at least one a rank, {ranks}")
+        rounds = max(1, count // ranks)
+        if schedule in ("interleaved", "zero_bubble") and count % rounds:
+            fitting = ", ".join(str(n) for n in range(1, 65) if n % max(1, n // ranks) == 0)
+            raise PlanError(f"micro_batches={count}: {schedule} takes them in equal rounds of about {ranks}, such as "
+                            f"{fitting}")  # fmt: skip
+
+    @property
+    def most_ranks(self) -> int:
+        """The most GPUs among which the layers divide evenly: what a sweep uses that does not turn this knob."""
+        return max(n for n in range(1, self.gpus + 1) if self.layers % n == 0)
+
+    def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, micro_batches: int = 4,
+                schedule: str = "gpipe", mode: str = "training", precision: str = "") -> dict[str, Any]:  # fmt: skip
+        """Give a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
+        ranks = ranks or self.most_ranks
+        split = split or even_split(self.layers, ranks * chunks)
+        return {"ranks": ranks, "split": split, "micro_batches": micro_batches, "schedule": schedule, "mode": mode,
+                "precision": precision or self.precision}  # fmt: skip
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**SMALL | cls.SMALLER | knobs)
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        return cls(**{"size": "full", "seeds": (0, 1, 2)} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpus(Bert):
+    """Every mode on several numbers of GPUs (those of 2, 3 and 4 that fit, if none are named)."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"ranks": (1, 2)}
+
+    ranks: tuple[int, ...] = ()
+    modes: tuple[str, ...] = MODES
+    micro_batches: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for ranks in self.ranks or [n for n in (2, 3, 4) if n <= self.gpus] or [1]:
+            for mode in self.modes:
+                yield self.setting(ranks=ranks, mode=mode, micro_batches=self.micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatches(Bert):
+    """The number of micro-batches, streaming and training (under GPipe)."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
+
+    counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    modes: tuple[str, ...] = ("streaming", "training")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for count in self.counts:
+            for mode in self.modes:
+                yield self.setting(micro_batches=count, mode=mode)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedules(Bert):
+    """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named)."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"counts": (4,)}
+
+    schedules: tuple[str, ...] = SCHEDULES
+    counts: tuple[int, ...] = (8,)
+    chunks: int = 0
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        dividing = [n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0]
+        for schedule in self.schedules:
+            chunks = (self.chunks or dividing[0]) if schedule == "interleaved" else 1
+            for count in self.counts:
+                yield self.setting(schedule=schedule, micro_batches=count, chunks=chunks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits(Bert):
+    """The same layers cut in several ways; if none are named, evenly and with half of them in the first stage."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"splits": ("2-2", "3-1")}
+
+    splits: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("streaming", "training")
+    micro_batches: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        ranks = self.most_ranks
+        for split in dict.fromkeys(self.splits or (even_split(self.layers, ranks), heavy_split(self.layers, ranks))):
+            for mode in self.modes:
+                own = len(layers_of(split))
+                yield self.setting(ranks=own, split=split, mode=mode, micro_batches=self.micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precisions(Bert):
+    """The same pipeline in each precision, streaming and training."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
+
+    precisions: tuple[str, ...] = PRECISIONS
+    modes: tuple[str, ...] = ("streaming", "training")
+    micro_batches: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            for mode in self.modes:
+                yield self.setting(precision=precision, mode=mode, micro_batches=self.micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers(Bert):
+    """No pipeline: what one layer, the embedding and the head take alone, forward and backward, and one transfer."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
+
+    counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for count in self.counts:
+            yield {"micro_batches": count, "precision": self.precision}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Bert):
+    """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 2}
+
+    variants: tuple[str, ...] = ("right",)
+    schedules: tuple[str, ...] = ("gpipe",)
+    splits: tuple[str, ...] = ()
+    counts: tuple[int, ...] = (4,)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            for split in self.splits or (even_split(self.layers, self.most_ranks),):
+                for schedule in self.schedules:
+                    for count in self.counts:
+                        ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
+                        mode = "fenced" if variant == "first_rank_clock" else "training"
+                        one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
+                        yield {"variant": variant, **one}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Plan):
+    """A student's function, called in a worker on several inputs; what it gives is kept."""
+
+    lab: ClassVar[str] = "pipeline"
+    worker: ClassVar[str] = "labkit.labs.pipeline.worker"
+
+    function: str = "one_f_one_b"
+    answers: str = ""
+    inputs: str = "[]"  # JSON: a list of argument lists
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for arguments in json.loads(self.inputs):
+            yield {"arguments": arguments}

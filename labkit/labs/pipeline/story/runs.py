@@ -1,0 +1,185 @@
+"""Tables of lab 03 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, resolved, say
+
+NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
+CLOSE = 0.05  # a prediction within 5 % is called right
+NEAR_LINEAR = 0.9  # of the limit
+
+
+def explain_gpus(table: pd.DataFrame) -> Markdown:
+    """Say, a mode, what more GPUs brought and how near that is to what the mode allows."""
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        first, last = rows.iloc[0], rows.iloc[-1]
+        if len(rows) < 2 or not last["speedup"] > 0:
+            continue
+        spreads = first["spread_samples_per_s"], last["spread_samples_per_s"]
+        span = f"from {first['ranks']} to {last['ranks']} GPUs"
+        if not resolved(first["samples_per_s"], last["samples_per_s"], *spreads):
+            sentences.append(f"{mode.capitalize()}: whether it is faster {span} is not resolved by these data.")
+            continue
+        verdict = "near" if last["share_of_limit"] >= NEAR_LINEAR else "well below"
+        if last["share_of_limit"] > 1.02:
+            verdict = "**above**"
+        sentences.append(
+            f"{mode.capitalize()}: {units.number(last['speedup'])}× {span}, {verdict} the "
+            f"{units.number(last['limit'])}× that the mode allows."
+        )
+    return say(*sentences or ["One number of GPUs says nothing about adding more."], small=table.attrs["small"])
+
+
+def explain_memory(table: pd.DataFrame) -> Markdown:
+    """Say how the largest rank's memory falls with GPUs, and which rank keeps most in training."""
+    if table.empty:
+        return say("Without GPUs nothing was allocated on any; the recorded run shows the memory.")
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        peak = rows.groupby("ranks")["peak_mib"].max()
+        if len(peak) > 1:
+            few, many = peak.index[0], peak.index[-1]
+            moves = "falls" if peak.iloc[-1] < peak.iloc[0] else "does not fall"
+            both = f"{units.size(peak.iloc[0] * 2**20)} on {few} GPUs, {units.size(peak.iloc[-1] * 2**20)} on {many}"
+            sentences.append(f"{mode.capitalize()}: the fullest rank {moves} ({both}).")
+    training = table[table["mode"] == "training"]
+    if len(training):
+        rows = training[training["ranks"] == training["ranks"].max()].groupby("rank")["peak_mib"].max()
+        if rows.max() / rows.min() > 1 + CLOSE:
+            most = f"Rank {rows.idxmax()} holds most, {units.times(rows.max() / rows.min())} the least of the ranks."
+            sentences.append(most)
+        else:
+            sentences.append("In training the ranks hold about the same.")
+    return say(*sentences, small=table.attrs["small"])
+
+
+def explain_micro_batches(table: pd.DataFrame) -> Markdown:
+    """Say, a mode, which number of micro-batches was best, and whether more of them only hurt."""
+    sentences = []
+    rates = table[table["samples_per_s"].notna()].reset_index(drop=True)
+    for mode, rows in rates.groupby("mode", sort=False):
+        rows = rows.sort_values("micro_batches")
+        best = rows.loc[rows["samples_per_s"].idxmax()]
+        others = rows[rows["micro_batches"] != best["micro_batches"]]
+        if others.empty:
+            continue
+        ties = [
+            str(row["micro_batches"])
+            for _, row in others.iterrows()
+            if not resolved(
+                *(r["samples_per_s"] for r in (best, row)), *(r["spread_samples_per_s"] for r in (best, row))
+            )
+        ]
+        tie = f" ({listed(ties)} not told apart from it by these data)" if ties else ""
+        most = rows["micro_batches"].max()
+        if best["micro_batches"] == rows["micro_batches"].min():
+            why = "the fewest: here every further cut only costs"
+        elif best["micro_batches"] == most:
+            why = "the most that were tried"
+        elif mode == "streaming":
+            why = "a stream has no bubble to fill, and more only make each piece smaller"
+        else:
+            why = "fewer leave a larger bubble, more make each piece too small"
+        rate = units.number(best["samples_per_s"])
+        sentences.append(f"**{mode.capitalize()}**: best with {best['micro_batches']}{tie}, {rate} samples/s; {why}.")
+    modes = rates.loc[rates.groupby("mode")["samples_per_s"].idxmax()].set_index("mode")["micro_batches"]
+    if {"streaming", "training"} <= set(modes.index) and modes["training"] > modes["streaming"]:
+        sentences.append('"More micro-batches only hurt" holds for the stream, not for training.')
+    return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
+
+
+def explain_gantt(measured: pd.DataFrame) -> Markdown:
+    """Say how long the step took, how far the simulation is off, and how the time without compute divides."""
+    about = measured.attrs
+    length = (measured["end_ms"] - measured["start_ms"]).groupby(measured["kind"]).sum()
+    total = length.sum()
+    idle, moved = length.get("wait", 0.0) / total, length.get("T", 0.0) / total
+    off = abs(about["residual"])
+    fit = "within" if off <= CLOSE else "**not within**"
+    return say(
+        f"The step took {units.seconds(about['measured_ms'] / 1e3)}; the simulator, fed with the median time of each "
+        f"stage, says {units.seconds(about['simulated_ms'] / 1e3)}, {fit} {units.percent(CLOSE)} of it "
+        f"(off by {units.percent(off)}).",
+        f"Ranks waited {units.percent(idle)} of their time and received for {units.percent(moved)}: "
+        + ("waiting, not transfer, is what the pipeline loses." if idle > 2 * moved else
+           "transfers count here as much as waiting does." if moved > idle / 2 else ""),
+        small=about["small"],
+    )  # fmt: skip
+
+
+def explain_bubbles(table: pd.DataFrame) -> Markdown:
+    """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
+    right = table[table["residual"].abs() <= CLOSE]
+    names = [f"{NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)" for row in
+             table[table["residual"].abs() > CLOSE].itertuples()]  # fmt: skip
+    met = f"The simulator is within {units.percent(CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
+    missed = f"Not so for {listed(names)}." if names else None
+    least = table.loc[table["bubble_measured"].idxmin()]
+    fastest = table.loc[table["step_ms"].idxmin()]
+    small = (
+        f"Smallest measured bubble: {NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])} "
+        f"(formula {units.percent(least['bubble_formula'])}, simulated {units.percent(least['bubble_simulated'])})."
+    )
+    same = fastest["schedule"] == least["schedule"]
+    fast = (
+        "It is also the fastest."
+        if same
+        else f"**Yet {NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
+    )
+    above = (table["bubble_measured"] > table["bubble_formula"]).sum()
+    formula = (
+        f"The formula is exceeded by the measurement in {above} of {len(table)}: it knows no transfers and no launches."
+    )
+    return say(met, missed, small, fast, formula if above else None, small=table.attrs["small"])
+
+
+def explain_splits(table: pd.DataFrame, ranked: pd.DataFrame | None = None) -> Markdown:
+    """Say how much slower each uneven split is, whether its forecast came true, and which of all splits is best."""
+    sentences = []
+    for row in table[table["split"] != table.attrs["even"]].itertuples():
+        slower = f"{units.number(row.ratio)}× the step of {table.attrs['even']}"
+        true = "came true" if abs(row.error) <= CLOSE else "**did not come true**"
+        sentences.append(
+            f"{row.split} takes {slower}; the forecast, {units.number(row.forecast_ratio)}×, {true} "
+            f"(off by {units.percent(abs(row.error))})."
+        )
+    if ranked is not None:
+        first, last = ranked.iloc[0], ranked.iloc[-1]
+        best = f"Of all {len(ranked)} splits the search finds {first['split']} fastest"
+        even = ", the even one" if first["split"] == table.attrs["even"] else f", not {table.attrs['even']}"
+        sentences.append(f"{best}{even}; the worst, {last['split']}, takes {units.times(last['times_best'])} as long.")
+    return say(*sentences or ["Only one split was measured."], small=table.attrs["small"])
+
+
+def explain_equality(table: pd.DataFrame) -> Markdown:
+    """Say whether every pipeline computed what the whole model computes."""
+    wrong = table[~table["equal"]]
+    if wrong.empty:
+        errors = table[["output_error", "loss_error", "gradient_error"]].max(axis=None)
+        return say(
+            f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients; the largest difference is "
+            f"{errors:.0e} of the largest value, rounding.",
+            small=table.attrs["small"],
+        )
+    names = (
+        f"{NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
+    )
+    return say(f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
+               small=table.attrs["small"])  # fmt: skip
+
+
+def explain_precisions(table: pd.DataFrame) -> Markdown:
+    """Say what the tensor cores brought in each mode."""
+    sentences = []
+    for mode, rows in table.groupby("mode", sort=False):
+        rates = rows.set_index("precision")["samples_per_s"]
+        if "float32" not in rates or len(rates) < 2:
+            continue
+        gains = [f"{name} {units.times(rate / rates['float32'])}" for name, rate in rates.items() if name != "float32"]
+        sentences.append(f"{mode.capitalize()}, over float32: {listed(gains)}.")
+    return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])

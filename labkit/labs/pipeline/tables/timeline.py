@@ -1,0 +1,166 @@
+"""Spans → timelines, measured and simulated; and what the simulator, fed with measured stage times, predicts."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.labs.pipeline.tables.throughput import SETTING, throughput
+from labkit.labs.pipeline.theory.schedules import order_of
+from labkit.labs.pipeline.theory.simulator import (
+    Span,
+    Times,
+    bubble,
+    closed_form,
+    in_flight,
+    simulate,
+    step_time,
+)
+from labkit.labs.pipeline.theory.splits import layers_of
+
+COLUMNS = ["rank", "kind", "stage", "micro_batch", "start_ms", "end_ms"]
+
+
+def measured_steps(run, **setting) -> list[list[Span]]:
+    """Give each traced step of one setting as spans in ms from the moment when the last rank was ready.
+
+    A stream's steps come as one; its micro-batches are numbered through. Transfers (T) are added: see `transfers`.
+    Raises ValueError, naming what was traced, where the setting was not.
+    """
+    spans = run.spans
+    for knob, value in setting.items():
+        spans = spans[spans[knob] == value]
+    if spans.empty:
+        known = run.spans[SETTING].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
+        raise ValueError(f"{setting} was not traced; traced were:\n{known}")
+    steps = []
+    for _, rows in spans.groupby([*SETTING, "seed", "step"], sort=False):
+        rows = rows.sort_values("start_us")
+        numbers = rows["micro_batch"]
+        if (rows["mode"] == "streaming").all():
+            numbers = rows.groupby(["rank", "span", "stage"]).cumcount()
+        columns = (rows["rank"], rows["span"], rows["stage"], numbers, rows["start_us"] / 1e3, rows["end_us"] / 1e3)
+        steps.append(transfers([Span(*values) for values in zip(*columns, strict=True)]))
+    return steps
+
+
+def transfers(spans: list[Span]) -> list[Span]:
+    """Add a T span before each step that needed something from another rank.
+
+    It begins when both sides were ready, the sender's step over and the receiver's step before over, and ends when the
+    step starts. What lies before it is waiting.
+    """
+    last, free, found = max(span.stage for span in spans), {}, []
+    ends = {(("B" if span.kind == "I" else span.kind), span.stage, span.micro_batch): span for span in spans}
+    for span in sorted(spans, key=lambda span: span.start):
+        step = 1 if span.kind in ("B", "I") else -1
+        key = ({"I": "B"}.get(span.kind, span.kind), span.stage + step, span.micro_batch)
+        if span.kind in ("F", "B", "I") and 0 <= key[1] <= last and key in ends and ends[key].rank != span.rank:
+            begin = max(ends[key].end, free.get(span.rank, 0.0))
+            if begin < span.start:
+                found.append(Span(span.rank, "T", span.stage, span.micro_batch, begin, span.start))
+        found.append(span)
+        free[span.rank] = max(span.end, free.get(span.rank, 0.0))
+    return found
+
+
+def with_waits(spans: list[Span]) -> pd.DataFrame:
+    """Give the spans as a table (rank, kind, stage, micro_batch, start_ms, end_ms), every gap filled by a "wait"."""
+    end, filled = max(span.end for span in spans), []
+    for rank in sorted({span.rank for span in spans}):
+        free = 0.0
+        for span in sorted((span for span in spans if span.rank == rank), key=lambda span: span.start):
+            if span.start > free:
+                filled.append(Span(rank, "wait", -1, -1, free, span.start))
+            filled.append(span)
+            free = max(free, span.end)
+        if free < end:
+            filled.append(Span(rank, "wait", -1, -1, free, end))
+    return pd.DataFrame(filled, columns=COLUMNS)
+
+
+def times_of(steps: list[list[Span]]) -> Times:
+    """Give the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans."""
+    rows = pd.DataFrame([span for spans in steps for span in spans], columns=COLUMNS)
+    rows["ms"] = rows["end_ms"] - rows["start_ms"]
+    stage = rows.pivot_table(index="kind", columns="stage", values="ms", aggfunc="median")
+    stages = range(rows["stage"].max() + 1)
+
+    def of(kind: str) -> list[float]:
+        return [float(stage.loc[kind, s]) if kind in stage.index else 0.0 for s in stages]
+
+    weight = of("W")
+    backward = [b + i + w for b, i, w in zip(of("B"), of("I"), weight, strict=True)]
+    moved = rows.loc[rows["kind"] == "T", "ms"]
+    update = rows[rows["kind"] == "U"].groupby("rank")["ms"].median()
+    return Times(of("F"), backward, weight if any(weight) else (), moved.median() if len(moved) else 0.0, tuple(update))
+
+
+def order_for(setting, steps: int = 1) -> list:
+    """Give our own schedule for a setting (a row with its knobs); forward only in the modes that run no backward."""
+    if setting["mode"] != "training":
+        return order_of("forward_only", setting["ranks"], setting["micro_batches"] * steps)
+    chunks = len(layers_of(setting["split"])) // setting["ranks"]
+    return order_of(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks)
+
+
+def gantt(run, **setting) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Give one traced step as measured and as simulated with its own stage times, every gap filled by a wait.
+
+    Of the steps of several settings the first one's last; attrs: source, setting (words), skew_us, measured_ms,
+    simulated_ms, residual (simulated over measured, minus one).
+    """
+    rows = run.spans
+    for knob, value in setting.items():
+        rows = rows[rows[knob] == value]
+    steps = measured_steps(run, **setting)
+    knobs = rows.iloc[0]
+    steps = measured_steps(run, **{knob: knobs[knob] for knob in SETTING})
+    streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
+    simulated = simulate(order_for(knobs, streamed), times_of(steps))
+    tables = with_waits(steps[-1]), with_waits(simulated)
+    lasts = [table["end_ms"].max() for table in tables]
+    words = f"{knobs['schedule'] if knobs['mode'] == 'training' else 'forward only, ' + knobs['mode']}"
+    attrs = {
+        "source": run.source, "small": run.plan.size == "small", "skew_us": rows["skew_us"].max(),
+        "setting": f"{words}, {knobs['split']}, {knobs['micro_batches']} micro-batches", "mode": knobs["mode"],
+        "measured_ms": lasts[0], "simulated_ms": lasts[1], "residual": lasts[1] / lasts[0] - 1,
+    }  # fmt: skip
+    for table in tables:
+        table.attrs.update(attrs)
+    return tables
+
+
+def predictions(run) -> pd.DataFrame:
+    """Give one row a traced fenced or training setting: the step and the bubble by formula, simulated and measured.
+
+    step_ms is the untraced median; simulated_ms the simulator's, fed with the median stage, transfer and update times
+    of the traced steps; `residual` simulated over measured, minus one. bubble_formula, bubble_simulated and
+    bubble_measured are shares of the ranks' time between the first F and the last B; wait_share and transfer_share
+    divide the measured bubble. in_flight and in_flight_simulated: most micro-batches (stages' worth) kept on rank 0.
+    """
+    measured = throughput(run).set_index(SETTING)
+    rows = []
+    for knobs, spans in run.spans.groupby(SETTING, sort=False):
+        setting = dict(zip(SETTING, knobs, strict=True))
+        if setting["mode"] == "streaming":
+            continue
+        steps = measured_steps(run, **setting)
+        times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
+        simulated = simulate(order_for(setting), times)
+        typical = tuple(sum(part) for part in (times.forward, times.backward, times.weight))
+        filled = pd.concat([with_waits([s for s in spans if s.kind != "U"]) for spans in steps])
+        total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
+        step_ms = measured.loc[knobs, "step_ms"]
+        formula = closed_form(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, typical)
+        rows.append(setting | {
+            "step_ms": step_ms, "simulated_ms": step_time(simulated), "residual": step_time(simulated) / step_ms - 1,
+            "bubble_formula": formula,
+            "bubble_simulated": bubble(simulated),
+            "bubble_measured": sum(map(bubble, steps)) / len(steps),
+            "wait_share": total.get("wait", 0.0) / total.sum(), "transfer_share": total.get("T", 0.0) / total.sum(),
+            "in_flight": max(in_flight(spans)[0] for spans in steps), "in_flight_simulated": in_flight(simulated)[0],
+            "skew_us": spans["skew_us"].max(),
+        })  # fmt: skip
+    table = pd.DataFrame(rows)
+    table.attrs.update(source=run.source, small=run.plan.size == "small")
+    return table

@@ -1,0 +1,45 @@
+"""Trials → tables: how far a pipeline is from the whole model, and what gives each bug away."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+ERRORS = ["output_error", "loss_error", "gradient_error"]
+
+
+def equality(run) -> pd.DataFrame:
+    """Give, a schedule, split and micro-batch count of a Trial: the largest errors over the ranks, and whether equal.
+
+    An error is the largest difference from the unpipelined model as a share of the largest right value; equal is less
+    than 0.001, a hundred times what float32 rounding gives (a GPU multiplies a smaller batch in another order).
+    """
+    columns = ["variant", "schedule", "split", "micro_batches"]
+    rows = run.rows.reindex(columns=[*columns, *ERRORS])
+    table = rows.groupby(columns, sort=False)[ERRORS].max().reset_index()
+    table["equal"] = (table[ERRORS].fillna(0) < 1e-3).all(axis=1)
+    table.attrs.update(source=run.source, small=run.plan.size == "small")
+    return table
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give, a variant: step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, parameters held.
+
+    `gradient_ratio` is gradient over right gradient; `parameters` are those of all ranks, of `all_parameters`.
+    """
+    rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
+    rows = rows[~rows["warm_up"].astype(bool)]
+    steps = rows.groupby(["variant", "iteration"], sort=False)["step_ms"].max().groupby("variant", sort=False).median()
+    held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
+    grouped = rows.groupby("variant", sort=False)
+    table = grouped.agg(
+        claimed_ms=("claimed_ms", "median"),
+        **{error: (error, "max") for error in ERRORS},
+        gradient_ratio=("gradient_ratio", "median"),
+        all_parameters=("all_parameters", "first"),
+        micro_batches=("micro_batches", "first"),
+    )
+    table.insert(0, "step_ms", steps)
+    table.insert(len(table.columns) - 2, "parameters", held)
+    table = table.reset_index()
+    table.attrs.update(source=run.source, small=run.plan.size == "small")
+    return table

@@ -1,0 +1,88 @@
+"""Schedules as plain lists: for each rank the steps that it takes, in order. Nothing here knows how long they take.
+
+A step is (kind, stage, micro_batch). Kinds: F forward; B backward; or, in zero-bubble, B apart into I (gradient of
+the stage's input, which the stage before waits for) and W (gradient of its weights, for which nobody waits).
+"""
+
+from __future__ import annotations
+
+from itertools import chain, zip_longest
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    kind: str
+    stage: int
+    micro_batch: int
+
+
+def forward_only(ranks: int, micro_batches: int) -> list[list[Step]]:
+    """No backward: every stage takes the micro-batches one after another."""
+    return [[Step("F", rank, i) for i in range(micro_batches)] for rank in range(ranks)]
+
+
+def gpipe(ranks: int, micro_batches: int) -> list[list[Step]]:
+    """All forwards, then all backwards (Huang et al., "GPipe", 2019): every micro-batch is in memory at once."""
+    counts = range(micro_batches)
+    return [[Step(kind, rank, i) for kind in "FB" for i in counts] for rank in range(ranks)]
+
+
+def one_f_one_b(ranks: int, micro_batches: int) -> list[list[Step]]:
+    """As few forwards ahead as the pipeline needs, then one forward, one backward (PipeDream-flush; Narayanan, 2021).
+
+    Rank r runs at most ranks − r micro-batches ahead, whatever their number.
+    """
+    order = []
+    for rank in range(ranks):
+        forwards = [Step("F", rank, i) for i in range(micro_batches)]
+        backwards = [Step("B", rank, i) for i in range(micro_batches)]
+        order.append(_alternate(forwards, backwards, ahead=ranks - 1 - rank))
+    return order
+
+
+def interleaved(ranks: int, micro_batches: int, chunks: int) -> list[list[Step]]:
+    """1F1B with several stages a rank: stage s is on rank s mod ranks (Narayanan et al., "Megatron-LM", 2021).
+
+    Micro-batches go in rounds of about `ranks`: each rank takes a round through its first stage, then its second…
+    """
+    rounds = max(1, micro_batches // ranks)
+    size = micro_batches // rounds
+    order = []
+    for rank in range(ranks):
+        stages = [rank + ranks * chunk for chunk in range(chunks)]
+        turns = [range(first, first + size) for first in range(0, micro_batches, size)]
+        forwards = [Step("F", stage, i) for turn in turns for stage in stages for i in turn]
+        backwards = [Step("B", stage, i) for turn in turns for stage in reversed(stages) for i in turn]
+        order.append(_alternate(forwards, backwards, ahead=(chunks - 1) * size + 2 * (ranks - 1 - rank)))
+    return order
+
+
+def zero_bubble(ranks: int, micro_batches: int) -> list[list[Step]]:
+    """1F1B with the backward in two: W waits until there is nothing better to do (Qi et al., "Zero Bubble", 2023).
+
+    Rank r lets r weight gradients lag behind; ranks that would idle at the end do theirs then. (The paper's ZB-H1.)
+    """
+    order = []
+    for rank in range(ranks):
+        forwards = [Step("F", rank, i) for i in range(micro_batches)]
+        inputs = [[Step("I", rank, i)] for i in range(micro_batches)]
+        for i in range(rank, micro_batches):
+            inputs[i].append(Step("W", rank, i - rank))
+        late = [Step("W", rank, i) for i in range(max(0, micro_batches - rank), micro_batches)]
+        order.append([*_alternate(forwards, inputs, ahead=ranks - 1 - rank), *late])
+    return order
+
+
+def _alternate(forwards: list[Step], backwards: list, ahead: int) -> list[Step]:
+    """`ahead` forwards first, then a forward and a backward in turn until the forwards are used up, then the rest."""
+    backwards = [step if isinstance(step, list) else [step] for step in backwards]
+    pairs = zip_longest([[step] for step in forwards[ahead:]], backwards, fillvalue=[])
+    return [*forwards[:ahead], *chain.from_iterable(forward + backward for forward, backward in pairs)]
+
+
+def order_of(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Step]]:
+    """Give the steps of a schedule by its name: forward_only, gpipe, 1f1b, interleaved or zero_bubble."""
+    if schedule == "interleaved":
+        return interleaved(ranks, micro_batches, chunks)
+    known = {"forward_only": forward_only, "gpipe": gpipe, "1f1b": one_f_one_b, "zero_bubble": zero_bubble}
+    return known[schedule](ranks, micro_batches)

@@ -1,0 +1,114 @@
+"""Lab 03, what the workers do: run the pipeline in the point's mode, time it, and once more on the record."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.labs.pipeline.plan import Answer, Layers, Trial
+from labkit.labs.pipeline.theory.splits import layers_of
+from labkit.labs.pipeline.worker.answers import call_answer
+from labkit.labs.pipeline.worker.clocks import Clock, fence
+from labkit.labs.pipeline.worker.parts import time_parts
+from labkit.labs.pipeline.worker.pipe import Pipe
+from labkit.labs.pipeline.worker.trials import compare
+
+TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
+MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
+
+
+def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
+    """Make one process group for each number of ranks that the plan uses, the same on every rank."""
+    if worker.device.type == "cpu":
+        torch.set_num_threads(1)  # as a GPU does not lend its cores to its neighbour
+    gc.freeze()  # what is imported stays: collecting after each point is then quick
+    needed = sorted({getattr(point, "ranks", worker.gpus) for point in worker.plan.points()})
+    return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
+
+
+def measure(worker: Worker, point) -> None:
+    """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
+    if isinstance(worker.plan, Answer):
+        call_answer(worker, point)
+        return
+    set_precision(point.precision)
+    if isinstance(worker.plan, Layers):
+        time_parts(worker, point)
+    elif worker.rank < point.ranks:
+        (compare if isinstance(worker.plan, Trial) else run_point)(worker, point, worker.state[point.ranks])
+    gc.collect()
+    if worker.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def set_precision(precision: str) -> None:
+    """Have float32 matrices multiplied in float32 or, for "tf32", on the tensor cores with 10 bits of mantissa."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+    """Build the pipeline, time its steps, note the memory, then put two steps on the record (first seed only)."""
+    pipe = Pipe(worker, point, group)
+    if worker.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    stream(worker, pipe, group) if point.mode == "streaming" else steps(worker, pipe, group)
+    spans = len(pipe.modules) * point.micro_batches * (2 if pipe.training else 1)
+    if point.seed == worker.plan.seeds[0] and spans <= MOST_TRACED[point.mode]:
+        trace(worker, pipe, group, TRACED if pipe.training else 2 * TRACED)
+
+
+def steps(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
+    """Time single steps, all ranks starting together; a step lasts as long as its slowest rank."""
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(pipe.step, **often, before=lambda: fence(group)):
+        loss = {"loss": torch.stack(timing.result).mean()} if timing.result else {}
+        record(worker, timing.iteration, timing.warm_up, timing.seconds, **loss)
+
+
+def stream(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
+    """Run step after step without a barrier; a step lasts from the end of the one before to its own, on each rank."""
+    count = worker.plan.warm_ups + worker.plan.stream
+    fence(group)
+    zero = Clock(worker.device)
+    ends = [pipe.tape.now()]
+    for _ in range(count):
+        pipe.step()
+        ends.append(pipe.tape.now())
+    worker.synchronize()
+    ends = [zero.seconds(end) for end in ends]
+    for iteration in range(count):
+        record(worker, iteration, iteration < worker.plan.warm_ups, ends[iteration + 1] - ends[iteration])
+
+
+def record(worker: Worker, iteration: int, warm_up: bool, seconds: float, **more) -> None:
+    """Append a step's row: its time, and the most memory that this rank's tensors took so far in the point."""
+    if worker.device.type == "cuda":
+        more["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    layers = sum(layers_of(worker.point.split)[worker.rank :: worker.point.ranks])
+    worker.record(iteration=iteration, warm_up=warm_up, step_ms=1e3 * seconds, rank_layers=layers, **more)
+
+
+def trace(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None, count: int) -> None:
+    """Run `count` more steps (fenced, but for a stream) and append every span of every rank, on one clock."""
+    streaming = worker.point.mode == "streaming"
+    begun = fence(group)
+    pipe.step()  # the first step with events is not kept
+    pipe.tape.marks.clear()
+    for number in range(1 if streaming else count):
+        worker.synchronize()
+        zero = Clock(worker.device)
+        begun = fence(group)
+        pipe.tape.on = True
+        for _ in range(count if streaming else 1):
+            pipe.step()
+        pipe.tape.on = False
+        worker.synchronize()
+        zero.look_again()
+        for kind, stage, micro_batch, start, end in pipe.tape.seconds(zero):
+            worker.span(
+                kind, f"rank {worker.rank}", 1e6 * (start - begun), 1e6 * (end - begun),
+                stage=stage, micro_batch=micro_batch, step=number, skew_us=round(zero.skew_us, 1),
+            )  # fmt: skip

@@ -1,0 +1,92 @@
+"""When each step ran, on every rank, on one clock: device events on a GPU, the system's clock on a CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+LOOKS = 20  # how often the device's clock and the host's are compared; the closest look counts
+
+
+class Tape:
+    """Records begin and end of the work that its `timed` functions start, while `on` is set.
+
+    On a GPU both are device events on the compute stream: work that the stream does not yet do has not begun, and the
+    time that it waits for a receive lies between two spans, not in one.
+    """
+
+    def __init__(self, device: torch.device):
+        self.on, self.gpu, self.marks = False, device.type == "cuda", []
+
+    def now(self) -> Any:
+        """Give this moment: an event in the stream, or seconds."""
+        if not self.gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def timed(self, kind: str, stage: int, work: Callable) -> Callable:
+        """Give `work`, whose first argument is the micro-batch, as a function that also records its span."""
+
+        def watched(micro_batch: int, *arguments, **named):
+            if not self.on:
+                return work(micro_batch, *arguments, **named)
+            partly = kind == "B" and named.get("full_backward") is False
+            begin = self.now()
+            result = work(micro_batch, *arguments, **named)
+            self.marks.append(("I" if partly else kind, stage, micro_batch, begin, self.now()))
+            return result
+
+        return watched
+
+    def seconds(self, zero: Clock) -> list[tuple[str, int, int, float, float]]:
+        """Give the spans as (kind, stage, micro_batch, start, end) in host seconds; call it when the device is idle."""
+        marks, self.marks = self.marks, []
+        return [(*what, zero.seconds(begin), zero.seconds(end)) for *what, begin, end in marks]
+
+
+class Clock:
+    """Turns a rank's moments into seconds of the host's monotonic clock, which all processes of a node share.
+
+    A device event is recorded while the GPU is idle, and the host's clock read before and after it completes: the
+    event lies in between. `skew_us` is half of the shortest such interval: by no more is this rank's clock off, apart
+    from drift, which a second look after the step measures.
+    """
+
+    def __init__(self, device: torch.device):
+        self.gpu = device.type == "cuda"
+        self.anchor, self.host, self.skew_us = self._look() if self.gpu else (None, 0.0, 0.0)
+
+    def _look(self) -> tuple[torch.cuda.Event, float, float]:
+        torch.cuda.synchronize()
+        looks = []
+        for _ in range(LOOKS):
+            event = torch.cuda.Event(enable_timing=True)
+            before = time.perf_counter()
+            event.record()
+            event.synchronize()
+            after = time.perf_counter()
+            looks.append(((after - before) / 2, (after + before) / 2, event))
+        half, middle, event = min(looks, key=lambda look: look[0])
+        return event, middle, 1e6 * half
+
+    def seconds(self, moment: Any) -> float:
+        return self.host + self.anchor.elapsed_time(moment) / 1e3 if self.gpu else moment
+
+    def look_again(self) -> None:
+        """Add to `skew_us` by how much the two clocks have drifted apart since."""
+        if self.gpu:
+            event, middle, half_us = self._look()
+            self.skew_us = max(self.skew_us, half_us) + 1e6 * abs(self.seconds(event) - middle)
+
+
+def fence(group: dist.ProcessGroup | None) -> float:
+    """Wait for all ranks of the group, over gloo (no GPU kernel runs), and give the latest's host seconds to all."""
+    latest = torch.tensor([time.perf_counter()], dtype=torch.float64)
+    dist.all_reduce(latest, dist.ReduceOp.MAX, group=group)
+    return latest.item()

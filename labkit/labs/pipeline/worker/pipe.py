@@ -1,0 +1,89 @@
+"""One rank's part of a pipeline: its stages, torch's schedule over them, and a training step."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+
+from labkit.engine.worker import Worker
+from labkit.labs.pipeline.theory.splits import layers_of
+from labkit.labs.pipeline.worker.clocks import Tape
+from labkit.labs.pipeline.worker.stages import Stage, cut, data, loss_of
+
+SCHEDULES = {
+    "gpipe": ScheduleGPipe,
+    "1f1b": Schedule1F1B,
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero_bubble": ScheduleInterleavedZeroBubble,
+}
+ONE_STAGE = ("gpipe", "1f1b")  # their classes take a stage, the others a list of stages
+WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
+
+
+class Pipe:
+    """This rank's stages of the point's pipeline, and the schedule that runs them: what a training script would hold.
+
+    Stage s is on rank s mod ranks. `cutting` gives each stage's layers and `scale_grads` divides the gradients by the
+    number of micro-batches: both are here so that a bug can be put in their place.
+    """
+
+    def __init__(self, worker: Worker, point, group: dist.ProcessGroup | None, *, cutting=cut, scale_grads=True):
+        parts = cutting(layers_of(point.split))
+        self.training, self.rank, self.ranks, self.device = (
+            point.mode == "training",
+            worker.rank,
+            point.ranks,
+            worker.device,
+        )
+        self.tape = Tape(worker.device)
+        self.modules = {
+            number: Stage(worker.plan, parts[number], point.seed, worker.device, point.precision,
+                          first=number == 0, last=number == len(parts) - 1)
+            for number in range(worker.rank, len(parts), point.ranks)
+        }  # fmt: skip
+        stages = [PipelineStage(m, n, len(parts), worker.device, group=group) for n, m in self.modules.items()]
+        for stage in stages:
+            self._watch(stage)
+        single = point.schedule in ONE_STAGE
+        self.schedule = SCHEDULES[point.schedule](
+            stages[0] if single else stages, point.micro_batches, scale_grads=scale_grads,
+            loss_fn=loss_of if self.training else None,
+        )  # fmt: skip
+        self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
+        self.tokens, self.labels = data(worker.plan, point.seed, worker.device)
+        weights = [weight for module in self.modules.values() for weight in module.parameters()]
+        self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
+        self._update = self.tape.timed("U", -1, self._update)
+
+    def _watch(self, stage: PipelineStage) -> None:
+        """Have the tape record when the schedule runs a stage forward and backward."""
+        for kind, name in WATCHED.items():
+            setattr(stage, name, self.tape.timed(kind, stage.stage_index, getattr(stage, name)))
+
+    def run(self, keep_outputs: bool = False) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        """Run all micro-batches through; give the outputs (on the last rank, if kept) and the losses (there)."""
+        inputs = (self.tokens,) if self.first else ()
+        losses: list[torch.Tensor] = []
+        if self.training:
+            target = {"target": self.labels, "losses": losses} if self.last else {}
+            return self.schedule.step(*inputs, return_outputs=keep_outputs, **target), losses
+        with torch.no_grad():
+            return self.schedule.step(*inputs, return_outputs=keep_outputs), losses
+
+    def step(self) -> list[torch.Tensor]:
+        """One step as training does it: forward and backward of all micro-batches, then AdamW; or forward only."""
+        _, losses = self.run()
+        if self.training:
+            self._update(-1)
+        return losses
+
+    def _update(self, _micro_batch: int) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()

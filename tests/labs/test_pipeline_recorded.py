@@ -1,0 +1,128 @@
+"""The recorded pipeline: its tables reproduce what the lesson says, its charts draw, and its targets are met."""
+
+import time
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from test_charts import apart
+
+from labkit.engine.run import replay
+from labkit.labs import pipeline
+from labkit.labs.pipeline.explorer import picture
+from labkit.reports import published
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {name: replay(path) for name, path in pipeline.RECORDED.items()}
+
+
+def drawn(figure, axes: int):
+    FigureCanvasAgg(figure).draw()
+    assert figure.get_supxlabel()
+    assert len(figure.axes) == axes
+    assert all(ax.get_title(loc="left") and ax.has_data() for ax in figure.axes)
+    apart(figure)
+
+
+def test_throughput_is_near_linear_in_a_stream_and_bounded_when_fenced(runs):
+    table = pipeline.speedups(pipeline.throughput(runs["gpus"])).set_index(["mode", "ranks"])
+    assert table.loc[("streaming", 4), "speedup"] > 1.85
+    assert table.loc[("fenced", 4), "speedup"] < 1.43
+    assert (table["share_of_limit"] <= 1.01).all()
+    assert (pipeline.throughput(runs["gpus"])["seed_std"] >= 0).all()
+
+
+def test_micro_batches_have_an_optimum_in_training_alone(runs):
+    rates = pipeline.throughput(runs["microbatches"]).pivot_table(
+        index="micro_batches", columns="mode", values="samples_per_s"
+    )
+    assert rates["training"].idxmax() > 4
+    assert rates["training"].idxmax() < 64
+    assert rates["streaming"].loc[[4, 8, 16, 32, 64]].is_monotonic_decreasing
+
+
+def test_predictions_and_forecasts(runs):
+    table = pipeline.predictions(runs["schedules"]).set_index("schedule")
+    assert (table.loc[["gpipe", "1f1b"], "residual"].abs() < 0.05).all()
+    assert (table["in_flight"] == table["in_flight_simulated"]).all()
+    assert (table["skew_us"] < 100).all()
+    assert table["bubble_measured"].to_numpy() == pytest.approx(
+        (table["wait_share"] + table["transfer_share"]), abs=0.01
+    )
+    uneven = pipeline.split_forecast(runs["splits"]).set_index("split").loc["6-2-2-2"]
+    assert abs(uneven["error"]) < 0.05
+    assert pipeline.best(pipeline.parts(runs["layers"]), 4) == "3-3-3-3"
+    alone = pipeline.isolated(runs["microbatches"], pipeline.parts(runs["layers"]))
+    assert (alone.loc[alone["micro_batches"] <= 4, "residual"].abs() < 0.05).all()
+
+
+def test_claims(runs):
+    printed = published("pipeline_gpus"), published("pipeline_splits")
+    table = pipeline.claims(*printed, runs["gpus"], runs["splits"])
+    assert table["fits"].tolist() == ["streaming", "streaming, fenced, training", "streaming"]
+    assert table["fenced_limit"].iloc[0] == pytest.approx(10 / 7)
+    rates = pipeline.absolute(printed[0], runs["gpus"])
+    assert rates["times_ours"].min() < 0.01
+    first = rates[rates["report"] == "eml3-4xh100"]
+    assert (first["memory_over_training"] - 1).abs().max() < 0.1
+    sums = pipeline.split_sums(*reversed(printed))
+    assert sums.set_index("split").loc["2-2-2-2", ["layers", "same_figure_as"]].tolist() == [8, "4 GPUs"]
+
+
+def test_memory_and_balance(runs):
+    memory = pipeline.memory(runs["gpus"]).groupby(["mode", "ranks"])["peak_mib"].max()
+    assert memory["training"].is_monotonic_decreasing
+    balance = pipeline.balance(runs["splits"]).set_index(["split", "mode"])
+    assert (
+        balance.loc[("6-2-2-2", "training"), "stage_time_cv"]
+        > 10 * balance.loc[("3-3-3-3", "training"), "stage_time_cv"]
+    )
+
+
+def test_charts(runs):
+    limits = pipeline.speedups(pipeline.throughput(runs["gpus"]))
+    drawn(pipeline.gpus_chart(limits, published=published("pipeline_gpus"), guess=1500.0), 1)
+    drawn(pipeline.gpus_chart(limits, limits), 2)
+    counts = pipeline.throughput(runs["microbatches"])
+    drawn(pipeline.micro_batch_curve(counts, counts), 2)
+    table = pipeline.predictions(runs["schedules"])
+    drawn(pipeline.bubble_chart(table, table), 2)
+    cuts = pipeline.split_forecast(runs["splits"])
+    drawn(pipeline.splits_chart(cuts, cuts), 2)
+    drawn(pipeline.memory_chart(pipeline.memory(runs["gpus"])), 3)
+    drawn(pipeline.memory_chart(pipeline.memory(runs["splits"])), 2)
+    names = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+    for name in names:
+        drawn(pipeline.gantt_chart(*pipeline.gantt(runs["schedules"], schedule=name)), 2)
+    drawn(pipeline.gantt_chart(*pipeline.gantt(runs["gpus"], mode="streaming", ranks=4)), 2)
+    drawn(pipeline.schedules_chart(*(pipeline.ideal(name, chunks=3) for name in names)), 4)
+
+
+def test_a_setting_that_was_not_traced_says_what_was(runs):
+    with pytest.raises(ValueError, match="was not traced; traced were"):
+        pipeline.gantt(runs["schedules"], schedule="dualpipe")
+
+
+def test_scorecard(runs):
+    cards = {name: pipeline.scorecard(run) for name, run in runs.items()}
+    assert cards["layers"].empty
+    missed = [row.target for card in cards.values() for row in card.itertuples() if not row.met]
+    assert missed == ["simulated bubble off, interleaved, 8"]
+
+
+@pytest.mark.parametrize("schedule", ["forward_only", "gpipe", "1f1b", "interleaved", "zero_bubble"])
+def test_the_explorer_answers_at_once(schedule):
+    def seconds() -> float:
+        begun = time.perf_counter()
+        assert "<svg" in picture(schedule, 8, 32, ratio=2.0, slow=2, slowdown=1.5, transfer=0.1)
+        return time.perf_counter() - begun
+
+    assert min(seconds() for _ in range(5)) < 0.15
+
+
+def test_the_explorer_draws_and_says_what_it_cannot():
+    shown = pipeline.explore()
+    assert "1F1B" in shown.children[1].value
+    with pytest.raises(ValueError, match="equal rounds: not 5 on 2 stages"):
+        picture("interleaved", 2, 5)

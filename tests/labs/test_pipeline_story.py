@@ -1,0 +1,211 @@
+"""Each sentence of lab 03 follows its table: said where the claim holds, its opposite where it does not."""
+
+import pandas as pd
+import pytest
+
+from labkit.labs import pipeline
+from labkit.ui.words import SMALL_NOTE
+
+NAN = float("nan")
+
+
+def table(*rows, columns, **attrs):
+    made = pd.DataFrame(rows, columns=columns)
+    made.attrs.update({"small": False, "source": "made"} | attrs)
+    return made
+
+
+def said(markdown, parts, unsaid):
+    assert all(part in markdown.data for part in parts), markdown.data
+    assert unsaid not in markdown.data, markdown.data
+
+
+def gpus(*rates, mode="streaming", limit=2.0, spread=1.0):
+    rows = [(mode, 2 * (i + 1), r, spread, r / rates[0], limit if i else 1.0) for i, r in enumerate(rates)]
+    made = table(*rows, columns=["mode", "ranks", "samples_per_s", "spread_samples_per_s", "speedup", "limit"])
+    return made.assign(share_of_limit=made["speedup"] / made["limit"])
+
+
+@pytest.mark.parametrize(
+    ("rates", "parts", "unsaid"),
+    [
+        (gpus(844, 1656), ("Streaming: 1.96× from 2 to 4 GPUs, near the 2.00× that the mode allows",), "below"),
+        (gpus(844, 1200), ("well below the 2.00×",), "near"),
+        (gpus(844, 1800), ("**above** the 2.00×",), "near"),
+        (gpus(844, 860, spread=40), ("is not resolved by these data",), "allows"),
+        (gpus(844), ("One number of GPUs says nothing",), "allows"),
+    ],
+)
+def test_gpus(rates, parts, unsaid):
+    said(pipeline.explain_gpus(rates), parts, unsaid)
+
+
+def memory(*rows):
+    return table(*rows, columns=["mode", "ranks", "rank", "peak_mib"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts", "unsaid"),
+    [
+        ([("training", 2, 0, 10240), ("training", 2, 1, 9000), ("training", 4, 0, 5120), ("training", 4, 1, 4000)],
+            ("the fullest rank falls (10.0 GiB on 2 GPUs, 5.00 GiB on 4)", "Rank 0 holds most, 1.3×"), "the same"),
+        ([("training", 2, 0, 100), ("training", 2, 1, 101)], ("the ranks hold about the same",), "holds most"),
+        ([("streaming", 2, 0, 500), ("streaming", 4, 0, 510)], ("the fullest rank does not fall",), "falls"),
+        ([], ("Without GPUs nothing was allocated",), "rank"),
+    ],
+)  # fmt: skip
+def test_memory(rows, parts, unsaid):
+    said(pipeline.explain_memory(memory(*rows)), parts, unsaid)
+
+
+def counts(mode, rates, spread=1.0):
+    rows = [(mode, m, rate, spread) for m, rate in rates.items()]
+    return table(*rows, columns=["mode", "micro_batches", "samples_per_s", "spread_samples_per_s"])
+
+
+STREAM, TRAIN = {1: 1800, 4: 1600, 16: 1400}, {1: 150, 4: 310, 16: 372, 64: 150}
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "unsaid"),
+    [
+        (pd.concat([counts("streaming", STREAM), counts("training", TRAIN)]), (
+            "**Streaming**: best with 1, 1 800 samples/s; the fewest: here every further cut only costs",
+            "**Training**: best with 16, 372 samples/s; fewer leave a larger bubble",
+            '"More micro-batches only hurt" holds for the stream, not for training',
+        ), "not told apart"),
+        (counts("training", {4: 310, 8: 370, 16: 372}, spread=2), ("best with 16 (8 not told apart",), "only hurt"),
+        (counts("training", {4: 310, 8: 370}), ("the most that were tried",), "fewer leave"),
+        (counts("streaming", {1: 1800, 2: 1835, 4: 1600}), ("a stream has no bubble to fill",), "larger bubble"),
+        (pd.concat([counts("streaming", {1: 1, 4: 9}), counts("training", {1: 9, 4: 1})]), ("with 4",), "only hurt"),
+        (counts("training", {4: 310}), ("One count of micro-batches cannot tell",), "best with"),
+    ],
+)  # fmt: skip
+def test_micro_batches(made, parts, unsaid):
+    made.attrs["small"] = False
+    said(pipeline.explain_micro_batches(made), parts, unsaid)
+
+
+def timeline(wait, transfer, residual, small=False):
+    rows = [("F", 0.0, 100 - wait - transfer), ("wait", 0.0, wait), ("T", 0.0, transfer)]
+    about = {"measured_ms": 100.0, "simulated_ms": 100 * (1 + residual), "residual": residual, "small": small}
+    return table(*rows, columns=["kind", "start_ms", "end_ms"], **about)
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "unsaid"),
+    [
+        (timeline(28, 1, -0.01), ("says 99.0 ms, within 5.0 %", "waiting, not transfer, is what"), "not within"),
+        (timeline(28, 1, -0.2), ("**not within** 5.0 % of it (off by 20 %)",), "ms, within"),
+        (timeline(10, 20, 0.0, small=True), ("transfers count here as much", SMALL_NOTE), "waiting, not transfer"),
+    ],
+)
+def test_gantt(made, parts, unsaid):
+    said(pipeline.explain_gantt(made), parts, unsaid)
+
+
+def bubbles(*rows):
+    names = ["schedule", "step_ms", "residual", "bubble_formula", "bubble_simulated", "bubble_measured"]
+    return table(*rows, columns=names)
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "unsaid"),
+    [
+        (bubbles(("gpipe", 170, 0.01, 0.27, 0.28, 0.28), ("zero_bubble", 150, -0.04, 0.06, 0.12, 0.15)), (
+            "in 2 of 2 cases", "Smallest measured bubble: zero bubble, 15 %", "It is also the fastest",
+        ), "Not so for"),
+        (bubbles(("gpipe", 140, 0.01, 0.27, 0.28, 0.28), ("interleaved", 190, -0.23, 0.1, 0.1, 0.2)), (
+            "in 1 of 2 cases", "Not so for interleaved 1F1B (23 % off)", "**Yet GPipe is faster**",
+        ), "also the fastest"),
+        (bubbles(("gpipe", 140, 0.01, 0.27, 0.26, 0.25)), ("in 1 of 1",), "exceed"),
+    ],
+)  # fmt: skip
+def test_bubbles(made, parts, unsaid):
+    said(pipeline.explain_bubbles(made), parts, unsaid)
+
+
+def splits(*rows):
+    return table(*rows, columns=["split", "ratio", "forecast_ratio", "error"], even="3-3-3-3")
+
+
+RANKED = table(("3-3-3-3", 1.0), ("9-1-1-1", 1.8), columns=["split", "times_best"])
+EVEN = ("3-3-3-3", 1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "ranked", "parts", "unsaid"),
+    [
+        (splits(EVEN, ("6-2-2-2", 1.417, 1.4175, 0.0004)), RANKED, (
+            "6-2-2-2 takes 1.42× the step of 3-3-3-3; the forecast, 1.42×, came true", "finds 3-3-3-3 fastest, the e",
+            "the worst, 9-1-1-1, takes 1.8×"), "did not"),
+        (splits(EVEN, ("6-2-2-2", 1.2, 1.4, 0.17)), None, ("**did not come true** (off by 17 %)",), "came true ("),
+        (splits(EVEN), RANKED.iloc[::-1], ("finds 9-1-1-1 fastest, not 3-3-3-3",), "the even one"),
+        (splits(EVEN), None, ("Only one split was measured",), "forecast"),
+    ],
+)  # fmt: skip
+def test_splits(made, ranked, parts, unsaid):
+    said(pipeline.explain_splits(made, ranked), parts, unsaid)
+
+
+def equal(*flags):
+    rows = [("right", "gpipe", "2-2", 4, 1e-6, 1e-7, 2e-6, flag) for flag in flags]
+    errors = ["output_error", "loss_error", "gradient_error"]
+    return table(*rows, columns=["variant", "schedule", "split", "micro_batches", *errors, "equal"])
+
+
+def test_equality():
+    said(pipeline.explain_equality(equal(True, True)), ("All 2 pipelines gave", "2e-06"), "something else")
+    said(pipeline.explain_equality(equal(True, False)), ("**1 of 2 pipelines computed something else**: GPipe",), "All")
+
+
+def test_precisions():
+    rows = [("training", "float32", 300.0), ("training", "tf32", 810.0)]
+    made = table(*rows, columns=["mode", "precision", "samples_per_s"])
+    said(pipeline.explain_precisions(made), ("Training, over float32: tf32 2.7×.",), "Only one")
+    said(pipeline.explain_precisions(made.iloc[:1]), ("Only one precision",), "over float32")
+
+
+def claims(fits, printed=1.875, claim="from 2 to 4 GPUs"):
+    names = ["report", "claim", "printed", "fenced_limit", "streaming_limit", "fits"]
+    return table(("a report", claim, printed, 1.43, 2.0, fits), columns=names)
+
+
+def rates(times_ours, streaming=9.0, training=1.0):
+    names = ["report", "gpus", "samples_per_second", "times_ours", "missing_seconds"]
+    names += ["memory_over_streaming", "memory_over_training"]
+    return table(("a report", 4, 9.2, times_ours, 6.9, streaming, training), columns=names)
+
+
+def sums(layers=12, same=""):
+    names = ["split", "layers", "is_bert_base", "same_figure_as"]
+    return table(("2-2-2-2", layers, layers == 12, same), columns=names)
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "unsaid"),
+    [
+        ((claims("streaming"), rates(0.005), sums(8, "4 GPUs")), (
+            "**fits a stream of forward passes only** (fenced 1.43×, streaming 2.00×)", "does not follow",
+            "9.20 samples/s on 4 GPUs, **200× below**", "start-up runs inside the clock",
+            "memory is that of our training, at least 9.0× that of our stream",
+            '"2-2-2-2" has 8 layers and cannot be', "that of the run on 4 GPUs",
+        ), "fits no mode"),
+        ((claims("none"), rates(0.9, 1.0, 0.1), sums()), ("fits no mode", "within a factor of ten"), "does not follow"),
+        ((claims("streaming, fenced", 1.3), rates(NAN), sums()), ("fits streaming, fenced",), "samples/s on"),
+        ((claims("streaming", 0.75), rates(0.9, 9, 3), sums()), ("more GPUs made it slower",), "our training"),
+    ],
+)  # fmt: skip
+def test_reports(made, parts, unsaid):
+    said(pipeline.doubt_reports(*made), parts, unsaid)
+
+
+def test_conclude():
+    names = ["lab", "target", "measured", "goal", "unit", "met"]
+    rows = [
+        ("pipeline", "a step", 1.0, "≤ 5", "%", True),
+        ("pipeline", "a bubble", -19.1, "within ± 5", "points", False),
+    ]
+    said(pipeline.conclude(table(*rows, columns=names)), ("1 of 2", "**Missed**: a bubble: -19.1 points"), "a step:")
+    said(pipeline.conclude(table(*rows[:1], columns=names)), ("1 of 1 targets are met",), "Missed")
+    said(pipeline.conclude(table(columns=names)), ("show none of the lab's targets",), "met")

@@ -1,0 +1,83 @@
+"""Real launches on two processes: every pipeline computes what the whole model does, and its spans are in order."""
+
+import pytest
+
+from labkit.engine.launch import launch
+from labkit.labs import pipeline
+from labkit.labs.pipeline.checks import verdict_of
+from labkit.labs.pipeline.plan import SCHEDULES, VARIANTS
+from labkit.labs.pipeline.tables.timeline import measured_steps, order_for
+
+TINY = {"hidden": 32, "heads": 2, "sequence": 8, "batch": 12, "repeats": 1, "vocabulary": 50}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
+        patch.setenv("LABKIT_PROGRESS", "0")
+        yield
+
+
+def test_every_schedule_split_and_count_equals_the_whole_model():
+    one_stage = pipeline.Trial.small(
+        **TINY, schedules=("gpipe", "1f1b", "zero_bubble"), splits=("2-2", "3-1", "1-3"), counts=(2, 3)
+    )
+    table = pipeline.equality(launch(one_stage, progress=False))
+    assert len(table) == 18
+    assert table["equal"].all(), table
+    several = pipeline.Trial.small(**TINY, schedules=("interleaved",), splits=("1-1-1-1",), counts=(2, 3, 6))
+    table = pipeline.equality(launch(several, progress=False))
+    assert table["equal"].all(), table
+
+
+def test_three_ranks_and_an_uneven_interleaving():
+    knobs = TINY | {"gpus": 3, "layers": 7}
+    plan = pipeline.Trial.small(**knobs, schedules=("gpipe", "1f1b"), splits=("4-2-1",), counts=(3,))
+    assert pipeline.equality(launch(plan, progress=False))["equal"].all()
+    knobs |= {"gpus": 2, "layers": 6}
+    plan = pipeline.Trial.small(**knobs, schedules=("interleaved",), splits=("2-1-1-2",), counts=(4,))
+    assert pipeline.equality(launch(plan, progress=False))["equal"].all()
+
+
+def test_each_bug_is_named_and_the_right_one_is_right():
+    run = launch(pipeline.Trial.small(variants=VARIANTS, counts=(2,), repeats=5), progress=False)
+    found = {row["variant"]: set(verdict_of(row).faults) for row in pipeline.symptoms(run).to_dict("records")}
+    assert found.pop("right") == set()
+    assert found == {name: {name} for name in found}
+
+
+def test_spans_follow_our_own_lists():
+    """What torch ran, step by step, is what our schedules list: on every rank, for every schedule."""
+    run = launch(pipeline.Schedules.small(**TINY, counts=(4,)), progress=False)
+    for schedule in SCHEDULES:
+        (knobs,) = [vars(point) for point in run.plan.points() if point.schedule == schedule]
+        for spans in measured_steps(run, schedule=schedule):
+            for rank, steps in enumerate(order_for(knobs)):
+                own = [s for s in sorted(spans, key=lambda s: s.start) if s.rank == rank and s.kind in "FBIW"]
+                assert [(s.kind, s.stage, s.micro_batch) for s in own] == [tuple(step) for step in steps]
+    table = pipeline.predictions(run)
+    assert (table["in_flight"] == table["in_flight_simulated"]).all()
+    assert run.rows["loss"].notna().any()
+
+
+def test_streams_fences_and_one_rank():
+    run = launch(pipeline.Gpus.small(**TINY, micro_batches=3), progress=False)
+    table = pipeline.throughput(run)
+    assert set(table["mode"]) == {"streaming", "fenced", "training"}
+    assert (table["samples_per_s"] > 0).all()
+    assert pipeline.memory(run).empty
+    assert table[table["mode"] == "streaming"]["count"].tolist() == [run.plan.stream] * 2
+    measured, simulated = pipeline.gantt(run, mode="streaming", ranks=2)
+    forwards = measured[(measured["kind"] == "F") & (measured["rank"] == 1)]
+    assert forwards["micro_batch"].tolist() == list(range(3 * 4)), "four steps, numbered through"
+    assert simulated.attrs["simulated_ms"] > 0
+
+
+def test_parts_forecast_any_split():
+    run = launch(pipeline.Layers.small(**TINY | {"batch": 8}), progress=False)
+    parts = pipeline.parts(run)
+    assert set(parts["part"]) == {"embedding", "layer", "head", "transfer"}
+    ranked = pipeline.splits_ranked(parts, 2)
+    assert ranked["split"].iloc[0] == pipeline.best(parts, 2)
+    assert set(ranked["split"]) == {"1-3", "2-2", "3-1"}
