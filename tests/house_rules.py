@@ -34,8 +34,8 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 # the file's own lab. Walls that building moved: a plan raises engine.errors; charts and stories name the types that
 # they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
 # runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends
-# with it what a worker has left. A lab whose subject is a mechanism (pipeline's schedules) models it in theory/ with the
-# standard library alone: plans are checked by it, tables and the worker are set beside it.
+# with it what a worker has left. A lab whose subject is a mechanism (pipeline's schedules) models it in theory/ with
+# the standard library alone: plans are checked by it, tables and the worker are set beside it.
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.labs.{lab}.theory"},
     "theory": {"labkit.engine.errors"},

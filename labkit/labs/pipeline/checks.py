@@ -165,12 +165,13 @@ def diagnose(run) -> Markdown:
 
 
 def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms: scale of the gradients, parameters held, outputs, its own clock."""
+    """Give the verdict on one variant's symptoms: scale of the gradients, parameters lost, outputs, its own clock."""
     faults = {}
     ratio, count = row["gradient_ratio"], row["micro_batches"]
-    if row["parameters"] != row["all_parameters"]:
-        missing = row["all_parameters"] - row["parameters"]
-        faults["dropped_layer"] = f"{missing} parameters of the model are on no rank: the split leaves out a layer"
+    if row["lost_parameters"]:
+        faults["dropped_layer"] = (
+            f"{row['lost_parameters']} parameters of the model are on no rank: the split leaves out a layer"
+        )
     elif abs(ratio - count) < 0.05 * count and count > 1:
         faults["unscaled"] = (
             f"the gradients are {units.number(ratio)}× the right ones, as many as there are micro-batches"

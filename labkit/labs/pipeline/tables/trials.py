@@ -22,9 +22,9 @@ def equality(run) -> pd.DataFrame:
 
 
 def symptoms(run) -> pd.DataFrame:
-    """Give, a variant: step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, parameters held.
+    """Give, a variant: step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
 
-    `gradient_ratio` is gradient over right gradient; `parameters` are those of all ranks, of `all_parameters`.
+    `gradient_ratio` is gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
     """
     rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
     rows = rows[~rows["warm_up"].astype(bool)]
@@ -35,11 +35,11 @@ def symptoms(run) -> pd.DataFrame:
         claimed_ms=("claimed_ms", "median"),
         **{error: (error, "max") for error in ERRORS},
         gradient_ratio=("gradient_ratio", "median"),
-        all_parameters=("all_parameters", "first"),
+        lost_parameters=("all_parameters", "first"),
         micro_batches=("micro_batches", "first"),
     )
     table.insert(0, "step_ms", steps)
-    table.insert(len(table.columns) - 2, "parameters", held)
+    table["lost_parameters"] -= held
     table = table.reset_index()
     table.attrs.update(source=run.source, small=run.plan.size == "small")
     return table
