@@ -19,8 +19,8 @@ POLL_SECONDS = 0.05
 START_SECONDS = 180.0  # the least patience while workers start: importing torch from a busy disk takes its time
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
 END_SECONDS = 10.0  # for the processes of ranks that have all finished to end
-SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks and the agent to tell their part
-AGENT_SECONDS = 10.0  # for the agent to see that a launch has ended, before it is ended itself
+SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
+AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
 CARE_SECONDS = 1.0  # of them, for caretakers
 CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
@@ -68,6 +68,7 @@ def end(run: Run, launch: int, session: Session) -> None:
     """
     over = run.outcome(launch) is not None
     if not over:
+        session.ask(stop=str(run.folder), launch=launch)
         alive = members(run)
         for process in alive:
             if not _caretaker(process):
@@ -174,9 +175,14 @@ class Watch:
         return bool(self.gone) or any(self.said.events(rank, "raised") for rank in self.ranks)
 
     def _outcome(self) -> int:
-        """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause."""
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while not self._over() and time.monotonic() < deadline:
+        """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause.
+
+        Where no rank raised for a reason of its own, only the agent knows how the first one died.
+        """
+        begun = time.monotonic()
+        while not self._over() and (waited := time.monotonic() - begun) < AGENT_SECONDS:
+            if waited > SETTLE_SECONDS and self.said.culprits():
+                break
             time.sleep(POLL_SECONDS)
         self._bad_news()
         self._show_progress()
