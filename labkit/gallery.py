@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from labkit.engine.run import RECORDED, replay
-from labkit.labs import broadcast, topology
+from labkit.labs import broadcast, pipeline
 
 
 def main() -> None:
     """Write one PNG a chart into data/recorded/charts."""
-    sweep, copies = replay(broadcast.RECORDED), replay(topology.RECORDED)
+    sweep, schedules = replay(broadcast.RECORDED), replay(pipeline.RECORDED["schedules"])
     table = broadcast.methods(sweep)
     charts = {
         "broadcast_methods": broadcast.methods_chart(table),
         "broadcast_timeline": broadcast.timeline_chart(
             broadcast.timeline(sweep, "pipelined"), broadcast.timeline(sweep, "scatter_all_gather")
         ),
-        "topology_shares": topology.share_chart(topology.copy_matrix(copies), topology.host_links(copies)),
+        "pipeline_timeline": pipeline.gantt_chart(*pipeline.gantt(schedules, schedule="1f1b")),
     }
     folder = RECORDED / "charts"
     folder.mkdir(exist_ok=True)
