@@ -27,6 +27,8 @@ from labkit.engine.run import Run
 
 TICK_SECONDS = 0.05
 ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
+STOPPED: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
+LOADED = threading.Event()  # torch is
 CHILDREN: dict[int, multiprocessing.Process] = {}  # every worker seen, by pid: its exit status is told afterwards
 
 
@@ -75,6 +77,9 @@ def attend(kernel: int, helper: int) -> None:
             for request in map(json.loads, lines):
                 if "leave" in request:
                     return
+                if "stop" in request:
+                    STOPPED.add((request["stop"], request["launch"]))
+                    continue
                 threading.Thread(target=serve, args=(request,), daemon=True).start()
 
 
@@ -113,7 +118,10 @@ def _one_poll_at_a_time() -> None:
 
 
 def _import_torch() -> None:
-    import torch.distributed.launcher.api  # noqa: F401
+    try:
+        import torch.distributed.launcher.api  # noqa: F401
+    finally:
+        LOADED.set()
 
     # The errors that it logs are told in the outcome, and logging the first takes a second of further imports.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
@@ -139,6 +147,10 @@ def serve(request: dict) -> None:
 
 def _launch(run: Run, request: dict) -> dict:
     """Start the workers through torch.distributed's elastic agent, wait for them; give the ranks that failed first."""
+    while not LOADED.wait(TICK_SECONDS) and (request["folder"], request["launch"]) not in STOPPED:
+        continue
+    if (request["folder"], request["launch"]) in STOPPED:
+        return {"first": [], "error": "it was stopped before its workers were started"}
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch

@@ -36,7 +36,7 @@ def test_while_the_agent_starts(tmp_path):
     with Kernel(tmp_path, "none") as kernel:
         soon(kernel.family.look)
         kernel.process.send_signal(signal.SIGINT)
-        interrupted(kernel.tells(), rows=0)
+        interrupted(kernel.tells(), rows=0)  # no worker was started at all
         assert not kernel.family.look()
 
 

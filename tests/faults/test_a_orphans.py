@@ -68,9 +68,10 @@ def test_a_kernel_killed_while_its_agent_starts(tmp_path):
 
 def test_a_kernel_and_its_agent_killed_together(tmp_path):
     with Kernel(tmp_path, "sleep") as kernel:
-        run = kernel.run(rows=2)
-        for process in (kernel.process, kernel.helper("labkit.engine.agent")):
-            process.kill()
+        run, agent = kernel.run(rows=2), kernel.helper("labkit.engine.agent")
+        agent.suspend()  # so that it has no time to do anything about the kernel's end
+        kernel.process.kill()
+        agent.kill()
         soon(lambda: not kernel.family.look())
         nothing_left(run)
 
