@@ -57,6 +57,13 @@ class Family:
                     self.seen |= {process, *process.children(recursive=True)}
         return living(self.seen - {psutil.Process()})
 
+    def end(self) -> None:
+        """Kill them; those that free shared memory when its users are gone end by themselves."""
+        for process in self.look():
+            with suppress(psutil.Error):
+                if not watch._caretaker(process):
+                    process.kill()
+
 
 class Kernel:
     """A process that launches these faults; leaving its context ends it, and all below it that a test has left."""
@@ -75,8 +82,8 @@ class Kernel:
         return self
 
     def __exit__(self, *_):
-        for process in [*self.family.look(), self.process]:
-            process.kill()
+        self.family.end()
+        self.process.kill()
         self.process.communicate()
 
     def helper(self, name: str) -> psutil.Process:

@@ -26,8 +26,7 @@ def notebook(tmp_path):
     yield found
     client.stop_channels()
     manager.shutdown_kernel(now=True)
-    for process in found.family.look():
-        process.kill()
+    found.family.end()
 
 
 class Notebook:
