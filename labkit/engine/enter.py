@@ -14,7 +14,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.preload import FORKSERVER, adopt, end_with
+from labkit.engine.preload import FORKSERVER, HELD, adopt, end_with
 from labkit.engine.run import Run
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
@@ -65,10 +65,11 @@ def wear(mark: str) -> None:
 
 
 def listen() -> None:
-    """Heed the signals that the agent ignores, and that its children would ignore with it."""
+    """Heed the signals that the agent ignores, those too that came since this process was forked."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in HELD:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
 def dress(environment: dict[str, str]) -> None:

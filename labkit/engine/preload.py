@@ -18,6 +18,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORKSERVER = "LABKIT_FORKSERVER"
+HELD = (signal.SIGTERM, signal.SIGHUP)  # until a new worker can hear them (enter.listen): none is lost meanwhile
 ALWAYS = ("torch", "torch.distributed", "labkit.engine.agent", "labkit.engine.enter")
 
 
@@ -81,4 +82,5 @@ def load(modules: list[str]) -> None:
 if FORKSERVER in os.environ:
     end_with(int(os.environ[FORKSERVER]))
     os.environ[FORKSERVER] = str(os.getpid())
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     load([*ALWAYS, *filter(None, os.environ.get("LABKIT_PRELOAD", "").split(","))])

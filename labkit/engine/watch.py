@@ -177,13 +177,16 @@ class Watch:
     def _outcome(self) -> int:
         """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause.
 
-        Where no rank raised for a reason of its own, only the agent knows how the first one died.
+        Where no rank raised for a reason of its own, only the agent knows how the first one died. It tells once all
+        have ended; a worker that does not heed it is ended here.
         """
         begun = time.monotonic()
         while not self._over() and (waited := time.monotonic() - begun) < AGENT_SECONDS:
             if waited > SETTLE_SECONDS and self.said.culprits():
                 break
             time.sleep(POLL_SECONDS)
+        if not self._over() and not self.said.culprits():
+            end(self.run, self.launch, self.session)
         self._bad_news()
         self._show_progress()
         if self._finished():

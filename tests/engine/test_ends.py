@@ -19,6 +19,7 @@ from labkit.engine import watch
 from labkit.engine.errors import LauncherLost
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch import launch
+from labkit.engine.preload import FORKSERVER
 from labkit.engine.run import Run
 from labkit.engine.session import MARK, Session
 
@@ -128,3 +129,21 @@ def test_only_the_first_interrupt_is_heard():
             os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_worker_hears_the_signal_that_came_before_it_could():
+    """As in the forkserver, which ignores what the agent ignores; the agent may stop a worker that was just forked."""
+    code = """if True:
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        from labkit.engine import enter, preload
+        if (worker := os.fork()) == 0:
+            time.sleep(0.3)
+            enter.listen()
+            os._exit(0)  # it has heard nothing
+        for process in (worker, os.getpid()):
+            os.kill(process, signal.SIGTERM)
+        print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))"""
+    environment = os.environ | {FORKSERVER: str(os.getpid())}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout.strip(), ended.returncode) == (str(-signal.SIGTERM), 0), ended.stderr

@@ -84,6 +84,15 @@ def raise_after_victims_in_disguise(worker):
         raise KeyError("what the student made of it") from error
 
 
+def exit_among_the_deaf(worker):
+    """The others do not heed the agent, which asks them to end when it sees this rank's end."""
+    if worker.rank != worker.plan.rank:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    time.sleep(0.3)
+    os._exit(3)
+
+
 def die(number: int):
     return lambda worker: os.kill(os.getpid(), number)
 
@@ -112,4 +121,5 @@ TOGETHER = {
     "first": raise_first,
     "late": raise_after_the_victims,
     "late, in disguise": raise_after_victims_in_disguise,
+    "exit 3 among the deaf": exit_among_the_deaf,
 }

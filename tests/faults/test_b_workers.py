@@ -125,6 +125,11 @@ def test_a_death(fault, said, logged):
     assert (error.run.rows["point"] == 2).sum() == 3
 
 
+def test_a_death_among_ranks_that_do_not_end():
+    error = failed(WorkerDied, "none", "exit 3 among the deaf")
+    assert error.sentence.startswith("rank 1 ended with exit status 3 before it had finished")
+
+
 def test_a_rank_that_returns_early():
     error = failed(WorkerHung, "none", "return early", patience_s=3)
     assert "rank 0 waits in all_reduce (failing_worker.py:" in error.sentence
