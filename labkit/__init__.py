@@ -35,6 +35,7 @@ _ROOMS = {
     "published_topology": "labkit.reports",
     "source": "labkit.ui.source",
     "predict": "labkit.course.predict",
+    "beside": "labkit.ui.words",
 }
 __all__ = sorted([*_ROOMS, "node"])
 

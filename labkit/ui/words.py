@@ -18,6 +18,11 @@ def say(*sentences: str | None, small: bool = False) -> Markdown:
     return Markdown(f"{text}\n\n{SMALL_NOTE}" if small else text)
 
 
+def beside(here: Markdown, recorded: Markdown) -> Markdown:
+    """Give what one function says of this machine's run and of a recorded one, each under its name."""
+    return Markdown(f"**Here.** {here.data}\n\n**Recorded.** {recorded.data}")
+
+
 def listed(items: Iterable[str]) -> str:
     """Join as one says it: "a", "a and b", "a, b and c"; "none" of no items."""
     *most, last = [str(item) for item in items] or ["none"]

@@ -9,6 +9,7 @@ from test_charts import apart
 from labkit.engine.run import replay
 from labkit.labs import pipeline
 from labkit.labs.pipeline.explorer import picture
+from labkit.node.limits import check
 from labkit.reports import published
 
 
@@ -40,6 +41,15 @@ def test_micro_batches_have_an_optimum_in_training_alone(runs):
     assert rates["training"].idxmax() > 4
     assert rates["training"].idxmax() < 64
     assert rates["streaming"].loc[[4, 8, 16, 32, 64]].is_monotonic_decreasing
+
+
+def test_precisions_stay_below_the_datasheet(runs):
+    table = pipeline.precisions(runs["precisions"])
+    assert (table["verdict"] == "ok").all()
+    shares = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
+    assert shares["float32"] > shares["tf32"] > shares["bfloat16"]
+    too_fast = table.assign(tflops_per_gpu=2 * table["peak_tflops"])
+    assert (check(too_fast, "tflops_per_gpu", "peak_tflops")["verdict"] == "impossible").all()
 
 
 def test_predictions_and_forecasts(runs):

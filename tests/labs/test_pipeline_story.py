@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from labkit.labs import pipeline
-from labkit.ui.words import SMALL_NOTE
 
 NAN = float("nan")
 
@@ -86,24 +85,6 @@ def test_micro_batches(made, parts, unsaid):
     said(pipeline.explain_micro_batches(made), parts, unsaid)
 
 
-def timeline(wait, transfer, residual, small=False):
-    rows = [("F", 0.0, 100 - wait - transfer), ("wait", 0.0, wait), ("T", 0.0, transfer)]
-    about = {"measured_ms": 100.0, "simulated_ms": 100 * (1 + residual), "residual": residual, "small": small}
-    return table(*rows, columns=["kind", "start_ms", "end_ms"], **about)
-
-
-@pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
-    [
-        (timeline(28, 1, -0.01), ("says 99.0 ms, within 5.0 %", "waiting, not transfer, is what"), "not within"),
-        (timeline(28, 1, -0.2), ("**not within** 5.0 % of it (off by 20 %)",), "ms, within"),
-        (timeline(10, 20, 0.0, small=True), ("transfers count here as much", SMALL_NOTE), "waiting, not transfer"),
-    ],
-)
-def test_gantt(made, parts, unsaid):
-    said(pipeline.explain_gantt(made), parts, unsaid)
-
-
 def bubbles(*rows):
     names = ["schedule", "step_ms", "residual", "bubble_formula", "bubble_simulated", "bubble_measured"]
     return table(*rows, columns=names)
@@ -160,9 +141,14 @@ def test_equality():
 
 
 def test_precisions():
-    rows = [("training", "float32", 300.0), ("training", "tf32", 810.0)]
-    made = table(*rows, columns=["mode", "precision", "samples_per_s"])
-    said(pipeline.explain_precisions(made), ("Training, over float32: tf32 2.7×.",), "Only one")
+    rows = [("training", "float32", 300.0, 1.0, 0.3), ("training", "tf32", 810.0, 9.0, 0.1)]
+    names = ["mode", "precision", "samples_per_s", "spread_samples_per_s", "share_of_limit"]
+    made = table(*rows, columns=names)
+    used = "it uses float32 30 % and tf32 10 %"
+    said(pipeline.explain_precisions(made), ("over float32: tf32 2.7×.", f"{used}: the faster the cores"), "Only one")
+    said(pipeline.explain_precisions(made.assign(share_of_limit=[0.3, 0.2])), ("tf32 20 %.",), "the faster the cores")
+    said(pipeline.explain_precisions(made.assign(share_of_limit=NAN)), ("tf32 2.7×.",), "it uses")
+    said(pipeline.explain_precisions(made.assign(spread_samples_per_s=600.0)), ("tf32 not told apart",), "2.7×")
     said(pipeline.explain_precisions(made.iloc[:1]), ("Only one precision",), "over float32")
 
 

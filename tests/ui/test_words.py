@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.ui.words import SMALL_NOTE, listed, resolved, say
+from labkit.ui.words import SMALL_NOTE, beside, listed, resolved, say
 
 
 def test_say_leaves_out_what_has_nothing_to_say():
@@ -35,3 +35,7 @@ def test_listed(items, said):
 )
 def test_resolved(a, b, spread_a, spread_b, differ):
     assert resolved(a, b, spread_a, spread_b) is differ
+
+
+def test_beside_names_whose_sentence_it_is():
+    assert beside(say("Fast."), say("Slow.")).data == "**Here.** Fast.\n\n**Recorded.** Slow."

@@ -12,15 +12,15 @@ __getattr__, __all__ = front_door(
     plan=["Answer", "Gpus", "Layers", "MicroBatches", "Precisions", "Schedules", "Splits", "Trial"],
     tables=[
         "absolute", "balance", "best", "claims", "equality", "gantt", "ideal", "isolated", "memory", "parts",
-        "predictions", "scorecard", "speedups", "split_forecast", "split_sums", "splits_ranked", "symptoms",
-        "throughput",
+        "precisions", "predictions", "scorecard", "speedups", "split_forecast", "split_sums", "splits_ranked",
+        "symptoms", "throughput",
     ],
     charts=[
         "bubble_chart", "gantt_chart", "gpus_chart", "memory_chart", "micro_batch_curve", "schedules_chart",
         "splits_chart",
     ],
     story=[
-        "conclude", "doubt_reports", "explain_bubbles", "explain_equality", "explain_gantt",
+        "conclude", "doubt_reports", "explain_bubbles", "explain_equality",
         "explain_gpus", "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
     ],
     checks=["check", "diagnose"],

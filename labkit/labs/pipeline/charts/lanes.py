@@ -72,7 +72,14 @@ def gantt_chart(measured: pd.DataFrame, simulated: pd.DataFrame) -> Figure:
     clock = (
         f"clocks apart by at most {units.seconds(about['skew_us'] / 1e6)}" if about["skew_us"] else "one system clock"
     )
-    return canvas.finish(figure, f"{about['source']}; {clock}")
+    return canvas.finish(figure, f"{_idle(measured)}; {about['source']}; {clock}")
+
+
+def _idle(table: pd.DataFrame) -> str:
+    """Say which shares of the ranks' time went into waiting and into transfers."""
+    length = (table["end_ms"] - table["start_ms"]).groupby(table["kind"]).sum()
+    waited, moved = (length.get(kind, 0.0) / length.sum() for kind in ("wait", "T"))
+    return f"measured: {units.percent(waited)} waiting, {units.percent(moved)} transfers"
 
 
 def schedules_chart(*tables: pd.DataFrame) -> Figure:

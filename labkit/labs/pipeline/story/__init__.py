@@ -4,7 +4,6 @@ from labkit.labs.pipeline.story.reports import conclude, doubt_reports
 from labkit.labs.pipeline.story.runs import (
     explain_bubbles,
     explain_equality,
-    explain_gantt,
     explain_gpus,
     explain_memory,
     explain_micro_batches,
@@ -13,6 +12,6 @@ from labkit.labs.pipeline.story.runs import (
 )
 
 __all__ = [
-    "conclude", "doubt_reports", "explain_bubbles", "explain_equality", "explain_gantt", "explain_gpus",
+    "conclude", "doubt_reports", "explain_bubbles", "explain_equality", "explain_gpus",
     "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
 ]  # fmt: skip

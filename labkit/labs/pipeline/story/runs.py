@@ -93,25 +93,6 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
     return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
 
 
-def explain_gantt(measured: pd.DataFrame) -> Markdown:
-    """Say how long the step took, how far the simulation is off, and how the time without compute divides."""
-    about = measured.attrs
-    length = (measured["end_ms"] - measured["start_ms"]).groupby(measured["kind"]).sum()
-    total = length.sum()
-    idle, moved = length.get("wait", 0.0) / total, length.get("T", 0.0) / total
-    off = abs(about["residual"])
-    fit = "within" if off <= CLOSE else "**not within**"
-    return say(
-        f"The step took {units.seconds(about['measured_ms'] / 1e3)}; the simulator, fed with the median time of each "
-        f"stage, says {units.seconds(about['simulated_ms'] / 1e3)}, {fit} {units.percent(CLOSE)} of it "
-        f"(off by {units.percent(off)}).",
-        f"Ranks waited {units.percent(idle)} of their time and received for {units.percent(moved)}: "
-        + ("waiting, not transfer, is what the pipeline loses." if idle > 2 * moved else
-           "transfers count here as much as waiting does." if moved > idle / 2 else ""),
-        small=about["small"],
-    )  # fmt: skip
-
-
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
     """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
     right = table[table["residual"].abs() <= CLOSE]
@@ -174,12 +155,23 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
 
 
 def explain_precisions(table: pd.DataFrame) -> Markdown:
-    """Say what the tensor cores brought in each mode."""
+    """Say what the tensor cores brought in each mode, and how much of their datasheet's rate is left unused."""
     sentences = []
     for mode, rows in table.groupby("mode", sort=False):
-        rates = rows.set_index("precision")["samples_per_s"]
-        if "float32" not in rates or len(rates) < 2:
+        rows = rows.set_index("precision")
+        if "float32" not in rows.index or len(rows) < 2:
             continue
-        gains = [f"{name} {units.times(rate / rates['float32'])}" for name, rate in rates.items() if name != "float32"]
-        sentences.append(f"{mode.capitalize()}, over float32: {listed(gains)}.")
+        base, gains = rows.loc["float32"], []
+        for name, row in rows.drop("float32").iterrows():
+            spreads = row["spread_samples_per_s"], base["spread_samples_per_s"]
+            clear = resolved(row["samples_per_s"], base["samples_per_s"], *spreads)
+            gains.append(f"{name} {units.times(row['samples_per_s'] / base['samples_per_s'])}" if clear
+                         else f"{name} not told apart from it by these data")  # fmt: skip
+        sentences.append(f"**{mode.capitalize()}**, over float32: {listed(gains)}.")
+        shares = rows["share_of_limit"].dropna()
+        if len(shares) == len(rows):
+            used = [f"{name} {units.percent(share)}" for name, share in shares.items()]
+            less = shares.is_monotonic_decreasing and shares.iloc[0] > 2 * shares.iloc[-1]
+            why = ": the faster the cores, the more of the step is not theirs" if less else ""
+            sentences.append(f"Of the datasheet's rate it uses {listed(used)}{why}.")
     return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.pipeline.theory.splits import layers_of
+from labkit.node.limits import check, spec
 
+CORES = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}  # what the datasheet calls them
 SETTING = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
 
 
@@ -27,6 +29,32 @@ def throughput(run) -> pd.DataFrame:
     )
     table.attrs.update(source=run.source, small=run.plan.size == "small", batch=batch, layers=run.plan.layers)
     return table
+
+
+def precisions(run) -> pd.DataFrame:
+    """Give `throughput` with what each GPU computes: tflops_per_gpu, and its verdict beside the datasheet's peak.
+
+    Only the layers' matrix products are counted (see `forward_flop`); backward takes twice the forward's.
+    """
+    table, plan = throughput(run), run.plan
+    steps = table["mode"].map({"streaming": 1, "fenced": 1, "training": 3})
+    flop = forward_flop(plan.layers, plan.hidden, plan.sequence) * steps
+    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    peaks = {name: known.tflops(short) if known else None for name, short in CORES.items()}
+    table = table.assign(
+        tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
+        peak_tflops=table["precision"].map(peaks).astype(float),
+    )
+    return check(table, "tflops_per_gpu", "peak_tflops")
+
+
+def forward_flop(layers: int, hidden: int, sequence: int) -> float:
+    """Give the FLOP of one sample's forward pass through the layers' matrix products, a multiply-add counted as two.
+
+    A layer has 12·hidden² weights (four projections, two matrices of hidden × 4·hidden), each used once a token, and
+    two products of sequence × sequence × hidden in its attention.
+    """
+    return layers * (24.0 * hidden**2 * sequence + 4.0 * hidden * sequence**2)
 
 
 def memory(run) -> pd.DataFrame:
