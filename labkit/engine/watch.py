@@ -185,8 +185,6 @@ class Watch:
             if waited > SETTLE_SECONDS and self.said.culprits():
                 break
             time.sleep(POLL_SECONDS)
-        if not self._over() and not self.said.culprits():
-            end(self.run, self.launch, self.session)
         self._bad_news()
         self._show_progress()
         if self._finished():
@@ -194,7 +192,13 @@ class Watch:
         restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
         if restarts and not self.said.culprits():
             return max(restarts) + 1
-        raise self.said.first_cause(self.run.outcome(self.launch), self.gone, self.session)
+        ended_here = not self._over() and not self.said.culprits()
+        if ended_here:
+            end(self.run, self.launch, self.session)
+        outcome = self.run.outcome(self.launch)
+        if outcome and ended_here:  # whom the agent then saw end first may have been ended by that
+            outcome["first"] = [rank for rank in outcome["first"] if rank in self.gone]
+        raise self.said.first_cause(outcome, self.gone, self.session)
 
     def _hung(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
