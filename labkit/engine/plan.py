@@ -31,6 +31,7 @@ class Plan:
 
     lab: ClassVar[str]
     worker: ClassVar[str]
+    least: ClassVar[int] = 1  # GPUs without which the plan means nothing: a node with fewer runs it on its CPU
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
@@ -52,15 +53,28 @@ class Plan:
 
     def _settle(self, here: node.Node) -> None:
         """Choose the device and the number of workers that this machine allows."""
-        device = "cuda" if here.has_gpus else "cpu"
+        device = "cuda" if self.on_gpus() else "cpu"
         object.__setattr__(self, "device", device)
-        object.__setattr__(self, "gpus", self.gpus or (len(here.gpus) if here.has_gpus else 2))
+        object.__setattr__(self, "gpus", self.gpus or (len(here.gpus) if self.on_gpus() else 2))
         if device == "cuda" and self.gpus > len(here.gpus):
             raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {len(here.gpus)} GPU(s), so 1 to {len(here.gpus)}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
             raise NotEnoughGpus(
-                f"gpus={self.gpus}: this node has no GPU; up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
+                f"gpus={self.gpus}: this node has {self._too_few(here)}; up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
             )
+
+    def _too_few(self, here: node.Node) -> str:
+        return f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"
+
+    @classmethod
+    def on_gpus(cls) -> bool:
+        """Say whether this node has the GPUs that the plan needs; where not, CPU processes stand in for them."""
+        return len(node.here().gpus) >= cls.least
+
+    @classmethod
+    def few(cls, count: int) -> int:
+        """Give `count` workers for a small run; fewer where the node has GPUs for the plan, but not as many."""
+        return min(count, len(node.here().gpus)) if cls.on_gpus() else count
 
     def check(self) -> None:
         """Raise PlanError where knobs of the subclass contradict each other."""
@@ -87,10 +101,10 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Give `small()` or `full()`; auto takes full where the node has a GPU. `seeds` counts them; 0: the default."""
+        """Give `small()` or `full()`; auto takes full where the plan runs on GPUs. `seeds` counts them; 0: the default."""
         cls.require("size", size, ("auto", "small", "full"))
         if size == "auto":
-            size = "full" if node.here().has_gpus else "small"
+            size = "full" if cls.on_gpus() else "small"
         if gpus:
             knobs["gpus"] = gpus
         if seeds:

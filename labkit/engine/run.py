@@ -129,7 +129,7 @@ class Run(Folder):
         """Where the rows come from, for the footer of every chart: measured here, or recorded; machine; date; size."""
         how = "recorded on" if self.recorded else "measured here,"
         small = ", small size" if self.plan.size == "small" else ""
-        machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus]).label
+        machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus if self.plan.device == "cuda" else 0]).label
         return f"{how} {machine}, {self.status.get('date', self.node.date)}{small}"
 
     def keep(self, name: str) -> Path:

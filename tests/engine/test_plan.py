@@ -15,6 +15,7 @@ import pytest
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
+from labkit.labs import pipeline, start, topology
 from labkit.labs.broadcast.plan import METHODS, Sweep, Trial
 from labkit.labs.start.plan import Failure, Hello
 
@@ -80,6 +81,33 @@ def test_more_gpus_than_the_node_shows(machine):
     machine(4)
     with pytest.raises(NotEnoughGpus, match=r"gpus=5: this node shows 4 GPU\(s\), so 1 to 4"):
         Colours(gpus=5)
+
+
+EVERY_PLAN = [
+    *(start.Hello, start.Failure, start.BertStep, start.LaunchCost, topology.Copies, Sweep, Trial),
+    *(pipeline.Gpus, pipeline.MicroBatches, pipeline.Schedules, pipeline.Splits, pipeline.Precisions),
+    *(pipeline.Layers, pipeline.Trial),
+]
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("kind", EVERY_PLAN, ids=lambda kind: f"{kind.lab}-{kind.__name__}")
+def test_every_plan_fits_every_machine(machine, kind, gpus):
+    machine(gpus)
+    for size in ("auto", "small"):
+        plan = kind.sized(size)
+        assert plan.points()
+        assert (plan.device == "cuda") == (gpus >= kind.least)
+        assert plan.gpus <= max(gpus, 4 if plan.device == "cpu" else 1)
+    assert kind.sized("auto").size == ("full" if gpus >= kind.least else "small")
+
+
+def test_a_plan_for_two_gpus_runs_on_the_cpu_of_a_node_with_one(machine):
+    machine(1)
+    assert (Failure().device, Failure().gpus) == ("cpu", 2)
+    assert Sweep.sized().memories == ("pageable",)
+    with pytest.raises(NotEnoughGpus, match=r"this node has 1 GPU\(s\), and this plan needs 2; up to 8 processes"):
+        Failure(gpus=9)
 
 
 def test_processes_stand_in_for_a_few_gpus_only(machine):

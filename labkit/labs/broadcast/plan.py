@@ -22,6 +22,7 @@ class Tensor(Plan):
 
     lab: ClassVar[str] = "broadcast"
     worker: ClassVar[str] = "labkit.labs.broadcast.worker"
+    least: ClassVar[int] = 2
 
     mib: int = 4096
     warm_ups: int = 1
@@ -42,7 +43,14 @@ class Tensor(Plan):
         """Raise PlanError for a memory that is not known, or that a machine without GPUs cannot have."""
         self.require("memory", memory, MEMORIES)
         if memory == "pinned" and self.device == "cpu":
-            raise PlanError("memory='pinned': pages are pinned for a GPU, and this machine has none; take 'pageable'")
+            raise PlanError(
+                "memory='pinned': pages are pinned for a GPU, and this plan runs on the CPU; take 'pageable'"
+            )
+
+    @classmethod
+    def divisible(cls, mib: int, gpus: int) -> int:
+        """Give the largest number of MiB, up to `mib`, that divides among as many GPUs (all, if 0): 4095 for three."""
+        return mib - mib % (gpus or max(2, len(node.here().gpus)))
 
     def require_chunks(self, chunks: int) -> None:
         """Raise PlanError unless `chunks` equal chunks fit every GPU's share of the tensor."""
@@ -59,7 +67,12 @@ class Tensor(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": 4, "mib": 32, "repeats": 5} | knobs)
+        gpus = knobs.get("gpus") or cls.few(4)
+        return cls(**{"size": "small", "gpus": gpus, "mib": cls.divisible(32, gpus), "repeats": 5} | knobs)
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        return cls(**{"size": "full", "mib": cls.divisible(4096, knobs.get("gpus", 0))} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +104,7 @@ class Sweep(Tensor):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        memories = MEMORIES if node.here().has_gpus else ("pageable",)  # without a GPU nothing can be pinned for one
+        memories = MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
         return super().small(**{"chunks": (4, 16), "memories": memories} | knobs)
 
 
@@ -121,5 +134,5 @@ class Trial(Tensor):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        memory = "pinned" if node.here().has_gpus else "pageable"
+        memory = "pinned" if cls.on_gpus() else "pageable"
         return super().small(**{"repeats": 3, "chunks": 4, "memory": memory} | knobs)

@@ -16,7 +16,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
 SMALL = {
-    "size": "small", "gpus": 2, "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "batch": 16,
+    "size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "batch": 16,
     "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4,
 }  # fmt: skip
 
@@ -32,6 +32,7 @@ class Bert(Plan):
 
     lab: ClassVar[str] = "pipeline"
     worker: ClassVar[str] = "labkit.labs.pipeline.worker"
+    least: ClassVar[int] = 2
     SMALLER: ClassVar[dict[str, Any]] = {}
 
     layers: int = 12
@@ -108,7 +109,7 @@ class Bert(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**SMALL | cls.SMALLER | knobs)
+        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:

@@ -25,7 +25,7 @@ class Hello(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": 2} | knobs)
+        return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
 
 
 KINDS = ("raises", "killed", "leaves", "hangs")
@@ -40,6 +40,7 @@ class Failure(Plan):
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "labkit.labs.start.worker"
+    least: ClassVar[int] = 2
 
     rank: int = 1
     kind: str = "raises"
@@ -55,7 +56,7 @@ class Failure(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": 2} | knobs)
+        return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,6 @@ class Copies(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        memories = MEMORIES if node.here().has_gpus else ("pageable",)  # without a GPU nothing can be pinned for one
-        short = {"gpus": 4, "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
+        memories = MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
+        short = {"gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
         return cls(**{"size": "small"} | short | knobs)
