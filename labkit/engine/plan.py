@@ -59,12 +59,10 @@ class Plan:
         if device == "cuda" and self.gpus > len(here.gpus):
             raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {len(here.gpus)} GPU(s), so 1 to {len(here.gpus)}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
+            few = f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"
             raise NotEnoughGpus(
-                f"gpus={self.gpus}: this node has {self._too_few(here)}; up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
+                f"gpus={self.gpus}: this node has {few}; up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
             )
-
-    def _too_few(self, here: node.Node) -> str:
-        return f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"
 
     @classmethod
     def on_gpus(cls) -> bool:
@@ -101,7 +99,7 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Give `small()` or `full()`; auto takes full where the plan runs on GPUs. `seeds` counts them; 0: the default."""
+        """Give `small()` or `full()`; auto takes full where it runs on GPUs. `seeds` counts them; 0: the default."""
         cls.require("size", size, ("auto", "small", "full"))
         if size == "auto":
             size = "full" if cls.on_gpus() else "small"

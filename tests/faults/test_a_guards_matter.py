@@ -46,7 +46,7 @@ GUARDS = {
         "signal.signal(number, signal.SIG_IGN)",
         "pass",
         "test_a_orphans.py::test_signals_to_the_agent_change_nothing",
-        "agent.send_signal(number)",
+        "agent.send_signal(number) or assert kernel.tells()",
     ),
     "who has lost its parents stays below a worker": (
         "preload.py",
@@ -107,7 +107,7 @@ def test_without_it(tmp_path, file, guard, instead, test, line):
     finally:
         end_what_is_left(tmp_path / "inner")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"\n    {line}" in done.stdout, done.stdout
+    assert any(f"\n    {one}" in done.stdout for one in line.split(" or ")), done.stdout
 
 
 def end_what_is_left(folder) -> None:

@@ -70,7 +70,7 @@ def test_predictions_and_forecasts(runs):
 def test_claims(runs):
     printed = published("pipeline_gpus"), published("pipeline_splits")
     table = pipeline.claims(*printed, runs["gpus"], runs["splits"])
-    assert table["fits"].tolist() == ["streaming", "streaming, fenced, training", "streaming"]
+    assert table["fits"].tolist() == ["streaming", "none", "streaming"]
     assert table["fenced_limit"].iloc[0] == pytest.approx(10 / 7)
     rates = pipeline.absolute(printed[0], runs["gpus"])
     assert rates["times_ours"].min() < 0.01

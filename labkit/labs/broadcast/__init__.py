@@ -30,5 +30,5 @@ __getattr__, __all__ = front_door(
         "explain_overlap",
         "explain_pinning",
     ],
-    checks=["check", "diagnose"],
+    checks=["check", "diagnose", "suspects"],
 )

@@ -6,6 +6,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
+from labkit.course.lineup import lined_up
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
@@ -160,6 +161,11 @@ def _clock(rows: pd.DataFrame) -> str | None:
         f"its own clock stopped at {units.seconds(row['claimed_seconds'])} with {row['in_flight']:.0f} copies still in "
         f"flight; the synchronised one says {units.seconds(row['seconds'])}: wait for the lanes before the clock stops"
     )
+
+
+def suspects() -> tuple[str, ...]:
+    """Give the names of the broken broadcasts, in an order that gives nothing away."""
+    return tuple(f"bugs.{name}" for name in lined_up(SYMPTOMS))
 
 
 def diagnose(run) -> Markdown:

@@ -23,6 +23,6 @@ __getattr__, __all__ = front_door(
         "conclude", "doubt_reports", "explain_bubbles", "explain_equality",
         "explain_gpus", "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
     ],
-    checks=["check", "diagnose"],
+    checks=["check", "diagnose", "suspects"],
     explorer=["explore"],
 )  # fmt: skip

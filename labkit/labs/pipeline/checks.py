@@ -8,9 +8,11 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
+from labkit.course.lineup import lined_up
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
+from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.plan import Answer
 from labkit.labs.pipeline.tables.trials import symptoms
 from labkit.labs.pipeline.theory.schedules import Step, one_f_one_b
@@ -156,6 +158,11 @@ def slowest(times: list[float], sizes: list[int]) -> float:
     for size in sizes:
         first, most = first + size, max(most, sum(times[first : first + size]))
     return most
+
+
+def suspects() -> tuple[str, ...]:
+    """Give the names of the broken pipelines, in an order that gives nothing away."""
+    return lined_up(SYMPTOMS)
 
 
 def diagnose(run) -> Markdown:

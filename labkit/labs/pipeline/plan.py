@@ -48,7 +48,7 @@ class Bert(Plan):
 
     def check(self) -> None:
         self.require("precision", self.precision, PRECISIONS)
-        if min(self.repeats, self.stream) < 1 or self.warm_ups < 1:
+        if min(self.repeats, self.stream, self.warm_ups) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}: at least 1 each")
         if self.hidden % self.heads:
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
@@ -64,9 +64,8 @@ class Bert(Plan):
 
     def _check_point(self, knobs: dict[str, Any]) -> None:
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
-        self.require("mode", knobs["mode"], MODES)
-        self.require("schedule", knobs["schedule"], SCHEDULES)
-        self.require("precision", knobs["precision"], PRECISIONS)
+        for name, known in (("mode", MODES), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+            self.require(name, knobs[name], known)
         stages = layers_of(split)
         if not 1 <= ranks <= self.gpus:
             raise PlanError(f"split={split!r} wants {ranks} GPUs side by side; this plan has {self.gpus}")
@@ -158,9 +157,9 @@ class Schedules(Bert):
     chunks: int = 0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        dividing = [n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0]
+        most = next(n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0)
         for schedule in self.schedules:
-            chunks = (self.chunks or dividing[0]) if schedule == "interleaved" else 1
+            chunks = (self.chunks or most) if schedule == "interleaved" else 1
             for count in self.counts:
                 yield self.setting(schedule=schedule, micro_batches=count, chunks=chunks)
 
@@ -176,8 +175,8 @@ class Splits(Bert):
     micro_batches: int = 4
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        ranks = self.most_ranks
-        for split in dict.fromkeys(self.splits or (even_split(self.layers, ranks), heavy_split(self.layers, ranks))):
+        usual = even_split(self.layers, self.most_ranks), heavy_split(self.layers, self.most_ranks)
+        for split in dict.fromkeys(self.splits or usual):
             for mode in self.modes:
                 own = len(layers_of(split))
                 yield self.setting(ranks=own, split=split, mode=mode, micro_batches=self.micro_batches)

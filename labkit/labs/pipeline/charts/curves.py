@@ -107,14 +107,15 @@ def memory_chart(table: pd.DataFrame) -> Figure:
 
 def bubble_chart(*tables: pd.DataFrame) -> Figure:
     """The bubble of each schedule by formula, simulated with measured stage times, and measured; a panel a run."""
-    height = 1.5 + 0.5 * max(len(table) for table in tables)
+    height = 1.5 + 0.56 * max(len(table) for table in tables)
     figure, axes = canvas.canvas(len(tables), height=height, squeeze=False)
     for ax, table in zip(axes[0], tables, strict=True):
         places = range(len(table))
         for (origin, (color, marker, size)), aside in zip(ORIGINS.items(), (0.0, -0.16, 0.16), strict=True):
             at = [place + aside for place in places]
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
-        names = [f"{NAMES[s]}, {m}" for s, m in zip(table["schedule"], table["micro_batches"], strict=True)]
+        names = [f"{NAMES[row.schedule]}, {row.micro_batches}\n{units.seconds(row.step_ms / 1e3)} a step"
+                 for row in table.itertuples()]  # fmt: skip
         ax.set(title=_where(table), yticks=places, yticklabels=names, xlabel="bubble, % of the ranks' time")
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.set_xlim(0, 1.12 * max(1.0, ax.get_xlim()[1]))
@@ -138,8 +139,7 @@ def splits_chart(*tables: pd.DataFrame) -> Figure:
             table["forecast_ratio"], places, color=canvas.PREDICTED, marker="D", s=46, zorder=3, label="forecast"
         )
         for place, row in zip(places, table.itertuples(), strict=True):
-            end = max(row.ratio + row.spread_step_ms / base, row.forecast_ratio)
-            ax.text(end + 0.06, place, units.times(row.ratio), va="center", fontsize=9)
+            ax.text(0.06, place, units.times(row.ratio), va="center", fontsize=9, color="white")
         ax.set(title=f"{_where(table)}, {table['mode'].iloc[0]}", yticks=places, yticklabels=table["split"])
         ax.set(xlabel=f"times the step of {table.attrs['even']}", xlim=(0, 1.22 * ax.get_xlim()[1]))
         ax.set_ylim(len(table) - 0.5, -0.5)

@@ -29,10 +29,10 @@ def doubt_reports(claims: pd.DataFrame, rates: pd.DataFrame, sums: pd.DataFrame)
 def _claim(row: dict) -> str:
     limits = f"fenced {units.number(row['fenced_limit'])}×, streaming {units.number(row['streaming_limit'])}×"
     printed = f"{row['report']}, {row['claim']}: {units.number(row['printed'], 4)}×"
-    if row["fits"] == "none":
-        return f"{printed} fits no mode ({limits})."
     if row["printed"] < 1 and " over " not in row["claim"]:
         return f"{printed}: more GPUs made it slower, which no pipeline's arithmetic gives."
+    if row["fits"] == "none":
+        return f"{printed} fits no mode ({limits})."
     if row["fits"] == "streaming":
         return f"{printed} **fits a stream of forward passes only** ({limits})."
     return f"{printed} fits {row['fits']} ({limits})."

@@ -11,6 +11,10 @@ from labkit.ui.words import listed, resolved, say
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
 CLOSE = 0.05  # a prediction within 5 % is called right
 NEAR_LINEAR = 0.9  # of the limit
+FEWER = {  # what is wrong with fewer micro-batches than the best count
+    "streaming": "fewer are slower, too", "fenced": "fewer leave a larger bubble",
+    "training": "fewer leave a larger bubble",
+}  # fmt: skip
 
 
 def explain_gpus(table: pd.DataFrame) -> Markdown:
@@ -59,38 +63,31 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
 
 
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
-    """Say, a mode, which number of micro-batches was best, and whether more of them only hurt."""
-    sentences = []
-    rates = table[table["samples_per_s"].notna()].reset_index(drop=True)
-    for mode, rows in rates.groupby("mode", sort=False):
-        rows = rows.sort_values("micro_batches")
-        best = rows.loc[rows["samples_per_s"].idxmax()]
-        others = rows[rows["micro_batches"] != best["micro_batches"]]
-        if others.empty:
+    """Say, a mode, which numbers of micro-batches were best, and whether more of them only hurt."""
+    sentences, best_counts = [], {}
+    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
+        rows = rows.set_index("micro_batches").sort_index()
+        if len(rows) < 2:
             continue
-        ties = [
-            str(row["micro_batches"])
-            for _, row in others.iterrows()
-            if not resolved(
-                *(r["samples_per_s"] for r in (best, row)), *(r["spread_samples_per_s"] for r in (best, row))
-            )
-        ]
-        tie = f" ({listed(ties)} not told apart from it by these data)" if ties else ""
-        most = rows["micro_batches"].max()
-        if best["micro_batches"] == rows["micro_batches"].min():
-            why = "the fewest: here every further cut only costs"
-        elif best["micro_batches"] == most:
-            why = "the most that were tried"
-        elif mode == "streaming":
-            why = "a stream has no bubble to fill, and more only make each piece smaller"
-        else:
-            why = "fewer leave a larger bubble, more make each piece too small"
+        count = rows["samples_per_s"].idxmax()
+        best, tied = rows.loc[count], [n for n in rows.index if n != count and not _apart(rows.loc[count], rows.loc[n])]
+        near = best_counts[mode] = sorted([count, *tied])
+        tie = f" ({listed(tied)} not told apart from it by these data)" if tied else ""
+        why = [FEWER[mode]] if near[0] > rows.index[0] else []
+        why += ["more make each piece smaller"] if near[-1] < rows.index[-1] else []
+        reasons = f"; {', '.join(why)}" if why else ""
         rate = units.number(best["samples_per_s"])
-        sentences.append(f"**{mode.capitalize()}**: best with {best['micro_batches']}{tie}, {rate} samples/s; {why}.")
-    modes = rates.loc[rates.groupby("mode")["samples_per_s"].idxmax()].set_index("mode")["micro_batches"]
-    if {"streaming", "training"} <= set(modes.index) and modes["training"] > modes["streaming"]:
-        sentences.append('"More micro-batches only hurt" holds for the stream, not for training.')
+        sentences.append(f"**{mode.capitalize()}**: best with {count}{tie}, {rate} samples/s{reasons}.")
+    if {"streaming", "training"} <= set(best_counts) and best_counts["training"][0] > best_counts["streaming"][-1]:
+        sentences.append(
+            "That more micro-batches only hurt, as one report has it, holds for its stream, not for training."
+        )
     return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
+
+
+def _apart(row: pd.Series, other: pd.Series) -> bool:
+    rates, spreads = ([r[name] for r in (row, other)] for name in ("samples_per_s", "spread_samples_per_s"))
+    return resolved(*rates, *spreads)
 
 
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
@@ -171,7 +168,7 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
         shares = rows["share_of_limit"].dropna()
         if len(shares) == len(rows):
             used = [f"{name} {units.percent(share)}" for name, share in shares.items()]
-            less = shares.is_monotonic_decreasing and shares.iloc[0] > 2 * shares.iloc[-1]
+            less = (shares.pct_change().dropna() < -CLOSE).all()
             why = ": the faster the cores, the more of the step is not theirs" if less else ""
             sentences.append(f"Of the datasheet's rate it uses {listed(used)}{why}.")
     return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])

@@ -21,8 +21,9 @@ def claims(gpus: pd.DataFrame, splits: pd.DataFrame, gpus_run, splits_run) -> pd
     """Give, a published ratio: report, claim, printed, the limit in each mode, our recorded ratio in each, fits.
 
     Ratios of throughput: from the fewest to the most GPUs that a report ran, and of its uneven split to its even one.
-    `fits` names the modes that can print it, or "none": for GPUs those whose limit it does not exceed by more than 2 %;
-    for splits, where the limit is what equal layers give, those that it comes within 10 % of. A "2-2-2-2" stands for
+    `fits` names the modes that can print it, or "none": for GPUs those whose limit it does not exceed by more than 2 %,
+    and none where more of them are slower; for splits, where the limit is what equal layers give, those that it comes
+    within 10 % of. A "2-2-2-2" stands for
     the even split of 12 layers over as many stages, for its figures are those of that run.
     """
     rows, recorded = [], throughput(gpus_run)
@@ -48,7 +49,7 @@ def claims(gpus: pd.DataFrame, splits: pd.DataFrame, gpus_run, splits_run) -> pd
         rows.append(claim)
     table = pd.DataFrame(rows)
     table["fits"] = [
-        ", ".join(mode for mode in MODES if _fits(row["printed"] / row[f"{mode}_limit"], " over " in row["claim"]))
+        ", ".join(mode for mode in MODES if _fits(row["printed"], row[f"{mode}_limit"], " over " in row["claim"]))
         or "none"
         for _, row in table.iterrows()
     ]
@@ -56,8 +57,8 @@ def claims(gpus: pd.DataFrame, splits: pd.DataFrame, gpus_run, splits_run) -> pd
     return table
 
 
-def _fits(share_of_limit: float, split: bool) -> bool:
-    return abs(share_of_limit - 1) <= NEAR if split else share_of_limit <= SLACK
+def _fits(printed: float, limit: float, split: bool) -> bool:
+    return abs(printed / limit - 1) <= NEAR if split else 1 <= printed <= SLACK * limit
 
 
 def absolute(gpus: pd.DataFrame, gpus_run) -> pd.DataFrame:
