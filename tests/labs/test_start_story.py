@@ -101,10 +101,10 @@ def test_left():
     assert "**2 process(es) of the run are still alive**: 41, 42." in text
 
 
-def costs(launch, spread, sweep):
+def costs(launch, spread, sweep, first=9.98):
     rows = [("torchrun", 7.0, 1.0, 0.0), ("launch", 7.0 * launch, launch, spread), ("sweep", sweep, sweep / 7, 0.1)]
     columns = ("way", "seconds", "over_torchrun", "spread_over_torchrun")
-    return attributed([dict(zip(columns, row, strict=True)) for row in rows], points=20)
+    return attributed([dict(zip(columns, row, strict=True)) for row in rows], points=20, first_seconds=first)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,14 @@ def costs(launch, spread, sweep):
     [
         (
             costs(1.08, 0.02, 9.0),
-            ("launch() takes 8.0 % more", "**20 points cost 1.2× one point, not 20×**"),
+            (
+                "A later launch() takes 8.0 % more",
+                "starts the agent, took 9.98 s",
+                "**20 points cost 1.2× one point, not 20×**",
+            ),
             "not resolved",
         ),
-        (costs(0.9, 0.02, 9.0), ("launch() takes 10 % less",), "more than"),
+        (costs(0.9, 0.02, 9.0, first=float("nan")), ("A later launch() takes 10 % less",), "agent"),
         (costs(1.02, 0.05, 9.0), ("is not resolved by these data", "±5.0 %"), "launch() takes 2"),
         (costs(1.08, 0.02, 140.0), ("20 points cost 19× one point: here the measuring",), "paid once"),
     ],

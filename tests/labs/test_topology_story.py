@@ -104,7 +104,12 @@ def summary(pageable=10.4, pinned=55.0, kept=0.88, gpus=4, small=False):
          "each_then_gb_per_s": rate * kept, "gpus": gpus, "share_kept": kept}
         for memory, rate in (("pageable", pageable), ("pinned", pinned)) if rate
     ]  # fmt: skip
-    return attributed(rows or [{"copy": "gpu_to_host", "memory": "pinned"}], small=small)
+    made = attributed(rows, small=small)
+    return made if rows else made.assign(copy=[])
+
+
+def both(into, out):
+    return attributed([*into.to_dict("records"), *out.assign(copy="gpu_to_host").to_dict("records")], small=False)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +120,19 @@ def summary(pageable=10.4, pinned=55.0, kept=0.88, gpus=4, small=False):
             ("**pinned memory gives 5.3× the rate", "each keeps 88 % of its rate (194 GB/s together)"),
             "nothing",
         ),
-        (summary(pinned=10.6), ("Pinning gains nothing here (1.0×)",), "pinned memory gives"),
-        (summary(pinned=9.0), ("Pinning gains nothing here (0.87×)",), "pinned memory gives"),
+        (summary(pinned=10.6), ("Host → GPU, pinning gains nothing here (1.0×)",), "pinned memory gives"),
+        (summary(pinned=9.0), ("Host → GPU, pinning gains nothing here (0.87×)",), "pinned memory gives"),
         (summary(kept=0.97), ("each keeps its rate (213 GB/s together): their links are independent",), "shared"),
         (summary(kept=0.26), ("about what one gets alone: **they share one bottleneck**",), "independent"),
         (summary(gpus=1), ("pinned memory gives",), "at once"),
-        (summary(pinned=None, small=True), ("All 4 at once, each keeps 88 %", SMALL_NOTE), "inning"),
-        (summary(pageable=None, pinned=None), ("No copy from the host was measured.",), "at once"),
+        (summary(pinned=None, small=True), ("Host → GPU, all 4 at once, each keeps 88 %", SMALL_NOTE), "inning"),
+        (summary(kept=0.97, small=True), ("each keeps its rate (213 GB/s together).", SMALL_NOTE), "independent"),
+        (
+            both(summary(), summary(kept=0.76)),
+            ("Host → GPU, all 4", "GPU → host, all 4 at once, each keeps 76 %"),
+            "at",
+        ),
+        (summary(pageable=None, pinned=None), ("No copy between host and GPU was measured.",), "at once"),
     ],
 )
 def test_host(table, said, unsaid):
@@ -169,12 +180,3 @@ def test_sockets(matrix_numa, said, unsaid):
     text = topology.doubt_sockets(claims(matrix_numa)).data
     assert said in text
     assert unsaid not in text
-
-
-def test_conclude():
-    card = pd.DataFrame(
-        {"target": ["pairs", "beaten"], "measured": [1.3, 0.0], "goal": ["≤ 1.05", "= 0"], "unit": ["×", "of 9"]}
-    )
-    assert topology.conclude(card.assign(met=[True, True])).data == "2 of 2 targets are met."
-    text = topology.conclude(card.assign(met=[False, True])).data
-    assert text == "1 of 2 targets are met. **Missed**: pairs: 1.30 ×, goal ≤ 1.05."

@@ -22,7 +22,6 @@ __getattr__, __all__ = front_door(
     ],
     charts=["ablation_chart", "chunk_curve", "compare_chart", "methods_chart", "paths_drawing", "timeline_chart"],
     story=[
-        "conclude",
         "doubt_ladder",
         "explain_chunks",
         "explain_compare",

@@ -156,7 +156,7 @@ def _clock(rows: pd.DataFrame) -> str | None:
     early = rows[rows["claimed_seconds"].notna() & (rows["in_flight"] > 0)]
     if early.empty:
         return None
-    row = early.iloc[-1]
+    row = early[~early["warm_up"].astype(bool)][["claimed_seconds", "in_flight", "seconds"]].median()
     return (
         f"its own clock stopped at {units.seconds(row['claimed_seconds'])} with {row['in_flight']:.0f} copies still in "
         f"flight; the synchronised one says {units.seconds(row['seconds'])}: wait for the lanes before the clock stops"

@@ -20,7 +20,7 @@ __getattr__, __all__ = front_door(
         "splits_chart",
     ],
     story=[
-        "conclude", "doubt_reports", "explain_bubbles", "explain_equality",
+        "doubt_reports", "explain_bubbles", "explain_equality",
         "explain_gpus", "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
     ],
     checks=["check", "diagnose", "suspects"],

@@ -40,7 +40,7 @@ def wall_drawing() -> Figure:
 def best_chart(table: pd.DataFrame) -> Figure:
     """The least time for one gigabyte moved and one teraflop computed, by datasheet: shorter is better."""
     figure, ax = canvas.canvas(height=1.2 + 0.42 * len(table))
-    colors = [canvas.COMMUNICATE if what.startswith("move") else canvas.COMPUTE for what in table["what"]]
+    colors = [canvas.COMMUNICATE if what.startswith(("move", "read")) else canvas.COMPUTE for what in table["what"]]
     ax.barh(table["what"], table["least_ms"], color=colors, height=0.62)
     for y, row in enumerate(table.itertuples()):
         text = f"{units.seconds(row.least_ms / 1e3)} at {units.number(row.rate)} {row.unit}"
@@ -92,7 +92,14 @@ def cost_chart(table: pd.DataFrame) -> Figure:
     rows = table.set_index("way").loc[order]
     figure, ax = canvas.canvas(height=1.2 + 0.45 * len(order))
     names = [WAYS[way] + (f" of {table.attrs['points']} points" if way == "sweep" else "") for way in order]
-    ax.barh(names, rows["seconds"], xerr=rows["spread_seconds"], color=canvas.COMPUTE, height=0.6, label="measuring")
+    ax.barh(
+        names,
+        rows["seconds"],
+        xerr=rows["spread_seconds"],
+        color=canvas.COMPUTE,
+        height=0.6,
+        label="first step, measuring, ending",
+    )
     ax.barh(names, rows["startup_seconds"], color=canvas.WAIT, height=0.6, label="start-up")
     longest = (rows["seconds"] + rows["spread_seconds"]).max()
     for y, row in enumerate(rows.itertuples()):

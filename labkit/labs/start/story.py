@@ -98,20 +98,25 @@ def explain_cost(table: pd.DataFrame) -> Markdown:
     extra, spread = rows.loc["launch", "over_torchrun"] - 1, rows.loc["launch", "spread_over_torchrun"]
     if abs(extra) > spread:
         adds = (
-            f"launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare "
+            f"A later launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare "
             "torchrun command."
         )
     else:
         adds = (
-            "Whether launch() takes longer than the bare torchrun command is not resolved by these data: the "
+            "Whether a later launch() takes longer than the bare torchrun command is not resolved by these data: the "
             f"pairs differ by ±{units.percent(spread)}."
         )
     sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
     points = table.attrs["points"]
     if sweep < points / 2:
-        once = f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up is paid once a sweep."
+        once = (
+            f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up, the first step and the "
+            "ending are paid once a sweep."
+        )
     else:
         once = (
             f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
         )
-    return say(adds, once)
+    first = table.attrs["first_seconds"]
+    agent = f"A kernel's first launch, which also starts the agent, took {units.seconds(first)}." if first > 0 else None
+    return say(adds, agent, once)

@@ -57,7 +57,14 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
         ("host → GPU", known.pcie_gb_per_s),
     ]
     rows = [
-        (f"move 1 GB: {what}", rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate
+        (
+            f"{'read' if what == 'GPU memory' else 'move'} 1 GB: {what}",
+            rate,
+            "GB/s",
+            1e3 * least_seconds_to_move(1e9, rate),
+        )
+        for what, rate in moves
+        if rate
     ]
     for name, precision in (("float32", "fp32"), ("TF32", "tf32"), ("bfloat16", "bf16")):
         if rate := known.tflops(precision):
@@ -71,7 +78,8 @@ def launch_costs(run) -> pd.DataFrame:
     """Give, a way to start (torchrun, launch, sweep): median seconds, spread, count, and its ratio to bare torchrun.
 
     `startup_seconds` is the part before the last rank was ready, `first_row_seconds` the time to the first measured
-    point. Ratios are medians over pairs, each measured back to back, with their own spread.
+    point. Ratios are medians over pairs, each measured back to back, with their own spread. attrs: `first_seconds`,
+    what the kernel's first launch took, which starts the agent.
     """
     table = run.medians(["way"], "seconds").drop(columns="status")
     for value in ("startup_seconds", "first_row_seconds"):
@@ -79,7 +87,8 @@ def launch_costs(run) -> pd.DataFrame:
     ratios = _pairs(run).div(_pairs(run)["torchrun"], axis=0)
     table["over_torchrun"] = table["way"].map(ratios.median())
     table["spread_over_torchrun"] = table["way"].map((ratios.quantile(0.75) - ratios.quantile(0.25)) / 2)
-    table.attrs.update(source=run.source, points=run.plan.sweep_points)
+    first = run.rows[run.rows["warm_up"].astype(bool) & (run.rows["way"] == "launch")]["seconds"].max()
+    table.attrs.update(source=run.source, points=run.plan.sweep_points, first_seconds=first)
     return table
 
 

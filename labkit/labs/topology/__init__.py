@@ -20,5 +20,5 @@ __getattr__, __all__ = front_door(
         "scorecard",
     ],
     charts=["compare_chart", "copy_heatmap", "host_chart", "node_map", "nominal_chart", "share_chart"],
-    story=["conclude", "doubt_sockets", "explain_host", "explain_matrix", "explain_numa", "explain_placement"],
+    story=["doubt_sockets", "explain_host", "explain_matrix", "explain_numa", "explain_placement"],
 )

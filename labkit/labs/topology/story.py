@@ -11,6 +11,7 @@ from labkit.ui import units
 from labkit.ui.words import listed, say
 
 EQUAL = 1.05  # pairs within 5 % of each other are called equal
+WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}
 
 
 def explain_placement(topology) -> Markdown:
@@ -75,42 +76,43 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
 
 
 def explain_host(summary: pd.DataFrame) -> Markdown:
-    """Say what pinning gains, and whether the GPUs disturb each other when all copy at once."""
-    into = summary[summary["copy"] == "host_to_gpu"].set_index("memory")
-    if into.empty:
-        return say("No copy from the host was measured.", small=summary.attrs["small"])
+    """Say, a direction, what pinning gains and whether the GPUs disturb each other when all copy at once."""
     sentences = []
-    if {"pageable", "pinned"} <= set(into.index):
-        gain = into.loc["pinned", "alone_gb_per_s"] / into.loc["pageable", "alone_gb_per_s"]
-        if gain > EQUAL:
-            sentences.append(
-                f"Into a GPU, **pinned memory gives {units.times(gain)} the rate of pageable memory** "
-                f"({units.rate(into.loc['pinned', 'alone_gb_per_s'])} against "
-                f"{units.rate(into.loc['pageable', 'alone_gb_per_s'])})."
-            )
-        else:
-            sentences.append(f"Pinning gains nothing here ({units.times(gain)}).")
-    memory = "pinned" if "pinned" in into.index else into.index[0]
-    row = into.loc[memory]
-    if row["gpus"] > 1:
-        kept = row["share_kept"]
-        total = units.rate(row["all_at_once_gb_per_s"])
-        if kept >= 0.95:
-            text = (
-                f"All {row['gpus']:.0f} at once, each keeps its rate ({total} together): their links are independent."
-            )
-        elif kept <= 1.1 / row["gpus"]:
-            text = (
-                f"All {row['gpus']:.0f} at once, they get {total} together, about what one gets alone: **they "
-                "share one bottleneck**."
-            )
-        else:
-            text = (
-                f"All {row['gpus']:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} "
-                "together): something on the way is shared."
-            )
-        sentences.append(text)
-    return say(*sentences, small=summary.attrs["small"])
+    for copy, rows in summary.groupby("copy", sort=False):
+        rows = rows.set_index("memory")
+        sentences += [_pinning(rows, WAYS[copy]), _together(rows, WAYS[copy], summary.attrs["small"])]
+    return say(*sentences or ["No copy between host and GPU was measured."], small=summary.attrs["small"])
+
+
+def _pinning(rows: pd.DataFrame, way: str) -> str | None:
+    if not {"pageable", "pinned"} <= set(rows.index):
+        return None
+    pinned, pageable = (rows.loc[memory, "alone_gb_per_s"] for memory in ("pinned", "pageable"))
+    if pinned / pageable > EQUAL:
+        return (
+            f"{way}, **pinned memory gives {units.times(pinned / pageable)} the rate of pageable memory** "
+            f"({units.rate(pinned)} against {units.rate(pageable)})."
+        )
+    return f"{way}, pinning gains nothing here ({units.times(pinned / pageable)})."
+
+
+def _together(rows: pd.DataFrame, way: str, small: bool) -> str | None:
+    row = rows.loc["pinned" if "pinned" in rows.index else rows.index[0]]
+    count, kept, total = row["gpus"], row["share_kept"], units.rate(row["all_at_once_gb_per_s"])
+    if count <= 1:
+        return None
+    if kept >= 0.95:
+        free = "" if small else ": their links are independent"
+        return f"{way}, all {count:.0f} at once, each keeps its rate ({total} together){free}."
+    if kept <= 1.1 / count:
+        return (
+            f"{way}, all {count:.0f} at once, they get {total} together, about what one gets alone: **they share one "
+            "bottleneck**."
+        )
+    return (
+        f"{way}, all {count:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} together): "
+        "something on the way is shared."
+    )
 
 
 def explain_numa(table: pd.DataFrame) -> Markdown:
@@ -159,17 +161,4 @@ def doubt_sockets(table: pd.DataFrame) -> Markdown:
         f"{listed(dict.fromkeys(wrong['claimed_numa']))}, "
         f"its own matrix puts {groups}. What follows from the text about near and far memory does not "
         "hold for its node."
-    )
-
-
-def conclude(card: pd.DataFrame) -> Markdown:
-    """Say which of the lab's targets the recorded run meets."""
-    missed = card[~card["met"].astype(bool)]
-    met = f"{len(card) - len(missed)} of {len(card)} targets are met."
-    return say(
-        met,
-        *(
-            f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}."
-            for row in missed.itertuples()
-        ),
     )

@@ -10,9 +10,20 @@ SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate
 
 
 def devices(topology) -> pd.DataFrame:
-    """Give the devices of a parsed topology: device, kind, numa, cpus (how many it is close to)."""
-    rows = [(d.name, d.kind, d.numa, len(d.cpus) or None, d.label) for d in topology.devices]
+    """Give the devices of a parsed topology: device, kind, numa, close_cpus (as ranges), label."""
+    rows = [(d.name, d.kind, d.numa, _ranges(d.cpus), d.label) for d in topology.devices]
     return pd.DataFrame(rows, columns=["device", "kind", "numa", "close_cpus", "label"])
+
+
+def _ranges(numbers) -> str:
+    """Give numbers as nvidia-smi does: "0-19,64-83"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def link_rate(gpu_name: str) -> float | None:

@@ -1,6 +1,6 @@
 """Tables of lab 03 → sentences: every claim is tested on the table before it is said."""
 
-from labkit.labs.pipeline.story.reports import conclude, doubt_reports
+from labkit.labs.pipeline.story.reports import doubt_reports
 from labkit.labs.pipeline.story.runs import (
     explain_bubbles,
     explain_equality,
@@ -12,6 +12,6 @@ from labkit.labs.pipeline.story.runs import (
 )
 
 __all__ = [
-    "conclude", "doubt_reports", "explain_bubbles", "explain_equality", "explain_gpus",
+    "doubt_reports", "explain_bubbles", "explain_equality", "explain_gpus",
     "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
 ]  # fmt: skip

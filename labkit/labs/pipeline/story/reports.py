@@ -6,7 +6,6 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.ui import units
-from labkit.ui.words import say
 
 CLOSE = 0.1  # memory within 10 % is called the same
 
@@ -61,18 +60,4 @@ def _memory(table: pd.DataFrame) -> str | None:
     return (
         f"{report}'s memory is that of our training, at least {fewest} that of our stream: **its forward passes seem "
         "to have kept every activation for a backward that never came** (as without `no_grad`)."
-    )
-
-
-def conclude(card: pd.DataFrame) -> Markdown:
-    """Say which of the lab's targets the recorded runs meet."""
-    if card.empty:
-        return say("These runs show none of the lab's targets.")
-    missed = card[~card["met"].astype(bool)]
-    return say(
-        f"{len(card) - len(missed)} of {len(card)} targets are met.",
-        *(
-            f"**Missed**: {row.target}: {units.number(row.measured)} {row.unit}, goal {row.goal}."
-            for row in missed.itertuples()
-        ),
     )
