@@ -130,7 +130,7 @@ def both(into, out):
         (
             both(summary(), summary(kept=0.76)),
             ("Host → GPU, all 4", "GPU → host, all 4 at once, each keeps 76 %"),
-            "at",
+            "nothing",
         ),
         (summary(pageable=None, pinned=None), ("No copy between host and GPU was measured.",), "at once"),
     ],
