@@ -13,6 +13,7 @@ from labkit.labs import start
     ("node", "device", "size", "said", "unsaid"),
     [
         (gpu_node(4), "cuda", "full", "**4 × NVIDIA H200**: the labs run at full size", "small"),
+        (gpu_node(1), "cuda", "full", "Labs that need two GPUs run small, on CPU processes", "no GPU"),
         (gpu_node(4), "cuda", "small", "small runs were asked for", "no GPU"),
         (gpu_node(4), "cuda", "custom", "custom runs were asked for", "small"),
         (CPU, "cpu", "small", "**2 CPU processes stand in for GPUs**", "full size, the size of"),
@@ -48,6 +49,10 @@ def test_ranks(columns, said, unsaid):
     text = start.explain_ranks(ranks(**columns)).data
     assert said in text
     assert unsaid not in text
+
+
+def test_one_rank_alone():
+    assert start.explain_ranks(ranks(gpu=[0, 1, 2]).iloc[:1]).data.startswith("One rank answered.")
 
 
 def startup(torch_seconds):

@@ -12,7 +12,9 @@ from labkit.ui.words import say
 def explain_size(node, plan) -> Markdown:
     """Say at which size the labs run here, and why."""
     if plan.device == "cuda" and plan.size == "full":
-        return say(f"This node has **{node.label}**: the labs run at full size, the size of the published reports.")
+        alone = "Labs that need two GPUs run small, on CPU processes." if len(node.gpus) == 1 else None
+        full = f"This node has **{node.label}**: the labs run at full size, the size of the published reports."
+        return say(full, alone)
     if plan.device == "cuda":
         return say(
             f"This node has **{node.label}**, and {plan.size} runs were asked for: the reports' figures "
@@ -38,6 +40,8 @@ def explain_ranks(table: pd.DataFrame) -> Markdown:
         f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
 "not trust this node's links."
     )  # fmt: skip
+    if count == 1:
+        return say("One rank answered. With itself alone it has nobody to add up with: two GPUs would show more.")
     return say(f"{count} ranks answered, {where}.", sums)
 
 
