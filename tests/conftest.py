@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 
 import nbformat
@@ -12,7 +13,11 @@ _SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
 
 
 def pytest_configure():
-    """The notebooks' kernels inherit this: an answer that the reader saved must not change what a test sees."""
+    """The notebooks' kernels inherit this: an answer that the reader saved must not change what a test sees.
+
+    A shell has what it starts in the background ignore interrupts, and so would every process that a test starts.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
 
 

@@ -185,10 +185,10 @@ def verdict_of(row: dict) -> Verdict:
         )
     elif max(_zero(row[e]) for e in ("output_error", "loss_error", "gradient_error")) > 1e-3:
         faults["wrong"] = "outputs, loss or gradients are not the whole model's"
-    if _zero(row["claimed_ms"]) and row["claimed_ms"] < NOISE * row["step_ms"]:
+    if row["clock_share"] < NOISE:
         faults["first_rank_clock"] = (
-            f"its own clock says {units.seconds(row['claimed_ms'] / 1e3)}, the slowest rank "
-            f"{units.seconds(row['step_ms'] / 1e3)}: the first rank is done before the others; wait for all of them"
+            f"its own clock shows as little as {units.percent(row['clock_share'])} of what the slowest rank took: the "
+            "first rank is done before the others; wait for all of them"
         )
     merits = () if faults else ("outputs, loss and gradients are the whole model's, and no parameter is missing",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)

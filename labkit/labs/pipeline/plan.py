@@ -215,7 +215,7 @@ class Layers(Bert):
 class Trial(Bert):
     """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 2}
+    SMALLER: ClassVar[dict[str, Any]] = {"repeats": 4}
 
     variants: tuple[str, ...] = ("right",)
     schedules: tuple[str, ...] = ("gpipe",)

@@ -24,11 +24,13 @@ def equality(run) -> pd.DataFrame:
 def symptoms(run) -> pd.DataFrame:
     """Give, a variant: step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
 
-    `gradient_ratio` is gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
+    `clock_share` is claimed over the slowest rank's time in the step where they are farthest apart; `gradient_ratio`
+    gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
     """
     rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
     rows = rows[~rows["warm_up"].astype(bool)]
-    steps = rows.groupby(["variant", "iteration"], sort=False)["step_ms"].max().groupby("variant", sort=False).median()
+    iterations = rows.groupby(["variant", "iteration"], sort=False)
+    slowest, share = iterations["step_ms"].max(), iterations["claimed_ms"].max() / iterations["step_ms"].max()
     held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
     grouped = rows.groupby("variant", sort=False)
     table = grouped.agg(
@@ -38,7 +40,8 @@ def symptoms(run) -> pd.DataFrame:
         lost_parameters=("all_parameters", "first"),
         micro_batches=("micro_batches", "first"),
     )
-    table.insert(0, "step_ms", steps)
+    table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
+    table.insert(2, "clock_share", share.groupby("variant", sort=False).min())
     table["lost_parameters"] -= held
     table = table.reset_index()
     table.attrs.update(source=run.source, small=run.plan.size == "small")
