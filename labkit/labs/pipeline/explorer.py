@@ -52,7 +52,7 @@ def _bar(span, scale: float) -> str:
 
 def explore() -> ipywidgets.VBox:
     """Give the sliders with the timeline that they change."""
-    long = {"style": {"description_width": "105px"}, "layout": {"width": "330px"}}
+    long = {"style": {"description_width": "140px"}, "layout": {"width": "370px"}}
     names = [(name, key) for key, name in NAMES.items()]
     schedule = ipywidgets.Dropdown(options=names, value="1f1b", description="schedule", **long)
     knobs = {

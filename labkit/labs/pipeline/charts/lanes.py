@@ -59,9 +59,10 @@ def gantt_chart(measured: pd.DataFrame, simulated: pd.DataFrame) -> Figure:
     figure, axes = canvas.canvas(1, 2, height=1.7 + 0.62 * ranks, sharex=True)
     end = 1.01 * max(measured["end_ms"].max(), simulated["end_ms"].max())
     about = measured.attrs
+    schedule, _, rest = about["setting"].partition(", ")
     residual = f"{100 * about['residual']:+.1f} %"
     titles = (
-        f"Measured: {about['setting']}: {units.seconds(about['measured_ms'] / 1e3)}",
+        f"Measured: {NAMES.get(schedule, schedule)}, {rest}: {units.seconds(about['measured_ms'] / 1e3)}",
         f"Simulated with the measured stage times: {units.seconds(about['simulated_ms'] / 1e3)} ({residual})",
     )
     for ax, table, title in zip(axes, (measured, simulated), titles, strict=True):
