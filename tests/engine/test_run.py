@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import stat
 from pathlib import Path
@@ -178,10 +179,19 @@ def test_two_runs_in_the_same_second_have_two_folders(create):
     assert all(run.plan == runs[0].plan for run in runs)
 
 
+def test_a_run_on_the_cpu_names_no_gpu_of_its_node(create):
+    run = create()
+    gpus = (node.Gpu(0, "NVIDIA H200"),)
+    run.node_file.write_text(dataclasses.replace(node.here(), gpus=gpus).to_json())
+    assert "H200" not in run.source
+    run.plan_file.write_text(Faults(device="cuda", gpus=1).to_json())
+    assert "1 × NVIDIA H200" in Run(run.folder).source
+
+
 def test_the_source_is_named(create):
     run = closed(create())
     day = run.status["date"]
-    label = node.here().label if not node.here().gpus else f"2 × {node.here().gpus[0].name}"
+    label = dataclasses.replace(node.here(), gpus=()).label  # the plan's ranks are CPU processes
     assert run.source == f"measured here, {label}, {day}"
     assert run.rows.attrs["source"] == run.source
     small = closed(create(size="small"))

@@ -195,36 +195,3 @@ def test_ladder(table, said, unsaid):
     text = broadcast.doubt_ladder(table).data
     assert all(part in text for part in said), text
     assert unsaid not in text
-
-
-def compared(recorded, published, predicted=None):
-    rows = [("scatter_all_gather", "recorded", recorded), ("pipelined", "published", published)]
-    rows += [("scatter_all_gather", "predicted", predicted)] if predicted else []
-    return pd.DataFrame(rows, columns=["method", "origin", "seconds"])
-
-
-@pytest.mark.parametrize(
-    ("table", "said", "unsaid"),
-    [
-        (
-            compared(0.02, 0.075),
-            "published broadcast took 75.0 ms; the recorded run's fastest takes 20.0 ms, 3.8× as fast",
-            "prediction",
-        ),
-        (compared(0.2, 0.075), "published broadcast (75.0 ms) is ahead of the recorded run's (200 ms)", "as fast"),
-        (compared(0.076, 0.075), "take about the same: 75.0 ms and 76.0 ms", "ahead"),
-        (
-            compared(0.02, 0.075, 0.03),
-            "Your prediction, 30.0 ms, is within a factor of two of the recorded 20.0 ms.",
-            "too short",
-        ),
-        (compared(0.02, 0.075, 0.2), "Your prediction, 200 ms, is 10× the recorded 20.0 ms.", "too short"),
-        (compared(0.02, 0.075, 0.004), "4.00 ms, is too short: the recorded 20.0 ms is 5.0× that.", "within"),
-        (compared(NAN, 0.075, 0.004), "", "t"),
-        (compared(0.02, 0.075).iloc[:0], "", "t"),
-    ],
-)
-def test_compare(table, said, unsaid):
-    text = broadcast.explain_compare(table).data
-    assert said in text
-    assert unsaid not in text

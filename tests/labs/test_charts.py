@@ -191,7 +191,6 @@ def test_topology_compare_chart(copies, name):
 
 @pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
 def test_datasheet_charts(gpu):
-    checked(topology.nominal_chart(topology.nominal(gpu)))
     checked(start.best_chart(start.best_times(CPU, gpu)))
 
 

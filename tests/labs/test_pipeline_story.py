@@ -39,24 +39,6 @@ def test_gpus(rates, parts, unsaid):
     said(pipeline.explain_gpus(rates), parts, unsaid)
 
 
-def memory(*rows):
-    return table(*rows, columns=["mode", "ranks", "rank", "peak_mib"])
-
-
-@pytest.mark.parametrize(
-    ("rows", "parts", "unsaid"),
-    [
-        ([("training", 2, 0, 10240), ("training", 2, 1, 9000), ("training", 4, 0, 5120), ("training", 4, 1, 4000)],
-            ("the fullest rank falls (10.0 GiB on 2 GPUs, 5.00 GiB on 4)", "Rank 0 holds most, 1.3×"), "the same"),
-        ([("training", 2, 0, 100), ("training", 2, 1, 101)], ("the ranks hold about the same",), "holds most"),
-        ([("streaming", 2, 0, 500), ("streaming", 4, 0, 510)], ("the fullest rank does not fall",), "falls"),
-        ([], ("Without GPUs nothing was allocated",), "rank"),
-    ],
-)  # fmt: skip
-def test_memory(rows, parts, unsaid):
-    said(pipeline.explain_memory(memory(*rows)), parts, unsaid)
-
-
 def counts(mode, rates, spread=1.0):
     rows = [(mode, m, rate, spread) for m, rate in rates.items()]
     return table(*rows, columns=["mode", "micro_batches", "samples_per_s", "spread_samples_per_s"])
@@ -73,6 +55,9 @@ STREAM, TRAIN = {1: 1800, 4: 1600, 16: 1400}, {1: 150, 4: 310, 16: 372, 64: 150}
             "**Training**: best with 16, 372 samples/s; fewer leave a larger bubble, more make each piece smaller.",
             "only hurt, as one report has it, holds for its stream, not for training",
         ), "not told apart"),
+        (pd.concat([counts("streaming", {1: 1815, 2: 1835, 4: 1600}), counts("training", TRAIN)]), (
+            "only hurt, as one report has it, holds for its stream from 2 on, not for training",
+        ), "stream, not"),
         (counts("training", {4: 310, 8: 370, 16: 372}, spread=2), ("best with 16 (8 not told apart",), "only hurt"),
         (counts("training", {4: 310, 8: 370}), ("samples/s; fewer leave a larger bubble.",), "smaller"),
         (counts("training", {4: 310, 8: 311, 16: 312}), ("best with 16 (4 and 8 not told", "312 samples/s."), ";"),
@@ -129,6 +114,15 @@ EVEN = ("3-3-3-3", 1.0, 1.0, 0.0)
 )  # fmt: skip
 def test_splits(made, ranked, parts, unsaid):
     said(pipeline.explain_splits(made, ranked), parts, unsaid)
+
+
+def test_splits_say_how_far_the_ranks_differ():
+    rows = [("3-3-3-3", "training", 0.011, 0.034), ("6-2-2-2", "training", 0.58, 0.56), ("6-2-2-2", "streaming", 9, 9)]
+    balance = table(*rows, columns=["split", "mode", "stage_time_cv", "memory_cv"])
+    made = splits(EVEN).assign(mode="training")
+    both = "(std over mean): 3-3-3-3 by 1.1 % and 3.4 % and 6-2-2-2 by 58 % and 56 %."
+    said(pipeline.explain_splits(made, None, balance), (both,), "900")
+    said(pipeline.explain_splits(made, None, balance.assign(memory_cv=NAN)), ("Only one split",), "differ")
 
 
 def equal(*flags):

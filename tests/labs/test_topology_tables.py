@@ -1,6 +1,7 @@
 """Rows of lab 01 → tables, on run folders made by hand: limits and verdicts, sums, near and far, claims, targets."""
 
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -91,6 +92,9 @@ def test_devices():
     table = topology.devices(parse_topology(published_topology("eml3-4xh100"))).set_index("device")
     assert table.loc["GPU0", ["kind", "numa"]].tolist() == ["gpu", 0]
     assert table.loc["GPU3", "numa"] == 1
+    assert table["close_cpus"].tolist()[:2] == ["0-19", "32-51"]
+    gaps = SimpleNamespace(name="GPU0", kind="gpu", numa=0, cpus=(0, 1, 2, 5, 7, 8), label="")
+    assert topology.devices(SimpleNamespace(devices=[gaps])).loc[0, "close_cpus"] == "0-2,5,7-8"
     assert "nic" in set(table["kind"])
 
 

@@ -24,7 +24,6 @@ __getattr__, __all__ = front_door(
     story=[
         "doubt_ladder",
         "explain_chunks",
-        "explain_compare",
         "explain_methods",
         "explain_overlap",
         "explain_pinning",

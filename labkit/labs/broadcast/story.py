@@ -205,43 +205,6 @@ def _range(rows: pd.DataFrame) -> str:
     return units.rate(low) if units.rate(low) == units.rate(high) else f"{units.number(low)} to {units.rate(high)}"
 
 
-def explain_compare(table: pd.DataFrame) -> Markdown:
-    """Set the reader's prediction beside the recorded time, and the best published beside the best recorded one."""
-    best = table.groupby("origin")["seconds"].min()
-    sentences = []
-    if "predicted" in best:
-        recorded = table[(table["origin"] == "recorded") & (table["method"] == "scatter_all_gather")]["seconds"].min()
-        sentences.append(_prediction(best["predicted"], recorded))
-    gain = best.get("published", float("nan")) / best.get("recorded", float("nan"))
-    if not gain > 0:
-        return say(*sentences)
-    both = f"{units.seconds(best['published'])} and {units.seconds(best['recorded'])}"
-    if 1 / SAME <= gain <= SAME:
-        sentences.append(f"The fastest published and the fastest recorded broadcast take about the same: {both}.")
-    elif gain > 1:
-        sentences.append(
-            f"The fastest published broadcast took {units.seconds(best['published'])}; the recorded run's "
-            f"fastest takes {units.seconds(best['recorded'])}, {units.times(gain)} as fast."
-        )
-    else:
-        sentences.append(
-            f"The fastest published broadcast ({units.seconds(best['published'])}) is ahead of the "
-            f"recorded run's ({units.seconds(best['recorded'])})."
-        )
-    return say(*sentences)
-
-
-def _prediction(predicted: float, recorded: float) -> str | None:
-    said, seen = units.seconds(predicted), units.seconds(recorded)
-    if not recorded > 0:
-        return None
-    if 0.5 <= predicted / recorded <= 2:
-        return f"Your prediction, {said}, is within a factor of two of the recorded {seen}."
-    if predicted > recorded:
-        return f"Your prediction, {said}, is {units.times(predicted / recorded)} the recorded {seen}."
-    return f"Your prediction, {said}, is too short: the recorded {seen} is {units.times(recorded / predicted)} that."
-
-
 def _name(row: pd.Series) -> str:
     chunks = f", {row['chunks']} chunks" if row["chunks"] > 1 else ""
     return f"{NAMES[row['method']]} ({row['memory']}{chunks})"

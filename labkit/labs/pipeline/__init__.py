@@ -21,7 +21,7 @@ __getattr__, __all__ = front_door(
     ],
     story=[
         "doubt_reports", "explain_bubbles", "explain_equality",
-        "explain_gpus", "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
+        "explain_gpus", "explain_micro_batches", "explain_precisions", "explain_splits",
     ],
     checks=["check", "diagnose", "suspects"],
     explorer=["explore"],

@@ -19,6 +19,6 @@ __getattr__, __all__ = front_door(
         "numa_effect",
         "scorecard",
     ],
-    charts=["compare_chart", "copy_heatmap", "host_chart", "node_map", "nominal_chart", "share_chart"],
+    charts=["compare_chart", "copy_heatmap", "host_chart", "node_map", "share_chart"],
     story=["doubt_sockets", "explain_host", "explain_matrix", "explain_numa", "explain_placement"],
 )

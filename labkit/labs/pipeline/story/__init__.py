@@ -5,7 +5,6 @@ from labkit.labs.pipeline.story.runs import (
     explain_bubbles,
     explain_equality,
     explain_gpus,
-    explain_memory,
     explain_micro_batches,
     explain_precisions,
     explain_splits,
@@ -13,5 +12,5 @@ from labkit.labs.pipeline.story.runs import (
 
 __all__ = [
     "doubt_reports", "explain_bubbles", "explain_equality", "explain_gpus",
-    "explain_memory", "explain_micro_batches", "explain_precisions", "explain_splits",
+    "explain_micro_batches", "explain_precisions", "explain_splits",
 ]  # fmt: skip

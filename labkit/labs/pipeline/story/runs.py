@@ -39,29 +39,6 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
     return say(*sentences or ["One number of GPUs says nothing about adding more."], small=table.attrs["small"])
 
 
-def explain_memory(table: pd.DataFrame) -> Markdown:
-    """Say how the largest rank's memory falls with GPUs, and which rank keeps most in training."""
-    if table.empty:
-        return say("Without GPUs nothing was allocated on any; the recorded run shows the memory.")
-    sentences = []
-    for mode, rows in table.groupby("mode", sort=False):
-        peak = rows.groupby("ranks")["peak_mib"].max()
-        if len(peak) > 1:
-            few, many = peak.index[0], peak.index[-1]
-            moves = "falls" if peak.iloc[-1] < peak.iloc[0] else "does not fall"
-            both = f"{units.size(peak.iloc[0] * 2**20)} on {few} GPUs, {units.size(peak.iloc[-1] * 2**20)} on {many}"
-            sentences.append(f"{mode.capitalize()}: the fullest rank {moves} ({both}).")
-    training = table[table["mode"] == "training"]
-    if len(training):
-        rows = training[training["ranks"] == training["ranks"].max()].groupby("rank")["peak_mib"].max()
-        if rows.max() / rows.min() > 1 + CLOSE:
-            most = f"Rank {rows.idxmax()} holds most, {units.times(rows.max() / rows.min())} the least of the ranks."
-            sentences.append(most)
-        else:
-            sentences.append("In training the ranks hold about the same.")
-    return say(*sentences, small=table.attrs["small"])
-
-
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
     """Say, a mode, which numbers of micro-batches were best, and whether more of them only hurt."""
     sentences, best_counts = [], {}
@@ -79,9 +56,10 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
         rate = units.number(best["samples_per_s"])
         sentences.append(f"**{mode.capitalize()}**: best with {count}{tie}, {rate} samples/s{reasons}.")
     if {"streaming", "training"} <= set(best_counts) and best_counts["training"][0] > best_counts["streaming"][-1]:
-        sentences.append(
-            "That more micro-batches only hurt, as one report has it, holds for its stream, not for training."
-        )
+        first = best_counts["streaming"][0]
+        since = f" from {first} on" if first > table["micro_batches"].min() else ""
+        claim = "That more micro-batches only hurt, as one report has it, holds"
+        sentences.append(f"{claim} for its stream{since}, not for training.")
     return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
 
 
@@ -116,8 +94,13 @@ def explain_bubbles(table: pd.DataFrame) -> Markdown:
     return say(met, missed, small, fast, formula if above else None, small=table.attrs["small"])
 
 
-def explain_splits(table: pd.DataFrame, ranked: pd.DataFrame | None = None) -> Markdown:
-    """Say how much slower each uneven split is, whether its forecast came true, and which of all splits is best."""
+def explain_splits(
+    table: pd.DataFrame, ranked: pd.DataFrame | None = None, balance: pd.DataFrame | None = None
+) -> Markdown:
+    """Say how much slower each uneven split is, whether its forecast came true, and which of all splits is best.
+
+    `balance` adds how far the ranks differ in stage time and memory (standard deviation over mean).
+    """
     sentences = []
     for row in table[table["split"] != table.attrs["even"]].itertuples():
         slower = f"{units.number(row.ratio)}× the step of {table.attrs['even']}"
@@ -126,6 +109,12 @@ def explain_splits(table: pd.DataFrame, ranked: pd.DataFrame | None = None) -> M
             f"{row.split} takes {slower}; the forecast, {units.number(row.forecast_ratio)}×, {true} "
             f"(off by {units.percent(abs(row.error))})."
         )
+    if balance is not None:
+        rows = balance[balance["mode"] == table["mode"].iloc[0]].set_index("split")
+        apart = [f"{split} by {units.percent(row['stage_time_cv'])} and {units.percent(row['memory_cv'])}"
+                 for split, row in rows[rows["memory_cv"].notna()].iterrows()]  # fmt: skip
+        if apart:
+            sentences.append(f"Ranks differ in stage time and in memory (std over mean): {listed(apart)}.")
     if ranked is not None:
         first, last = ranked.iloc[0], ranked.iloc[-1]
         best = f"Of all {len(ranked)} splits the search finds {first['split']} fastest"

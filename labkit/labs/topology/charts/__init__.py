@@ -44,20 +44,6 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
     return canvas.finish(figure, table.attrs["source"])
 
 
-def nominal_chart(table: pd.DataFrame) -> Figure:
-    """The node's links by datasheet, on a logarithmic axis, with the least time to move the table's size over each."""
-    figure, ax = canvas.canvas(height=1.2 + 0.5 * len(table))
-    ax.barh(table["link"], table["gb_per_s"], color=canvas.THEORY, height=0.6)
-    for y, row in enumerate(table.itertuples()):
-        text = f"{units.rate(row.gb_per_s)}: {units.size(table.attrs['bytes'])} in ≥ {units.seconds(row.ms / 1e3)}"
-        ax.text(row.gb_per_s * 1.08, y, text, va="center", fontsize=9)
-    ax.set_xlim(10, table["gb_per_s"].max() * 20)
-    canvas.logarithmic(ax.xaxis)
-    ax.set(xlabel="GB/s, one direction (log)", title="What the datasheet allows")
-    ax.invert_yaxis()
-    return canvas.finish(figure, table.attrs["source"])
-
-
 def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> Figure:
     """Host copies: one GPU alone, each when all go at once, and their sum; a tick marks one link's datasheet rate."""
     labels = [f"{WAYS[row.copy]}\n{row.memory}" for row in summary.itertuples()]
