@@ -35,7 +35,8 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 # they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
 # runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends
 # with it what a worker has left. A lab whose subject is a mechanism (pipeline's schedules) models it in theory/ with
-# the standard library alone: plans are checked by it, tables and the worker are set beside it.
+# the standard library alone: plans are checked by it, tables and the worker are set beside it. Any file may build on
+# the same file of a lab whose lesson came first, or on its theory: a ledger is taught once and kept by many.
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.labs.{lab}.theory"},
     "theory": {"labkit.engine.errors"},
@@ -43,6 +44,7 @@ MAY_IMPORT = {
         "torch",
         "transformers",
         "triton",
+        "deepspeed",
         "cuda",
         "labkit.labs.{lab}.plan",
         "labkit.labs.{lab}.bugs",
@@ -118,7 +120,8 @@ def _may(module: tuple[str, ...], name: str, root: Path) -> bool:
     lab = module[2] if module[:2] == ("labkit", "labs") and len(module) > 2 else ""
     if parts[0] in sys.stdlib_module_names or _same_role(module, parts):
         return True
-    if own in FAR_SIDE and role(parts) == "worker":
+    shared = {own, "theory"} if lab and own else set()
+    if role(parts) in shared | ({"worker"} if own in FAR_SIDE else set()):
         return _came_first(parts[2], lab)
     if own == "engine" and parts[:3] == DEBUGGER:
         return True

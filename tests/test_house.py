@@ -65,6 +65,8 @@ def _write(path, source):
         (LAB + "tables.py", "import matplotlib.pyplot as plt"),
         (LAB + "tables.py", "from .charts import line"),
         (LAB + "tables.py", "from labkit.labs.pipeline.plan import Sweep"),
+        (LAB + "tables.py", "from labkit.labs.pipeline.tables import bubble"),
+        (LAB + "tables.py", "from labkit.labs.topology.charts import node_map"),
         (LAB + "tables.py", "def later():\n    import torch"),
         (LAB + "charts.py", "from . import tables"),
         (LAB + "charts.py", "from labkit import launch"),
@@ -104,6 +106,7 @@ def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
     ("name", "source"),
     [
         (LAB + "plan.py", "import dataclasses\nfrom labkit.engine.plan import Plan\nfrom labkit import node"),
+        (LAB + "tables.py", "from ..topology.tables import copies\nfrom labkit.labs.topology.theory import paths"),
         (LAB + "tables.py", "import numpy\nfrom .plan import Sweep\nfrom ...node import limits"),
         (LAB + "charts.py", "import seaborn\nfrom labkit.ui import units"),
         (

@@ -7,11 +7,9 @@ import json
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.course import answers
+from labkit.course.exercise import called
 from labkit.course.lineup import lined_up
-from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
-from labkit.engine.errors import RunError, WorkerHung
-from labkit.engine.launch import launch
+from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.plan import Answer
 from labkit.labs.pipeline.tables.trials import symptoms
@@ -38,22 +36,14 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    file = answers.file_of(f"pipeline.{exercise}")
-    if not file.exists() or not answers.is_answered(file.read_text()):
-        return Verdict(exercise, UNANSWERED, {}, ("the workbook goes on with its own",))
     if exercise == "one_f_one_b":
         inputs = [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)]
     else:
         inputs = [*SPLITS]
-    plan = Answer(gpus=1, function=exercise, answers=str(answers.folder()), inputs=json.dumps(inputs))
-    try:
-        run = launch(plan, patience_s=patience_s)
-    except WorkerHung as error:
-        sentence = f"it did not come back within {patience_s:.0f} s: a loop in it never ends"
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail)
-    except RunError as error:
-        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
-    given = dict(zip(map(_key, inputs), run.rows.reindex(columns=["given"])["given"], strict=True))
+    outcome = called(Answer, exercise, inputs, patience_s)
+    if isinstance(outcome, Verdict):
+        return outcome
+    given = dict(zip(map(_key, inputs), outcome, strict=True))
     return (judge_schedule if exercise == "one_f_one_b" else judge_split)(given)
 
 

@@ -12,7 +12,7 @@ def call_answer(worker: Worker, point) -> None:
     """Append what the plan's function gives for the point's arguments, as JSON can hold it."""
     if worker.rank:
         return
-    file = Path(worker.plan.answers) / f"pipeline_{worker.plan.function}.py"
+    file = Path(worker.plan.answers) / f"{worker.plan.lab}_{worker.plan.function}.py"
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

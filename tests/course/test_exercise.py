@@ -1,0 +1,74 @@
+"""A student's function is called where it is answered only, and what comes of it is given or named."""
+
+import json
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from labkit.course import answers, exercise
+from labkit.course.verdict import HUNG, RAISED, UNANSWERED
+from labkit.engine.errors import RunError, WorkerHung
+from labkit.labs.ddp_fsdp.plan import Answer
+
+INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
+
+
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+    """Gives a function that makes the launch end in a table of rows or an error, and the plans that were launched."""
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    launched = []
+
+    def make(outcome) -> list:
+        def launch(plan, patience_s):
+            launched.append((plan, patience_s))
+            if isinstance(outcome, Exception):
+                raise outcome
+            return SimpleNamespace(rows=outcome)
+
+        monkeypatch.setattr(exercise, "launch", launch)
+        return launched
+
+    return make
+
+
+def answered() -> None:
+    answers.save("ddp_fsdp.buckets", "def buckets(sizes, first, cap):\n    return []\n")
+
+
+def test_no_answer_and_a_skeleton_launch_nothing(ends):
+    launched = ends(pd.DataFrame())
+    assert exercise.called(Answer, "buckets", INPUTS).outcome == UNANSWERED
+    answers.save("ddp_fsdp.buckets", "def buckets(sizes, first, cap):\n    ...\n")
+    verdict = exercise.called(Answer, "buckets", INPUTS)
+    assert (verdict.outcome, verdict.exercise) == (UNANSWERED, "buckets")
+    assert launched == []
+
+
+def test_an_answer_is_called_on_every_input(ends):
+    launched = ends(pd.DataFrame({"given": [[[1], [0]], [[0]]]}))
+    answered()
+    assert exercise.called(Answer, "buckets", INPUTS, 3.0) == [[[1], [0]], [[0]]]
+    ((plan, patience_s),) = launched
+    assert (plan.lab, plan.function, plan.gpus, patience_s) == ("ddp_fsdp", "buckets", 1, 3.0)
+    assert plan.answers == str(answers.folder())
+    assert [point.arguments for point in plan.points()] == json.loads(json.dumps(INPUTS))
+
+
+def test_what_gave_nothing_is_given_as_nothing(ends):
+    ends(pd.DataFrame({"rank": [0, 0]}))
+    answered()
+    assert [pd.isna(one) for one in exercise.called(Answer, "buckets", INPUTS)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "says"), [(WorkerHung, HUNG, "did not come back within 3 s"), (RunError, RAISED, "it broke")]
+)
+def test_a_launch_that_failed_is_a_verdict(ends, error, outcome, says):
+    ends(error("it broke", run=SimpleNamespace(rows=[], logs=""), detail="line 1"))
+    answered()
+    verdict = exercise.called(Answer, "buckets", INPUTS, 3.0)
+    assert verdict.outcome == outcome
+    assert says in verdict.faults[{HUNG: "hung", RAISED: "raised"}[outcome]]
+    assert verdict.detail == "line 1"
