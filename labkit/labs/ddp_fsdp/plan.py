@@ -1,0 +1,187 @@
+"""Knobs of lab 04: BERT replicated or sharded, the step's speed, and trials beside one process."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit import node
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.labs.ddp_fsdp.theory.shapes import Model, bert
+from labkit.labs.pipeline import plan as pipeline
+
+STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
+PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
+VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
+SMALL = {
+    "size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "sequence": 64, "batches": (16, 8),
+    "warm_ups": 1, "repeats": 4,
+}  # fmt: skip
+
+
+def installed(library: str) -> bool:
+    """Say whether this machine has the library; nothing is imported."""
+    return importlib.util.find_spec(library) is not None
+
+
+def roomy() -> bool:
+    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
+    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Plan):
+    """What plans that train share: how often a step is timed, and what a point may set.
+
+    A point sets strategy (single: every rank alone, nothing is exchanged), ranks (GPUs used; others idle), batch (over
+    all ranks, a step), precision (autocast: bfloat16 products over float32 weights; bfloat16: weights, too, with
+    float32 copies in the optimizer), fused (AdamW in one kernel) and compiled.
+    """
+
+    least: ClassVar[int] = 2
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    warm_ups: int = 3
+    repeats: int = 8
+
+    def check(self) -> None:
+        if min(self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
+        for knobs in self.knobs():
+            self.require("strategy", knobs["strategy"], STRATEGIES + ZERO)
+            self.require("precision", knobs["precision"], PRECISIONS)
+            if not 1 <= knobs["ranks"] <= self.gpus:
+                raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
+            if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:
+                raise PlanError(f"batch={knobs['batch']} does not divide among {knobs['ranks']} ranks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bert(Training):
+    """BERT-base for classification, as in two published reports."""
+
+    lab: ClassVar[str] = "ddp_fsdp"
+    worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
+
+    layers: int = 12
+    hidden: int = 768
+    heads: int = 12
+    vocabulary: int = 30522
+    sequence: int = 512
+    batches: tuple[int, ...] = (64, 16)
+
+    def check(self) -> None:
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        super().check()
+
+    @property
+    def model(self) -> Model:
+        """The model as its parameters' shapes."""
+        return bert(self.hidden, self.layers, self.vocabulary, max(512, self.sequence))
+
+    def setting(self, strategy: str, batch: int = 0, precision: str = "float32", *, fused: bool = True,
+                compiled: bool = False) -> dict[str, Any]:  # fmt: skip
+        """Give a point's knobs."""
+        return {"strategy": strategy, "ranks": self.gpus, "batch": batch or self.batches[0], "precision": precision,
+                "fused": fused, "compiled": compiled}  # fmt: skip
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        """Give the published size; a batch that does not divide among the GPUs is cut to one that does."""
+        gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
+        return cls(**{"size": "full", "batches": tuple(batch - batch % gpus for batch in cls.batches)} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategies(Bert):
+    """Every strategy at every batch, interleaved; the first seed's rows also hold both ledgers."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0,)}
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    strategies: tuple[str, ...] = STRATEGIES
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches:
+            for strategy in self.strategies:
+                yield self.setting(strategy, batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs(Bert):
+    """From the reports' configuration to a fast one: one knob more at a time, under one strategy."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"steps": ("float32, unfused AdamW", "fused AdamW")}
+
+    strategy: str = "ddp"
+    seeds: tuple[int, ...] = (0,)
+    steps: tuple[str, ...] = ("float32, unfused AdamW", "fused AdamW", "TF32", "bfloat16 autocast", "torch.compile")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        known = {
+            "float32, unfused AdamW": {"fused": False}, "fused AdamW": {}, "TF32": {"precision": "tf32"},
+            "bfloat16 autocast": {"precision": "autocast"},
+            "torch.compile": {"precision": "autocast", "compiled": True},
+        }  # fmt: skip
+        for step in self.steps:
+            self.require("step", step, tuple(known))
+            yield self.setting(self.strategy, **known[step]) | {"knob": step}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zero(Bert):
+    """DeepSpeed's ZeRO stages beside the strategies that shard the same things, in one launch."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
+
+    batches: tuple[int, ...] = (64,)
+    seeds: tuple[int, ...] = (0,)
+    strategies: tuple[str, ...] = ("ddp", "zero1", "fsdp_grad", "zero2", "fsdp_full", "zero3")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            yield self.setting(strategy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Bert):
+    """Strategies beside one process that trains on the same global batches, in float32 with SGD. Some have a bug."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"hidden": 64, "layers": 2}
+
+    batches: tuple[int, ...] = (12,)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+    variants: tuple[str, ...] = ("right",)
+    steps: int = 3  # of an epoch; two epochs are run
+    sequence: int = 64
+    warm_ups: int = 1
+    repeats: int = 1
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            for strategy in self.strategies if variant == "right" else ("ddp",):
+                yield self.setting(strategy) | {"variant": variant}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return super().small(**{"batches": (12,), "warm_ups": 1, "repeats": 1} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(pipeline.Answer):
+    """A student's function, called in a worker on several inputs; what it gives is kept."""
+
+    lab: ClassVar[str] = "ddp_fsdp"
+    worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
+
+    function: str = "buckets"

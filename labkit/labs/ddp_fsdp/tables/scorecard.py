@@ -1,0 +1,63 @@
+"""What a run of lab 04 reaches of the lab's targets."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.labs.ddp_fsdp.tables.ledgers import memory, sent
+from labkit.labs.ddp_fsdp.tables.strategies import ladder, throughput
+from labkit.labs.ddp_fsdp.tables.trials import ERRORS, equality
+
+COLUMNS = ["lab", "target", "measured", "goal", "unit", "met"]
+
+
+def scorecard(run) -> pd.DataFrame:
+    """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
+    shown = {"strategies": _strategies, "knobs": _knobs, "trial": _trial}
+    return card(run, shown, "ddp_fsdp")
+
+
+def card(run, shown: dict, lab: str, least: int = 2) -> pd.DataFrame:
+    """Give a card of what the function of the run's plan finds, empty where GPUs are fewer than `least`."""
+    if run.plan.device != "cuda" or run.plan.gpus < least or run.plan.name not in shown:
+        return pd.DataFrame(columns=COLUMNS).astype({"measured": float, "met": bool})
+    found = pd.DataFrame(shown[run.plan.name](run), columns=COLUMNS[1:])
+    found["measured"] = found["measured"].astype(float).round(3)
+    found.insert(0, "lab", lab)
+    return found
+
+
+def ledgers(held: pd.DataFrame, moved: pd.DataFrame) -> list[tuple]:
+    """Give the two targets of ledgers: the largest unexplained share of a peak, and collectives equal to formula."""
+    worst = 100 * held["unexplained_share"].abs().max()
+    unequal = int((~moved["equal"].astype(bool)).sum())
+    return [
+        (f"largest unexplained share of a peak, of {len(held)}", worst, "≤ 10", "%", worst <= 10),
+        (f"collectives whose count or bytes are not the formula's, of {len(moved)}", unequal, "0", "", unequal == 0),
+    ]
+
+
+def _strategies(run) -> list[tuple]:
+    table, gpus = throughput(run), run.plan.gpus
+    rows = [
+        (f"{row.strategy} over {gpus} GPUs alone, batch {row.batch}", row.efficiency, "≥ 0.95", "×",
+         row.efficiency >= 0.95)
+        for row in table.itertuples() if row.strategy == "ddp"
+    ]  # fmt: skip
+    ddp = table[(table["strategy"] == "ddp") & (table["batch"] == 64)]
+    if gpus == 4 and len(ddp):
+        rate = ddp["samples_per_s"].iloc[0]
+        rows.append(("DDP, float32, batch 64, 4 GPUs", rate, "≥ 415", "samples/s", rate >= 415))
+    return rows + ledgers(memory(run), sent(run))
+
+
+def _knobs(run) -> list[tuple]:
+    best = ladder(run)["times_first"].max()
+    return [("fastest over the reports' configuration", best, "≥ 4", "×", best >= 4)]
+
+
+def _trial(run) -> list[tuple]:
+    table = equality(run)
+    worst = table[ERRORS].max(axis=None)
+    return [(f"largest error of losses and updates, of {len(table)}", 1e6 * worst, "≤ 1000", "millionths",
+             worst <= 1e-3)]  # fmt: skip

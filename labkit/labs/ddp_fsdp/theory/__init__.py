@@ -1,0 +1,1 @@
+"""What replicating and sharding cost, before anything runs: shapes, bytes held, bytes sent."""

@@ -1,0 +1,58 @@
+"""What a rank holds, item by item, at the fullest moment of a training step."""
+
+from __future__ import annotations
+
+from labkit.labs.ddp_fsdp.theory.shapes import Model, elements, shard
+
+ITEMS = ("parameters", "gradients", "optimizer", "activations", "gathered", "buffers")
+
+
+def bert_activations(layers: int, hidden: int, heads: int, batch: int, sequence: int, element_bytes: int = 4) -> int:
+    """Give the bytes that BERT's forward keeps for its backward, without dropout, attention by a fused kernel.
+
+    In units of batch × sequence × hidden a layer keeps 16: its input, q, k and v, the attention's output, what goes
+    into the first LayerNorm and comes out, four before GELU and four after it, what goes into the second LayerNorm.
+    The embeddings' LayerNorm and the last layer's output add one each. Beside them stand rows of statistics: one
+    number a head and token from the attention, two a token from each LayerNorm.
+    """
+    tokens = batch * sequence
+    statistics = tokens * (layers * heads + 2 * (2 * layers + 1)) * 4
+    return (16 * layers + 2) * tokens * hidden * element_bytes + statistics
+
+
+def ledger(model: Model, strategy: str, ranks: int, activations: int, *, element_bytes: int = 4,
+           state_bytes: int = 8, micro_batches: int = 1) -> dict[str, int]:  # fmt: skip
+    """Give the bytes a rank holds, by the names in ITEMS, at the moment when they are most.
+
+    The backward frees activations block by block and makes gradients: the fullest moment is at its start, or at its
+    end, whichever holds more. `state_bytes` an element are the optimizer's. While gradients are accumulated they are
+    there from the start. An optimizer that keeps float32 copies of smaller parameters turns the gradients into float32,
+    too: then the update is a third such moment.
+    """
+    moments = [_moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end)
+               for at_end in (False, True)]  # fmt: skip
+    if element_bytes < 4:
+        own = moments[0]["parameters"] // element_bytes
+        moments.append(dict(zip(ITEMS, (own * element_bytes, own * 4, own * state_bytes, 0, 0, 0), strict=True)))
+    return max(moments, key=lambda items: sum(items.values()))
+
+
+def _moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end) -> dict[str, int]:
+    whole = model.parameters * element_bytes
+    if strategy in ("single", "ddp"):
+        # DistributedDataParallel's buckets are the gradients' memory and stay; a single GPU's go after the update.
+        kept = at_end or strategy == "ddp" or micro_batches > 1
+        own, gathered, buffers = model.parameters, 0, 0
+    else:
+        kept, own = at_end or micro_batches > 1, shard(model.shapes, ranks)
+        root, block = (elements(shapes) * element_bytes for shapes in (model.root, model.block))
+        gathered, buffers = {
+            # At the start two blocks are there, the one at work and the next, each with a buffer that brought it; at
+            # the end one, whose gradients stand beside it and in the buffer that takes them away. Parameters that
+            # are kept after forward go block by block. As one group everything is one block.
+            "fsdp_full": (root + block, 2 * block) if at_end else (root + 2 * block, 2 * block),
+            "fsdp_grad": (root + block, 2 * block) if at_end else (whole, block),
+            "fsdp_root": (whole, 2 * whole) if at_end else (whole, whole),
+        }[strategy]
+    held = (own * element_bytes, own * element_bytes * kept, own * state_bytes, activations * (not at_end))
+    return dict(zip(ITEMS, (*held, gathered, buffers), strict=True))

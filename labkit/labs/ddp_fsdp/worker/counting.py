@@ -1,0 +1,58 @@
+"""Counts what a step sends, and what it holds, while it happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from labkit.labs.ddp_fsdp.worker.strategies import local
+
+NAMES = {"allreduce_": "all-reduce", "broadcast_": "broadcast", "_allgather_base_": "all-gather",
+         "allgather_": "all-gather", "allgather_into_tensor_coalesced_": "all-gather",
+         "_reduce_scatter_base_": "reduce-scatter", "reduce_scatter_": "reduce-scatter"}  # fmt: skip
+
+
+class Collectives(TorchDispatchMode):
+    """Notes every collective that is called while it is on, in forward and backward, by name: calls and bytes.
+
+    The bytes are those of the collective's whole tensor: what an all-gather gives, what a reduce-scatter takes.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.largest = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "c10d":
+            name = function.overloadpacket.__name__
+            tensors = [each for arg in args for each in (arg if isinstance(arg, list | tuple) else [arg])
+                       if isinstance(each, torch.Tensor)]  # fmt: skip
+            name = NAMES.get(name, name)
+            self.calls[name] += 1
+            whole = max(tensor.nbytes for tensor in tensors)
+            self.bytes[name] += whole
+            self.largest = max(self.largest, whole)
+        return function(*args, **(kwargs or {}))
+
+
+class Saved(torch.autograd.graph.saved_tensors_hooks):
+    """Adds up what a forward keeps for its backward: every storage once; parameters, gathered ones too, left out."""
+
+    def __init__(self):
+        self.storages: dict[int, int] = {}
+        super().__init__(self._keep, lambda tensor: tensor)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not isinstance(tensor, nn.Parameter) and not isinstance(tensor._base, nn.Parameter):
+            storage = local(tensor).untyped_storage()
+            self.storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.storages.values())

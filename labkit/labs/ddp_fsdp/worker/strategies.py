@@ -1,0 +1,46 @@
+"""Replicate or shard: what each strategy does to a model before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+
+def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, device: torch.device) -> nn.Module:
+    """Give the model under a strategy, on the ranks of `group` (None: all of them).
+
+    "ddp" keeps everything on every rank; the gradients' memory is the buckets'. "fsdp_full" shards parameters,
+    gradients and states and gathers a block when it is needed (ZeRO-3); "fsdp_grad" gathers once a step and keeps
+    (ZeRO-2); "fsdp_root" makes the whole model one group. "single" is left as it is.
+    """
+    if strategy == "single":
+        return model
+    if strategy == "ddp":
+        own = [device] if device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=own, process_group=group, gradient_as_bucket_view=True)
+    mesh = DeviceMesh.from_group(group or dist.group.WORLD, device.type)
+    if strategy != "fsdp_root":
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh, reshard_after_forward=strategy == "fsdp_full")
+    return fully_shard(model, mesh=mesh)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Give what this rank holds of a tensor: all of it, or its shard."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Give all of a tensor, gathered where it is sharded; every rank of its group must ask."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def held(tensors: Iterable[torch.Tensor]) -> int:
+    """Give the bytes that this rank holds of some tensors."""
+    return sum(local(tensor).nbytes for tensor in tensors)

@@ -1,0 +1,126 @@
+"""One training step, whatever the strategy: micro-batches forward and backward, then the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.labs.ddp_fsdp.plan import ZERO
+from labkit.labs.ddp_fsdp.worker.strategies import held, local, whole, wrap
+
+Batch = tuple[torch.Tensor, ...]
+
+
+class Trainer:
+    """A model under a strategy with its optimizer.
+
+    A step takes the mean loss over its micro-batches (each divided by their number). `synced` says whether every
+    micro-batch exchanges gradients ("every") or only the last ("last"): between, they are added up where they are.
+    """
+
+    def __init__(self, model: nn.Module, strategy: str, group: dist.ProcessGroup | None, device: torch.device,
+                 optimizer: Callable, *, synced: str = "last", divide: bool = True):  # fmt: skip
+        self.model, self.strategy, self.synced, self.divide = model, strategy, synced, divide
+        self.device, self.wrapped = device, wrap(model, strategy, group, device)
+        self.optimizer = optimizer(self.wrapped.parameters())
+
+    def step(self, micro_batches: list[Batch]) -> torch.Tensor:
+        """Run one step and give the mean loss (on this rank's samples)."""
+        loss = self.gradients(micro_batches)
+        self.update()
+        return loss
+
+    def gradients(self, micro_batches: list[Batch]) -> torch.Tensor:
+        """Run forward and backward of every micro-batch and give the mean loss."""
+        total = 0.0
+        for number, batch in enumerate(micro_batches):
+            with self.exchanging(self.synced == "every" or number == len(micro_batches) - 1):
+                loss = self.forward(batch) / (len(micro_batches) if self.divide else 1)
+                self.backward(loss)
+            total = total + loss.detach()
+        return total
+
+    def exchanging(self, now: bool):
+        """Say whether the next backward exchanges gradients."""
+        if self.strategy.startswith("fsdp"):
+            self.wrapped.set_requires_gradient_sync(now)
+            return nullcontext()
+        return nullcontext() if now or self.strategy == "single" else self.wrapped.no_sync()
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return self.wrapped(*(tensor.to(self.device, non_blocking=True) for tensor in batch))
+
+    def backward(self, loss: torch.Tensor) -> None:
+        loss.backward()
+
+    def update(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def close(self) -> None:
+        """Let go of what would outlive the trainer."""
+
+    def weights(self) -> Iterator[torch.Tensor]:
+        """Yield the parameters as they are held here: whole, or sharded."""
+        yield from self.model.parameters()
+
+    def whole(self) -> Iterator[torch.Tensor]:
+        """Yield the parameters whole, gathered where they are sharded; all ranks must ask."""
+        return (whole(weight.detach()) for weight in self.weights())
+
+    def holds(self) -> dict[str, int]:
+        """Give the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
+        states = [value for state in self.optimizer.state.values() for value in state.values()
+                  if torch.is_tensor(value) and value.dim()]  # fmt: skip
+        gradients = [weight.grad for weight in self.weights() if weight.grad is not None]
+        return {"parameters": held(self.weights()), "gradients": held(gradients),
+                "optimizer": held(states) + held(getattr(self.optimizer, "masters", []))}  # fmt: skip
+
+
+class MasterAdamW:
+    """AdamW over float32 copies of bfloat16 weights: an update too small for bfloat16 is not lost.
+
+    A step reads gradients in bfloat16, updates the copies of what this rank holds, and rounds them back (Micikevicius
+    and others, "Mixed precision training", 2018).
+    """
+
+    def __init__(self, parameters: Iterator[nn.Parameter], **options):
+        self.parameters = list(parameters)
+        self.masters = [local(parameter.detach()).float() for parameter in self.parameters]
+        self.inner = torch.optim.AdamW(self.masters, **options)
+
+    @property
+    def state(self) -> dict:
+        return self.inner.state
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for master, parameter in zip(self.masters, self.parameters, strict=True):
+            master.grad = local(parameter.grad).float()
+            parameter.grad = None  # freed one by one, so that both kinds of gradient are never there together
+        self.inner.step()
+        self.inner.zero_grad()
+        torch._foreach_copy_([local(parameter.detach()) for parameter in self.parameters], self.masters)
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
+def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
+    """Give what makes the optimizer of parameters: AdamW, fused into one kernel or in torch's usual dozen."""
+    kind = MasterAdamW if precision == "bfloat16" else torch.optim.AdamW
+    return lambda parameters: kind(parameters, lr=learning_rate, fused=fused or None)
+
+
+def train(model: nn.Module, point, group: dist.ProcessGroup | None, device: torch.device, optimizer) -> Trainer:
+    """Give the trainer of the point's strategy; DeepSpeed is imported for its own alone."""
+    if point.strategy not in ZERO:
+        return Trainer(model, point.strategy, group, device, optimizer)
+    from labkit.labs.ddp_fsdp.worker.zero import ZeroTrainer
+
+    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks)

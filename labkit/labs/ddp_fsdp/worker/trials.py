@@ -1,0 +1,109 @@
+"""A strategy beside one process that trains on the same global batches, right or with one of the lab's bugs in it."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.labs.ddp_fsdp import bugs
+from labkit.labs.ddp_fsdp.worker.data import batches
+from labkit.labs.ddp_fsdp.worker.models import Bert, samples
+from labkit.labs.ddp_fsdp.worker.training import Trainer, train
+
+LEARNING_RATE = 0.1  # of plain SGD: AdamW would hide a gradient that is N times too large
+
+
+class Unused(nn.Module):
+    """A model with a layer that its forward never calls."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model, self.blocks, self.spare = model, model.blocks, nn.Linear(8, 8)
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        return self.model(*batch)
+
+
+def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+    """Append a row of what two epochs did here and in one process that saw the same global batches.
+
+    `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the
+    difference of the weights' changes over that of the right change. `update_ratio`: the first step's change along the
+    right one's, 1 unless gradients are scaled. `distinct` is how many of a global batch's samples differ, as a share;
+    `repeated` how many of the second epoch's first batch were in the first epoch's, at their places. `raised` is what
+    the strategy said where it raised.
+    """
+    plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS[point.variant]
+    tensors = samples(plan, plan.steps * batch, point.seed)
+    reference = Trainer(Bert(plan, point.seed, worker.device), "single", None, worker.device, sgd)
+    start = [weight.detach().clone() for weight in reference.weights()]
+    model = Bert(plan, point.seed, worker.device)
+    if variant.get("unused"):
+        model = Unused(model).to(worker.device)
+    trainer = train(model, point, group, worker.device, sgd)
+    if variant.get("sum"):
+        trainer.wrapped.register_comm_hook(group, summed)
+    choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
+    mine = batches(tensors, batch, worker.rank, point.ranks, point.seed, **choice)
+    right = batches(tensors, batch, 0, 1, point.seed)
+    losses, seen, row = [], [], {}
+    try:
+        for *own, numbers in islice(mine, 2 * plan.steps):
+            loss, right_loss = trainer.step([own]), reference.step([next(right)[:-1]])
+            losses.append((mean(loss, group), right_loss.item()))
+            seen.append(gathered(numbers, point.ranks, group))
+            if len(losses) == 1:
+                row["update_ratio"] = along(*changes(trainer, reference, start))
+    except RuntimeError as error:
+        row["raised"] = str(error).partition("\n")[0].partition(". ")[0]
+    if "raised" not in row:
+        change, right_change = changes(trainer, reference, start)
+        row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
+        row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
+        row["distinct"] = min(len(set(numbers)) / len(numbers) for numbers in seen)
+        pairs = list(zip(seen[0], seen[plan.steps], strict=True))
+        row["repeated"] = sum(first == second for first, second in pairs) / len(pairs)
+    worker.record(entry="trial", iteration=0, **row)
+
+
+def summed(group, bucket):  # torch looks at the annotations, which are strings in this file
+    """Add a bucket's gradients over the ranks and forget to divide: a communication hook with a bug."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+
+def sgd(parameters) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=LEARNING_RATE)
+
+
+def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give how the weights have changed since the start, under the strategy and in one process, as two long vectors."""
+
+    def change(weights) -> torch.Tensor:
+        pairs = zip(weights, start, strict=False)  # an unused layer stands last and has no counterpart
+        return torch.cat([(weight - before).flatten() for weight, before in pairs])
+
+    return change(trainer.whole()), change(reference.whole())
+
+
+def along(change: torch.Tensor, right: torch.Tensor) -> float:
+    """Give the change along the right one, in its lengths."""
+    return (change @ right / (right @ right)).item()
+
+
+def mean(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
+    """Give the mean of a number over the ranks."""
+    total = value.detach().double().cpu()
+    dist.all_reduce(total, group=group)
+    return total.item() / dist.get_world_size(group)
+
+
+def gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+    """Give the numbers of all ranks' samples, rank after rank."""
+    parts = [torch.empty_like(numbers) for _ in range(ranks)]
+    dist.all_gather(parts, numbers, group=group)
+    return torch.cat(parts).tolist()
