@@ -1,0 +1,249 @@
+"""Knobs of lab 05: GPT-2 under each strategy, its step's speed, batches, accumulation, profiles and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.labs.ddp_fsdp.plan import Training, roomy
+from labkit.labs.ddp_fsdp.theory.shapes import Model
+from labkit.labs.pipeline import plan as pipeline
+from labkit.labs.sharding.theory.gpt import LADDER, VOCABULARY, gpt, padded
+
+CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
+VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
+WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
+SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64, "batch": 16,
+         "micro_batch": 4, "warm_ups": 1, "repeats": 3}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt(Training):
+    """GPT-2 Large as one report trained it: `batch` sequences a step over all ranks, `micro_batch` of them at a time.
+
+    A point adds micro_batch and micro_batches (accumulated a step), attention (plain, or torch's fused kernels),
+    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
+    `compiled` is "no", "blocks" (one graph for all of them, and one for the head) or "whole".
+    """
+
+    lab: ClassVar[str] = "sharding"
+    worker: ClassVar[str] = "labkit.labs.sharding.worker"
+    least: ClassVar[int] = 2
+    FULLER: ClassVar[dict[str, Any]] = {}
+    LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
+
+    layers: int = 36
+    hidden: int = 1280
+    heads: int = 20
+    words: int = VOCABULARY
+    sequence: int = 1024
+    batch: int = 32
+    micro_batch: int = 8
+    precision: str = "bfloat16"
+    warm_ups: int = 3
+    repeats: int = 6
+
+    def check(self) -> None:
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        super().check()
+        for knobs in self.knobs():
+            for name, allowed in CHOICES.items():
+                self.require(name, knobs[name], allowed)
+            if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
+                raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
+
+    def model(self, vocabulary: int) -> Model:
+        """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
+        return gpt(self.layers, self.hidden, vocabulary, self.sequence)
+
+    def setting(self, strategy: str = "single", ranks: int = 1, *, micro_batch: int = 0, batch: int = 0,
+                precision: str = "", fused: bool = True, compiled: str | None = None, attention: str = "fused",
+                pad: bool = True, synced: str = "last", times: int = 1) -> dict[str, Any]:  # fmt: skip
+        """Give a point's knobs; without a batch, `times` micro-batches a rank. CPUs do not compile: it takes long."""
+        micro = micro_batch or self.micro_batch
+        batch = batch or micro * ranks * times
+        return {
+            "strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro,
+            "micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused,
+            "compiled": (compiled or "blocks") if self.device == "cuda" else "no", "attention": attention,
+            "synced": synced, "vocabulary": padded(self.words) if pad else self.words,
+        }  # fmt: skip
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of ranks that a sweep uses, up to those of the plan."""
+        return [n for n in (1, 2, 4, 8) if n <= self.gpus]
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        large = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
+        return cls(**{"size": "full"} | cls.FULLER | large | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategies(Gpt):
+    """Every strategy on all GPUs, interleaved, `large` sequences each; two on fewer, and on the report's batch."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"large": 8, "seeds": (0,), "repeats": 4}
+    LARGE: ClassVar[tuple[int, int]] = (48, 16)
+
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")
+    large: int = 48
+    seeds: tuple[int, ...] = (0, 1, 2)
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for ranks in self.counts:
+            some = self.strategies if ranks == self.counts[-1] else self.strategies[:2]
+            for strategy in some if ranks > 1 else ("single",):
+                yield self.setting(strategy, ranks, micro_batch=self.large) | {"load": "large"}
+                if ranks == 1 or (ranks == self.counts[-1] and strategy in self.strategies[:2]):
+                    own = {"micro_batch": min(self.micro_batch, self.batch // ranks), "batch": self.batch}
+                    yield self.setting(strategy, ranks, **own) | {"load": "shared out"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(Gpt):
+    """One GPU, from the report's configuration up, a knob a rung; "one graph", half a minute, only if it is named."""
+
+    least: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {"large": 8}
+    LARGE: ClassVar[tuple[int, int]] = (64, 32)
+
+    rungs: tuple[str, ...] = tuple(LADDER)[:-1]
+    large: int = 64
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        knobs = {"precision": "autocast", "fused": False, "compiled": "no", "attention": "plain", "pad": False}
+        for rung in self.rungs:
+            self.require("rung", rung, tuple(LADDER))
+            knobs |= LADDER[rung] or {"micro_batch": self.large}
+            yield self.setting(**knobs) | {"knob": rung}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches(Gpt):
+    """One GPU, more and more sequences at once, until they do not fit."""
+
+    least: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
+
+    sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
+    warm_ups: int = 2
+    repeats: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for size in self.sizes:
+            yield self.setting(micro_batch=size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulation(Gpt):
+    """Gradients exchanged after every micro-batch, or once a step."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2}
+
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full")
+    times: int = 4
+    warm_ups: int = 2
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            for synced in CHOICES["synced"]:
+                yield self.setting(strategy, self.gpus, times=self.times, synced=synced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(Gpt):
+    """One micro-batch a rank under the profiler, and once more without communication."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 4}
+
+    strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
+    warm_ups: int = 2
+    repeats: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            yield self.setting(strategy, self.gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline(Gpt):
+    """Three steps with every allocation remembered."""
+
+    least: ClassVar[int] = 1
+
+    iterations: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield self.setting()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links(Plan):
+    """What the collectives of these strategies take alone, by size and number of ranks."""
+
+    lab: ClassVar[str] = "sharding"
+    worker: ClassVar[str] = "labkit.labs.sharding.worker"
+    least: ClassVar[int] = 2
+
+    sizes_kib: tuple[int, ...] = (64, 1024, 8192, 32768, 131072, 524288)
+    collectives: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter")
+    warm_ups: int = 3
+    repeats: int = 10
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for ranks in [n for n in (2, 4, 8) if n <= self.gpus]:
+            for collective in self.collectives:
+                for size in self.sizes_kib:
+                    yield {"collective": collective, "ranks": ranks, "kib": size}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**{"size": "small", "gpus": cls.few(2), "sizes_kib": (16, 256, 1024, 4096), "repeats": 5} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Gpt):
+    """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
+    FULLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
+
+    variants: tuple[str, ...] = ("right",)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+    times: int = 3
+    precision: str = "float32"
+    sequence: int = 64
+    steps: int = 3
+    warm_ups: int = 1
+    repeats: int = 1
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            for strategy in self.strategies if variant == "right" else ("fsdp_full",):
+                known = self.setting(strategy, self.gpus, times=self.times, compiled="no")
+                yield known | WRONG.get(variant, {}) | {"variant": variant}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(pipeline.Answer):
+    """A student's function, called in a worker on several inputs; what it gives is kept."""
+
+    lab: ClassVar[str] = "sharding"
+    worker: ClassVar[str] = "labkit.labs.sharding.worker"
+
+    function: str = "held_bytes"

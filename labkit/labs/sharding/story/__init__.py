@@ -1,0 +1,17 @@
+"""Tables of lab 05 → sentences: every claim is tested on the table before it is said."""
+
+from labkit.labs.ddp_fsdp.story.runs import explain_equality
+from labkit.labs.sharding.story.projection import explain_links, explain_projection
+from labkit.labs.sharding.story.reports import doubt_report
+from labkit.labs.sharding.story.runs import (
+    explain_accumulation,
+    explain_ledgers,
+    explain_overlap,
+    explain_scaling,
+    explain_speed,
+)
+
+__all__ = [
+    "doubt_report", "explain_accumulation", "explain_equality", "explain_ledgers", "explain_links", "explain_overlap",
+    "explain_projection", "explain_scaling", "explain_speed",
+]  # fmt: skip

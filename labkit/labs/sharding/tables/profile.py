@@ -1,0 +1,132 @@
+"""Rows of the profiler and of the allocator → where a step's time went, kernel by kernel, and its memory."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+PARTS = ["window_ms", "compute_ms", "communication_ms", "hidden_ms", "exposed_ms", "idle_ms"]
+KERNELS = ["kernels", "communication_kernels"]
+MOMENT = [
+    "t_ms", "base_mib", "activations_mib", "gradients_mib", "optimizer_mib", "temporary_mib", "allocated_mib",
+    "reserved_mib", "phase",
+]  # fmt: skip
+SEGMENT = ["segment_mib", "allocated_mib", "largest_free_mib", "segments"]
+SHOWN = 12  # rows of a comparison, the last one included
+
+
+def profile(run) -> pd.DataFrame:
+    """Give one row a strategy and number of ranks: what a step's time went into, in ms and as shares of it.
+
+    Columns: strategy, ranks, PARTS, KERNELS, compute_share, exposed_share, idle_share and overlap, the hidden share of
+    communication (nan without any). All are means over ranks and seeds, so that compute, exposed and idle add up to
+    the window; a kernel of NCCL that waits for the other ranks' counts with its waiting.
+    """
+    rows = _rows(run, "profile", ["strategy", "ranks", *PARTS, *KERNELS])
+    table = rows.groupby(["strategy", "ranks"], sort=False)[[*PARTS, *KERNELS]].mean().reset_index()
+    for part in ("compute", "exposed", "idle"):
+        table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
+    table["overlap"] = (table["hidden_ms"] / table["communication_ms"]).where(table["communication_ms"] > 0)
+    return _about(table, run)
+
+
+def operators(run, strategy: str, base: str, **setting) -> pd.DataFrame:
+    """Give the kernels of `strategy` beside those of `base`, the largest difference first, ≤ 12 rows.
+
+    Columns: operator, family, calls, base_calls, calls_difference, total_us, base_total_us, difference_us: means over
+    ranks, a step; both at `setting`, or at the largest number of ranks that both have. The last row, "all others",
+    completes the totals. A kernel that only one side lists counts as 0 on the other, where it took less than the
+    least listed one and is among the others.
+    """
+    rows = _rows(run, "operator", ["strategy", "ranks", "point", "operator", "family", "calls", "total_us"], **setting)
+    sides = [rows[rows["strategy"] == name] for name in (strategy, base)]
+    common = set.intersection(*(set(side["ranks"]) for side in sides))
+    if not common:
+        known = rows[["strategy", "ranks"]].drop_duplicates().to_dict("split", index=False)["data"]
+        raise ValueError(f"{strategy} and {base} were not profiled on equally many ranks; known are {known}")
+    ours, theirs = (_mean(side[side["ranks"] == max(common)]) for side in sides)
+    table = ours.join(theirs.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
+    table["calls_difference"] = table["calls"] - table["base_calls"]
+    table["difference_us"] = table["total_us"] - table["base_total_us"]
+    table = table[["operator", "family", "calls", "base_calls", "calls_difference", "total_us", "base_total_us",
+                   "difference_us"]]  # fmt: skip
+    table = table.sort_values("difference_us", key=lambda us: -us.abs(), kind="stable", ignore_index=True)
+    named = table["operator"] != "other"
+    shown = table[named].head(SHOWN - 1)
+    others = table.drop(shown.index).sum(numeric_only=True)
+    rest = pd.DataFrame([{"operator": "all others", "family": "other", **others}])
+    table = pd.concat([shown, rest], ignore_index=True)
+    return _about(table, run, strategy=strategy, base=base, ranks=int(max(common)))
+
+
+def memory_timeline(run, **setting) -> pd.DataFrame:
+    """Give the moments of one rank's memory (MOMENT), rank 0 of the first point that fits `setting`.
+
+    Empty where the run had no GPU; attrs: setting, in words.
+    """
+    return _of_one(run, "memory timeline", MOMENT, setting)
+
+
+def segments(run, **setting) -> pd.DataFrame:
+    """Give the allocator's segments (SEGMENT) on one rank at the end of the last backward, largest first.
+
+    `segments` is 1, or how many small ones the last row sums. attrs: setting, in words; unused_share, of all that is
+    reserved (nan where there is none).
+    """
+    table = _of_one(run, "segment", SEGMENT, setting)
+    reserved = table["segment_mib"].sum()
+    table.attrs["unused_share"] = 1 - table["allocated_mib"].sum() / reserved if reserved else float("nan")
+    return table
+
+
+def trace_spans(run, strategy: str, **setting) -> pd.DataFrame:
+    """Give the spans of a profiled step: rank, span (compute, copy, communicate), collective, start_ms, end_ms.
+
+    Time counts from the first rank's first span. Of several points the one with most ranks, its first seed. Raises
+    ValueError, naming what was traced, where the strategy was not.
+    """
+    spans = run.spans.reindex(columns=list(dict.fromkeys([*run.spans, "strategy", "ranks", "collective"])))
+    found = _fitting(spans, setting | {"strategy": strategy})
+    if found.empty:
+        raise ValueError(f"{strategy} was not traced; traced were {sorted(spans['strategy'].dropna().unique())}")
+    found = found[found["ranks"] == found["ranks"].max()]
+    found = found[found["point"] == found["point"].min()]
+    table = found[["rank", "span", "collective"]].reset_index(drop=True)
+    zero_us = found["start_us"].min()
+    for edge in ("start", "end"):
+        table[f"{edge}_ms"] = ((found[f"{edge}_us"] - zero_us) / 1e3).to_numpy()
+    return _about(table, run, strategy=strategy, ranks=int(found["ranks"].iloc[0]), setting=_words(found.iloc[0]))
+
+
+def _rows(run, entry: str, columns: list[str], **setting) -> pd.DataFrame:
+    """Give the rows of one kind; without any, still with these columns."""
+    rows = run.rows
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows, "entry", *columns])))
+    return _fitting(rows, setting | {"entry": entry})
+
+
+def _fitting(rows: pd.DataFrame, setting: dict) -> pd.DataFrame:
+    for knob, value in setting.items():
+        rows = rows[rows[knob] == value]
+    return rows
+
+
+def _mean(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give calls and total_us of each kernel, averaged over ranks and points."""
+    measured = len(rows[["point", "rank"]].drop_duplicates())
+    return rows.groupby(["operator", "family"])[["calls", "total_us"]].sum() / measured
+
+
+def _of_one(run, entry: str, columns: list[str], setting: dict) -> pd.DataFrame:
+    rows = _rows(run, entry, ["point", "rank", "strategy", "ranks", *columns], **setting)
+    rows = rows[(rows["point"] == rows["point"].min()) & (rows["rank"] == 0)]
+    words = _words(rows.iloc[0]) if len(rows) else ""
+    return _about(rows[columns].reset_index(drop=True), run, setting=words)
+
+
+def _words(row: pd.Series) -> str:
+    return f"{row['strategy']}, {int(row['ranks'])} {'rank' if row['ranks'] == 1 else 'ranks'}"
+
+
+def _about(table: pd.DataFrame, run, **more) -> pd.DataFrame:
+    table.attrs = {"source": run.source, "small": run.plan.size == "small", **more}
+    return table

@@ -1,0 +1,159 @@
+"""Rows → tokens a second, MFU, ledgers, accumulation, batch sizes, overlap by three methods."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.labs.ddp_fsdp.tables import ledgers
+from labkit.labs.ddp_fsdp.tables.ledgers import entries
+from labkit.labs.ddp_fsdp.tables.strategies import ladder as rungs
+from labkit.labs.ddp_fsdp.tables.strategies import rates
+from labkit.labs.ddp_fsdp.theory.memory import ledger
+from labkit.labs.sharding.tables.profile import profile
+from labkit.labs.sharding.theory.gpt import activations, flop_per_token, gpt
+from labkit.node.limits import check, spec
+
+SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
+PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
+
+
+def strategies(run) -> pd.DataFrame:
+    """Give, a setting: tokens_per_s with spread and seed_std, efficiency, mfu, and the verdict beside the peak.
+
+    `efficiency` is tokens a second a GPU over those of "single" under the same load. `mfu`: see `utilised`.
+    """
+    table = rates(run, SETTING, per_sample=run.plan.sequence, unit="tokens")
+    alone = table[table["strategy"] == "single"].set_index("load")["tokens_per_s"]
+    table["efficiency"] = table["tokens_per_s"] / table["ranks"] / table["load"].map(alone)
+    return utilised(table, run, run.plan.precision)
+
+
+def utilised(table: pd.DataFrame, run, precision) -> pd.DataFrame:
+    """Add mfu: the model's FLOP a second and GPU over the datasheet's dense rate, and the verdict (limits.check).
+
+    FLOP a token: 6 a parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
+    """
+    plan = run.plan
+    flop = flop_per_token(gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden,
+                          plan.sequence)  # fmt: skip
+    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
+    table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]
+    table["peak_tflops"] = table["peak_tflops"].astype(float)
+    table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
+    checked = check(table, "tflops_per_gpu", "peak_tflops")
+    return checked.rename(columns={"share_of_limit": "mfu"})
+
+
+def ladder(run) -> pd.DataFrame:
+    """Give, a rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
+    table = rungs(run, per_sample=run.plan.sequence, unit="tokens")
+    precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
+    return utilised(table, run, table["knob"].map(precision))
+
+
+def batches(run) -> pd.DataFrame:
+    """Give, a micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
+    table = rates(run, ["micro_batch", "batch"], per_sample=run.plan.sequence, unit="tokens")
+    table = utilised(table, run, run.plan.precision)
+    held = memory(run, ["micro_batch"]).set_index("micro_batch")
+    for column in ("peak", "reserved"):
+        table[f"{column}_mib"] = table["micro_batch"].map(held[column])
+    due = {point.micro_batch: sum(forecast(run.plan, vars(point)).values()) for point in run.plan.points()}
+    table["predicted_mib"] = table["micro_batch"].map(due) / ledgers.MIB
+    return table
+
+
+def forecast(plan, row) -> dict[str, int]:
+    """Give the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
+    half = row["precision"] == "bfloat16"
+    size = 2 if half else 4
+    kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
+    return ledger(plan.model(row["vocabulary"]), row["strategy"], row["ranks"], kept, element_bytes=size,
+                  state_bytes=12 if half else 8, micro_batches=row["micro_batches"])  # fmt: skip
+
+
+def memory(run, by: list[str] | None = None) -> pd.DataFrame:
+    """Give lab 04's memory ledger of GPT-2, a setting of the columns `by`."""
+    return ledgers.memory(run, by or ["load", "strategy", "ranks"], forecast)
+
+
+def sent(run, by: list[str] | None = None) -> pd.DataFrame:
+    """Give lab 04's communication ledger of GPT-2, a setting of the columns `by`."""
+    size = 2 if run.plan.precision == "bfloat16" else 4
+    return ledgers.sent(run, by or ["load", "strategy", "ranks"], lambda plan, row: plan.model(row["vocabulary"]),
+                        element_bytes=size, micro_batches="micro_batches", synced=_synced)  # fmt: skip
+
+
+def _synced(row) -> int:
+    return int(row["micro_batches"]) if row["synced"] == "every" else 1
+
+
+def accumulation(run) -> pd.DataFrame:
+    """Give, a strategy: step_ms with every exchange and with one a step, MiB of gradients sent, and what it saves."""
+    table = run.medians(["strategy", "synced"], "step_ms")
+    rows = entries(run, "traffic")
+    rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
+    moved = rows.groupby(["strategy", "synced"])["sent_bytes"].sum() / ledgers.MIB
+    held = entries(run, "memory").reindex(columns=["strategy", "synced", "peak_mib"])
+    peaks = held.groupby(["strategy", "synced"])["peak_mib"].max()
+    table["gradients_mib"] = [moved[key] for key in zip(table["strategy"], table["synced"], strict=True)]
+    one = table.pivot_table(index="strategy", columns="synced", sort=False,
+                            values=["step_ms", "spread_step_ms", "gradients_mib"])  # fmt: skip
+    result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in ("step_ms", "spread_step_ms",
+                           "gradients_mib") for synced in ("every", "last")})  # fmt: skip
+    for synced in ("every", "last"):
+        result[f"peak_mib_{synced}"] = [peaks.get((name, synced), float("nan")) for name in result.index]
+    result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
+    result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
+    result = result.reset_index()
+    result.attrs.update(source=run.source, small=run.plan.size == "small", times=run.plan.times)
+    return result
+
+
+def overlap(run) -> pd.DataFrame:
+    """Give, a strategy: exposed milliseconds of communication by three methods, and the share hidden by each.
+
+    `trace`: kernels during which nothing computes. `steps`: gradients with communication less without. `waits`: what
+    the computing stream waited for, by hooks. Each is subtracted from the trace's communication, and `share` is what
+    is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden is not free.
+    """
+    account = profile(run).set_index("strategy")
+    medians = {name: run.medians(["strategy"], f"{name}_ms").set_index("strategy")[f"{name}_ms"]
+               for name in ("muted", "gradients", "waited")}  # fmt: skip
+    rows = []
+    figures = account.select_dtypes("number")
+    moved = figures[figures["communication_ms"] > 0]  # a rank alone sends nothing, whatever its strategy
+    for strategy, own in moved.drop("single", errors="ignore").iterrows():
+        total = own["communication_ms"]
+        exposed = {"trace": own["exposed_ms"], "steps": medians["gradients"][strategy] - medians["muted"][strategy],
+                   "waits": medians["waited"][strategy]}  # fmt: skip
+        row = {"strategy": strategy, "communication_ms": total}
+        row |= {f"{name}_ms": ms for name, ms in exposed.items()}
+        row |= {f"{name}_share": 1 - ms / total for name, ms in exposed.items()}
+        alone = figures.loc["single"] if "single" in figures.index else own * float("nan")
+        row |= {"slowed_ms": own["compute_ms"] - alone["compute_ms"], "idle_ms": own["idle_ms"] - alone["idle_ms"]}
+        rows.append(row)
+    shown = [f"{name}_{kind}" for kind in ("ms", "share") for name in ("trace", "steps", "waits")]
+    table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])
+    shares = table[[name for name in shown if name.endswith("_share")]]
+    table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
+    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
+    return table
+
+
+def equality(run) -> pd.DataFrame:
+    """Give, a strategy: the largest errors over the ranks beside one process, and whether they are rounding."""
+    rows = entries(run, "trial")
+    rows = rows[rows["variant"] == "right"]
+    table = rows.groupby("strategy", sort=False)[["loss_error", "update_error"]].max().reset_index()
+    table["equal"] = (table[["loss_error", "update_error"]] < 1e-3).all(axis=1)
+    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
+    return table
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give, a variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
+    columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
+    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    return rows[rows["rank"] == 0][columns].reset_index(drop=True)

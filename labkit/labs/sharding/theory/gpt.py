@@ -1,0 +1,54 @@
+"""GPT-2 as shapes, bytes and FLOP."""
+
+from __future__ import annotations
+
+from labkit.labs.ddp_fsdp.theory.shapes import Model
+
+# layers, hidden, heads (Radford and others, 2019); the last three have their authors' sizes (Touvron and others, 2023)
+SIZES = {
+    "GPT-2 small": (12, 768, 12), "GPT-2 medium": (24, 1024, 16), "GPT-2 Large": (36, 1280, 20),
+    "GPT-2 XL": (48, 1600, 25), "7 B": (32, 4096, 32), "13 B": (40, 5120, 40), "65 B": (80, 8192, 64),
+}  # fmt: skip
+VOCABULARY = 50257
+LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
+    "the report's": {"micro_batch": 0}, "fused attention": {"attention": "fused"}, "fused AdamW": {"fused": True},
+    "torch.compile": {"compiled": "blocks"}, "padded vocabulary": {"pad": True},
+    "bfloat16 weights": {"precision": "bfloat16"}, "larger micro-batch": {},
+    "one graph": {"compiled": "whole"},
+}  # fmt: skip
+
+
+def gpt(layers: int, hidden: int, vocabulary: int = VOCABULARY, positions: int = 1024) -> Model:
+    """Give GPT-2 with its head tied to the embedding: LayerNorms, q, k and v in one matrix, four times wider inside."""
+    row = (hidden,)
+    block = (row, row, (3 * hidden, hidden), (3 * hidden,), (hidden, hidden), row, row, row, (4 * hidden, hidden),
+             (4 * hidden,), (hidden, 4 * hidden), row)  # fmt: skip
+    return Model(((vocabulary, hidden), (positions, hidden)), block, (row, row), layers)
+
+
+def flop_per_token(parameters: int, layers: int, hidden: int, sequence: int) -> float:
+    """Give the FLOP of training on one token: 6 a parameter, and 12·layers·hidden·sequence for attention.
+
+    A multiply-add counts as two, backward as twice the forward; attention as if it were not causal (Chowdhery and
+    others, "PaLM", 2022, appendix B).
+    """
+    return 6.0 * parameters + 12.0 * layers * hidden * sequence
+
+
+def padded(vocabulary: int, multiple: int = 128) -> int:
+    """Give the vocabulary rounded up, so that tensor cores need no remainder."""
+    return -(-vocabulary // multiple) * multiple
+
+
+def activations(layers: int, hidden: int, heads: int, vocabulary: int, micro_batch: int, sequence: int,
+                element_bytes: int = 4) -> int:  # fmt: skip
+    """Give the bytes that the forward of one micro-batch keeps for its backward, attention by a fused kernel.
+
+    In units of tokens × hidden a block keeps 16: its input, the first LayerNorm's output, q, k and v, the attention's
+    output, the second LayerNorm's input and output, four before GELU and four after. The head keeps its LayerNorm's
+    input and output, and one number a token and word. Beside them stand rows of statistics in float32: one number a
+    head and token from the attention, two a token from each LayerNorm. Compiled or not: it is the same.
+    """
+    tokens = micro_batch * sequence
+    statistics = tokens * (layers * (heads + 4) + 2) * 4
+    return tokens * ((16 * layers + 2) * hidden + vocabulary) * element_bytes + statistics

@@ -1,0 +1,119 @@
+"""What a collective takes by its size, as a line, and what a training step would take on more GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labkit.labs.ddp_fsdp.theory.shapes import Model, elements, shard
+from labkit.labs.ddp_fsdp.theory.traffic import Sent, buckets, through_a_link, traffic
+
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Link:
+    """A call takes α, and β moves its bytes; `residual` is the largest relative miss of the fit that made it."""
+
+    alpha_s: float
+    beta_gb_per_s: float
+    residual: float = 0.0
+
+    def seconds(self, sent_bytes: float) -> float:
+        return self.alpha_s + sent_bytes / (GB * self.beta_gb_per_s)
+
+    @property
+    def knee_bytes(self) -> float:
+        """The size α·β, at which latency and transfer take equally long."""
+        return self.alpha_s * self.beta_gb_per_s * GB
+
+
+def fit(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> Link:
+    """Fit t = α + bytes/β by least squares of the relative misses, so that small messages count as large ones do.
+
+    Neither α nor 1/β is let below 0. Raises ValueError where the sizes are not two or more.
+    """
+    if len(set(sizes_bytes)) < 2:
+        raise ValueError("a line needs two sizes or more")
+    # Divided by t, the line is to be 1 everywhere: α·u + s·v = 1 with u = 1/t, v = bytes/t and the slope s = 1/β.
+    u, v = [1 / t for t in seconds], [size / t for size, t in zip(sizes_bytes, seconds, strict=True)]
+    uu, uv, vv = _dot(u, u), _dot(u, v), _dot(v, v)
+    alpha, slope = (sum(u) * vv - sum(v) * uv) / (uu * vv - uv**2), (sum(v) * uu - sum(u) * uv) / (uu * vv - uv**2)
+    if alpha < 0:
+        alpha, slope = 0.0, sum(v) / vv
+    elif slope <= 0:
+        alpha, slope = sum(u) / uu, 0.0
+    residual = max(abs(alpha * a + slope * b - 1) for a, b in zip(u, v, strict=True))
+    return Link(alpha, 1 / slope / GB if slope else math.inf, residual)
+
+
+def _dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+class Projected(NamedTuple):
+    """A step in seconds; `latency_s` is what its calls' α add up to, `exposed_s` what the GPU waits."""
+
+    step_s: float
+    communication_s: float
+    latency_s: float
+    exposed_s: float
+
+
+def project(model: Model, strategy: str, ranks: int, compute_s: float, links: Mapping[str, Link], *,
+            fitted_ranks: int, element_bytes: int = 4, per_node: int = 8,
+            network_gb_per_s: float = 50.0) -> Projected:  # fmt: skip
+    """Give the step of one micro-batch a GPU on `ranks` GPUs: compute, and the communication that nothing hides.
+
+    `compute_s` is a single GPU's step; `links`, by collective, are lines over the bytes through a link, fitted at
+    `fitted_ranks`. Assumed is:
+
+    - A GPU computes as it does alone: its optimizer, too, though sharded states would take less. A third of it is
+      forward, two thirds are backward, shared equally among the blocks.
+    - Collectives are rings: α grows as the ring's N − 1 hops (trees, and launches that are no hop, would take less);
+      β stays as it was. Beyond a node, its rings leave through all its network cards at once: β is then at most
+      `per_node` × `network_gb_per_s`.
+    - Gradients travel during backward, blocks are gathered during their neighbours' compute, and neither slows it.
+      See `_windows` for what never hides.
+    """
+    if ranks == 1 or strategy == "single":
+        return Projected(compute_s, 0.0, 0.0, 0.0)
+    hops = (ranks - 1) / (fitted_ranks - 1)
+    fastest = per_node * network_gb_per_s if ranks > per_node else math.inf
+    ring = {name: Link(link.alpha_s * hops, min(link.beta_gb_per_s, fastest)) for name, link in links.items()}
+
+    def takes(sent: Sent) -> float:
+        link = ring[sent.collective]
+        return sent.calls * link.alpha_s + through_a_link([sent], ranks) / (GB * link.beta_gb_per_s)
+
+    sent = traffic(model, strategy, ranks, element_bytes=element_bytes)
+    alone, forward, backward = _windows(model, strategy, ranks, element_bytes, takes)
+    exposed = alone + max(0.0, forward - compute_s / 3) + max(0.0, backward - 2 * compute_s / 3)
+    latency = sum(one.calls * ring[one.collective].alpha_s for one in sent)
+    return Projected(compute_s + exposed, sum(map(takes, sent)), latency, exposed)
+
+
+def _windows(model: Model, strategy: str, ranks: int, element_bytes: int,
+             takes: Callable[[Sent], float]) -> tuple[float, float, float]:  # fmt: skip
+    """Give the seconds of communication that never hide, that forward may hide, and that backward may hide.
+
+    Never hidden are DDP's last bucket, which has the embeddings; the gathers of the root and of a pass's first block;
+    the gradients of the block and of the root that end the backward; and all of "fsdp_root", which is one group.
+    Blocks are alike: where a block's compute hides its neighbour's gather, a pass hides all of them.
+    """
+    if strategy == "ddp":
+        calls, last = buckets(model.shapes, element_bytes), elements(model.before)
+        if calls == 1:
+            last = model.parameters
+        rest = Sent("all-reduce", calls - 1, (model.parameters - last) * element_bytes)
+        return takes(Sent("all-reduce", 1, last * element_bytes)), 0.0, takes(rest)
+    whole = [element_bytes * ranks * shard(shapes, ranks) for shapes in (model.shapes, model.root, model.block)]
+    gathers, scatters = ([takes(Sent(name, 1, size)) for size in whole] for name in ("all-gather", "reduce-scatter"))
+    (gather_all, gather_root, gather), (scatter_all, scatter_root, scatter) = gathers, scatters
+    if strategy == "fsdp_root":
+        return gather_all + scatter_all, 0.0, 0.0
+    again = gather if strategy == "fsdp_full" else 0.0
+    alone = gather_root + gather + again + scatter + scatter_root
+    return alone, (model.blocks - 1) * gather, (model.blocks - 1) * (again + scatter)

@@ -1,0 +1,101 @@
+"""The check of a student's held_bytes, with real launches: right and wrong answers, each fault by its kind."""
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
+from labkit.labs import sharding
+from labkit.labs.sharding.checks import SETTINGS, held_bytes, judge, verdict_of
+
+RIGHT_ANSWER = """
+def held_bytes(parameters, ranks, stage):
+    sharded = (0, 8, 12, 16)[stage]
+    return parameters * (16 - sharded) + parameters * sharded / ranks
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+
+
+def own(parameters, ranks, stage):
+    scope: dict = {}
+    exec(RIGHT_ANSWER, scope)
+    return scope["held_bytes"](parameters, ranks, stage)
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (own, set()),
+        (lambda p, n, s: 1.005 * own(p, n, s), set()),
+        (lambda p, n, s: 1.02 * own(p, n, s), {"bytes"}),
+        (lambda p, n, s: own(p, n, max(0, s - 1)), {"stage"}),
+        (lambda p, n, s: own(p, n, s) / 8, {"impossible"}),
+        (lambda p, n, s: -own(p, n, s), {"impossible"}),
+        (lambda p, n, s: 0.9 * own(p, n, s), {"impossible", "bytes"}),
+        (lambda p, n, s: float("inf"), {"bytes"}),
+        (lambda p, n, s: f"{own(p, n, s)} bytes", {"form"}),
+        (lambda p, n, s: None, {"form"}),
+        (lambda p, n, s: True, {"form"}),
+        (lambda p, n, s: float("nan"), {"form"}),
+    ],
+)
+def test_each_fault_by_its_kind(function, kinds):
+    verdict = judge([function(*setting) for setting in SETTINGS])
+    assert set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+    assert bool(verdict.merits) == (not kinds)
+
+
+def test_a_stage_shards_what_it_says():
+    assert [held_bytes(10, 2, stage) for stage in range(4)] == [160, 120, 100, 80]
+    faults = judge([own(p, n, max(0, s - 1)) for p, n, s in SETTINGS]).faults
+    assert faults["stage"] == "for 774 million parameters on 2 ranks, stage 1, it is stage 0's: stage 1 shards the " \
+                              "optimizer's states"  # fmt: skip
+
+
+def test_answers_in_a_worker():
+    assert sharding.check("held_bytes").outcome == UNANSWERED
+    answers.save("sharding.held_bytes", RIGHT_ANSWER)
+    verdict = sharding.check("held_bytes")
+    assert verdict.outcome == RIGHT, verdict
+    answers.save("sharding.held_bytes", "def held_bytes(parameters, ranks, stage):\n    16 * parameters\n")
+    verdict = sharding.check("held_bytes")
+    assert set(verdict.faults) == {"form"}, "a function that forgets to return is not right"
+    answers.save("sharding.held_bytes", "def held_bytes(parameters, ranks, stage):\n    return 1 / 0\n")
+    verdict = sharding.check("held_bytes")
+    assert verdict.outcome == RAISED
+    assert "sharding_held_bytes.py" in verdict.detail
+
+
+def test_an_unknown_exercise_names_those_there_are():
+    with pytest.raises(ValueError, match="'buckets' is no exercise; there are held_bytes"):
+        sharding.check("buckets")
+
+
+ROW = {"variant": "A", "micro_batches": 4, "update_ratio": 1.0, "update_error": 1e-6, "largest_share": 0.3,
+       "exchanges": 1.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "kinds"),
+    [
+        ({}, set()),
+        ({"update_ratio": 4.1}, {"undivided"}),
+        ({"update_ratio": 2.0, "update_error": 1.0}, {"wrong"}),
+        ({"update_error": 0.01}, {"wrong"}),
+        ({"exchanges": 4.0}, {"synced_every_time"}),
+        ({"exchanges": 1.2}, set()),
+        ({"largest_share": 1.0}, {"root_only"}),
+        ({"update_ratio": 4.0, "exchanges": 4.0, "largest_share": 1.0},
+         {"undivided", "synced_every_time", "root_only"}),
+    ],
+)  # fmt: skip
+def test_a_trials_symptoms(found, kinds):
+    verdict = verdict_of(ROW | found)
+    assert set(verdict.faults) == kinds
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
