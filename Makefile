@@ -1,12 +1,14 @@
 # `make` lists what there is to do. The first target that needs .venv builds it (a minute, 2 GB).
 
-# PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`.
+# PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
+# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run.
 PY        = .venv/bin/python
 ARGS      =
 JOBS      = 2
 OFFLINE   =
+ZERO      =
 ifeq ($(PY),.venv/bin/python)
-READY     = .venv/.ready
+READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
 
 .DEFAULT_GOAL := help
@@ -67,4 +69,11 @@ clean:  ## remove runs/ and the caches, keep .venv, recorded data and your answe
 	  $(if $(OFFLINE),--no-index --find-links wheelhouse -r wheelhouse/requirements.txt,-r requirements.txt)
 	@.venv/bin/python -c "import pathlib, sysconfig; \
 	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n')"
+	@touch $@
+
+# DeepSpeed is built from source against the torch that is there; its operators would be compiled, and none is needed.
+.venv/.zero: .venv/.ready
+	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off setuptools wheel
+	DS_BUILD_OPS=0 .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-build-isolation \
+	  deepspeed==0.19.8
 	@touch $@

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.engine.run import RECORDED, replay
-from labkit.labs import broadcast, pipeline
+from labkit.labs import broadcast, ddp_fsdp, pipeline
 
 
 def main() -> None:
@@ -16,6 +16,7 @@ def main() -> None:
             broadcast.timeline(sweep, "pipelined"), broadcast.timeline(sweep, "scatter_all_gather")
         ),
         "pipeline_timeline": pipeline.gantt_chart(*pipeline.gantt(schedules, schedule="1f1b")),
+        "memory_ledger": ddp_fsdp.ledger_chart(ddp_fsdp.memory(replay(ddp_fsdp.RECORDED["strategies"]))),
     }
     folder = RECORDED / "charts"
     folder.mkdir(exist_ok=True)
