@@ -1,4 +1,4 @@
-"""Runs a student's function in a worker, on several inputs, and gives what it gave, or why it could not be called."""
+"""Launches what a student wrote, and gives what it gave, or the verdict on why there is nothing to judge."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED, Verdict
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
+from labkit.engine.plan import Plan
+from labkit.engine.run import Run
+
+
+def unanswered(name: str) -> Verdict | None:
+    """Give the verdict "not answered yet" on the exercise `name`, such as "broadcast.pipelined"; None where it was."""
+    file = answers.file_of(name)
+    if file.exists() and answers.is_answered(file.read_text()):
+        return None
+    return Verdict(name.partition(".")[2], UNANSWERED, {}, ("the workbook goes on with its own",))
+
+
+def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | Verdict:
+    """Give the run of a plan that calls a student's code; a Verdict where that raised or hung, `hangs` saying why."""
+    try:
+        return launch(plan, patience_s=patience_s)
+    except WorkerHung as error:
+        sentence = f"it did not come back within {patience_s:.0f} s: {hangs}"
+        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail)
+    except RunError as error:
+        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
 
 
 def called(answer, exercise: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
@@ -15,15 +36,8 @@ def called(answer, exercise: str, inputs: list, patience_s: float = 20.0) -> lis
 
     `answer` is the lab's plan that has a worker call it: a subclass of lab 03's `Answer`.
     """
-    file = answers.file_of(f"{answer.lab}.{exercise}")
-    if not file.exists() or not answers.is_answered(file.read_text()):
-        return Verdict(exercise, UNANSWERED, {}, ("the workbook goes on with its own",))
+    if (verdict := unanswered(f"{answer.lab}.{exercise}")) is not None:
+        return verdict
     plan = answer(gpus=1, function=exercise, answers=str(answers.folder()), inputs=json.dumps(inputs))
-    try:
-        run = launch(plan, patience_s=patience_s)
-    except WorkerHung as error:
-        sentence = f"it did not come back within {patience_s:.0f} s: a loop in it never ends"
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail)
-    except RunError as error:
-        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
-    return list(run.rows.reindex(columns=["given"])["given"])
+    run = launched(exercise, plan, patience_s, "a loop in it never ends")
+    return run if isinstance(run, Verdict) else list(run.rows.reindex(columns=["given"])["given"])

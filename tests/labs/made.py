@@ -184,3 +184,22 @@ def attributed(rows: list[dict], **attrs) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     table.attrs.update(attrs)
     return table
+
+
+def table(*rows, columns, **attrs) -> pd.DataFrame:
+    """Give a table of tuples as a full-size run would give it."""
+    made = pd.DataFrame(rows, columns=columns)
+    made.attrs.update({"small": False, "source": "made"} | attrs)
+    return made
+
+
+def said(markdown, parts, *unsaid) -> None:
+    """Assert that each of `parts` is said, and none of `unsaid`; each of these is a string or several."""
+    for part in _each(parts):
+        assert part in markdown.data, f"{part!r} is not in {markdown.data!r}"
+    for part in (one for many in unsaid for one in _each(many)):
+        assert part not in markdown.data, f"{part!r} is in {markdown.data!r}"
+
+
+def _each(parts) -> tuple[str, ...]:
+    return (parts,) if isinstance(parts, str) else tuple(parts)

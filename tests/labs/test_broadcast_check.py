@@ -78,12 +78,7 @@ ANSWERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Answers and runs of a test are its own."""
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture(scope="module")

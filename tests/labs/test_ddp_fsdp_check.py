@@ -22,11 +22,7 @@ def buckets(sizes_bytes, first_cap_bytes, cap_bytes):
 """
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def own(sizes, first, cap):

@@ -1,25 +1,14 @@
 """Each sentence of lab 04 follows its table: said where the claim holds, its opposite where it does not."""
 
-import pandas as pd
 import pytest
 from IPython.display import Markdown
+from made import said, table
 
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.story.reports import _wrapped
 
 NAN = float("nan")
 SMALL = "This run is small"
-
-
-def table(*rows, columns, **attrs):
-    made = pd.DataFrame(rows, columns=columns)
-    made.attrs.update({"small": False, "source": "made", "ranks": 2} | attrs)
-    return made
-
-
-def said(markdown, parts, *unsaid):
-    assert all(part in markdown.data for part in parts), markdown.data
-    assert not any(part in markdown.data for part in unsaid), markdown.data
 
 
 def held(*rows, small=False):
@@ -131,7 +120,7 @@ def test_knobs(made, parts, unsaid):
 
 def test_equality():
     names = ["strategy", "loss_error", "update_error", "equal"]
-    right = table(("ddp", 1e-7, 4e-7, True), ("fsdp_full", 1e-7, 2e-6, True), columns=names)
+    right = table(("ddp", 1e-7, 4e-7, True), ("fsdp_full", 1e-7, 2e-6, True), columns=names, ranks=2)
     parts = ("All 2 strategies on 2 ranks trained as one process does", "differ by 2e-06, rounding")
     said(ddp_fsdp.explain_equality(right), parts, "otherwise", SMALL)
     wrong = table(("ddp", 1e-7, 4e-7, True), ("fsdp_full", 0.1, 0.25, False), columns=names, small=True)

@@ -12,26 +12,18 @@ from labkit.labs.ddp_fsdp.plan import STRATEGIES, VARIANTS, Strategies, Trial
 SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def elsewhere(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("LABKIT_PROGRESS", "0")
-        yield
-
-
 @pytest.fixture(scope="module")
-def trial(elsewhere):
+def trial():
     return launch(Trial.small(gpus=2, variants=VARIANTS), progress=False)
 
 
 @pytest.fixture(scope="module")
-def strategies(elsewhere):
+def strategies():
     return launch(Strategies.small(gpus=2, repeats=2), progress=False)
 
 
 @pytest.fixture(scope="module")
-def three(elsewhere):
+def three():
     """Three ranks, into which neither the vocabulary's 1 000 rows nor a layer's 128 divide."""
     knobs = {"gpus": 3, "batches": (12,), "repeats": 1, "layers": 3}
     return launch(Strategies.small(**knobs), progress=False)

@@ -18,11 +18,7 @@ def one_f_one_b(rank, ranks, micro_batches):
 """
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def lists(function):

@@ -2,21 +2,11 @@
 
 import pandas as pd
 import pytest
+from made import said, table
 
 from labkit.labs import pipeline
 
 NAN = float("nan")
-
-
-def table(*rows, columns, **attrs):
-    made = pd.DataFrame(rows, columns=columns)
-    made.attrs.update({"small": False, "source": "made"} | attrs)
-    return made
-
-
-def said(markdown, parts, unsaid):
-    assert all(part in markdown.data for part in parts), markdown.data
-    assert unsaid not in markdown.data, markdown.data
 
 
 def gpus(*rates, mode="streaming", limit=2.0, spread=1.0):

@@ -1,7 +1,5 @@
 """Real launches on two processes: every pipeline computes what the whole model does, and its spans are in order."""
 
-import pytest
-
 from labkit.engine.launch import launch
 from labkit.labs import pipeline
 from labkit.labs.pipeline.checks import verdict_of
@@ -9,14 +7,6 @@ from labkit.labs.pipeline.plan import SCHEDULES, VARIANTS
 from labkit.labs.pipeline.tables.timeline import measured_steps, order_for
 
 TINY = {"hidden": 32, "heads": 2, "sequence": 8, "batch": 12, "repeats": 1, "vocabulary": 50}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def elsewhere(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("LABKIT_PROGRESS", "0")
-        yield
 
 
 def test_every_schedule_split_and_count_equals_the_whole_model():

@@ -14,11 +14,7 @@ def held_bytes(parameters, ranks, stage):
 """
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def own(parameters, ranks, stage):
@@ -35,6 +31,7 @@ def own(parameters, ranks, stage):
         (lambda p, n, s: 1.02 * own(p, n, s), {"bytes"}),
         (lambda p, n, s: own(p, n, max(0, s - 1)), {"stage"}),
         (lambda p, n, s: own(p, n, s) / 8, {"impossible"}),
+        (lambda p, n, s: 16 * p / n if s == 0 else own(p, n, s), {"bytes"}),
         (lambda p, n, s: -own(p, n, s), {"impossible"}),
         (lambda p, n, s: 0.9 * own(p, n, s), {"impossible", "bytes"}),
         (lambda p, n, s: float("inf"), {"bytes"}),

@@ -2,21 +2,11 @@
 
 import pandas as pd
 import pytest
+from made import said, table
 
 from labkit.labs.sharding.story import runs
 
 NAN = float("nan")
-
-
-def table(*rows, columns, **attrs):
-    made = pd.DataFrame(rows, columns=columns)
-    made.attrs.update({"small": False, "source": "made"} | attrs)
-    return made
-
-
-def said(markdown, parts, unsaid):
-    assert all(part in markdown.data for part in parts), markdown.data
-    assert all(part not in markdown.data for part in ((unsaid,) if isinstance(unsaid, str) else unsaid)), markdown.data
 
 
 def scaling(ddp, full, shared=0.71, mfu=0.5):

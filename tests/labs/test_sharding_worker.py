@@ -25,10 +25,9 @@ STRATEGIES = {"ddp", "fsdp_grad", "fsdp_full", "fsdp_root"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def elsewhere(tmp_path_factory):
+def workers_of_these_tests():
+    """Workers find the lab of this folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("LABKIT_PROGRESS", "0")
         patch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
         yield
 

@@ -6,10 +6,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
-from labkit.course.lineup import lined_up
-from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
-from labkit.engine.errors import RunError, WorkerHung
-from labkit.engine.launch import launch
+from labkit.course.exercise import launched, unanswered
+from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.ui import units
@@ -25,19 +24,11 @@ def check(exercise: str, *, size: str = "small", patience_s: float = 20.0) -> Ve
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join((*CHUNKED, *SYMPTOMS))}")
     own = exercise if exercise in CHUNKED else "pipelined"
     function = f"{'answers' if exercise in CHUNKED else 'bugs'}.{exercise}"
-    if exercise in CHUNKED:
-        file = answers.file_of(f"broadcast.{exercise}")
-        if not file.exists() or not answers.is_answered(file.read_text()):
-            return Verdict(exercise, UNANSWERED, {}, ("the workbook goes on with its own",))
+    if exercise in CHUNKED and (verdict := unanswered(f"broadcast.{exercise}")) is not None:
+        return verdict
     plan = Trial.sized(size, functions=(f"methods.{own}", function), answers=str(answers.folder()))
-    try:
-        run = launch(plan, patience_s=patience_s)
-    except WorkerHung as error:
-        sentence = f"it did not come back within {patience_s:.0f} s: it waits for something that never happens"
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail)
-    except RunError as error:
-        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
-    return judge(exercise, own, function, run)
+    run = launched(exercise, plan, patience_s, "it waits for something that never happens")
+    return run if isinstance(run, Verdict) else judge(exercise, own, function, run)
 
 
 def judge(exercise: str, own: str, function: str, run) -> Verdict:
@@ -171,5 +162,4 @@ def suspects() -> tuple[str, ...]:
 def diagnose(run) -> Markdown:
     """Give the verdicts on all functions of a Trial run at once: what the check would say of each."""
     names = [name for name in run.plan.functions if not name.startswith("methods.")]
-    verdicts = [judge(name.partition(".")[2], "pipelined", name, run) for name in names]
-    return Markdown("\n\n".join(verdict._repr_markdown_() for verdict in verdicts))
+    return diagnosed(judge(name.partition(".")[2], "pipelined", name, run) for name in names)

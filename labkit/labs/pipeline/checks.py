@@ -8,7 +8,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course.exercise import called
-from labkit.course.lineup import lined_up
+from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.plan import Answer
@@ -157,8 +157,7 @@ def suspects() -> tuple[str, ...]:
 
 def diagnose(run) -> Markdown:
     """Name the fault of every variant of a Trial run, from its row alone."""
-    verdicts = [verdict_of(row) for row in symptoms(run).to_dict("records")]
-    return Markdown("\n\n".join(verdict._repr_markdown_() for verdict in verdicts))
+    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
 
 
 def verdict_of(row: dict) -> Verdict:

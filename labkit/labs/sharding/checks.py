@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from string import ascii_uppercase
-
 from IPython.display import Markdown
 
 from labkit.course.exercise import called
-from labkit.course.lineup import lined_up
+from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.sharding.bugs import SYMPTOMS
 from labkit.labs.sharding.plan import Answer
@@ -62,12 +60,8 @@ def suspects() -> tuple[str, ...]:
 
 
 def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone, in the order of its table."""
-    lines = []
-    for letter, row in zip(ascii_uppercase, symptoms(run).to_dict("records"), strict=False):
-        said = "; ".join(verdict_of(row).faults.values()) or "nothing is wrong with it"
-        lines.append(f"- **{letter}** is `{row['variant']}`: {said}.")
-    return Markdown("\n".join(lines))
+    """Name the fault of every variant of a Trial run, from its row alone."""
+    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
 
 
 def verdict_of(row: dict) -> Verdict:
