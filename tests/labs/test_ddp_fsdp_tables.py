@@ -97,8 +97,8 @@ def test_scorecard(tmp_path):
     good = ddp_fsdp.scorecard(strategies_run(tmp_path / "good"))
     assert met(good) == {
         "ddp over 4 GPUs alone, batch 64": True, "ddp over 4 GPUs alone, batch 16": True,
-        "DDP, float32, batch 64, 4 GPUs": True, "largest unexplained share of a peak, of 10": True,
-        "collectives whose count or bytes are not the formula's, of 16": True,
+        "DDP, float32, batch 64, 4 GPUs": True, "largest unexplained share, of 10 peaks": True,
+        "collectives that are not the formula's, of 16": True,
     }  # fmt: skip
     assert good["measured"].tolist() == pytest.approx([0.95, 0.95, 640, 2, 0], abs=1e-3)
     bad = ddp_fsdp.scorecard(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))

@@ -81,6 +81,8 @@ def rungs(*rates, mfu=0.52, small=False):
         (rungs(8000.0, 20000.0, 16291.0, mfu=NAN), (
             "**Slower**: rung 2 (0.81×).", "The top, 20 000 tokens/s, is 0.614× the published",
         ), "MFU"),
+        (rungs(25779.0, 52000.0), ("gives 25 779 tokens/s, not the 32 582 that it prints",), "One rung"),
+        (rungs(32000.0, 52000.0), ("The top, 52 000 tokens/s",), "remember"),
         (rungs(100.0, 100.5), ("Not resolved by these data: rung 1.",), "Slower"),
         (rungs(100.0, 200.0, small=True), ("All together: 2.0×", "This run is small"), "published"),
         (rungs(100.0), ("One rung is no ladder.",), "All together"),

@@ -129,7 +129,8 @@ class Ladder(Gpt):
         for rung in self.rungs:
             self.require("rung", rung, tuple(LADDER))
             knobs |= LADDER[rung] or {"micro_batch": self.large}
-            yield self.setting(**knobs) | {"knob": rung}
+            if self.device == "cuda" or "compiled" not in LADDER[rung]:  # else it is the rung before, once more
+                yield self.setting(**knobs) | {"knob": rung}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,8 @@ def ledgers(held: pd.DataFrame, moved: pd.DataFrame) -> list[tuple]:
     worst = 100 * held["unexplained_share"].abs().max()
     unequal = int((~moved["equal"].astype(bool)).sum())
     return [
-        (f"largest unexplained share of a peak, of {len(held)}", worst, "≤ 10", "%", worst <= 10),
-        (f"collectives whose count or bytes are not the formula's, of {len(moved)}", unequal, "0", "", unequal == 0),
+        (f"largest unexplained share, of {len(held)} peaks", worst, "≤ 10", "%", worst <= 10),
+        (f"collectives that are not the formula's, of {len(moved)}", unequal, "0", "", unequal == 0),
     ]
 
 

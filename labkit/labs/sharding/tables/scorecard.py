@@ -29,7 +29,7 @@ def _ladder(run) -> list[tuple]:
 def _batches(run) -> list[tuple]:
     table = training.batches(run).dropna(subset=["peak_mib"])
     worst = 100 * (1 - table["predicted_mib"] / table["peak_mib"]).abs().max()
-    return [(f"largest unexplained share of a peak, one GPU, of {len(table)}", worst, "≤ 10", "%", worst <= 10)]
+    return [(f"largest unexplained share, one GPU, of {len(table)} peaks", worst, "≤ 10", "%", worst <= 10)]
 
 
 def _strategies(run) -> list[tuple]:
