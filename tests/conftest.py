@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from labkit import node
+
 _SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
 
 
@@ -18,6 +20,8 @@ def pytest_configure():
     A shell has what it starts in the background ignore interrupts, and so would every process that a test starts.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
+        os.environ.setdefault("TRITON_INTERPRET", "1")
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
 
 

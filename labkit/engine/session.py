@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from labkit import node
 from labkit.engine.run import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
@@ -37,7 +38,9 @@ def environment() -> dict[str, str]:
     foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return kept | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    # Triton decides while it is loaded whether it compiles kernels or interprets them, and a CPU can only interpret.
+    interpreted = {} if node.here().has_gpus else {"TRITON_INTERPRET": kept.get("TRITON_INTERPRET", "1")}
+    return kept | interpreted | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 class Session:

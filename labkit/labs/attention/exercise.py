@@ -1,0 +1,112 @@
+"""Judge a student's online softmax: one more tile for one row, each usual mistake told by the numbers it gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, inf, isclose, isinf, isnan
+
+from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
+from labkit.labs.attention.theory.tiles import Running, merged
+
+VALUES = [[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]
+SETTINGS = {  # what one row keeps (m, l, o), the tile's scores and values
+    "at a row's first tile": (-inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], VALUES),
+    "where the maximum rises from 1 to 3": (1.0, 2.5, [1.25, -0.75], [0.5, 3.0, 2.0], VALUES),
+    "where the maximum stays 3": (3.0, 1.5, [0.5, 2.0], [1.0, -0.5, 2.0], VALUES),
+    "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -inf, -inf], VALUES),
+    "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], VALUES),
+    "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], VALUES),
+    "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], VALUES),
+}
+OVERFLOW = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
+
+
+def judge_online(given: list | Verdict) -> Verdict:
+    """Give the verdict on m, l and o after one more tile, a [m, l, o] for each of SETTINGS.
+
+    A Verdict, where there is nothing to judge, is given back; that on a run in which exp overflowed says why.
+    """
+    if isinstance(given, Verdict):
+        overflowed = given.outcome == RAISED and "OverflowError" in given.detail
+        return replace(given, faults=given.faults | {"overflow": OVERFLOW}) if overflowed else given
+    faults: dict[str, str] = {}
+    for (where, setting), found in zip(SETTINGS.items(), given, strict=True):
+        for kind, sentence in _faults(setting, found).items():
+            if kind != "masked" or not faults:  # masked tiles come last: most other mistakes show there, too
+                faults.setdefault(kind, f"{where}, {sentence}")
+    merits = ("as the maximum rises, l and o are rescaled alike", "no exponent is above 0; masked keys change nothing")
+    return Verdict("online_softmax", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def right(maximum: float, total: float, output: list[float], scores: list[float], values: list) -> Running:
+    """Give m, l and o after one more tile."""
+    return merged(Running(maximum, total, tuple(output)), scores, values)
+
+
+def _faults(setting: tuple, found) -> dict[str, str]:
+    """Give what is wrong after one tile: a sentence a kind."""
+    (old, _, output, scores, _), wanted = setting, right(*setting)
+    if not _is_formed(found, len(output)):
+        return {"form": f"it gives {found!r}, not m, l and a list of {len(output)} numbers"}
+    numbers = [*found[:2], *found[2]]
+    if _near(numbers, [*wanted[:2], *wanted.output]):
+        return {}
+    if max(scores) == -inf:
+        why = ": −inf − (−inf) is nan" if any(map(isnan, numbers)) else ""
+        return {"masked": f"nothing may change, yet m, l and o become {_said(found)}{why}"}
+    if isinf(found[1]):
+        return {"overflow": f"m, l and o are {_said(found)}: {OVERFLOW}"}
+    if any(map(isnan, numbers)):
+        why = ": exp(m_old − m_new) is exp(−inf) there, which is 0" if old == -inf else ""
+        return {"nan": f"m, l and o are {_said(found)}{why}"}
+    if not isclose(found[0], wanted.maximum):
+        if found[0] == max(scores):
+            return {"own_maximum": f"m is {_said(found[0])}, the tile's own maximum; before it there was {_said(old)}"}
+        return {"maximum": f"m is {_said(found[0])}, not {_said(wanted.maximum)}"}
+    return _wrong_sums(setting, found, wanted)
+
+
+def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
+    (old, total, output, scores, values), top = setting, wanted.maximum
+    factor, upside_down, own = exp(old - top), exp(top - old), max(scores)
+
+    def made(keep: float, base: float) -> Running:
+        """Give the row if its old sums are multiplied by `keep` and its scores count from `base`."""
+        return right(base, keep * total, [keep * part for part in output], scores, values)
+
+    times = f"exp(m_old − m_new) = {_said(factor)}"
+    normalised = wanted._replace(output=tuple(part / wanted.total for part in wanted.output))
+    mistakes = {
+        "not_rescaled": (made(1.0, top), f": the old one is kept as it was, not times {times}"),
+        "forgotten": (made(0.0, top), f": the old one, times {times}, is missing"),
+        "upside_down": (made(upside_down, top), f": the old one is times {_said(upside_down)}, not times {times}"),
+        "own_maximum": (made(factor, own), f": the scores count from {_said(own)}, the tile's own maximum"),
+        "normalised": (normalised, ": it is divided by l, which is left to the end of the row"),
+    }
+    faults = {}
+    for place, name in ((1, "l"), (2, "o")):
+        if not _near(found[place], wanted[place]):
+            made_so = (
+                (f"{name}_{kind}", why) for kind, (row, why) in mistakes.items() if _near(found[place], row[place])
+            )
+            kind, why = next(made_so, (name, ""))
+            faults[kind] = f"{name} is {_said(found[place])}, not {_said(wanted[place])}{why}"
+    return faults
+
+
+def _is_formed(found, length: int) -> bool:
+    """Say whether it is m, l and o, `length` numbers."""
+    if not (isinstance(found, list | tuple) and len(found) == 3 and isinstance(found[2], list | tuple)):
+        return False
+    numbers = [*found[:2], *found[2]]
+    return len(found[2]) == length and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+
+
+def _near(one, other) -> bool:
+    if isinstance(one, int | float):
+        one, other = [one], [other]
+    return all(isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in zip(one, other, strict=True))
+
+
+def _said(value) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else f"[{', '.join(map(_said, value))}]"

@@ -1,0 +1,175 @@
+"""The published attention times and memory re-computed: what a GPU allows, what grows, what was held and won."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from labkit.labs.attention.tables.physics import WIDTH, physics, rates
+from labkit.labs.attention.theory.memory import SQUARES, squares_bytes
+from labkit.labs.attention.theory.work import square_bytes
+from labkit.node import limits
+
+GPU = "NVIDIA H100 80GB HBM3"  # the report says "H100"; this is the one with the fastest tensor cores
+HBM = limits.spec(GPU).hbm_gb_per_s
+BATCH, PRECISION = 8, "float32"  # of attention.csv, as the assignment asks
+NAMES = {"eager": "by_hand", "pytorch": "plain", "triton": "flash", "forward_backward": "both"}
+COLUMNS = ["problem", "implementation", "precision", "head_dim", "phase"]
+SPANS, FLASH_SPANS = ((256, 4096), (4096, 16384)), ((128, 1024), (8192, 32768))
+FITTED = 1024  # from this length on the memory follows one line; below it a workspace is not there yet
+ASKED = 65536  # the longest sequence that the assignment asks for
+SAME, WHOLE = 0.03, 0.01
+
+
+def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Give every table of this file by name, as `doubt_reports` takes them, from the two published ones."""
+    checked, flash_checked = times(attention), flash(flash_attention)
+    return {
+        "times": checked,
+        "growth": growth(checked, SPANS),
+        "backwards": backwards(checked),
+        "memory": memory(attention),
+        "flash": flash_checked,
+        "flash_growth": growth(flash_checked, FLASH_SPANS),
+        "precisions": precisions(flash_checked),
+        "speedups": speedups(flash_checked),
+        "parts": parts(flash_checked),
+        "head_dims": head_dims(flash_checked),
+    }
+
+
+def times(attention: pd.DataFrame) -> pd.DataFrame:
+    """Give a row a printed time of attention.csv, in ms, with the least that an H100 needs and the verdict."""
+    keys = ["problem", "mode", "head_dim", "sequence"]
+    table = attention.melt(keys, ["forward_seconds", "backward_seconds"], "phase", "seconds")
+    table = table.assign(
+        implementation=table["mode"].replace(NAMES), phase=table["phase"].str.removesuffix("_seconds"),
+        heads=BATCH, precision=PRECISION, causal=False, gpu=GPU, ms=1e3 * table["seconds"],
+    )  # fmt: skip
+    return _sourced(physics(table.drop(columns=["mode", "seconds"])), attention)
+
+
+def flash(flash_attention: pd.DataFrame) -> pd.DataFrame:
+    """Give a row a printed time of flash_attention.csv, with the least time, the verdict, TFLOP/s and share of peak."""
+    table = flash_attention.drop(columns="report").rename(columns={"milliseconds": "ms"})
+    table = table.replace({"implementation": NAMES, "phase": NAMES}).assign(gpu=GPU, heads=1, causal=True)
+    return _sourced(rates(physics(table)), flash_attention)
+
+
+def growth(checked: pd.DataFrame, spans: tuple[tuple[int, int], ...]) -> pd.DataFrame:
+    """Give, a printed column and a span of sequence lengths, how much the work grows (as N²) and how much the time.
+
+    `exponent` is the power of N with which the time grows: 2 where it follows the work, 0 where it stays.
+    """
+    keys = [name for name in COLUMNS if name in checked]
+    grown = []
+    for first, last in spans:
+        ms = checked.pivot_table(index=keys, columns="sequence", values="ms")
+        grown.append((ms[last] / ms[first]).rename("time").reset_index().assign(first=first, last=last))
+    table = pd.concat(grown)
+    longer = table["last"] / table["first"]
+    return _sourced(table.assign(work=longer**2, exponent=np.log(table["time"]) / np.log(longer)), checked)
+
+
+def backwards(checked: pd.DataFrame) -> pd.DataFrame:
+    """Give, a setting, the backward that the two problems print for eager attention, and the compiled one, in ms.
+
+    `ratio` is first over second; `passes`, how often an N×N matrix could pass through memory in their difference;
+    `compiled_ratio` is eager over compiled, `same` where those two agree within 3 %. `forward_` columns likewise.
+    """
+    columns = ["phase", "problem", "implementation"]
+    ms = checked.pivot_table(index=["head_dim", "sequence"], columns=columns, values="ms")
+    table = pd.DataFrame(index=ms.index)
+    for phase, prefix in (("backward", ""), ("forward", "forward_")):
+        first = ms[phase, "pytorch_attention", "by_hand"]
+        second, compiled = (ms[phase, "torch_compile", name] for name in ("by_hand", "compiled"))
+        table[f"{prefix}first_ms"], table[f"{prefix}second_ms"], table[f"{prefix}compiled_ms"] = first, second, compiled
+        table[f"{prefix}ratio"], table[f"{prefix}compiled_ratio"] = first / second, second / compiled
+    table = table.reset_index()
+    table["same"] = (table["compiled_ratio"] - 1).abs() <= SAME
+    table["apart_ms"] = table["first_ms"] - table["second_ms"]
+    table["passes"] = table["apart_ms"] / _pass_ms(table["sequence"], BATCH)
+    return _sourced(table, checked)
+
+
+def memory(attention: pd.DataFrame) -> pd.DataFrame:
+    """Give, a setting, the memory before backward, and how many N×N matrices, N×d tensors and bytes a row explain it.
+
+    `squares`, `tensors`, `row_bytes` and `fixed_mib` are one least-squares fit of all lengths from 1024 on; `left_mb`
+    is what it leaves of each row. `holds` names the implementations that keep so many matrices (theory/memory.py). An
+    index of the maximum (8 bytes) and a sum (4) are what a softmax written by hand keeps of a row.
+    """
+    table = attention.loc[attention["memory_gb"].notna(), ["head_dim", "sequence", "memory_gb"]].reset_index(drop=True)
+    width, rows = WIDTH[PRECISION], BATCH * table["sequence"]
+    table["square_gb"] = square_bytes(table["sequence"], table["sequence"], width, BATCH) / 1e9
+    shares = np.column_stack([table["square_gb"] * 1e3, rows * table["head_dim"] * width / 1e6, rows / 1e6,
+                              np.full(len(table), 2**20 / 1e6)])  # fmt: skip
+    printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= FITTED
+    fit = np.linalg.lstsq(shares[fitted], printed_mb[fitted])[0]
+    table["printed_squares"] = table["memory_gb"] / table["square_gb"]
+    table["squares"], table["tensors"], table["row_bytes"], table["fixed_mib"] = fit
+    table["left_mb"] = printed_mb - shares @ fit
+    held = [name for name, counts in SQUARES.items() if abs(counts["held"] - fit[0]) <= WHOLE]
+    return _sourced(table.assign(holds=", ".join(held)), attention)
+
+
+def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Give, a setting, float32's time over bfloat16's, and the rates of both as shares of an H100's peaks.
+
+    `share_of_fp32` is float32's rate over that of the units that are no tensor cores: more than 1 needs TF32.
+    """
+    keys = ["implementation", "phase", "sequence", "head_dim"]
+    wide = flash_checked.pivot_table(index=keys, columns="precision", values=["ms", "tflops"])
+    table = pd.DataFrame({"ratio": wide["ms", "float32"] / wide["ms", "bfloat16"]})
+    for precision, units in (("float32", ("fp32", "tf32")), ("bfloat16", ("bf16",))):
+        table[f"{precision}_tflops"] = wide["tflops", precision]
+        for unit in units:
+            table[f"share_of_{unit}"] = wide["tflops", precision] / limits.spec(GPU).tflops(unit)
+    return _sourced(table.reset_index(), flash_checked)
+
+
+def speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Give, a setting and phase, how many times as fast Triton is as PyTorch.
+
+    attrs: `asked`, the longest sequence of the assignment, and `asked_gb`, plain attention's N×N matrices there.
+    """
+    keys = ["phase", "precision", "head_dim", "sequence"]
+    ms = flash_checked.pivot_table(index=keys, columns="implementation", values="ms")
+    table = _sourced((ms["plain"] / ms["flash"]).rename("speedup").reset_index(), flash_checked)
+    needed = squares_bytes("plain", "backward", ASKED, ASKED, WIDTH["float32"])
+    table.attrs |= {"asked": ASKED, "asked_gb": needed / 1e9}
+    return table
+
+
+def parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Give, a setting, forward and backward, each timed alone, as a `share` of both timed together."""
+    keys = ["implementation", "precision", "head_dim", "sequence"]
+    ms = flash_checked.pivot_table(index=keys, columns="phase", values="ms").reset_index()
+    table = ms.rename_axis(columns=None).assign(share=(ms["forward"] + ms["backward"]) / ms["both"])
+    return _sourced(table, flash_checked)
+
+
+def head_dims(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Give, at the longest sequence, the part of a time that no head dimension shortens: a line's value at none.
+
+    `share` is that part of the time at the largest head dimension, `passes` how often an N×N matrix of float32 could
+    pass through memory meanwhile.
+    """
+    longest = flash_checked[flash_checked["sequence"] == flash_checked["sequence"].max()]
+    keys = ["implementation", "phase", "precision", "sequence"]
+    ms = longest.pivot_table(index=keys, columns="head_dim", values="ms")
+    fixed = np.polyfit(ms.columns, ms.T, 1)[1]
+    table = pd.DataFrame({"ms": ms[ms.columns.max()], "fixed_ms": fixed}).reset_index()
+    table["share"] = table["fixed_ms"] / table["ms"]
+    table["passes"] = table["fixed_ms"] / _pass_ms(table["sequence"], 1)
+    return _sourced(table, flash_checked)
+
+
+def _pass_ms(sequence: pd.Series, heads: int) -> pd.Series:
+    return 1e3 * limits.least_seconds_to_move(square_bytes(sequence, sequence, WIDTH[PRECISION], heads), HBM)
+
+
+def _sourced(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    table = table.reset_index(drop=True)
+    table.attrs = {"source": published.attrs["source"], "small": False}
+    return table

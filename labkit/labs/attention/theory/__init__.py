@@ -1,0 +1,1 @@
+"""Attention on paper: its arithmetic, its memory, and the online softmax tile by tile."""

@@ -1,0 +1,89 @@
+"""Attention set beside float64, and the symptoms by which one that claims to be FlashAttention-2 is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from labkit.labs.attention.worker.implementations import implementation
+from labkit.labs.attention.worker.memory import Watch
+from labkit.labs.attention.worker.plain import exact
+from labkit.labs.attention.worker.variants import ATTENTIONS
+
+TENSORS = ("O", "L", "dQ", "dK", "dV")
+PROBE = 64  # queries, keys and columns of the probe: with V = 1, O is the matrix of probabilities itself
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Give the largest |found − wanted| / (1 + |wanted|): the least t at which allclose(rtol=t, atol=t) holds."""
+    return ((found.double() - wanted).abs() / (1 + wanted.abs())).max().item()
+
+
+def row_lse(o: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
+    """Give the row log-sum-exp (…, Nq) that attention kept for backward; None where it kept nothing of that shape."""
+    kept = getattr(o.grad_fn, "saved_tensors", ())
+    return next((x for x in kept if x is not None and x.shape == q.shape[:-1]), None)
+
+
+def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
+    """Give O, L (where it was kept) and the gradients."""
+    o = attention(q, k, v, causal)
+    lse = row_lse(o, q)
+    found = {"O": o.detach()} | ({} if lse is None else {"L": lse})
+    return found | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
+
+
+def errors(point, device: torch.device) -> dict:
+    """Give the error of each tensor, and whether a second run gives the same bits."""
+    tensors = _tensors(point, point.queries, point.keys, device)
+    found, again = (attended(implementation(point.implementation), *tensors, point.causal) for _ in range(2))
+    wanted = exact(*tensors, point.causal)
+    same = all(torch.equal(found[name], again[name]) for name in found)
+    return {f"{name}_error": error(found[name], wanted[name]) for name in found} | {"same_bits": same}
+
+
+def symptoms(point, device: torch.device) -> dict:
+    """Give what one variant shows.
+
+    `all_error`, `causal_error`, `gradient_error`: the worst without and with a mask, and of gradients with one.
+    `keeps_lse`; `sees_ahead`: how many keys after its own a query attends to at most, with a mask. `early_weight`: the
+    most that a probability is too large, times. `forward_largest`, `backward_largest`: the largest tensor that torch
+    makes, in N×N matrices; `products`: its operators that multiply matrices.
+    """
+    attention = ATTENTIONS[point.variant]
+    q, k, v, do = _tensors(point, point.sequence, point.sequence, device)
+    found, causal = (attended(attention, q, k, v, do, mask) for mask in (False, True))
+    wanted, wanted_causal = (exact(q, k, v, do, mask) for mask in (False, True))
+    square = point.heads * point.sequence**2 * q.element_size()
+    with Watch() as forward:
+        o = attention(q, k, v, True)
+    with Watch() as backward:
+        torch.autograd.grad(o, (q, k, v), do)
+    ahead, early = _probed(attention, device, point.seed)
+    return {
+        "all_error": error(found["O"], wanted["O"]), "causal_error": error(causal["O"], wanted_causal["O"]),
+        "gradient_error": max(error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
+        "keeps_lse": "L" in causal, "sees_ahead": ahead, "early_weight": early,
+        "forward_largest": forward.largest / square, "backward_largest": backward.largest / square,
+        "products": forward.products + backward.products,
+    }  # fmt: skip
+
+
+def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
+    """Give how far ahead queries see under a mask, and the largest excess of a probability without one."""
+    generator = torch.Generator(device).manual_seed(seed)
+    q, k = (torch.randn(1, PROBE, PROBE, generator=generator, device=device) for _ in range(2))
+    v = torch.eye(PROBE, device=device)[None].contiguous()
+    rows, columns = (attention(q, k, v, True)[0] > 0).nonzero(as_tuple=True)
+    wanted = exact(q, k, v, torch.ones_like(v))["O"]
+    return int((columns - rows).max()), (attention(q, k, v, False).double() / wanted).max().item()
+
+
+def _tensors(point, queries: int, keys: int, device: torch.device) -> list[torch.Tensor]:
+    """Give Q, K, V that want gradients, and dO."""
+    generator = torch.Generator(device).manual_seed(point.seed)
+    form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": device}
+    lengths = (queries, keys, keys, queries)
+    q, k, v, do = (torch.randn(point.heads, n, point.head_dim, **form) for n in lengths)
+    return [*(x.requires_grad_() for x in (q, k, v)), do]

@@ -1,0 +1,159 @@
+"""FlashAttention-2 as a function that autograd can call: checks its tensors, launches the kernels, keeps O and L."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from labkit.labs.attention.worker import backward, forward
+from labkit.labs.attention.worker.tuning import Tile, tile_for
+
+PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
+# Three TF32 products in place of one keep float32's 24 bits (Ootomo & Yokota 2022), on tensor cores.
+PRECISION = "tf32x3"
+
+
+class Flash(torch.autograd.Function):
+    """Attention of q (..., Nq, d) over k and v (..., Nk, d): O (..., Nq, d). Query i sees keys 0…i if is_causal.
+
+    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v, O and the row log-sum-exp (..., Nq): nothing that
+    grows with Nq × Nk. The same bits every time. Raises TypeError or ValueError for tensors that do not fit.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, is_causal=False):
+        _check(q, k, v)
+        o, lse = attention_forward(*map(_heads, (q, k, v)), is_causal, 1 / math.sqrt(q.shape[-1]))
+        o, lse = _shaped(o, q), lse.view(q.shape[:-1])
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.is_causal = is_causal
+        return o
+
+    @staticmethod
+    def backward(ctx, do):
+        q, k, v, o, lse = ctx.saved_tensors
+        lse = lse.view(-1, lse.shape[-1])
+        root = 1 / math.sqrt(q.shape[-1])
+        gradients = attention_backward(*map(_heads, (q, k, v, o, do)), lse, ctx.is_causal, root)
+        return *map(_shaped, gradients, (q, k, v)), None
+
+
+def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
+    """Give the attention of q over k and v as `Flash` computes it."""
+    return Flash.apply(q, k, v, is_causal)
+
+
+def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give O and the row log-sum-exp of tensors of shape (heads, N, d) that `_heads` made; `root` is 1/√d."""
+    (heads, queries, width), keys = q.shape, k.shape[1]
+    o, lse = torch.empty_like(q), torch.empty((heads, queries), dtype=torch.float32, device=q.device)
+    known, scale = (_padded_width(width), causal, PRECISION), root * math.log2(math.e)
+
+    def launch(tile: Tile) -> None:
+        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        arguments = (block(q), side(k), side(v), block(o), lse, queries, keys, width, scale)
+        _launch(forward.forward, (_blocks(queries, tile.rows), heads, 1), tile, known, q, arguments)
+
+    launch(tile_for("forward", q, known[0], causal, launch))
+    return o, lse
+
+
+def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[torch.Tensor, ...]:
+    """Give dQ, dK and dV of tensors of shape (heads, N, d); `lse` is (heads, Nq)."""
+    (heads, queries, width), keys = q.shape, k.shape[1]
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    padded = _blocks(queries, PADDED) * PADDED
+    of_rows = torch.empty((2 * heads, padded), dtype=torch.float32, device=q.device)  # log-sum-exp to base 2, then δ
+    known = (_padded_width(width), causal, PRECISION)
+    numbers = (queries, keys, padded, width, root * math.log2(math.e), root)
+    arguments = (o, do, lse, of_rows, queries, padded, width)
+    _launch(backward.prepare_rows, (padded // PADDED, heads, 1), None, (known[0], PADDED), q, arguments)
+
+    def launch_keys_values(tile: Tile) -> None:
+        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        rows = partial(_matrix, tile, tile.rows, 0)
+        arguments = (block(q), side(k), side(v), block(do), side(dk), side(dv), rows(of_rows), *numbers)
+        _launch(backward.keys_values, (_blocks(keys, tile.columns), heads, 1), tile, known, q, arguments)
+
+    def launch_queries(tile: Tile) -> None:
+        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        rows = partial(_matrix, tile, tile.rows, 0)
+        arguments = (block(q), side(k), side(v), block(do), block(dq), rows(of_rows), *numbers)
+        _launch(backward.queries_, (_blocks(queries, tile.rows), heads, 1), tile, known, q, arguments)
+
+    launch_keys_values(tile_for("keys_values", q, known[0], causal, launch_keys_values))
+    launch_queries(tile_for("queries", q, known[0], causal, launch_queries))
+    return dq, dk, dv
+
+
+_compiled: dict[tuple, object] = {}
+
+
+def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, known: tuple, q: torch.Tensor, arguments) -> None:
+    """Launch a kernel; from the second time on without what Triton does to find out which compiled one it is.
+
+    That takes 20 µs, longer than the kernel itself at short sequences. No integer is specialised on, and all tensors
+    start at multiples of 16 bytes, so that `key` says all that the compiled kernel depends on.
+    """
+    triton.set_allocator(_scratch)  # holds in one thread, and autograd has its own
+    key = (kernel, tile, known, q.dtype, q.device)
+    if (ready := _compiled.get(key)) is not None:
+        ready[0][grid](*arguments, *ready[1])
+        return
+    constants = known + ((tile.rows, tile.columns, tile.stages, tile.described) if tile else ())
+    compiled = kernel[grid](*arguments, *constants, **(tile.options() if tile else {}))
+    if compiled is not None:  # the interpreter has none
+        _compiled[key] = (compiled, constants)
+
+
+def _scratch(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
+    """Give the memory in which programs put the descriptors that they make."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in (torch.float32, torch.bfloat16):
+        raise TypeError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: all float32, or all bfloat16")
+    if k.shape != v.shape or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: (…, N, d) with one … and d")
+    if not 1 <= q.shape[-1] <= 128 or not q.shape[-2] or not k.shape[-2]:
+        raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}: d is 1 to 128, and N at least 1")
+
+
+def _heads(x: torch.Tensor) -> torch.Tensor:
+    """Give (…, N, d) as a contiguous (heads, N, d) whose rows are multiples of 16 bytes, as the copy engine asks.
+
+    The interpreter's products of bfloat16 are wrong: on a CPU it is given float32.
+    """
+    if x.dim() != 3:
+        x = x.reshape(-1, *x.shape[-2:])
+    if not x.is_cuda:
+        x = x.float()
+    if missing := -x.shape[-1] % (16 // x.element_size()):
+        x = torch.nn.functional.pad(x, (0, missing))
+    x = x.contiguous()
+    return x.clone() if x.data_ptr() % 16 else x
+
+
+def _shaped(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Give what a kernel wrote in the shape and precision of x, without the columns that `_heads` added."""
+    return (y if y.shape[-1] == x.shape[-1] else y[..., : x.shape[-1]]).reshape(x.shape).to(x.dtype)
+
+
+def _padded_width(width: int) -> int:
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def _blocks(n: int, size: int) -> int:
+    return -(-n // size)
+
+
+def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | TensorDescriptor:
+    """Give x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
+    if not tile.described:
+        return x
+    return TensorDescriptor(x, x.shape, x.stride(), [1, rows, padded_width] if padded_width else [1, rows])

@@ -1,0 +1,63 @@
+"""What attention keeps for backward, how much memory there is at most, and which tensors it makes on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+PRODUCTS = ("mm", "bmm", "baddbmm", "addmm", "_softmax", "scaled_dot_product", "einsum", "flash_attention",
+            "efficient_attention", "cudnn_attention")  # fmt: skip
+
+
+def kept(work: Callable[[], object]) -> dict[str, int]:
+    """Give `kept_bytes` of the distinct storages that `work` saves for backward, and `largest_kept` in elements."""
+    storages: dict[int, int] = {}
+    largest = 0
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        nonlocal largest
+        storage = x.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        largest = max(largest, x.numel())
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        result = work()  # held until here: a freed storage's address would come again
+    del result
+    return {"kept_bytes": sum(storages.values()), "largest_kept": largest}
+
+
+def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> dict[str, float]:
+    """Give MiB beyond what was allocated before: at most in forward, held between, at most in backward. GPUs only."""
+    gpu = do.device
+    torch.cuda.synchronize(gpu)
+    before = torch.cuda.memory_allocated(gpu)
+
+    def beyond(allocated: int) -> float:
+        return (allocated - before) / 2**20
+
+    torch.cuda.reset_peak_memory_stats(gpu)
+    o = forward()
+    found = {"forward_mib": beyond(torch.cuda.max_memory_allocated(gpu)),
+             "held_mib": beyond(torch.cuda.memory_allocated(gpu))}  # fmt: skip
+    torch.cuda.reset_peak_memory_stats(gpu)
+    torch.autograd.grad(o, inputs, do)
+    return found | {"backward_mib": beyond(torch.cuda.max_memory_allocated(gpu))}
+
+
+class Watch(TorchDispatchMode):
+    """Notes what torch's operators make: the largest tensor, in bytes, and how many of them multiply matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest, self.products = 0, 0
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        result = operator(*args, **kwargs or {})
+        name = operator.__name__ if hasattr(operator, "__name__") else str(operator)
+        self.products += any(word in name for word in PRODUCTS)
+        made = result if isinstance(result, tuple | list) else (result,)
+        self.largest = max([self.largest, *(x.nbytes for x in made if isinstance(x, torch.Tensor))])
+        return result

@@ -1,0 +1,47 @@
+"""Clocks for kernels: triton.testing's on a GPU, where a call returns before its kernel has run; our own on a CPU."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import triton
+
+from labkit.engine.worker import Worker
+
+ON_CPU = {"warm_ups": 1, "repeats": 3}
+UNSYNCHRONISED = 20
+
+
+def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list[float]:
+    """Give the milliseconds of each repetition, between two events on the GPU; the L2 cache is cleared before each.
+
+    The events stand around what is launched: where the host takes longer to launch than the GPU to work, they tell
+    the host's time (triton.testing.do_bench).
+    """
+    if worker.device.type == "cuda":
+        return triton.testing.do_bench(work, warmup=repeat_ms // 2, rep=repeat_ms, return_mode="all")
+    return [1e3 * run.seconds for run in worker.time(work, **ON_CPU) if not run.warm_up]
+
+
+def captured(work: Callable[[], object], repeat_ms: int) -> list[float]:
+    """Give the milliseconds of each replay of a CUDA graph of `work`: the GPU's time alone (do_bench_cudagraph)."""
+    return triton.testing.do_bench_cudagraph(work, rep=repeat_ms, return_mode="all")
+
+
+def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
+    """Give the mean milliseconds that a clock shows which waits for nobody: what the host takes to launch `work`."""
+    worker.synchronize()
+    start = time.perf_counter()
+    for _ in range(UNSYNCHRONISED):
+        work()
+    passed = time.perf_counter() - start
+    worker.synchronize()
+    return 1e3 * passed / UNSYNCHRONISED
+
+
+def summary(times_ms: list[float]) -> dict[str, float]:
+    """Give a row's median, its quartiles and the number of repetitions."""
+    low, median, high = statistics.quantiles(times_ms, n=4) if len(times_ms) > 1 else times_ms * 3
+    return {"ms": median, "low_ms": low, "high_ms": high, "repeats": len(times_ms)}

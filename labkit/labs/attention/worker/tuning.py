@@ -1,0 +1,87 @@
+"""Which tiles each kernel runs with: the candidates, measured once for a kind of problem, and the fastest kept."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import triton
+
+REPEAT_MS = 20  # how long a candidate is timed for
+LONG = 4096  # queries from which on a kernel runs for longer than the host needs to describe its tensors
+LONGEST = 16384  # above it, the same tile wins
+
+
+class Tile(NamedTuple):
+    """Rows and columns of a tile of scores, loads in flight, warps a program, and registers a thread (0: any).
+
+    `described`: the host describes the tensors to the copy engine, which costs it 3 µs each; else every program does.
+    """
+
+    rows: int
+    columns: int
+    stages: int
+    warps: int
+    registers: int = 0
+    described: bool = True
+
+    def __str__(self) -> str:
+        most = f", {self.registers} registers" if self.registers else ""
+        return f"{self.rows}×{self.columns}, {self.stages} stages, {self.warps} warps{most}"
+
+    def options(self) -> dict[str, int]:
+        """Give what the compiler is told besides the kernel's own arguments."""
+        return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
+
+
+# Of some hundred that were measured on an H200, those that won somewhere. Three programs of 4 warps fit on a
+# multiprocessor with 168 registers a thread; a 64×64 tile of float32 scores takes 32 of them.
+CANDIDATES = {
+    ("forward", "bfloat16", 64): (Tile(64, 128, 2, 4, 168), Tile(64, 64, 3, 4), Tile(128, 64, 3, 8)),
+    ("keys_values", "bfloat16", 64): (Tile(64, 64, 3, 4, 168), Tile(64, 64, 2, 4)),
+    ("queries", "bfloat16", 64): (Tile(64, 128, 3, 4), Tile(64, 64, 3, 4), Tile(128, 64, 3, 8)),
+    ("forward", "bfloat16", 128): (Tile(128, 128, 3, 8), Tile(64, 64, 3, 4)),
+    ("keys_values", "bfloat16", 128): (Tile(64, 64, 2, 4), Tile(64, 128, 3, 8)),
+    ("queries", "bfloat16", 128): (Tile(128, 64, 4, 8, 168), Tile(64, 64, 3, 4)),
+    ("forward", "bfloat16"): (Tile(64, 128, 3, 4),),
+    ("keys_values", "bfloat16"): (Tile(64, 64, 2, 4),),
+    ("queries", "bfloat16"): (Tile(64, 64, 3, 4),),
+    ("forward", "float32"): (Tile(64, 64, 2, 4),),
+    ("keys_values", "float32"): (Tile(32, 32, 2, 4),),
+    ("queries", "float32"): (Tile(32, 32, 2, 4),),
+    ("keys_values", "float32", 128): (Tile(64, 64, 2, 4),),
+    ("queries", "float32", 64): (Tile(128, 32, 2, 8),),
+    ("forward", "float32", 128): (Tile(128, 32, 2, 8),),
+    ("queries", "float32", 128): (Tile(128, 32, 2, 8),),
+}
+ON_CPU = Tile(32, 16, 1, 4, described=False)  # for Triton's interpreter, where only the result counts
+
+Problem = tuple[str, str, int, bool, int]  # kernel, precision, padded head dimension, causal, queries up to
+measured: dict[Problem, dict[Tile, float]] = {}  # milliseconds; NaN where a GPU has too little for the tile
+chosen: dict[Problem, Tile] = {}
+
+
+def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, launch: Callable[[Tile], object]) -> Tile:
+    """Give the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
+    precision = "float32" if q.dtype == torch.float32 else "bfloat16"
+    problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[1] - 1).bit_length(), LONGEST))
+    if problem not in chosen:
+        if not q.is_cuda:
+            measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
+            return ON_CPU
+        known = CANDIDATES.get((kernel, precision, padded_width)) or CANDIDATES[kernel, precision]
+        candidates = [tile._replace(described=q.shape[1] >= LONG) for tile in known]
+        measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
+        chosen[problem] = min((tile for tile in times if not math.isnan(times[tile])), key=times.__getitem__)
+    return chosen[problem]
+
+
+def _milliseconds(launch: Callable[[Tile], object], tile: Tile) -> float:
+    try:
+        times = triton.testing.do_bench(lambda: launch(tile), warmup=5, rep=REPEAT_MS, return_mode="all")
+    except triton.runtime.errors.OutOfResources:
+        return math.nan
+    return statistics.median(times)

@@ -1,0 +1,149 @@
+"""The check of a student's online softmax: right and wrong answers, each fault by its kind; some in a real launch."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.exercise import called
+from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG, Verdict
+from labkit.labs.attention.exercise import OVERFLOW, SETTINGS, judge_online
+from labkit.labs.pipeline import plan as pipeline
+
+RIGHT_ANSWER = """
+from math import exp, inf
+
+def online_softmax(m, l, o, scores, values):
+    m_new = max(m, *scores)
+    if m_new == -inf:
+        return m, l, o
+    factor = exp(m - m_new)
+    weights = [exp(score - m_new) for score in scores]
+    l = factor * l + sum(weights)
+    o = [factor * o[c] + sum(w * v[c] for w, v in zip(weights, values)) for c in range(len(o))]
+    return m_new, l, o
+"""
+SKELETON = """
+def online_softmax(m, l, o, scores, values):
+    ...  # the new maximum, what it makes of l and o, what the tile adds
+    return m, l, o
+"""
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def changed(*swaps: tuple[str, str]):
+    """Give the right answer's function with some of its text replaced."""
+    text = RIGHT_ANSWER
+    for old, new in swaps:
+        assert old in text
+        text = text.replace(old, new)
+    scope: dict = {}
+    exec(text, scope)
+    return scope["online_softmax"]
+
+
+def judged(function) -> Verdict:
+    """Give the verdict on a function's results as they come back from a worker, through JSON."""
+    given = [function(*setting) for setting in json.loads(json.dumps(list(SETTINGS.values())))]
+    return judge_online(json.loads(json.dumps(given)))
+
+
+L_PLAIN, O_PLAIN = ("factor * l", "l"), ("factor * o[c]", "o[c]")
+GUARD = ("if m_new == -inf:", "if False:")
+OWN = ("max(m, *scores)", "max(scores)")
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (changed(), set()),
+        (changed(L_PLAIN), {"l_not_rescaled"}),
+        (changed(O_PLAIN), {"o_not_rescaled"}),
+        (changed(L_PLAIN, O_PLAIN), {"l_not_rescaled", "o_not_rescaled"}),
+        (changed(("factor * l +", "")), {"l_forgotten"}),
+        (changed(("factor * o[c] +", "")), {"o_forgotten"}),
+        (changed(("exp(m - m_new)", "exp(m_new - m)")), {"nan", "l_upside_down", "o_upside_down"}),
+        (changed(OWN), {"own_maximum"}),
+        (changed(("exp(score - m_new)", "exp(score - max(scores))")), {"l_own_maximum", "o_own_maximum"}),
+        (changed(("return m_new", "return max(scores)")), {"own_maximum"}),
+        (changed(("return m_new", "return m")), {"maximum"}),
+        (changed(GUARD), {"masked"}),
+        (changed(("exp(score - m_new)", "exp(score - m)")), {"overflow", "l", "o"}),
+        (changed(("    return m_new, l, o", "    return m_new, l, [part / l for part in o]")), {"o_normalised"}),
+        (changed(("    return m_new, l, o", "    return m_new, 1.01 * l, o")), {"l"}),
+        (changed(("w * v[c]", "w * v[0]")), {"o"}),
+        (changed(("    return m, l, o", "    return 0.0, l, o")), {"masked"}),
+        (lambda m, l, o, scores, values: None, {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [m, l], {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [m, l, o[:1]], {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [m, l, sum(o)], {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [True, l, o], {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [str(m), l, o], {"form"}),  # noqa: E741
+    ],
+)
+def test_each_fault_by_its_kind(function, kinds):
+    verdict = judged(function)
+    assert set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+    assert bool(verdict.merits) == (not kinds)
+
+
+def faults(function) -> dict[str, str]:
+    return judged(function).faults
+
+
+def test_faults_say_their_numbers():
+    rises = "where the maximum rises from 1 to 3, "
+    factor = "exp(m_old − m_new) = 0.1353"
+    assert faults(changed(O_PLAIN)) == {
+        "o_not_rescaled": f"{rises}o is [1.28, 2.178], not [0.1994, 2.826]: the old one is kept as it was, not times "
+        f"{factor}"
+    }
+    assert faults(changed(("factor * l +", ""))) == {
+        "l_forgotten": f"{rises}l is 1.45, not 1.788: the old one, times {factor}, is missing"
+    }
+    upside_down = faults(changed(("exp(m - m_new)", "exp(m_new - m)")))
+    assert "the old one is times 7.389, not times exp" in upside_down["l_upside_down"]
+    assert upside_down["nan"].startswith("at a row's first tile, m, l and o are [1.5, nan, [nan, nan]]: exp(m_old")
+    assert faults(changed(OWN))["own_maximum"] == (
+        "where the maximum stays 3, m is 2, the tile's own maximum; before it there was 3"
+    )
+    assert faults(changed(GUARD))["masked"] == (
+        "where all keys are masked, and all before were, nothing may change, yet m, l and o become [-inf, nan, "
+        "[nan, nan]]: −inf − (−inf) is nan"
+    )
+    assert faults(changed(("    return m, l, o", "    return 0.0, l, o")))["masked"].endswith("become [0, 0, [0, 0]]")
+
+
+def test_a_finite_row_may_forget_a_masked_tile_only():
+    own = changed(("    m_new", "    if max(scores) == -inf: return -inf, 0.0, [0.0, 0.0]\n    m_new"))
+    assert judged(own).faults == {
+        "masked": "where all keys are masked, nothing may change, yet m, l and o become [-inf, 0, [0, 0]]"
+    }
+
+
+def test_what_overflows_says_so():
+    plain = changed(("exp(score - m_new)", "(inf if score > 709 else exp(score))"))
+    assert faults(plain)["overflow"] == f"with scores near 1000, m, l and o are [1000, inf, [nan, nan]]: {OVERFLOW}"
+
+
+def test_a_verdict_is_given_back():
+    raised = Verdict("online_softmax", RAISED, {"raised": "a worker raised"}, detail="OverflowError: math range error")
+    assert judge_online(raised).faults == {"raised": "a worker raised", "overflow": OVERFLOW}
+    for verdict in (replace(raised, detail="ZeroDivisionError"), Verdict("online_softmax", UNANSWERED, {}, detail="")):
+        assert judge_online(verdict) is verdict
+
+
+def test_answers_in_a_worker():
+    inputs = [list(setting) for setting in SETTINGS.values()]
+    answers.save("pipeline.online_softmax", SKELETON)
+    assert judge_online(called(pipeline.Answer, "online_softmax", inputs)).outcome == UNANSWERED
+    answers.save("pipeline.online_softmax", RIGHT_ANSWER)
+    verdict = judge_online(called(pipeline.Answer, "online_softmax", inputs))
+    assert verdict.outcome == RIGHT, verdict
+    answers.save("pipeline.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
+    verdict = judge_online(called(pipeline.Answer, "online_softmax", inputs))
+    assert verdict.outcome == RAISED and set(verdict.faults) == {"raised", "overflow"}
+    assert "pipeline_online_softmax.py" in verdict.detail
