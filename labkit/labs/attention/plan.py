@@ -114,7 +114,7 @@ class Race(Attention):
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 65536)
     head_dims: tuple[int, ...] = (64, 128)
     captured: int = 8192
-    repeat_ms: int = 60
+    repeat_ms: int = 50
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         known = list(super().knobs())
@@ -149,9 +149,9 @@ class Errors(Attention):
     implementations: tuple[str, ...] = ("tiled", "flash")
     precisions: tuple[str, ...] = PRECISIONS
     shapes: tuple[tuple[int, int, int, int, bool], ...] = (  # heads, queries, keys, head_dim, causal
-        (2, 1024, 1024, 64, True), (2, 1000, 1000, 64, True), (3, 513, 1537, 64, False), (3, 1537, 513, 64, True),
-        (2, 777, 777, 128, True), (1, 4097, 4097, 128, True), (2, 300, 4000, 32, True), (2, 1000, 1, 16, False),
-        (1, 1, 1000, 16, True), (2, 700, 700, 80, True), (2, 129, 255, 100, False), (4, 2048, 2048, 16, True),
+        (2, 1024, 1024, 64, True), (2, 1000, 1000, 64, True), (3, 1537, 513, 64, True), (3, 513, 1537, 64, False),
+        (2, 1000, 1, 64, False), (2, 777, 777, 128, True), (1, 4097, 4097, 128, True), (2, 700, 700, 80, True),
+        (2, 300, 2000, 16, True), (1, 1, 1000, 16, True),
     )  # fmt: skip
     tiled_most: int = 2**20
 

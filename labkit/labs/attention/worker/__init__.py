@@ -82,14 +82,14 @@ class Work:
         """Record forward and both as a CUDA graph replays them; tiles are chosen before, outside of it."""
         self.both()
         with torch.no_grad():
-            times = captured(self.forward, self.repeat_ms)
+            times = captured(self.forward)
         self.worker.record(phase="forward", **summary(times))
 
         def both() -> None:  # leaves of its own: a graph may not depend on a stream outside
             leaves = tuple(x.detach().requires_grad_() for x in self.inputs)
             torch.autograd.grad(self.attention(*leaves, self.point.causal), leaves, self.do)
 
-        self.worker.record(phase="both", **summary(captured(both, self.repeat_ms)))
+        self.worker.record(phase="both", **summary(captured(both)))
 
     def weigh(self) -> None:
         """Record what is kept for backward, and on a GPU the memory there is at most.

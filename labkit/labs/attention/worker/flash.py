@@ -20,26 +20,26 @@ PRECISION = "tf32x3"
 class Flash(torch.autograd.Function):
     """Attention of q (..., Nq, d) over k and v (..., Nk, d): O (..., Nq, d). Query i sees keys 0…i if is_causal.
 
-    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v, O and the row log-sum-exp (..., Nq): nothing that
-    grows with Nq × Nk. The same bits every time. Raises TypeError or ValueError for tensors that do not fit.
+    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and the row log-sum-exp as
+    (..., Nq): nothing that grows with Nq × Nk. The same bits every time. Raises TypeError or ValueError for tensors
+    that do not fit.
     """
 
     @staticmethod
     def forward(ctx, q, k, v, is_causal=False):
         _check(q, k, v)
-        o, lse = attention_forward(*map(_heads, (q, k, v)), is_causal, 1 / math.sqrt(q.shape[-1]))
-        o, lse = _shaped(o, q), lse.view(q.shape[:-1])
-        ctx.save_for_backward(q, k, v, o, lse)
-        ctx.is_causal = is_causal
-        return o
+        ctx.is_causal, ctx.root, ctx.shapes, ctx.dtype = is_causal, q.shape[-1] ** -0.5, (q.shape, k.shape), q.dtype
+        heads = _heads(q), _heads(k), _heads(v)
+        o, lse = attention_forward(*heads, is_causal, ctx.root)
+        ctx.save_for_backward(*heads, o, lse.view(q.shape[:-1]))
+        return _shaped(o, q.shape, q.dtype)
 
     @staticmethod
     def backward(ctx, do):
         q, k, v, o, lse = ctx.saved_tensors
-        lse = lse.view(-1, lse.shape[-1])
-        root = 1 / math.sqrt(q.shape[-1])
-        gradients = attention_backward(*map(_heads, (q, k, v, o, do)), lse, ctx.is_causal, root)
-        return *map(_shaped, gradients, (q, k, v)), None
+        dq, dk, dv = attention_backward(q, k, v, o, _heads(do), lse, ctx.is_causal, ctx.root)
+        of_q, of_k = ctx.shapes
+        return _shaped(dq, of_q, ctx.dtype), _shaped(dk, of_k, ctx.dtype), _shaped(dv, of_k, ctx.dtype), None
 
 
 def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
@@ -63,7 +63,7 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
 
 
 def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[torch.Tensor, ...]:
-    """Give dQ, dK and dV of tensors of shape (heads, N, d); `lse` is (heads, Nq)."""
+    """Give dQ, dK and dV of tensors of shape (heads, N, d); `lse` has heads × Nq numbers."""
     (heads, queries, width), keys = q.shape, k.shape[1]
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     padded = _blocks(queries, PADDED) * PADDED
@@ -139,9 +139,13 @@ def _heads(x: torch.Tensor) -> torch.Tensor:
     return x.clone() if x.data_ptr() % 16 else x
 
 
-def _shaped(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Give what a kernel wrote in the shape and precision of x, without the columns that `_heads` added."""
-    return (y if y.shape[-1] == x.shape[-1] else y[..., : x.shape[-1]]).reshape(x.shape).to(x.dtype)
+def _shaped(y: torch.Tensor, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+    """Give what a kernel wrote in the shape and precision of the tensors that came in."""
+    if y.shape[-1] != shape[-1]:  # without the columns that `_heads` added
+        y = y[..., : shape[-1]]
+    if y.dtype != dtype:
+        y = y.to(dtype)
+    return y if y.shape == shape else y.reshape(shape)
 
 
 def _padded_width(width: int) -> int:

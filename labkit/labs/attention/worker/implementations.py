@@ -29,6 +29,7 @@ def implementation(name: str) -> Callable[..., torch.Tensor]:
     """
     if name == "compiled":
         torch._dynamo.config.recompile_limit = 64
+        torch._functorch.config.donated_buffer = False  # or a backward could not be timed twice over one forward
         return torch.compile(plain, dynamic=False)
     return OWN.get(name) or _held_to(TORCH[name])
 

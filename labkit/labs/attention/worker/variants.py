@@ -79,7 +79,7 @@ class Variant(flash.Flash):
             def forward(ctx, q, k, v, is_causal=False):
                 o, lse = Changed.run(q, k, v, is_causal)
                 ctx.save_for_backward(q, k, v, o, lse)
-                ctx.is_causal = is_causal
+                ctx.is_causal, ctx.root, ctx.shapes, ctx.dtype = is_causal, q.shape[-1] ** -0.5, (q.shape,) * 2, q.dtype
                 return o
 
         return Changed
