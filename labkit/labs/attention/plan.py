@@ -13,6 +13,7 @@ IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "flash", "sdpa_flash
 PRECISIONS = ("float32", "bfloat16")
 # The first is right; the next three are the suspects of "find the bug"; the others are no FlashAttention at all.
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward", "not_causal", "square", "torch_inside")
+PROBE = 64  # queries and keys of a trial's probe
 
 
 @dataclass(frozen=True, kw_only=True)

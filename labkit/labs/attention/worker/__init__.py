@@ -94,8 +94,11 @@ class Work:
     def weigh(self) -> None:
         """Record what is kept for backward, and on a GPU the memory there is at most.
 
-        A compiled graph does not say what it keeps; the memory held after its forward does.
+        A compiled graph does not say what it keeps; the memory held after its forward does. Ours runs once before:
+        choosing tiles takes memory, too.
         """
+        if self.point.implementation == "flash":
+            self.both()
         found = {} if self.point.implementation == "compiled" else kept(self.forward)
         if self.worker.device.type == "cuda":
             found |= peaks(self.forward, self.do, self.inputs)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import torch
 
+from labkit.labs.attention.plan import PROBE
 from labkit.labs.attention.worker.implementations import implementation
 from labkit.labs.attention.worker.memory import Watch
 from labkit.labs.attention.worker.plain import exact
 from labkit.labs.attention.worker.variants import ATTENTIONS
 
 TENSORS = ("O", "L", "dQ", "dK", "dV")
-PROBE = 64  # queries, keys and columns of the probe: with V = 1, O is the matrix of probabilities itself
 
 
 def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -71,7 +71,10 @@ def symptoms(point, device: torch.device) -> dict:
 
 
 def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
-    """Give how far ahead queries see under a mask, and the largest excess of a probability without one."""
+    """Give how far ahead queries see under a mask, and the largest excess of a probability without one.
+
+    With V the identity, O is the matrix of probabilities itself.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     q, k = (torch.randn(1, PROBE, PROBE, generator=generator, device=device) for _ in range(2))
     v = torch.eye(PROBE, device=device)[None].contiguous()
