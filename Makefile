@@ -1,4 +1,4 @@
-# `make` lists what there is to do. The first target that needs .venv builds it (a minute, 2 GB).
+# `make` lists what there is to do. The first target that needs .venv builds it (a minute, 3 GB).
 
 # PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
 # DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run.

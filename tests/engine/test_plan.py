@@ -15,7 +15,7 @@ import pytest
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
-from labkit.labs import ddp_fsdp, pipeline, sharding, start, topology
+from labkit.labs import attention, ddp_fsdp, pipeline, sharding, start, topology
 from labkit.labs.broadcast.plan import METHODS, Sweep, Trial
 from labkit.labs.start.plan import Failure, Hello
 
@@ -90,6 +90,8 @@ EVERY_PLAN = [
     *(ddp_fsdp.Strategies, ddp_fsdp.Knobs, ddp_fsdp.Zero, ddp_fsdp.Trial),
     *(sharding.Strategies, sharding.Ladder, sharding.Batches, sharding.Accumulation, sharding.Profiles),
     *(sharding.Timeline, sharding.Links, sharding.Trial),
+    *(attention.Errors, attention.Memory, attention.Plain, attention.Race, attention.Sweep, attention.Trial),
+    attention.Tuning,
 ]
 
 

@@ -1,13 +1,26 @@
-"""Lab 08, attention: from the N×N matrix to FlashAttention-2 in Triton; who moves fewer bytes wins."""
+"""Lab 08, attention: must a GPU ever write down N² scores, and how fast can it be if it does not?"""
 
 from labkit.labs import front_door
 
 RECORDED = {
-    name: f"h200/attention/{name}" for name in ("errors", "memory", "plain", "race", "sweep", "trial", "tuning")
+    name: f"h200/attention/{name}" for name in ("plain", "memory", "errors", "tuning", "race", "sweep", "trial")
 }
 
 __getattr__, __all__ = front_door(
     __name__,
     plan=["Answer", "Errors", "Memory", "Plain", "Race", "Sweep", "Trial", "Tuning"],
-    tables=[],
-)
+    tables=[
+        "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "standings", "sweep", "tiles",
+    ],
+    charts=[
+        "attention_chart", "flash_chart", "memory_chart", "plain_chart", "race_chart", "sweep_chart", "tiles_chart",
+        "versus_chart",
+    ],
+    story=[
+        "doubt_reports", "explain_errors", "explain_floor", "explain_memory", "explain_plain", "explain_race",
+        "explain_sweep", "explain_tuning",
+    ],
+    checks=["check", "diagnose", "suspects"],
+    explorer=["explore"],
+    **{"theory.tiles": ["example", "tiled"]},
+)  # fmt: skip

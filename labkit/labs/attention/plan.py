@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs.pipeline import plan as pipeline
 
@@ -42,7 +43,8 @@ class Attention(Plan):
         for name in self.precisions:
             self.require("precision", name, PRECISIONS)
         for width in self.head_dims:
-            self.require("head_dim", width, tuple(range(1, 129)))
+            if not 1 <= width <= 128:
+                raise PlanError(f"head_dim={width}: the kernels take 1 to 128")
 
     def setting(self, implementation: str, sequence: int, head_dim: int, precision: str) -> dict[str, Any]:
         """Give a point's knobs."""
@@ -156,6 +158,10 @@ class Errors(Attention):
     )  # fmt: skip
     tiled_most: int = 2**20
 
+    def check(self) -> None:
+        super().check()
+        object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))  # JSON gives lists
+
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:
             for heads, queries, keys, head_dim, causal in self.shapes:
@@ -189,9 +195,13 @@ class Trial(Attention):
     precisions: tuple[str, ...] = ("float32",)
     heads: int = 2
 
-    def knobs(self) -> Iterator[dict[str, Any]]:
+    def check(self) -> None:
+        super().check()
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
             yield self.setting("flash", self.sequences[0], self.head_dims[0], self.precisions[0]) | {"variant": variant}
 
 

@@ -1,1 +1,10 @@
-"""Tables of lab 08 → sentences: every claim is tested on the table before it is said."""
+"""Tables of lab 08 → sentences: what grows and what cannot, who wins where, and what a report's tables say."""
+
+from labkit.labs.attention.story.memory import explain_errors, explain_memory, explain_plain
+from labkit.labs.attention.story.reports import doubt_reports
+from labkit.labs.attention.story.speed import explain_floor, explain_race, explain_sweep, explain_tuning
+
+__all__ = [
+    "doubt_reports", "explain_errors", "explain_floor", "explain_memory", "explain_plain", "explain_race",
+    "explain_sweep", "explain_tuning",
+]  # fmt: skip

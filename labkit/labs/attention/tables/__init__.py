@@ -1,1 +1,10 @@
-"""Rows of lab 08 → tables: times and their limits, memory beside its ledger, the reports' figures."""
+"""Rows of lab 08 → tables: times beside what physics allows, memory beside its formula, errors, the report's figures."""
+
+from labkit.labs.attention.tables.memory import errors, held, limit, plain
+from labkit.labs.attention.tables.reading import everything
+from labkit.labs.attention.tables.scorecard import scorecard
+from labkit.labs.attention.tables.speed import floor, race, standings, sweep, tiles
+
+__all__ = [
+    "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "standings", "sweep", "tiles",
+]  # fmt: skip

@@ -36,6 +36,8 @@ class Flash(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, do):
+        if torch.is_grad_enabled():  # a second derivative would miss what the kernels do, and say nothing
+            raise RuntimeError("the kernels' gradients have no gradients of their own: no create_graph=True")
         q, k, v, o, lse = ctx.saved_tensors
         dq, dk, dv = attention_backward(q, k, v, o, _heads(do), lse, ctx.is_causal, ctx.root)
         of_q, of_k = ctx.shapes
@@ -118,7 +120,7 @@ def _scratch(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     if not q.dtype == k.dtype == v.dtype or q.dtype not in (torch.float32, torch.bfloat16):
         raise TypeError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: all float32, or all bfloat16")
-    if k.shape != v.shape or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
+    if q.dim() < 2 or k.shape != v.shape or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: (…, N, d) with one … and d")
     if not 1 <= q.shape[-1] <= 128 or not q.shape[-2] or not k.shape[-2]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}: d is 1 to 128, and N at least 1")

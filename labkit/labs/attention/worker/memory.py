@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -11,28 +12,40 @@ PRODUCTS = ("mm", "bmm", "baddbmm", "addmm", "_softmax", "scaled_dot_product", "
             "efficient_attention", "cudnn_attention")  # fmt: skip
 
 
+class Kept:
+    """A tensor for as long as autograd keeps it for backward."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+
 def kept(work: Callable[[], object]) -> dict[str, int]:
-    """Give `kept_bytes` of the distinct storages that `work` saves for backward, and `largest_kept` in elements."""
-    storages: dict[int, int] = {}
-    largest = 0
+    """Give `kept_bytes` of the distinct storages that `work` keeps for backward, and `largest_kept` in elements.
 
-    def pack(x: torch.Tensor) -> torch.Tensor:
-        nonlocal largest
-        storage = x.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        largest = max(largest, x.numel())
-        return x
+    What it saved and let go again, as the maximum of a softmax does that is detached, does not count.
+    """
+    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        result = work()  # held until here: a freed storage's address would come again
+    def pack(x: torch.Tensor) -> Kept:
+        alive.add(saved := Kept(x.detach()))  # with its graph it would keep itself
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.x):
+        result = work()
+    tensors = [saved.x for saved in alive]
     del result
-    return {"kept_bytes": sum(storages.values()), "largest_kept": largest}
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+    return {"kept_bytes": sum(storages.values()), "largest_kept": max((x.numel() for x in tensors), default=0)}
 
 
 def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> dict[str, float]:
-    """Give MiB beyond what was allocated before: at most in forward, held between, at most in backward. GPUs only."""
+    """Give MiB beyond what was allocated before: at most in forward, held between, at most in backward.
+
+    `reserved_mib`: what torch has taken from the GPU at most meanwhile, used or not. GPUs only.
+    """
     gpu = do.device
     torch.cuda.synchronize(gpu)
+    torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(gpu)
 
     def beyond(allocated: int) -> float:
@@ -44,7 +57,8 @@ def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[t
              "held_mib": beyond(torch.cuda.memory_allocated(gpu))}  # fmt: skip
     torch.cuda.reset_peak_memory_stats(gpu)
     torch.autograd.grad(o, inputs, do)
-    return found | {"backward_mib": beyond(torch.cuda.max_memory_allocated(gpu))}
+    found["backward_mib"] = beyond(torch.cuda.max_memory_allocated(gpu))
+    return found | {"reserved_mib": torch.cuda.max_memory_reserved(gpu) / 2**20}
 
 
 class Watch(TorchDispatchMode):

@@ -22,7 +22,7 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = F
 def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
     """Give the same with a softmax written out, as one does in an exercise. Keeps exp(S − max), too."""
     s = scores(q, k, is_causal)
-    exponents = (s - s.amax(-1, keepdim=True).detach()).exp()
+    exponents = (s - s.detach().amax(-1, keepdim=True)).exp()
     return (exponents / exponents.sum(-1, keepdim=True)) @ v
 
 

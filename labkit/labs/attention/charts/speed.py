@@ -1,0 +1,189 @@
+"""Who is faster at which length, where the floor is, and what a tile is worth, as pictures."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from labkit.labs.attention.charts.published import DASHES, HEAD_DIMS
+from labkit.ui import canvas
+
+NAMES = {
+    "plain": "plain PyTorch", "by_hand": "by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",
+    "flash": "ours", "sdpa_flash": "SDPA-flash", "sdpa_cudnn": "cuDNN", "sdpa_efficient": "SDPA-efficient",
+}  # fmt: skip
+COLORS = dict(zip(("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compiled", "by_hand", "sdpa_efficient"),
+                  canvas.SERIES, strict=True))  # fmt: skip
+PHASES = {"forward": canvas.SERIES[4], "backward": canvas.SERIES[1], "both": canvas.INK}
+TITLES = {"forward": "forward", "backward": "backward", "both": "forward + backward"}
+KERNELS = {"forward": "forward: O", "keys_values": "backward: dK, dV", "queries": "backward: dQ"}
+CLOCKS = {"launched": "-", "captured": (0, (4, 2))}
+OURS, MOST_LABELS = "flash", 6
+APART = 0.3  # of a line, between the dots of two lengths
+PANEL = ["precision", "head_dim"]
+
+
+def race_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
+    """Rate by sequence length, a colour an implementation, a panel a head dimension; dashes are the captured clock.
+
+    All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
+    """
+    rows = table[table["phase"] == phase]
+    scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
+    figure, axes, panels = _panels(rows, height=4.3)
+    for ax, ((precision, head_dim), own) in zip(axes, panels, strict=True):
+        for name in COLORS:
+            lines = own[own["implementation"] == name].groupby("clock", sort=False)
+            for clock, line in lines:
+                ax.plot(line["sequence"], scale * line["tflops"], color=COLORS[name], ls=CLOCKS[clock], lw=1.4, ms=4,
+                        marker="o", label=NAMES[name] if clock == "launched" else None)  # fmt: skip
+            _cross(ax, own[(own["implementation"] == name) & _out_of_memory(own["status"])], 0.04, COLORS[name])
+        peak = own["peak_tflops"].max()
+        if pd.notna(peak):
+            ax.axhline(peak, color=canvas.THEORY, lw=1)
+            ax.annotate(f"peak for {precision}", (0.02, peak), va="top", fontsize=9, color=canvas.QUIET,
+                        xycoords=ax.get_yaxis_transform(), xytext=(0, -4), textcoords="offset points")  # fmt: skip
+        _lengths(ax, rows["sequence"])
+        ax.set_title(f"{TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
+        ax.grid(True)
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylabel(f"{unit} (log)")
+    _legend(axes[0], captured="captured" in set(rows["clock"]), failed=_out_of_memory(rows["status"]).any())
+    return canvas.finish(figure, table.attrs["source"])
+
+
+def versus_chart(table: pd.DataFrame) -> Figure:
+    """Our time over the rival's by sequence length, a colour a phase, a panel a head dimension; below 1 ours wins.
+
+    Dashes are the captured clock: what the GPU takes, without what the host takes to launch it.
+    """
+    rows, rival = table[table["implementation"] == OURS], table.attrs["rival"]
+    figure, axes, panels = _panels(rows, height=4.0)
+    for ax, ((precision, head_dim), own) in zip(axes, panels, strict=True):
+        for (phase, clock), line in own.groupby(["phase", "clock"], sort=False):
+            ax.plot(line["sequence"], line["versus"], color=PHASES[phase], ls=CLOCKS[clock], marker="o", ms=4, lw=1.4,
+                    label=TITLES[phase] if clock == "launched" else None)  # fmt: skip
+        ax.axhline(1, color=canvas.PREDICTED, lw=1.2)
+        _lengths(ax, rows["sequence"])
+        ax.set_title(f"Ours / {NAMES[rival]}, d = {head_dim}, {precision}")
+        ax.grid(True)
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylabel(f"times {NAMES[rival]}'s time (log)")
+    axes[0].plot([], [], color=canvas.PREDICTED, lw=1.2, label="as fast")
+    _legend(axes[0], captured="captured" in set(rows["clock"]), failed=False)
+    return canvas.finish(figure, table.attrs["source"])
+
+
+def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
+    """Time by sequence length, ours and (dashed) plain attention's, a colour a head dimension, a panel a precision.
+
+    What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
+    """
+    rows = table[table["phase"] == phase]
+    precisions = list(dict.fromkeys(rows["precision"]))
+    figure, axes = canvas.canvas(len(precisions), height=4.3, sharey=True, squeeze=False)
+    for ax, precision in zip(axes[0], precisions, strict=True):
+        for head_dim, own in rows[rows["precision"] == precision].groupby("head_dim"):
+            color = HEAD_DIMS.get(head_dim, canvas.INK)
+            for column, dashes in (("flash_ms", "-"), ("plain_ms", DASHES["bfloat16"])):
+                ax.plot(own["sequence"], own[column], color=color, ls=dashes, marker="o", ms=3.5, lw=1.3,
+                        label=f"d = {head_dim}" if column == "flash_ms" else None)  # fmt: skip
+            _cross(ax, own[_out_of_memory(own["plain_status"])], 0.96, color)
+        _lengths(ax, rows["sequence"])
+        ax.set_title(f"{TITLES[phase].capitalize()}, {precision}")
+        ax.grid(True)
+    first = axes[0, 0]
+    canvas.logarithmic(first.yaxis)
+    first.set_ylabel("ms (log)")
+    for label, dashes in (("ours", "-"), (NAMES["plain"], DASHES["bfloat16"])):
+        first.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=label)
+    _legend(first, captured=False, failed=_out_of_memory(rows["plain_status"]).any())
+    return canvas.finish(figure, table.attrs["source"])
+
+
+def tuning_chart(table: pd.DataFrame) -> Figure:
+    """Each candidate's time over the fastest one's, by kernel, a colour a length; filled: the one that is chosen.
+
+    A panel a head dimension. A candidate that the GPU has too little for stands at the right as ✕.
+    """
+    groups = {key: _candidates(rows) for key, rows in table.groupby(PANEL)}
+    most = max(len(lines) for lines in groups.values())
+    figure, axes = canvas.canvas(len(groups), height=1.6 + 0.27 * most, squeeze=False)
+    colors = dict(zip(sorted(set(table["sequence"])), cycle(canvas.SERIES), strict=False))
+    for ax, ((precision, head_dim), lines) in zip(axes[0], groups.items(), strict=True):
+        rows = table[(table["precision"] == precision) & (table["head_dim"] == head_dim)]
+        for row in rows.itertuples():
+            color, line = colors[row.sequence], lines.index((row.kernel, row.tile))
+            at = line + APART * ([*colors].index(row.sequence) - (len(colors) - 1) / 2)
+            if pd.notna(row.slower_than_best):
+                ax.plot(row.slower_than_best, at, "o", ms=7, mec=color, mew=1.5, mfc=color if row.chosen else "white")
+            elif rows["ms"].notna().any():
+                ax.plot(0.98, at, "X", ms=8, color=color, transform=ax.get_yaxis_transform())
+        _tile_axis(ax, lines)
+        ax.set(title=f"d = {head_dim}, {precision}", xlabel="times the fastest")
+        if rows["ms"].isna().all():
+            ax.set_xticks([])
+            ax.text(0.5, 0.5, "not timed: a CPU has one tile", transform=ax.transAxes, ha="center", backgroundcolor="w")
+    for length, color in colors.items():
+        axes[0, 0].plot([], [], "o", ms=7, mec=color, mew=1.5, mfc="white", label=f"{_count(length)} tokens")
+    axes[0, 0].plot([], [], "o", ms=8, color=canvas.QUIET, label="chosen")
+    canvas.legend_above(axes[0, 0])
+    return canvas.finish(figure, table.attrs["source"])
+
+
+def _candidates(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
+    """Give the lines of a panel from the top: each kernel's heading, then its candidates."""
+    lines: list[tuple[str, str | None]] = []
+    for kernel, own in rows.groupby("kernel", sort=False):
+        lines += [(kernel, None), *((kernel, tile) for tile in dict.fromkeys(own["tile"]))]
+    return lines
+
+
+def _tile_axis(ax: Axes, lines: list[tuple[str, str | None]]) -> None:
+    ax.set_yticks(range(len(lines)), [tile or KERNELS[kernel] for kernel, tile in lines], fontsize=8)
+    for label, (_, tile) in zip(ax.get_yticklabels(), lines, strict=True):
+        label.set_fontweight("normal" if tile else "bold")
+    ax.set_ylim(len(lines) - 0.5, -0.5)
+    ax.grid(True)
+
+
+def _panels(rows: pd.DataFrame, height: float) -> tuple[Figure, list[Axes], list]:
+    """Give a figure with a panel a precision and head dimension, all with one vertical axis."""
+    panels = list(rows.groupby(PANEL, sort=False))
+    figure, axes = canvas.canvas(len(panels), height=height, sharey=True, squeeze=False)
+    return figure, list(axes[0]), panels
+
+
+def _cross(ax: Axes, rows: pd.DataFrame, height: float, color: str) -> None:
+    at = [height] * len(rows)
+    ax.plot(rows["sequence"], at, "X", ms=9, color=color, mec="white", transform=ax.get_xaxis_transform())
+
+
+def _out_of_memory(status: pd.Series) -> pd.Series:
+    return status.notna() & (status != "ok")
+
+
+def _legend(ax: Axes, *, captured: bool, failed: bool) -> None:
+    if captured:
+        ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=CLOCKS["captured"], label="captured clock")
+    if failed:
+        ax.plot([], [], "X", ms=8, color=canvas.QUIET, label="out of memory")
+    canvas.legend_above(ax, columns=7)
+
+
+def _lengths(ax: Axes, sequences: pd.Series) -> None:
+    """Mark the measured lengths on a logarithmic axis, every second one where they are many."""
+    lengths = sorted(set(sequences))
+    named = lengths[:: -(-len(lengths) // MOST_LABELS)]
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
+    ax.set_xticks(named, [_count(length) for length in named], fontsize=8.5)
+    ax.set_xlabel("sequence length, tokens (log)")
+
+
+def _count(value: int) -> str:
+    return f"{value:,}".replace(",", " ")

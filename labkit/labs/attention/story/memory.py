@@ -1,0 +1,229 @@
+"""Plain attention's times, memory and errors → sentences: what grows, what is held, what fits, what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, say
+
+NAMES = {"by_hand": "softmax by hand", "plain": "torch's softmax", "compiled": "compiled", "flash": "flash",
+         "tiled": "tiles in PyTorch"}  # fmt: skip
+KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
+BACKWARD = {"by_hand": "exp(S − max), dP and four for the gradient of the row sums", "plain": "P, dP, dP∘P and dS",
+            "flash": "none"}  # fmt: skip
+FOLLOWS = 1.5  # a time that grows with at least this power of N follows work that grows as N²
+SEEN = 0.5  # of forward's time: a clock that shows less does not see the work
+SAME = 0.1  # times within 10 % are called the same
+EXACT = 0.01  # of a formula's bytes
+WHOLE = 0.05  # of an N×N matrix
+EXPONENT = 0.15
+
+
+def explain_plain(table: pd.DataFrame) -> Markdown:
+    """Say what grows on which clock, what the check says of each, what compiling changes, and what does not fit."""
+    sentences = [_growing(table), _waiting(table), _checked(table), _compiled(table), _gone(table)]
+    return say(*sentences, small=table.attrs["small"])
+
+
+def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
+    """Say which N×N matrices are kept, how memory grows, whether the formulas hold, and why the shortest failed."""
+    sentences = [_kept(held), _exponents(held), _formulas(held), *[_limited(row) for row in _shortest(limit)],
+                 _runs(limit)]  # fmt: skip
+    return say(*sentences, small=held.attrs["small"])
+
+
+def explain_errors(table: pd.DataFrame) -> Markdown:
+    """Say whether every tensor is within the tolerance, which comes nearest, and whether a second run is the same."""
+    wrong = table[~(table["share"] <= 1)]
+    shapes = table.groupby("implementation", sort=False)["shapes"].max()
+    counts = listed(f"{NAMES[name]} ({count} shapes)" for name, count in shapes.items())
+    sentences = [f"Beside float64, every tensor of {counts} is within the tolerance."]
+    if len(wrong):
+        rows = (f"{row.tensor} of {NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
+                f"{row.shape})" for row in wrong.itertuples())  # fmt: skip
+        sentences = [f"**Beyond the tolerance**: {listed(rows)}."]
+    for precision, own in table.groupby("precision", sort=False):
+        worst = own.loc[own["share"].idxmax()]
+        sentences.append(
+            f"Nearest to it in {precision} is {worst['tensor']} of {NAMES[worst['implementation']]}: "
+            f"{units.percent(worst['share'])} of {worst['tolerance']:g}."
+        )
+    unlike = table[~table["same_bits"]].drop_duplicates(["implementation", "precision"])
+    where = listed(f"{NAMES[row.implementation]} in {row.precision}" for row in unlike.itertuples())
+    sentences.append(
+        f"**Other bits in a second run**: {where}." if len(unlike) else "A second run gives the same bits."
+    )
+    return say(*sentences, small=table.attrs["small"])
+
+
+def _growing(table: pd.DataFrame) -> str | None:
+    grown = {(name, phase): _grown(own, f"{phase}_ms") for name, own in table.groupby("implementation", sort=False)
+             for phase in ("forward", "backward")}  # fmt: skip
+    grown = {key: own for key, own in grown.items() if own is not None}
+    if not grown:
+        return None
+    longest = max(last for _, last, _ in grown.values())
+    first = next(first for first, last, _ in grown.values() if last == longest)
+    same = {key: time for key, (start, last, time) in grown.items() if (start, last) == (first, longest)}
+    power = {key: np.log(time) / np.log(longest / first) for key, time in same.items()}
+    slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < FOLLOWS]
+    said = (
+        f"Waited for, from {_count(first)} to {_count(longest)} tokens, where work grows "
+        f"{units.times((longest / first) ** 2)}, times grow {_span(same.values())}"
+    )
+    return f"{said}; **those of {listed(slow)} do not follow it.**" if slow else f"{said}: they follow it."
+
+
+def _grown(own: pd.DataFrame, column: str) -> tuple[int, int, float] | None:
+    """Give the last length of a time, the one at most a quarter of it, and how much the median over widths grew."""
+    ms = own.groupby("sequence")[column].median().dropna()
+    short = ms.index[ms.index <= ms.index.max() / 4]
+    return (short.max(), ms.index.max(), ms.iloc[-1] / ms[short.max()]) if len(short) else None
+
+
+def _waiting(table: pd.DataFrame) -> str | None:
+    rows = table[table["unsynchronised_ms"].notna() & table["forward_ms"].notna()]
+    if rows.empty:
+        return None
+    first, last = rows["sequence"].min(), rows["sequence"].max()
+    ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
+    said = (
+        f"A clock that waits for nobody shows {_span(rows['unsynchronised_ms'], units.number)} ms from {_count(first)} "
+        f"to {_count(last)}, where work grows {units.times((last / first) ** 2)}"
+    )
+    if shown.sum() < SEEN * ms.sum():
+        return f"{said} and forward takes {_span(ms, units.number)} ms at the end: **the launch, not the work.**"
+    return f"{said}; at the end that is {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
+
+
+def _checked(table: pd.DataFrame) -> str:
+    verdicts = {name: table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
+                for name in ("forward", "backward", "unsynchronised")}  # fmt: skip
+    if all((own == "no limit known").all() for own in verdicts.values()):
+        return "No limit is known here that a time could beat."
+    waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
+    alone = verdicts["unsynchronised"].eq("impossible")
+    ours = f"**{waited.sum()} of our {len(waited)} times that were waited for**" if waited.any() else \
+        f"none of our {len(waited)} times that were waited for"  # fmt: skip
+    from_ = f", from {_count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
+    return (
+        f"The check of the published table calls {alone.sum()} of this clock's {len(alone)} forward times "
+        f"impossible{from_}, and {ours}."
+    )
+
+
+def _compiled(table: pd.DataFrame) -> str | None:
+    keys = ["head_dim", "sequence"]
+    eager, compiled = (table[table["implementation"] == name].set_index(keys) for name in ("plain", "compiled"))
+    found = []
+    for phase in ("forward", "backward"):
+        gains = (eager[f"{phase}_ms"] / compiled[f"{phase}_ms"]).dropna()
+        if len(gains):
+            gain = gains.xs(gains.index.get_level_values("sequence").max(), level="sequence").iloc[0]
+            how = "as fast" if abs(gain - 1) <= SAME else f"{units.times(max(gain, 1 / gain))} as " + (
+                "fast" if gain > 1 else "slow")  # fmt: skip
+            found.append(f"{how} in {phase} at {_count(gains.index.get_level_values('sequence').max())}")
+    return f"Compiled, plain attention is {listed(found)}." if found else None
+
+
+def _gone(table: pd.DataFrame) -> str:
+    bad = table[table["status"] != "ok"].sort_values("sequence", kind="stable").drop_duplicates("implementation")
+    if bad.empty:
+        return f"All ran, up to {_count(table['sequence'].max())}."
+    parts = [
+        f"from {_count(sequence)} on {listed(NAMES[name] for name in own['implementation'])} ({status})"
+        for (sequence, status), own in bad.groupby(["sequence", "status"])
+    ]
+    return f"Not measured: {listed(parts)}."
+
+
+def _kept(held: pd.DataFrame) -> str:
+    parts = []
+    for name, own in held.groupby("implementation", sort=False):
+        column = "kept_squares" if own["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
+        for one in own[own[column].notna()].tail(1).to_dict("records"):
+            part = f"{NAMES[name]} {units.number(round(one[column], 2))}"
+            if abs(one[column] - one["due_squares"]) <= WHOLE:
+                part += f" ({KEPT[name]})"
+            elif pd.notna(one["due_squares"]):
+                part += f" (**by formula {one['due_squares']:.0f}**)"
+            parts.append(part)
+    return f"N×N matrices kept for backward: {listed(parts)}."
+
+
+def _exponents(held: pd.DataFrame) -> str | None:
+    parts, odd = [], []
+    for name, own in held[held["exponent"].notna()].groupby("implementation", sort=False):
+        one = own.iloc[-1]
+        parts.append(f"{NAMES[name]} as N^{units.number(one['exponent'])}")
+        if name == "flash" and abs(one["exponent"] - 1) > EXPONENT:
+            odd.append(NAMES[name])
+    if not parts:
+        return None
+    flash = any(part.startswith(NAMES["flash"]) for part in parts)
+    end = f": **{listed(odd)} is not linear.**" if odd else (": flash is linear." if flash else ".")
+    return f"At the end it grows: {listed(parts)}{end}"
+
+
+def _formulas(held: pd.DataFrame) -> str:
+    moments = ("kept", "forward", "held", "backward")
+    apart = pd.concat({name: held[f"{name}_mib"] / held[f"{name}_formula_mib"] - 1 for name in moments}).dropna()
+    alone = "; a CPU tells only what is kept" if held["backward_mib"].isna().all() else ""
+    beyond = apart[apart.abs() > EXACT]
+    if beyond.empty:
+        return f"Formulas and all {len(apart)} measured sizes agree within 1 %{alone}."
+    moment, at = beyond.abs().idxmax()
+    worst = held.loc[at]
+    return (
+        f"Of {len(apart)} measured sizes {len(apart) - len(beyond)} agree with the formulas within 1 %{alone}; "
+        f"farthest apart is {moment} of {NAMES[worst['implementation']]} at {_count(worst['sequence'])}: "
+        f"{units.number(worst[f'{moment}_mib'])} MiB, by formula {units.number(worst[f'{moment}_formula_mib'])}."
+    )
+
+
+def _shortest(limit: pd.DataFrame) -> list:
+    """Give, an implementation, the row of the shortest sequence that failed."""
+    failed = limit[limit["failed"].notna()].sort_values("failed", kind="stable")
+    return list(failed.drop_duplicates("implementation").itertuples())
+
+
+def _limited(row) -> str:
+    said = (
+        f"{NAMES[row.implementation].capitalize()} fails at {_count(row.sequence)}: one matrix is "
+        f"{_gib(row.square_gib)}, backward has {row.backward_squares} ({BACKWARD[row.implementation]}), with the rest "
+        f"{_gib(row.needed_gib)}; "
+    )
+    if row.needed_gib > row.memory_gib:
+        return f"{said}the GPU has {_gib(row.memory_gib)}, enough for {_count(row.fits)}."
+    said += f"**that would fit** in the GPU's {_gib(row.memory_gib)}"
+    if row.reserved_squares > row.backward_squares + WHOLE:
+        need = row.reserved_squares * row.square_gib
+        said += f", but at {_count(row.ran)} torch had set aside {units.number(row.reserved_squares)} matrices' memory"
+        return f"{said}: here {_gib(need)}{', too much' if need > row.memory_gib else ''}."
+    return f"{said}: something else holds memory."
+
+
+def _runs(limit: pd.DataFrame) -> str | None:
+    rows = limit[limit["failed"].isna()].drop_duplicates("implementation")
+    if rows.empty:
+        return None
+    parts = (f"{NAMES[row.implementation]} to {_count(row.ran)} ({_gib(row.needed_gib)})" for row in rows.itertuples())
+    return f"Without failing, with what each needs by formula, ran: {listed(parts)}."
+
+
+def _gib(value: float) -> str:
+    return units.size(value * units.GIB)
+
+
+def _count(value: float) -> str:
+    return f"{int(value):,}".replace(",", " ")
+
+
+def _span(values: Iterable[float], form: Callable[[float], str] = units.times) -> str:
+    least, most = form(min(values)), form(max(values))
+    return least if least == most else f"{least.removesuffix('×')} to {most}"

@@ -1,0 +1,250 @@
+"""Times → sentences: who is fastest and why not, where the floor is, what precision costs and a tile is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, say
+
+NAMES = {
+    "plain": "plain PyTorch", "by_hand": "attention by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",
+    "flash": "ours", "sdpa_flash": "SDPA-flash", "sdpa_cudnn": "cuDNN", "sdpa_efficient": "SDPA-efficient",
+}  # fmt: skip
+OURS, FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
+CLOCKS = ("captured", "launched")
+SETTING = ["precision", "head_dim", "sequence"]
+TARGET = {"clock": "launched", "precision": "bfloat16", "head_dim": 64, "sequence": 16384, "phase": "both"}
+TARGET_MS, TF32_PRODUCTS = 4.0, 3
+LITTLE, SAME = 0.05, 0.1
+INTERPRETED = (
+    "Here Triton's interpreter runs our kernel, one program after another in Python: **its times tell nothing about "
+    "the kernel.**"
+)
+
+
+def explain_race(table: pd.DataFrame) -> Markdown:
+    """Say who is fastest where, whether ours is ever slower than its rival and why, and whether the target is met."""
+    return _told(table, _winners, *(partial(_slower, clock=clock) for clock in CLOCKS), _why, _target, _limit)
+
+
+def explain_floor(table: pd.DataFrame) -> Markdown:
+    """Say how far the shortest time reaches while the work grows, and what of it is launching."""
+    return _told(table, _floors, _bound, _without_host)
+
+
+def explain_sweep(table: pd.DataFrame) -> Markdown:
+    """Say the largest speed-up, who runs out of memory, where ours is slower, and what float32 costs."""
+    return _told(table, _largest, _memory, _lost, _precisions)
+
+
+def explain_tuning(table: pd.DataFrame) -> Markdown:
+    """Say what the slowest candidates would cost, and whether one tile is the fastest at every length."""
+    return _told(table, _worth, _wins)
+
+
+def _told(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
+    sentences = [INTERPRETED] if table.attrs["interpreted"] else [tell(table) for tell in tellers]
+    return say(*sentences, small=table.attrs["small"])
+
+
+def _winners(table: pd.DataFrame) -> str:
+    said = []
+    for clock, rows in table[table["phase"] == "both"].dropna(subset=["ms"]).groupby("clock", sort=False):
+        best = rows.loc[rows.groupby(SETTING)["ms"].idxmin()]
+        (first, wins), *others = best["implementation"].value_counts().items()
+        names = [f"{NAMES[first]} in {wins} of {len(best)} settings"]
+        names += [f"{NAMES[name]} in {n} ({_where(best[best['implementation'] == name])})" for name, n in others]
+        said.append(f"Forward and backward, {clock}: fastest is {listed(names)}.")
+    return " ".join(said)
+
+
+def _slower(table: pd.DataFrame, clock: str) -> str:
+    rows, rival = _beside(table, clock), NAMES[table.attrs["rival"]]
+    slower, by = rows[rows["versus"] > 1], f"By the **{clock}** clock ours"
+    if rows.empty:
+        return f"{by} was not measured beside {rival} from {_count(FROM)} tokens up."
+    if slower.empty:
+        return (
+            f"{by} is **never slower than {rival}** from {_count(FROM)} tokens up: {_range(rows['versus'])} of its "
+            f"time, in {len(rows)} times of forward, backward and both."
+        )
+    where, most = _where(slower), _most(slower, "versus")
+    return f"{by} **is slower than {rival}** in {len(slower)} of {len(rows)} times: {where}; at most {most}."
+
+
+def _why(table: pd.DataFrame) -> str:
+    """Say of the launched times that are slower what the GPU alone takes: is it the host or the kernel?"""
+    launched, captured = (_beside(table, clock) for clock in ("launched", "captured"))
+    both = launched.merge(captured, on=[*SETTING, "phase"], suffixes=("", "_alone"))
+    slow = both[both["versus"] > 1]
+    host, said = slow[slow["versus_alone"] <= 1], []
+    for worst in host.nlargest(1, "versus").to_dict("records"):
+        longest, rest = both[both["sequence"] == both["sequence"].max()], worst["ms"] - worst["ms_alone"]
+        apart = (longest["ms"] / longest["ms_alone"] - 1).abs().max()
+        said.append(
+            f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
+            f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms, **the other {units.number(rest)} ms "
+            f"the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks differ by at most "
+            f"{units.percent(apart)}."
+        )
+    if len(kernel := slow.drop(host.index)):
+        said.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
+    if untold := (launched["versus"] > 1).sum() - len(slow):
+        said.append(f"For {untold} of these no captured clock tells whether the host or the kernel is slow.")
+    return " ".join(said)
+
+
+def _target(table: pd.DataFrame) -> str:
+    rows = table[(table[[*TARGET]] == pd.Series(TARGET)).all(axis=1)].set_index("implementation")["ms"].dropna()
+    if OURS not in rows:
+        return "The target's setting was not measured."
+    ours, apart = rows[OURS], units.percent(abs(rows[OURS] / TARGET_MS - 1))
+    met = f"{apart} below: **met**" if ours > TARGET_MS else f"{apart} above: **missed**"
+    others = [f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
+              for name, ms in rows.drop(OURS).items()]  # fmt: skip
+    return (
+        f"The target for forward and backward of {_count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, is "
+        f"{TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
+    )
+
+
+def _limit(table: pd.DataFrame) -> str:
+    ours = table[table["implementation"] == OURS].dropna(subset=["share_of_peak"])
+    if wrong := (table["verdict"] == "impossible").sum():
+        return f"**{wrong} times are shorter than this GPU allows: their clock is wrong.**"
+    if ours.empty:
+        return "No limit of this GPU is known."
+    most = ours.loc[ours["share_of_peak"].idxmax()]
+    best = f"{units.number(most['tflops'])} TFLOP/s, {units.percent(most['share_of_peak'])} of the peak"
+    return f"No time is shorter than the GPU allows; our best rate is {best} ({most['phase']}, {_cell(most)})."
+
+
+def _floors(table: pd.DataFrame) -> str:
+    said = []
+    for row in _own_floors(table).query("clock == 'launched'").itertuples():
+        least = f"{NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
+        more = f"no more than 1.5 times that at {_count(row.until)} tokens, {units.times(row.work)} the scores"
+        more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
+        said.append(f"{least}, and {more}")
+    return f"Forward and backward of {_count(table['first'].min())} tokens or more: {'; '.join(said)}."
+
+
+def _bound(table: pd.DataFrame) -> str | None:
+    flat = _own_floors(table).query("clock == 'launched' and until > first")
+    if flat.empty:
+        return None
+    share = flat["share_of_limit"].max()
+    if pd.isna(share):
+        return "No limit of this GPU is known."
+    said = f"At {_count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
+    return f"{said}, so what is flat is not its work: **launch-bound.**" if share < LITTLE else f"{said}."
+
+
+def _without_host(table: pd.DataFrame) -> str:
+    rows = _own_floors(table).query("implementation == @OURS")
+    floors = rows.pivot_table(index="precision", columns="clock", values="floor_ms").reindex(columns=[*CLOCKS]).dropna()
+    said = []
+    for row in floors.itertuples():
+        share = 1 - row.captured / row.launched
+        less = f"not {units.number(row.launched)}: **{units.percent(share)} was launching**"
+        less = less if share > SAME else "hardly less than launched: the kernels', not the host's"
+        said.append(f"Replayed from a graph, our floor in {row.Index} is {units.number(row.captured)} ms, {less}.")
+    return " ".join(said)
+
+
+def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
+    return table[(table["phase"] == "both") & table["implementation"].isin([OURS, "plain"])]
+
+
+def _largest(table: pd.DataFrame) -> str:
+    rows = table.dropna(subset=["speed_up"])
+    if rows.empty:
+        return "Ours was not measured beside plain PyTorch."
+    wins = "at most" if rows["speed_up"].max() > 1 else "**nowhere faster**: at best"
+    return f"Beside plain PyTorch ours is {wins} {_most(rows, 'speed_up')} as fast."
+
+
+def _memory(table: pd.DataFrame) -> str:
+    said = []
+    for name in ("plain", OURS):
+        failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
+        if len(failed):
+            said.append(f"Memory does not suffice for {NAMES[name]}: {_where(failed)}.")
+    return " ".join(said) or f"Neither runs out of memory up to {_count(table['sequence'].max())} tokens."
+
+
+def _lost(table: pd.DataFrame) -> str:
+    rows = table[table["phase"] == "both"].dropna(subset=["speed_up"])
+    lost = rows[rows["speed_up"] < 1].assign(loss=lambda found: 1 / found["speed_up"])
+    said = f"Forward and backward, ours is **slower in {len(lost) or 'none'} of {len(rows)} settings**"
+    return f"{said}: {_where(lost)}; at most {_most(lost, 'loss')}." if len(lost) else f"{said}."
+
+
+def _precisions(table: pd.DataFrame) -> str | None:
+    rows = table[(table["phase"] == "both") & (table["sequence"] == table["sequence"].max())]
+    wide = rows.pivot_table(index="head_dim", columns="precision", values=["flash_ms", "peak_tflops"])
+    if not {("flash_ms", "float32"), ("flash_ms", "bfloat16")} <= set(wide):
+        return None
+    ratios = wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"]
+    said = f"At {_count(rows['sequence'].iloc[0])} tokens float32 takes ours {_range(ratios)} times bfloat16's time"
+    if rows["peak_tflops"].isna().any():
+        return f"{said}: it multiplies float32 as three TF32 products."
+    products = TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
+    verdict = "as that explains" if ratios.max() <= (1 + SAME) * products else "that is not all that it costs"
+    return f"{said}: three TF32 products each, at the datasheet's rates, are {units.times(products)}, **{verdict}.**"
+
+
+def _worth(table: pd.DataFrame) -> str:
+    kernels = table.groupby([*SETTING, "kernel"])["ms"]
+    best, worst = (found.groupby(level=SETTING).sum() for found in (kernels.min(), kernels.max()))
+    longer, most = _range(worst / best - 1, units.percent), _most(table, "slower_than_best")
+    return f"All kernels' slowest candidates take {longer} longer than the fastest ones; one kernel's up to {most}."
+
+
+def _wins(table: pd.DataFrame) -> str | None:
+    """Say whether a kernel's fastest tile is another at another length, and what one for all would cost."""
+    said = []
+    for (_, width, kernel), rows in table.groupby(["precision", "head_dim", "kernel"], sort=False):
+        one = rows.groupby("tile")["slower_than_best"].agg(lambda ratios: ratios.max(skipna=False)).min()
+        if one > 1:
+            said.append(f"{kernel} at d = {width} ({units.percent(one - 1)})")
+    if said:
+        return f"**No one tile wins at every length** for {listed(said)}: in brackets what one for all costs at least."
+    return "Every kernel keeps its tile from one length to another." if len(set(table["sequence"])) > 1 else None
+
+
+def _beside(table: pd.DataFrame, clock: str) -> pd.DataFrame:
+    rows = table[(table["implementation"] == OURS) & (table["clock"] == clock) & (table["sequence"] >= FROM)]
+    return rows.dropna(subset=["versus"])
+
+
+def _where(rows: pd.DataFrame) -> str:
+    """Say where rows stand: "bfloat16, d = 64 at 1 024 and 2 048; float32, d = 64 at 1 024"."""
+    said = []
+    for (precision, width), own in rows.groupby(["precision", "head_dim"], sort=False):
+        said.append(f"{precision}, d = {width} at {listed(_count(length) for length in sorted(set(own['sequence'])))}")
+    return "; ".join(said)
+
+
+def _most(rows: pd.DataFrame, column: str) -> str:
+    worst = rows.loc[rows[column].idxmax()]
+    what = worst.get("kernel", worst.get("phase"))
+    return f"{units.times(worst[column])} ({what}, {worst['precision']}, {_cell(worst)})"
+
+
+def _cell(row) -> str:
+    return f"d = {row['head_dim']} at {_count(row['sequence'])}"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}".replace(",", " ")
+
+
+def _range(values: pd.Series, form: Callable[[float], str] = units.number) -> str:
+    least, most = form(values.min()), form(values.max())
+    return least if least == most else f"{least.removesuffix(' %')} to {most}"

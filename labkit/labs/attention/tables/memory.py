@@ -1,0 +1,165 @@
+"""Rows → plain attention's times, the N×N matrices that are held, what fits in memory, errors, a trial's symptoms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from labkit.labs.attention.tables.physics import WIDTH, physics
+from labkit.labs.attention.theory.memory import (
+    MOMENTS,
+    SQUARES,
+    linear_bytes,
+    longest,
+    mask_bytes,
+    moment_bytes,
+    needed_bytes,
+)
+from labkit.labs.attention.theory.work import square_bytes
+
+SETTING = ["implementation", "heads", "head_dim", "sequence", "precision", "causal"]
+# In the order in which they are measured, and what to call the one that was not reached.
+PHASES = {"memory": "the first forward or backward", "forward": "forward", "unsynchronised": "forwards in a row",
+          "backward": "backward", "both": "forward and backward"}  # fmt: skip
+MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
+TENSORS = ["O", "L", "dQ", "dK", "dV"]
+TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
+SYMPTOMS = ["variant", "all_error", "causal_error", "gradient_error", "keeps_lse", "sees_ahead", "early_weight",
+            "forward_largest", "backward_largest", "products"]  # fmt: skip
+MIB, GIB = 2**20, 2**30
+
+
+def plain(run) -> pd.DataFrame:
+    """Give, a setting of a Plain run: the phases' ms, the memory's MiB, the status, and what physics says of it.
+
+    `unsynchronised_ms` is what a clock shows that waits for nobody; its verdict is of it as a forward's time.
+    `forward_least_ms` and `backward_least_ms`: see tables/physics.py. `status` names the phase that ran out of memory.
+    """
+    table = _settings(run)
+    for name, phase in (("forward", "forward"), ("backward", "backward"), ("unsynchronised", "forward")):
+        checked = physics(table.assign(phase=phase, ms=table[f"{name}_ms"]))
+        table[f"{phase}_least_ms"], table[f"{name}_verdict"] = checked["least_ms"], checked["verdict"]
+    return _sourced(table, run)
+
+
+def held(run) -> pd.DataFrame:
+    """Give, a setting of a Memory or Plain run, the MiB measured at each moment beside the formula's, and the matrices.
+
+    Moments (theory/memory.py): `kept`, `forward`, `held`, `backward`. For each: `_mib`, `_formula_mib`, and `_squares`:
+    what is left of the measured bytes without tensors, rows and mask, in N×N matrices of all heads. `due_squares`:
+    those kept by formula. "compiled" has no formula; from its squares nothing is taken. `exponent`: the power of N with
+    which kept (compiled: held) grows from the length before. A CPU knows what is kept, no more. attrs: `gpu_mib`, the
+    GPU's memory.
+    """
+    table = _settings(run).sort_values("sequence", kind="stable", ignore_index=True)
+    table = table[[*SETTING, "status", *MEMORY]]
+    square = pd.Series([square_bytes(row.sequence, row.sequence, WIDTH[row.precision], row.heads) / MIB
+                        for row in table.itertuples()], table.index, dtype=float)  # fmt: skip
+    for moment in MOMENTS:
+        table[f"{moment}_formula_mib"] = [_formula_mib(row, moment) for row in table.itertuples()]
+        rest = [_rest_mib(row, moment) for row in table.itertuples()]
+        table[f"{moment}_squares"] = (table[f"{moment}_mib"] - rest) / square
+    table["due_squares"] = [SQUARES.get(name, {}).get("kept", np.nan) for name in table["implementation"]]
+    table["reserved_squares"] = table["reserved_mib"] / square
+    table["square_mib"] = square
+    kept, lengths = table["kept_mib"].fillna(table["held_mib"]), table["sequence"].astype(float)
+    before = [column.groupby([table[name] for name in ("implementation", "head_dim", "precision")]).shift()
+              for column in (kept, lengths)]  # fmt: skip
+    table["exponent"] = np.log(kept / before[0]) / np.log(lengths / before[1])
+    return _sourced(table, run)
+
+
+def limit(run) -> pd.DataFrame:
+    """Give, an implementation and head dimension, the account of the shortest sequence that fails, or the longest.
+
+    `ran` and `failed`: the longest sequence that ran and the shortest that did not (NaN: none). `sequence`: the one
+    accounted for, by formula: `square_gib`, and `_squares` and `_gib` of forward, held and backward; `needed_gib` is
+    backward's with Q, K, V and dO; `memory_gib` is the GPU's and `fits` the longest sequence that needs no more (NaN on
+    a CPU). `reserved_squares`: what torch had set aside at `ran`, in N×N matrices of that length, where recorded.
+    """
+    table = held(run)
+    memory_mib = table.attrs["gpu_mib"]
+    parts = []
+    for (implementation, head_dim), rows in table.groupby(["implementation", "head_dim"], sort=False):
+        if implementation not in SQUARES:
+            continue
+        good, bad = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
+        one = bad.iloc[0] if len(bad) else good.iloc[-1]
+        size = int(head_dim), WIDTH[one["precision"]]  # Python's integers: numpy's overflow
+        form = {"heads": int(one["heads"]), "causal": bool(one["causal"])}
+        made = {"implementation": implementation, "head_dim": head_dim, "ran": good["sequence"].max(),
+                "failed": bad["sequence"].min(), "sequence": one["sequence"], "memory_gib": memory_mib * MIB / GIB,
+                "square_gib": one["square_mib"] * MIB / GIB}  # fmt: skip
+        for moment in MOMENTS[1:]:
+            made[f"{moment}_squares"] = SQUARES[implementation][moment]
+            made[f"{moment}_gib"] = one[f"{moment}_formula_mib"] * MIB / GIB
+        made["needed_gib"] = needed_bytes(implementation, int(one["sequence"]), *size, **form) / GIB
+        made["fits"] = longest(implementation, memory_mib * MIB, *size, **form) if memory_mib > 0 else np.nan
+        parts.append(made | {"reserved_squares": good["reserved_squares"].iloc[-1] if len(good) else np.nan})
+    return _sourced(pd.DataFrame(parts), run)
+
+
+def errors(run) -> pd.DataFrame:
+    """Give, an implementation, precision and tensor: the worst error of all shapes beside the tolerance.
+
+    `worst`: the largest |found − exact| / (1 + |exact|), in shape `shape` (queries × keys × head dimension). `share` is
+    of the tolerance; `same_bits` says whether a second run gave the same bits in every shape.
+    """
+    rows, parts = run.rows, []
+    for (implementation, precision), own in rows[rows["status"] == "ok"].groupby(
+        ["implementation", "precision"], sort=False
+    ):
+        for tensor in (name for name in TENSORS if own[f"{name}_error"].notna().any()):
+            worst = own.loc[own[f"{tensor}_error"].idxmax()]
+            shape = f"{worst['queries']} × {worst['keys']} × {worst['head_dim']}"
+            parts.append({"implementation": implementation, "precision": precision, "tensor": tensor,
+                          "worst": worst[f"{tensor}_error"], "tolerance": TOLERANCES[precision], "shape": shape,
+                          "shapes": len(own), "same_bits": bool(own["same_bits"].all())})  # fmt: skip
+    table = pd.DataFrame(parts)
+    return _sourced(table.assign(share=table["worst"] / table["tolerance"]), run)
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give, a variant of a Trial run, what the worker saw of it (worker/checking.py)."""
+    return _sourced(run.rows.reindex(columns=SYMPTOMS).reset_index(drop=True), run)
+
+
+def _settings(run) -> pd.DataFrame:
+    """Give, a setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *MEMORY])])
+    rows["kept_mib"] = rows["kept_bytes"] / MIB
+    ms = rows.pivot_table(index=SETTING, columns="phase", values="ms", aggfunc="median")
+    settings = rows.groupby(SETTING, sort=False)
+    table = settings[MEMORY].max().join(ms.reindex(columns=[*PHASES][1:]).add_suffix("_ms"))
+    table["status"] = [_status(own) for _, own in settings]
+    table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
+    return table.reset_index()
+
+
+def _status(rows: pd.DataFrame) -> str:
+    failed = next((status for status in rows["status"] if status != "ok"), None)
+    if failed is None:
+        return "ok"
+    return f"{failed} in {next(name for phase, name in PHASES.items() if phase not in set(rows['phase']))}"
+
+
+def _formula_mib(row, moment: str) -> float:
+    if row.implementation not in SQUARES:
+        return np.nan
+    bytes_ = moment_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision],
+                          heads=row.heads, causal=row.causal)  # fmt: skip
+    return bytes_ / MIB
+
+
+def _rest_mib(row, moment: str) -> float:
+    """Give a moment's MiB of all but N×N matrices; a mask is none of these."""
+    if row.implementation not in SQUARES:
+        return 0.0
+    linear = linear_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], row.heads)
+    return (linear + mask_bytes(row.implementation, row.sequence, row.causal)) / MIB
+
+
+def _sourced(table: pd.DataFrame, run) -> pd.DataFrame:
+    gpu_mib = run.node.gpus[0].memory_mib if run.plan.device == "cuda" else np.nan
+    table.attrs = {"source": run.source, "small": run.plan.size == "small", "gpu_mib": gpu_mib}
+    return table

@@ -1,0 +1,131 @@
+"""Times of lab 08's runs → who is faster, how near to the GPU's limit, where the floor is, what a tile is worth."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.labs.attention.tables.physics import physics, rates
+from labkit.labs.attention.theory.work import PHASES, scores
+
+SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
+KNOWN = ["point", *SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
+OURS, RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
+SHOWN, MOST = (1024, 8192, 16384, 65536), 10  # lengths and rows of a table that a page can hold
+NEAR = 1.5  # times the shortest: still on the floor
+
+
+def race(run) -> pd.DataFrame:
+    """Give, a setting, clock and phase: ms with quartiles and status, `versus`, and what the GPU allows.
+
+    `versus`: ms over those of `attrs["rival"]` with the same clock, setting and phase: SDPA-flash, or plain attention
+    where a run has no SDPA-flash. The captured clock has no backward of its own: it is "both" less "forward", without
+    quartiles. A phase that a point did not reach has its status and no ms. From `tables.physics`: limit,
+    share_of_limit, verdict, tflops, share_of_peak.
+    """
+    table = _timed(run)
+    rival = next((name for name in RIVALS if name in run.plan.implementations), RIVALS[-1])
+    cell = [*SETTING[1:], "phase"]
+    rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
+    table = table.join(rivals, on=cell)
+    table["versus"] = table["ms"] / table["rival_ms"]
+    return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
+
+
+def standings(run, phase: str = "both", clock: str = "launched") -> pd.DataFrame:
+    """Give a row a head dimension and length: each implementation's ms, or why there are none, and ours / rival's.
+
+    Where there are more than ten rows, those of 1 024, 8 192, 16 384 and 65 536 tokens are kept.
+    """
+    table = race(run)
+    rows, rival = table[(table["phase"] == phase) & (table["clock"] == clock)], table.attrs["rival"]
+    index = ["precision", "head_dim", "sequence"]
+    if len(rows[index].drop_duplicates()) > MOST and rows["sequence"].isin(SHOWN).any():
+        rows = rows[rows["sequence"].isin(SHOWN)]
+    told = rows["ms"].round(3).astype(object).where(rows["status"] == "ok", rows["status"])
+    shown = rows.assign(told=told).pivot_table(index=index, columns="implementation", values="told", aggfunc="first")
+    order = [name for name in run.plan.implementations if name in shown]
+    ours = rows[rows["implementation"] == OURS].set_index(index)["versus"].round(2)
+    shown = shown[order].infer_objects().add_suffix("_ms").assign(**{f"{OURS} / {rival}": ours})
+    return _named(shown.rename_axis(columns=None).reset_index(), run, rival=rival)
+
+
+def sweep(run) -> pd.DataFrame:
+    """Give, a setting and phase: plain_ms, flash_ms, speed_up (plain over ours), and ours' tflops and share_of_peak.
+
+    `plain_status` and `flash_status` tell which ran out of memory.
+    """
+    table, index = rates(_timed(run)), ["precision", "head_dim", "sequence", "phase"]
+    columns = ["ms", "status", "tflops", "peak_tflops", "share_of_peak"]
+    plain, ours = (table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", OURS))
+    made = ours.rename(columns={"ms": "flash_ms", "status": "flash_status"})
+    made.insert(0, "plain_ms", plain["ms"])
+    made.insert(2, "speed_up", made["plain_ms"] / made["flash_ms"])
+    made.insert(3, "plain_status", plain["status"])
+    return _named(made.reset_index(), run)
+
+
+def floor(run) -> pd.DataFrame:
+    """Give, an implementation, precision, clock and phase: the shortest time of any length, and how far it reaches.
+
+    Of each length the fastest head dimension counts. `until`: the longest sequence that takes at most 1.5 times
+    `floor_ms`; `work`: how many times the scores of the shortest sequence, `first`, it has. `share_of_limit`: the least
+    time that the GPU needs at `first`, over the time there. Takes a Sweep's run or a Race's.
+    """
+    table = physics(_timed(run)).dropna(subset=["ms"])
+    keys = ["implementation", "precision", "clock", "phase"]
+    fastest = table.loc[table.groupby([*keys, "sequence"], sort=False)["ms"].idxmin()]
+    made = pd.DataFrame([_reach(rows) for _, rows in fastest.groupby(keys, sort=False)])
+    return _named(made, run)
+
+
+def tiles(run) -> pd.DataFrame:
+    """Give, a kernel, setting and candidate: ms, whether it was chosen, and its time over the fastest candidate's.
+
+    A candidate for which the GPU has too little has no ms; a CPU times none.
+    """
+    index = ["precision", "head_dim", "sequence", "kernel"]
+    table = run.rows.reindex(columns=[*index, "tile", "ms", "chosen"]).dropna(subset=["tile"])
+    table = table.astype({"ms": float, "chosen": bool})
+    table["slower_than_best"] = table["ms"] / table.groupby(index)["ms"].transform("min")
+    return _named(table, run)
+
+
+def _timed(run) -> pd.DataFrame:
+    """Give a row a point and phase, with the captured backward and a row for each phase that a point did not reach."""
+    rows = run.rows
+    table = rows.reindex(columns=KNOWN).assign(clock=rows.get("clock", "launched"))
+    table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
+    phases = zip(table["phase"], table["status"], strict=True)
+    table["phase"] = [[phase] if status == "ok" else list(PHASES) for phase, status in phases]
+    table = table.explode("phase").drop_duplicates([*SETTING, "phase"])
+    if (table["clock"] == "captured").any():
+        table = pd.concat([table, _captured_backward(table)]).drop_duplicates([*SETTING, "phase"])
+    return table.sort_values(["point", "phase"], key=_in_order, ignore_index=True)
+
+
+def _captured_backward(table: pd.DataFrame) -> pd.DataFrame:
+    captured = table[table["clock"] == "captured"]
+    forward, both = (captured[captured["phase"] == phase].set_index(SETTING) for phase in ("forward", "both"))
+    unknown = dict.fromkeys(("low_ms", "high_ms", "repeats"), float("nan"))
+    return both.assign(phase="backward", ms=both["ms"] - forward["ms"], **unknown).reset_index()
+
+
+def _in_order(column: pd.Series) -> pd.Series:
+    return column.map(PHASES.index) if column.name == "phase" else column
+
+
+def _reach(rows: pd.DataFrame) -> dict:
+    first, floor_ms = rows.loc[rows["sequence"].idxmin()], rows["ms"].min()
+    until = rows.loc[rows["ms"] <= NEAR * floor_ms, "sequence"].max()
+    needed, more = (scores(length, length, first["causal"]) for length in (first["sequence"], until))
+    keys = first[["implementation", "precision", "clock", "phase"]].to_dict()
+    reach = {"floor_ms": floor_ms, "first": first["sequence"], "until": until, "work": more / needed}
+    return keys | reach | {"longest": rows["sequence"].max(), "share_of_limit": first["share_of_limit"]}
+
+
+def _named(table: pd.DataFrame, run, **attrs) -> pd.DataFrame:
+    """Give the table with where it comes from; `interpreted` where no GPU ran the kernels."""
+    table = table.reset_index(drop=True)
+    told = {"source": run.source, "small": run.plan.size == "small", "interpreted": run.plan.device != "cuda"}
+    table.attrs = told | attrs
+    return table
