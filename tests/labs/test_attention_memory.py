@@ -129,6 +129,9 @@ def test_plain_gives_every_setting_its_times_memory_and_verdicts(runs):
     assert narrow["forward_least_ms"] == pytest.approx(2 * narrow["backward_least_ms"]), "P is written, read; read"
     assert list(row[["forward_verdict", "backward_verdict", "unsynchronised_verdict"]]) == ["ok", "ok", "impossible"]
     assert at(table, implementation="plain", head_dim=64, sequence=256)["unsynchronised_verdict"] == "ok"
+    close = at(table, implementation="by_hand", head_dim=16, sequence=4096)
+    assert close["backward_least_ms"] < close["unsynchronised_ms"] < close["forward_least_ms"]
+    assert close["unsynchronised_verdict"] == "impossible", "it is judged as a forward's time"
     gone = at(table, implementation="by_hand", head_dim=64, sequence=32768)
     assert (gone["status"], gone["forward_verdict"]) == ("out of memory in the first forward or backward",
                                                          "not measured")  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from labkit.ui import canvas, units
 
@@ -107,6 +107,7 @@ def errors_chart(table: pd.DataFrame) -> Figure:
             ax.plot(at, own["worst"].where(own["worst"] > 0), color=color, marker=marker, ms=7, ls="none", label=label)
         ax.axhline(rows["tolerance"].iloc[0], color=canvas.THEORY, lw=1.3, label="tolerance")
         ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.0e}"))
         ax.set_xticks(range(len(tensors)), tensors)
         ax.set(xlim=(-0.5, len(tensors) - 0.5), xlabel="which tensor")
         ax.set_title(precision)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
-import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
@@ -70,7 +70,7 @@ def _growing(table: pd.DataFrame) -> str | None:
     longest = max(last for _, last, _ in grown.values())
     first = next(first for first, last, _ in grown.values() if last == longest)
     same = {key: time for key, (start, last, time) in grown.items() if (start, last) == (first, longest)}
-    power = {key: np.log(time) / np.log(longest / first) for key, time in same.items()}
+    power = {key: math.log(time) / math.log(longest / first) for key, time in same.items()}
     slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < FOLLOWS]
     said = (
         f"Waited for, from {_count(first)} to {_count(longest)} tokens, where work grows "

@@ -104,7 +104,7 @@ def _target(table: pd.DataFrame) -> str:
     if OURS not in rows:
         return "The target's setting was not measured."
     ours, apart = rows[OURS], units.percent(abs(rows[OURS] / TARGET_MS - 1))
-    met = f"{apart} below: **met**" if ours > TARGET_MS else f"{apart} above: **missed**"
+    met = f"{apart} below: **met**" if ours <= TARGET_MS else f"{apart} above: **missed**"
     others = [f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
               for name, ms in rows.drop(OURS).items()]  # fmt: skip
     return (
