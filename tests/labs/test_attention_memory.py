@@ -8,7 +8,7 @@ import test_charts
 from made import CPU, gpu_node, said, write_run
 from test_charts import checked
 
-from labkit.labs.attention.charts.memory import errors_chart, memory_chart, plain_chart
+from labkit.labs.attention.charts.memory import memory_chart, plain_chart
 from labkit.labs.attention.plan import Errors, Memory, Plain, Trial
 from labkit.labs.attention.story.memory import explain_errors, explain_memory, explain_plain
 from labkit.labs.attention.tables import memory as tables
@@ -226,12 +226,6 @@ def test_memory_chart(runs, name, panels):
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert sum(len(line.get_xdata()) for line in crosses) == len(gone)
     assert len(figure.axes[0].texts) == (panels == 2), "a GPU's memory is a line with its size"
-
-
-@pytest.mark.parametrize("plan", [full(Errors), small(Errors), full(Errors, precisions=("bfloat16",))])
-def test_errors_chart(tmp_path, plan):
-    figure = checked(errors_chart(tables.errors(errors_run(tmp_path / "run", worst=0.02, plan=plan))))
-    assert len(figure.axes) == len(plan.precisions)
 
 
 def test_the_story_of_plain_attention(runs, tmp_path):

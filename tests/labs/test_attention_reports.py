@@ -184,7 +184,7 @@ def test_every_doubt_is_said_briefly():
         "20.3 TFLOP/s, is 30 % of its peak without tensor cores (TF32's: 4.1 %): no sign of them.",
         "Bfloat16's best is 2.1 % of its peak.",
         "1.3 to 5.2× as fast as PyTorch's beyond 1 024; up to there it loses 10 of 12 (0.49 to 1.2×).",
-        "make 60 to 85 % of both: **launches.** 65 536, where plain's matrices take 51.5 GB, is missing.",
+        "make 60 to 85 % of both: **launches.** 65 536, where plain's matrices take 68.7 GB, is missing.",
         "47 to 72 % of Triton's backward does not depend on the head dimension (forward: 14 %,",
         "PyTorch's backward: 65 to 76 %) and takes",
         "as long as 19 to 20 passes over an N×N matrix: **like matrices, not tiles.**",

@@ -183,14 +183,6 @@ def test_sweep_chart(runs, name):
     assert ("out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]) == (name == "full")
 
 
-@pytest.mark.parametrize("name", ["tuning", "unfit", "small tuning"])
-def test_tuning_chart(runs, name):
-    ax = checked(charts.tuning_chart(tables.tiles(runs[name]))).axes[0]
-    crosses = [line for line in ax.lines if line.get_marker() == "X"]
-    assert len(crosses) == (6 if name == "unfit" else 0)
-    assert any("not timed" in text.get_text() for text in ax.texts) == (name == "small tuning")
-
-
 def raced(folder, **changed):
     """Give the race's table of a run with other costs: per pair of tokens, or of launching (a name ending in _ms)."""
 

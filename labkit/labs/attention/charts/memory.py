@@ -1,12 +1,11 @@
-"""Plain attention's times on two clocks, the memory that each implementation needs, and errors beside tolerances."""
+"""Plain attention's times on two clocks, and the memory that each implementation needs."""
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from labkit.ui import canvas, units
 
@@ -15,10 +14,10 @@ IMPLEMENTATIONS = {
     "plain": (canvas.SERIES[2], "s", "torch's softmax"),
     "compiled": (canvas.SERIES[1], "^", "compiled"),
     "flash": (canvas.SERIES[3], "D", "flash"),
-    "tiled": (canvas.SERIES[4], "v", "tiles in PyTorch"),
 }
 BAD = canvas.PREDICTED
 DASHES = (0, (4, 2))
+PREDICTED_AT = 16384  # tokens
 PANELS = {"kept": "Kept for backward", "backward": "At most, in backward"}
 
 
@@ -57,11 +56,12 @@ def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
     return canvas.finish(figure, table.attrs["source"])
 
 
-def memory_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
+def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
     """MiB kept for backward and, on a GPU, at most in backward, by sequence length; thin lines are the formulas.
 
     × stands on the formula where the GPU ran out of memory, and the dashed line is what it has. Both axes are
-    logarithmic: slope 2 is quadratic, slope 1 linear.
+    logarithmic: slope 2 is quadratic, slope 1 linear. `guess`: MiB at most in backward of plain attention at
+    N = 16 384, a number or a Prediction.
     """
     table = table[table["head_dim"] == head_dim]
     panels = [moment for moment in PANELS if table[f"{moment}_mib"].notna().any()]
@@ -83,37 +83,13 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
         ax.set_title(PANELS[moment])
         ax.grid(True)
     axes[0, 0].set_ylabel("MiB")
+    if (value := getattr(guess, "value", guess)) is not None:
+        axes[0, -1].plot(PREDICTED_AT, value, "D", color=canvas.PREDICTED, zorder=4)
+        axes[0, 0].plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
     axes[0, 0].plot([], [], color=canvas.QUIET, lw=1.1, label="formula")
     if (table["status"] != "ok").any():
         axes[0, 0].plot([], [], "x", color=BAD, ms=8, mew=2, label="out of memory")
     canvas.legend_above(axes[0, 0], columns=6)
-    return canvas.finish(figure, table.attrs["source"])
-
-
-def errors_chart(table: pd.DataFrame) -> Figure:
-    """The worst error of each tensor over all shapes, a panel a precision, on a logarithmic axis; the line is allowed.
-
-    An error of exactly 0 has no place on such an axis and is not drawn.
-    """
-    precisions = list(dict.fromkeys(table["precision"]))
-    figure, axes = canvas.canvas(len(precisions), height=3.9, squeeze=False, sharey=True)
-    names = list(dict.fromkeys(table["implementation"]))
-    for ax, precision in zip(axes[0], precisions, strict=True):
-        rows = table[table["precision"] == precision]
-        tensors = list(dict.fromkeys(rows["tensor"]))
-        for place, (name, own) in enumerate(rows.groupby("implementation", sort=False)):
-            color, marker, label = IMPLEMENTATIONS[name]
-            at = np.array([tensors.index(tensor) for tensor in own["tensor"]]) + 0.16 * (place - (len(names) - 1) / 2)
-            ax.plot(at, own["worst"].where(own["worst"] > 0), color=color, marker=marker, ms=7, ls="none", label=label)
-        ax.axhline(rows["tolerance"].iloc[0], color=canvas.THEORY, lw=1.3, label="tolerance")
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.0e}"))
-        ax.set_xticks(range(len(tensors)), tensors)
-        ax.set(xlim=(-0.5, len(tensors) - 0.5), xlabel="which tensor")
-        ax.set_title(precision)
-        ax.grid(True, axis="y")
-    axes[0, 0].set_ylabel("worst |error|, times (1 + |exact|)")
-    canvas.legend_above(axes[0, 0])
     return canvas.finish(figure, table.attrs["source"])
 
 

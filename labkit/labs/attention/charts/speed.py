@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,17 +18,17 @@ COLORS = dict(zip(("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compi
                   canvas.SERIES, strict=True))  # fmt: skip
 PHASES = {"forward": canvas.SERIES[4], "backward": canvas.SERIES[1], "both": canvas.INK}
 TITLES = {"forward": "forward", "backward": "backward", "both": "forward + backward"}
-KERNELS = {"forward": "forward: O", "keys_values": "backward: dK, dV", "queries": "backward: dQ"}
 CLOCKS = {"launched": "-", "captured": (0, (4, 2))}
 OURS, MOST_LABELS = "flash", 6
-APART = 0.3  # of a line, between the dots of two lengths
+AT = {"sequence": 16384, "head_dim": 64}  # what the reader predicts
 PANEL = ["precision", "head_dim"]
 
 
-def race_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
+def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
     """Rate by sequence length, a colour an implementation, a panel a head dimension; dashes are the captured clock.
 
     All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
+    `guess` (ms at N = 16 384, d = 64; a number or a Prediction) stands as the rate that it means.
     """
     rows = table[table["phase"] == phase]
     scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
@@ -47,6 +45,7 @@ def race_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
             ax.axhline(peak, color=canvas.THEORY, lw=1)
             ax.annotate(f"peak for {precision}", (0.02, peak), va="top", fontsize=9, color=canvas.QUIET,
                         xycoords=ax.get_yaxis_transform(), xytext=(0, -4), textcoords="offset points")  # fmt: skip
+        _guess(ax, own, getattr(guess, "value", guess), scale)
         _lengths(ax, rows["sequence"])
         ax.set_title(f"{TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
         ax.grid(True)
@@ -105,57 +104,19 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
     return canvas.finish(figure, table.attrs["source"])
 
 
-def tuning_chart(table: pd.DataFrame) -> Figure:
-    """Each candidate's time over the fastest one's, by kernel, a colour a length; filled: the one that is chosen.
-
-    A panel a head dimension. A candidate that the GPU has too little for stands at the right as ✕.
-    """
-    groups = {key: _candidates(rows) for key, rows in table.groupby(PANEL)}
-    most = max(len(lines) for lines in groups.values())
-    figure, axes = canvas.canvas(len(groups), height=1.6 + 0.27 * most, squeeze=False)
-    colors = dict(zip(sorted(set(table["sequence"])), cycle(canvas.SERIES), strict=False))
-    for ax, ((precision, head_dim), lines) in zip(axes[0], groups.items(), strict=True):
-        rows = table[(table["precision"] == precision) & (table["head_dim"] == head_dim)]
-        for row in rows.itertuples():
-            color, line = colors[row.sequence], lines.index((row.kernel, row.tile))
-            at = line + APART * ([*colors].index(row.sequence) - (len(colors) - 1) / 2)
-            if pd.notna(row.slower_than_best):
-                ax.plot(row.slower_than_best, at, "o", ms=7, mec=color, mew=1.5, mfc=color if row.chosen else "white")
-            elif rows["ms"].notna().any():
-                ax.plot(0.98, at, "X", ms=8, color=color, transform=ax.get_yaxis_transform())
-        _tile_axis(ax, lines)
-        ax.set(title=f"d = {head_dim}, {precision}", xlabel="times the fastest")
-        if rows["ms"].isna().all():
-            ax.set_xticks([])
-            ax.text(0.5, 0.5, "not timed: a CPU has one tile", transform=ax.transAxes, ha="center", backgroundcolor="w")
-    for length, color in colors.items():
-        axes[0, 0].plot([], [], "o", ms=7, mec=color, mew=1.5, mfc="white", label=f"{_count(length)} tokens")
-    axes[0, 0].plot([], [], "o", ms=8, color=canvas.QUIET, label="chosen")
-    canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, table.attrs["source"])
-
-
-def _candidates(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
-    """Give the lines of a panel from the top: each kernel's heading, then its candidates."""
-    lines: list[tuple[str, str | None]] = []
-    for kernel, own in rows.groupby("kernel", sort=False):
-        lines += [(kernel, None), *((kernel, tile) for tile in dict.fromkeys(own["tile"]))]
-    return lines
-
-
-def _tile_axis(ax: Axes, lines: list[tuple[str, str | None]]) -> None:
-    ax.set_yticks(range(len(lines)), [tile or KERNELS[kernel] for kernel, tile in lines], fontsize=8)
-    for label, (_, tile) in zip(ax.get_yticklabels(), lines, strict=True):
-        label.set_fontweight("normal" if tile else "bold")
-    ax.set_ylim(len(lines) - 0.5, -0.5)
-    ax.grid(True)
-
-
 def _panels(rows: pd.DataFrame, height: float) -> tuple[Figure, list[Axes], list]:
     """Give a figure with a panel a precision and head dimension, all with one vertical axis."""
     panels = list(rows.groupby(PANEL, sort=False))
     figure, axes = canvas.canvas(len(panels), height=height, sharey=True, squeeze=False)
     return figure, list(axes[0]), panels
+
+
+def _guess(ax: Axes, rows: pd.DataFrame, guess_ms: float | None, scale: float) -> None:
+    """Mark the reader's time as a rate, where the panel holds what it was predicted for."""
+    known = rows[(rows[list(AT)] == pd.Series(AT)).all(axis=1) & rows["ms"].notna()]
+    if guess_ms and len(known):
+        rate = scale * known["tflops"].iloc[0] * known["ms"].iloc[0] / guess_ms
+        ax.plot(AT["sequence"], rate, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
 
 
 def _cross(ax: Axes, rows: pd.DataFrame, height: float, color: str) -> None:

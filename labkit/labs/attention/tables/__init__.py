@@ -1,4 +1,4 @@
-"""Rows of lab 08 → tables: times beside what physics allows, memory beside its formula, errors, the report's figures."""
+"""Rows of lab 08 → tables: times beside physics, memory beside its formula, errors, a report's figures."""
 
 from labkit.labs.attention.tables.memory import errors, held, limit, plain
 from labkit.labs.attention.tables.reading import everything
