@@ -11,6 +11,8 @@ from labkit.labs.attention.worker.plain import exact
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 LIMITS = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
+# Where O is kept in bfloat16, δ comes from what is rounded. With few keys plain attention's gradients are as far off.
+LIMITS_ROUNDED = LIMITS | {torch.bfloat16: 4e-2}
 LAYOUTS = {
     "contiguous": lambda x: x,
     "transposed": lambda x: x.mT.contiguous().mT,
@@ -42,7 +44,7 @@ class Problem(NamedTuple):
         return [*(x.detach().requires_grad_() for x in (q, k, v)), do]
 
 
-def assert_exact(found: dict[str, torch.Tensor], tensors: list[torch.Tensor], causal: bool) -> None:
+def assert_exact(found: dict[str, torch.Tensor], tensors: list[torch.Tensor], causal: bool, limits=LIMITS) -> None:
     """Assert that O, L, dQ, dK and dV are float64's, in shape, precision and value."""
     wanted, dtype = exact(*tensors, causal), tensors[0].dtype
     assert set(found) == set(TENSORS), f"it gives {list(found)}"
@@ -50,4 +52,4 @@ def assert_exact(found: dict[str, torch.Tensor], tensors: list[torch.Tensor], ca
         assert found[name].shape == wanted[name].shape, f"{name} is {tuple(found[name].shape)}"
         assert found[name].dtype == (torch.float32 if name == "L" else dtype), f"{name} is {found[name].dtype}"
         off = error(found[name], wanted[name])
-        assert off <= LIMITS[dtype], f"{name} is off by {off:.1g}"
+        assert off <= limits[dtype], f"{name} is off by {off:.1g}"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from made_attention import LAYOUTS, Problem, assert_exact
+from made_attention import DEVICE, LAYOUTS, LIMITS, LIMITS_ROUNDED, Problem, assert_exact
 from torch.nn.functional import scaled_dot_product_attention
 
 from labkit.labs.attention.plan import PRECISIONS
@@ -42,7 +42,8 @@ PROBLEMS = st.builds(
 def test_values_and_gradients_are_float64s(attention, problem):
     tensors = problem.tensors()
     found = attended(attention, *tensors, problem.causal)
-    assert_exact(found, tensors, problem.causal)
+    rounded = attention is tiled or DEVICE.type == "cuda"  # kernels on a CPU are given float32
+    assert_exact(found, tensors, problem.causal, LIMITS_ROUNDED if rounded else LIMITS)
 
 
 @ours

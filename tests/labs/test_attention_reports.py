@@ -8,7 +8,7 @@ import pytest
 import test_charts
 from test_charts import checked
 
-from labkit.labs.attention.charts.published import attention_chart, flash_chart
+from labkit.labs.attention.charts.published import attention_chart
 from labkit.labs.attention.story.reports import doubt_reports
 from labkit.labs.attention.tables import reading
 from labkit.labs.attention.tables.physics import CACHE_BYTES, physics, rates
@@ -289,6 +289,3 @@ def test_charts_mark_what_is_impossible(tables, monkeypatch):
         figure = checked(attention_chart(tables["times"], head_dim))
         found = [next(line for line in ax.lines if line.get_label() == "impossible") for ax in figure.axes]
         assert tuple(len(line.get_xdata()) for line in found) == rings
-    figure = checked(flash_chart(tables["speedups"], tables["flash"]))
-    assert [len(ax.lines) for ax in figure.axes] == [8, 7, 7]
-    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()

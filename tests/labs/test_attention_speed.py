@@ -11,6 +11,7 @@ from labkit.labs.attention.plan import Race, Sweep, Tuning
 from labkit.labs.attention.story import speed as story
 from labkit.labs.attention.tables import speed as tables
 
+SWEPT = {"device": "cuda", "sequences": (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)}
 NAN, H200 = float("nan"), "NVIDIA H200"
 SHARES = {"forward": 0.25, "backward": 0.75, "both": 1.0}
 PER_TOKEN_PAIR = {"plain": 2e-7, "tiled": 9e-7, "flash": 2e-8, "sdpa_flash": 3e-8, "sdpa_cudnn": 1.5e-8}
@@ -74,8 +75,8 @@ def runs(tmp_path_factory):
         "partly": run_of(folder / "partly", Race(device="cuda"), failed=partly),
         "unknown": run_of(folder / "unknown", Race(device="cuda"), gpu="NVIDIA Unknown"),
         "small race": run_of(folder / "small race", Race.small(**small)),
-        "sweep": run_of(folder / "sweep", Sweep(device="cuda")),
-        "full": run_of(folder / "full", Sweep(device="cuda"), failed=partly),
+        "sweep": run_of(folder / "sweep", Sweep(**SWEPT)),
+        "full": run_of(folder / "full", Sweep(**SWEPT), failed=partly),
         "small sweep": run_of(folder / "small sweep", Sweep.small(**small)),
         "tuning": tuned(folder / "tuning", lambda kernel, n, tile: 1.0 if (n > 1024) == (tile == "64×64") else 1.2),
         "unfit": tuned(folder / "unfit", lambda kernel, n, tile: 1.0 if tile == "64×64" else None),
@@ -126,20 +127,6 @@ def test_race_on_a_cpu_has_plain_for_a_rival_and_no_limit(runs):
     assert (table.loc[table["implementation"] == "plain", "versus"] == 1).all()
 
 
-def test_standings_fit_on_a_page(runs):
-    table = tables.standings(runs["race"])
-    assert list(table) == ["precision", "head_dim", "sequence", "plain_ms", "flash_ms", "sdpa_flash_ms",
-                           "sdpa_cudnn_ms", "flash / sdpa_flash"]  # fmt: skip
-    assert len(table) == 8
-    assert cell(table, head_dim=64, sequence=65536)["plain_ms"] == "out of memory"
-    assert cell(table, head_dim=64, sequence=16384)["flash / sdpa_flash"] == 0.7
-    captured = tables.standings(runs["race"], clock="captured")
-    assert len(captured) == 8
-    assert "plain_ms" not in captured
-    assert captured["flash_ms"].dtype == float
-    assert len(tables.standings(runs["small race"])) == 2
-
-
 def test_sweep_and_floor(runs):
     table = tables.sweep(runs["full"])
     row = cell(table, precision="bfloat16", head_dim=64, sequence=16384, phase="both")
@@ -160,20 +147,6 @@ def test_tiles_are_set_beside_the_fastest(runs):
     assert (table["slower_than_best"] == 1).equals(table["chosen"])
     assert tables.tiles(runs["unfit"])["slower_than_best"].isna().sum() == 12
     assert tables.tiles(runs["small tuning"])["ms"].isna().all()
-
-
-@pytest.mark.parametrize("name", ["race", "partly", "unknown", "small race"])
-def test_race_charts(runs, name):
-    table = tables.race(runs[name])
-    panels = 1 if name == "small race" else 2
-    for phase in ("forward", "both") if name == "partly" else ("both",):
-        figure = checked(charts.race_chart(table, phase))
-        names = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert len(figure.axes) == panels
-        assert ("captured clock" in names) == (name != "small race")
-        assert ("out of memory" in names) == (name == "race" or (name, phase) == ("partly", "both"))
-        assert any("peak" in text.get_text() for text in figure.axes[0].texts) == (name in ("race", "partly"))
-    assert len(checked(charts.versus_chart(table)).axes) == panels
 
 
 @pytest.mark.parametrize("name", ["sweep", "full", "small sweep"])
@@ -223,47 +196,50 @@ def test_explain_race_without_a_limit_and_in_an_interpreter(runs):
     said(story.explain_race(tables.race(runs["small race"])), ("nothing about the kernel", "small"), "fastest")
 
 
-def test_explain_floor(runs, tmp_path):
-    floors = tables.floor(runs["sweep"])
-    said(story.explain_floor(floors), ("ours in bfloat16 takes at least 0.300 ms, and no more than 1.5 times that at "
-         "4 096 tokens, 1 016× the scores", "**launch-bound.**"), ("greater lengths", "graph"))  # fmt: skip
-    grows = run_of(tmp_path / "grows", Sweep(device="cuda"), lambda point: 1e-6 * point.sequence**2)
-    said(story.explain_floor(tables.floor(grows)), "more than 1.5 times that at greater lengths", "launch-bound")
+@pytest.mark.parametrize("name", ["race", "partly", "unknown", "small race"])
+def test_race_charts(runs, name):
+    table = tables.race(runs[name])
+    panels = 1 if name == "small race" else 2
+    for phase in ("forward", "both") if name == "partly" else ("both",):
+        figure = checked(charts.race_chart(table, phase))
+        names = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert len(figure.axes) == panels
+        assert ("captured clock" in names) == (name != "small race")
+        assert ("out of memory" in names) == (name == "race" or (name, phase) == ("partly", "both"))
+        assert any("peak" in text.get_text() for text in figure.axes[0].texts) == (name in ("race", "partly"))
+
+
+def test_explain_floors(runs, tmp_path):
+    table, floors = tables.sweep(runs["sweep"]), tables.floor(runs["sweep"])
+    said(story.explain_sweep(table, floors), ("ours in bfloat16 takes at least 0.300 ms, and no more than 1.5 times "
+         "that at 4 096 tokens, 1 016× the scores", "**launch-bound.**"), "greater lengths")  # fmt: skip
+    grows = run_of(tmp_path / "grows", Sweep(**SWEPT), lambda point: 1e-6 * point.sequence**2)
+    said(story.explain_sweep(table, tables.floor(grows)), "more than 1.5 times that at greater lengths", "launch-bound")
     busy = floors.assign(share_of_limit=0.6)
-    said(story.explain_floor(busy), "needs at most 60 % of such a time.", "launch-bound")
-    said(story.explain_floor(floors.assign(share_of_limit=NAN)), "No limit of this GPU is known", "launch-bound")
-    said(story.explain_floor(tables.floor(runs["race"])), "0.0210 ms, not 0.321: **93 % was launching**", "hardly")
-    host = tables.floor(run_of(tmp_path / "host", Race(device="cuda"), lambda point: 0.1 + 1e-8 * point.sequence**2))
-    said(story.explain_floor(host), "hardly less than launched: the kernels'", "was launching")
-    said(story.explain_floor(tables.floor(runs["small sweep"])), ("nothing about the kernel", "small"), "launch-bound")
+    said(story.explain_sweep(table, busy), "needs at most 60 % of such a time.", "launch-bound")
+    unknown = floors.assign(share_of_limit=NAN)
+    said(story.explain_sweep(table, unknown), "No limit of this GPU is known", "launch-bound")
 
 
 def test_explain_sweep(runs, tmp_path):
-    table = tables.sweep(runs["sweep"])
+    table, floors = tables.sweep(runs["sweep"]), tables.floor(runs["sweep"])
     none = "**slower in none of 80 settings**"
-    said(story.explain_sweep(table), ("ours is at most 10× (forward, float32, d = 128 at 65 536) as fast",
+    said(story.explain_sweep(table, floors), ("ours is at most 10× (forward, float32, d = 128 at 65 536) as fast",
          "Neither runs out of memory up to 65 536", "bfloat16, d = 16 at 128, 256, 512 and 1 024",
          "times bfloat16's time: three TF32 products each, at the datasheet's rates, are 6.0×",
          "that is not all"), (none, "nowhere", "suffice"))  # fmt: skip
-    full = story.explain_sweep(tables.sweep(runs["full"]))
+    full = story.explain_sweep(tables.sweep(runs["full"]), floors)
     said(full, "suffice for plain PyTorch: float32, d = 16 at 65 536; float32, d = 32 at 65 536", "Neither")
     quick = table.assign(flash_ms=0.5 * table["plain_ms"], speed_up=2.0)
-    said(story.explain_sweep(quick), (none, "at most 2.0×"), "slower in 1")
+    said(story.explain_sweep(quick, floors), (none, "at most 2.0×"), "slower in 1")
     slow = table.assign(flash_ms=2 * table["plain_ms"], speed_up=0.5)
-    said(story.explain_sweep(slow), ("**nowhere faster**: at best 0.50×", "slower in 80 of 80 settings"), none)
+    said(story.explain_sweep(slow, floors), ("**nowhere faster**: at best 0.50×", "slower in 80 of 80 settings"), none)
     six = table.assign(flash_ms=table["precision"].map({"float32": 6.0, "bfloat16": 1.0}))
-    said(story.explain_sweep(six), ("float32 takes ours 6.00 times", "as that explains"), "not all")
+    said(story.explain_sweep(six, floors), ("float32 takes ours 6.00 times", "as that explains"), "not all")
     one = table[table["precision"] == "bfloat16"]
-    said(story.explain_sweep(one), "Neither", "TF32")
+    said(story.explain_sweep(one, floors), "Neither", "TF32")
     unknown = table.assign(peak_tflops=NAN)
-    said(story.explain_sweep(unknown), "it multiplies float32 as three TF32 products", "datasheet")
-    said(story.explain_sweep(tables.sweep(runs["small sweep"])), ("nothing about the kernel", "small"), "Neither")
-
-
-def test_explain_tuning(runs, tmp_path):
-    said(story.explain_tuning(tables.tiles(runs["tuning"])), ("take 20 % longer", "one kernel's up to 1.2× (forward",
-         "**No one tile wins at every length** for forward at d = 64 (20 %)"), "keeps its tile")  # fmt: skip
-    same = tuned(tmp_path / "same", lambda kernel, n, tile: 1.0 if tile == "64×64" else 1.05)
-    said(story.explain_tuning(tables.tiles(same)), ("take 5.0 % longer", "keeps its tile"), "No one tile")
-    said(story.explain_tuning(tables.tiles(runs["unfit"])), "keeps its tile", "No one tile")
-    said(story.explain_tuning(tables.tiles(runs["small tuning"])), ("nothing about the kernel", "small"), "longer")
+    said(story.explain_sweep(unknown, floors), "it multiplies float32 as three TF32 products", "datasheet")
+    said(
+        story.explain_sweep(tables.sweep(runs["small sweep"]), floors), ("nothing about the kernel", "small"), "Neither"
+    )

@@ -10,15 +10,14 @@ __getattr__, __all__ = front_door(
     __name__,
     plan=["Answer", "Errors", "Memory", "Plain", "Race", "Sweep", "Trial", "Tuning"],
     tables=[
-        "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "standings", "sweep", "tiles",
+        "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "sweep", "tiles",
     ],
     charts=[
-        "attention_chart", "flash_chart", "memory_chart", "plain_chart", "race_chart", "sweep_chart", "tiles_chart",
-        "versus_chart",
+        "attention_chart", "memory_chart", "plain_chart", "race_chart", "sweep_chart", "tiles_chart",
     ],
     story=[
-        "doubt_reports", "explain_errors", "explain_floor", "explain_memory", "explain_plain", "explain_race",
-        "explain_sweep", "explain_tuning",
+        "doubt_reports", "explain_errors", "explain_memory", "explain_plain", "explain_race",
+        "explain_sweep",
     ],
     checks=["check", "diagnose", "suspects"],
     explorer=["explore"],

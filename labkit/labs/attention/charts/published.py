@@ -1,4 +1,4 @@
-"""The published times beside what an H100 needs at least, and what Triton won by the length of the sequence."""
+"""The published times beside what an H100 needs at least."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ PRINTED = {
     ("torch_compile", "by_hand"): (canvas.SERIES[4], "s", "eager, other problem"),
     ("torch_compile", "compiled"): (canvas.SERIES[1], "^", "compiled"),
 }
-HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
-DASHES = {"float32": "-", "bfloat16": (0, (4, 2))}
 BAD = canvas.PREDICTED
 
 
@@ -46,35 +44,6 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
     axes[0].set_ylabel("ms")
     canvas.legend_above(axes[0], columns=6)
     return canvas.finish(figure, times.attrs["source"])
-
-
-def flash_chart(speedups: pd.DataFrame, flash: pd.DataFrame) -> Figure:
-    """How many times as fast Triton is as PyTorch, forward and backward, and the rate of both together.
-
-    A colour a head dimension; dashes are bfloat16. Below 1 Triton loses.
-    """
-    figure, axes = canvas.canvas(3, height=4.2)
-    axes[1].sharey(axes[0])
-    rates = flash[(flash["implementation"] == "flash") & (flash["phase"] == "both")]
-    panels = [(phase, speedups[speedups["phase"] == phase], "speedup") for phase in ("forward", "backward")]
-    for ax, (phase, rows, column) in zip(axes, [*panels, ("forward + backward", rates, "tflops")], strict=True):
-        for (head_dim, precision), own in rows.groupby(["head_dim", "precision"], sort=False):
-            own = own.sort_values("sequence")
-            name = f"head dimension {head_dim}" if precision == "float32" else None
-            ax.plot(own["sequence"], own[column], color=HEAD_DIMS[head_dim], ls=DASHES[precision], marker="o", ms=4,
-                    lw=1.3, label=name)  # fmt: skip
-        _lengths(ax, rows["sequence"])
-        ax.set_title(phase.capitalize())
-        ax.set_ylabel("TFLOP/s of Triton" if column == "tflops" else "times as fast as PyTorch")
-        ax.axhline(1 if column == "speedup" else rates["peak_tflops"].max(), color=canvas.THEORY, lw=1)
-        ax.grid(True)
-    for ax in (axes[0], axes[2]):
-        canvas.logarithmic(ax.yaxis)
-    axes[2].annotate("peak of bfloat16", (0.03, rates["peak_tflops"].max()), va="top", fontsize=9, color=canvas.QUIET,
-                     xycoords=axes[2].get_yaxis_transform(), xytext=(0, -5), textcoords="offset points")  # fmt: skip
-    axes[0].plot([], [], color=canvas.QUIET, lw=1.3, ls=DASHES["bfloat16"], label="bfloat16")
-    canvas.legend_above(axes[0])
-    return canvas.finish(figure, flash.attrs["source"])
 
 
 def _lengths(ax: Axes, sequences: pd.Series) -> None:

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from labkit.labs.attention.charts.published import DASHES, HEAD_DIMS
 from labkit.ui import canvas
 
 NAMES = {
@@ -22,6 +21,8 @@ CLOCKS = {"launched": "-", "captured": (0, (4, 2))}
 OURS, MOST_LABELS = "flash", 6
 AT = {"sequence": 16384, "head_dim": 64}  # what the reader predicts
 PANEL = ["precision", "head_dim"]
+HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
+DASHES = {"float32": "-", "bfloat16": (0, (4, 2))}
 
 
 def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
@@ -52,28 +53,6 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylabel(f"{unit} (log)")
     _legend(axes[0], captured="captured" in set(rows["clock"]), failed=_out_of_memory(rows["status"]).any())
-    return canvas.finish(figure, table.attrs["source"])
-
-
-def versus_chart(table: pd.DataFrame) -> Figure:
-    """Our time over the rival's by sequence length, a colour a phase, a panel a head dimension; below 1 ours wins.
-
-    Dashes are the captured clock: what the GPU takes, without what the host takes to launch it.
-    """
-    rows, rival = table[table["implementation"] == OURS], table.attrs["rival"]
-    figure, axes, panels = _panels(rows, height=4.0)
-    for ax, ((precision, head_dim), own) in zip(axes, panels, strict=True):
-        for (phase, clock), line in own.groupby(["phase", "clock"], sort=False):
-            ax.plot(line["sequence"], line["versus"], color=PHASES[phase], ls=CLOCKS[clock], marker="o", ms=4, lw=1.4,
-                    label=TITLES[phase] if clock == "launched" else None)  # fmt: skip
-        ax.axhline(1, color=canvas.PREDICTED, lw=1.2)
-        _lengths(ax, rows["sequence"])
-        ax.set_title(f"Ours / {NAMES[rival]}, d = {head_dim}, {precision}")
-        ax.grid(True)
-    canvas.logarithmic(axes[0].yaxis)
-    axes[0].set_ylabel(f"times {NAMES[rival]}'s time (log)")
-    axes[0].plot([], [], color=canvas.PREDICTED, lw=1.2, label="as fast")
-    _legend(axes[0], captured="captured" in set(rows["clock"]), failed=False)
     return canvas.finish(figure, table.attrs["source"])
 
 

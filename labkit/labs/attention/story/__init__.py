@@ -2,9 +2,9 @@
 
 from labkit.labs.attention.story.memory import explain_errors, explain_memory, explain_plain
 from labkit.labs.attention.story.reports import doubt_reports
-from labkit.labs.attention.story.speed import explain_floor, explain_race, explain_sweep, explain_tuning
+from labkit.labs.attention.story.speed import explain_race, explain_sweep
 
 __all__ = [
-    "doubt_reports", "explain_errors", "explain_floor", "explain_memory", "explain_plain", "explain_race",
-    "explain_sweep", "explain_tuning",
+    "doubt_reports", "explain_errors", "explain_memory", "explain_plain", "explain_race",
+    "explain_sweep",
 ]  # fmt: skip

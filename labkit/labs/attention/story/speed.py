@@ -1,4 +1,4 @@
-"""Times → sentences: who is fastest and why not, where the floor is, what precision costs and a tile is worth."""
+"""Times → sentences: who is fastest and why not, what precision costs, and where the floor is."""
 
 from __future__ import annotations
 
@@ -32,19 +32,12 @@ def explain_race(table: pd.DataFrame) -> Markdown:
     return _told(table, _winners, *(partial(_slower, clock=clock) for clock in CLOCKS), _why, _target, _limit)
 
 
-def explain_floor(table: pd.DataFrame) -> Markdown:
-    """Say how far the shortest time reaches while the work grows, and what of it is launching."""
-    return _told(table, _floors, _bound, _without_host)
+def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
+    """Say the largest speed-up, who runs out of memory, where ours is slower, and what float32 costs.
 
-
-def explain_sweep(table: pd.DataFrame) -> Markdown:
-    """Say the largest speed-up, who runs out of memory, where ours is slower, and what float32 costs."""
-    return _told(table, _largest, _memory, _lost, _precisions)
-
-
-def explain_tuning(table: pd.DataFrame) -> Markdown:
-    """Say what the slowest candidates would cost, and whether one tile is the fastest at every length."""
-    return _told(table, _worth, _wins)
+    And of the same run's `floors`, how far the shortest time reaches while the work grows: what of it is launching.
+    """
+    return _told(table, _largest, _memory, _lost, _precisions, lambda _: _floors(floors), lambda _: _bound(floors))
 
 
 def _told(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
@@ -145,18 +138,6 @@ def _bound(table: pd.DataFrame) -> str | None:
     return f"{said}, so what is flat is not its work: **launch-bound.**" if share < LITTLE else f"{said}."
 
 
-def _without_host(table: pd.DataFrame) -> str:
-    rows = _own_floors(table).query("implementation == @OURS")
-    floors = rows.pivot_table(index="precision", columns="clock", values="floor_ms").reindex(columns=[*CLOCKS]).dropna()
-    said = []
-    for row in floors.itertuples():
-        share = 1 - row.captured / row.launched
-        less = f"not {units.number(row.launched)}: **{units.percent(share)} was launching**"
-        less = less if share > SAME else "hardly less than launched: the kernels', not the host's"
-        said.append(f"Replayed from a graph, our floor in {row.Index} is {units.number(row.captured)} ms, {less}.")
-    return " ".join(said)
-
-
 def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["phase"] == "both") & table["implementation"].isin([OURS, "plain"])]
 
@@ -197,25 +178,6 @@ def _precisions(table: pd.DataFrame) -> str | None:
     products = TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
     verdict = "as that explains" if ratios.max() <= (1 + SAME) * products else "that is not all that it costs"
     return f"{said}: three TF32 products each, at the datasheet's rates, are {units.times(products)}, **{verdict}.**"
-
-
-def _worth(table: pd.DataFrame) -> str:
-    kernels = table.groupby([*SETTING, "kernel"])["ms"]
-    best, worst = (found.groupby(level=SETTING).sum() for found in (kernels.min(), kernels.max()))
-    longer, most = _range(worst / best - 1, units.percent), _most(table, "slower_than_best")
-    return f"All kernels' slowest candidates take {longer} longer than the fastest ones; one kernel's up to {most}."
-
-
-def _wins(table: pd.DataFrame) -> str | None:
-    """Say whether a kernel's fastest tile is another at another length, and what one for all would cost."""
-    said = []
-    for (_, width, kernel), rows in table.groupby(["precision", "head_dim", "kernel"], sort=False):
-        one = rows.groupby("tile")["slower_than_best"].agg(lambda ratios: ratios.max(skipna=False)).min()
-        if one > 1:
-            said.append(f"{kernel} at d = {width} ({units.percent(one - 1)})")
-    if said:
-        return f"**No one tile wins at every length** for {listed(said)}: in brackets what one for all costs at least."
-    return "Every kernel keeps its tile from one length to another." if len(set(table["sequence"])) > 1 else None
 
 
 def _beside(table: pd.DataFrame, clock: str) -> pd.DataFrame:

@@ -3,8 +3,8 @@
 from labkit.labs.attention.tables.memory import errors, held, limit, plain
 from labkit.labs.attention.tables.reading import everything
 from labkit.labs.attention.tables.scorecard import scorecard
-from labkit.labs.attention.tables.speed import floor, race, standings, sweep, tiles
+from labkit.labs.attention.tables.speed import floor, race, sweep, tiles
 
 __all__ = [
-    "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "standings", "sweep", "tiles",
+    "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "sweep", "tiles",
 ]  # fmt: skip

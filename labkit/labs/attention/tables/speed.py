@@ -10,7 +10,6 @@ from labkit.labs.attention.theory.work import PHASES, scores
 SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
 KNOWN = ["point", *SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
 OURS, RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
-SHOWN, MOST = (1024, 8192, 16384, 65536), 10  # lengths and rows of a table that a page can hold
 NEAR = 1.5  # times the shortest: still on the floor
 
 
@@ -29,24 +28,6 @@ def race(run) -> pd.DataFrame:
     table = table.join(rivals, on=cell)
     table["versus"] = table["ms"] / table["rival_ms"]
     return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
-
-
-def standings(run, phase: str = "both", clock: str = "launched") -> pd.DataFrame:
-    """Give a row a head dimension and length: each implementation's ms, or why there are none, and ours / rival's.
-
-    Where there are more than ten rows, those of 1 024, 8 192, 16 384 and 65 536 tokens are kept.
-    """
-    table = race(run)
-    rows, rival = table[(table["phase"] == phase) & (table["clock"] == clock)], table.attrs["rival"]
-    index = ["precision", "head_dim", "sequence"]
-    if len(rows[index].drop_duplicates()) > MOST and rows["sequence"].isin(SHOWN).any():
-        rows = rows[rows["sequence"].isin(SHOWN)]
-    told = rows["ms"].round(3).astype(object).where(rows["status"] == "ok", rows["status"])
-    shown = rows.assign(told=told).pivot_table(index=index, columns="implementation", values="told", aggfunc="first")
-    order = [name for name in run.plan.implementations if name in shown]
-    ours = rows[rows["implementation"] == OURS].set_index(index)["versus"].round(2)
-    shown = shown[order].infer_objects().add_suffix("_ms").assign(**{f"{OURS} / {rival}": ours})
-    return _named(shown.rename_axis(columns=None).reset_index(), run, rival=rival)
 
 
 def sweep(run) -> pd.DataFrame:
