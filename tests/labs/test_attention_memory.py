@@ -19,6 +19,8 @@ MIB, GIB = 2**20, 2**30
 NO_MEMORY = {"status": "out of memory"}
 MS = {"forward": 1.0, "backward": 2.5, "both": 3.5, "unsynchronised": 0.08}
 
+LENGTHS = (256, 1024, 4096, 8192, 16384, 32768)  # of plain attention; the last one fails
+
 
 @pytest.fixture(autouse=True)
 def memory_has_units(monkeypatch):
@@ -77,7 +79,7 @@ def small(kind, **knobs):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     return {
-        "plain": written(folder / "plain", full(Plain)),
+        "plain": written(folder / "plain", full(Plain, sequences=LENGTHS)),
         "plain_small": written(folder / "plain_small", small(Plain)),
         "memory": written(folder / "memory", full(Memory)),
         "memory_small": written(folder / "memory_small", small(Memory)),
@@ -182,7 +184,7 @@ def test_limit_accounts_for_the_shortest_that_fails(runs):
 
 
 def errors_run(folder, *, worst=0.0, same=True, plan=None):
-    plan = plan or full(Errors)
+    plan = plan or full(Errors, tiled_most=2**21)
     tensors = {f"{name}_error": 1e-6 for name in tables.TENSORS}
     rows = [(0, vars(point) | tensors | {"same_bits": True}) for point in plan.points()]
     rows[-1][1].update({"dK_error": worst or 1e-6, "same_bits": same})

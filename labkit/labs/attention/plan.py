@@ -94,7 +94,7 @@ class Sweep(Attention):
 
     SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64), "head_dims": (16,)}
 
-    sequences: tuple[int, ...] = (128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+    sequences: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
     head_dims: tuple[int, ...] = (16, 32, 64, 128)
     precisions: tuple[str, ...] = PRECISIONS
     heads: int = 1
