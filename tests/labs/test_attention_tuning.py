@@ -36,6 +36,7 @@ class Launches:
     def __init__(self, monkeypatch, times: dict[Tile, list[float] | None]):
         self.times, self.tried = times, []
         monkeypatch.setattr(triton.testing, "do_bench", self.clock)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
         for known in ("measured", "chosen"):
             monkeypatch.setattr(tuning, known, {})
 
@@ -88,3 +89,13 @@ def test_a_tile_says_what_it_is():
     assert str(Tile(64, 64, 3, 8)) == "64×64, 3 stages, 8 warps"
     assert Tile(64, 128, 2, 4, 168).options() == {"num_warps": 4, "maxnreg": 168}
     assert Tile(64, 64, 3, 8).options() == {"num_warps": 8}
+
+
+def test_where_no_tile_can_be_chosen_it_is_said_why(monkeypatch):
+    tiles = [tile._replace(described=False) for tile in CANDIDATES["forward", "bfloat16", 64]]
+    gpu = Launches(monkeypatch, dict.fromkeys(tiles))
+    with pytest.raises(RuntimeError, match="no tile for .* fits this GPU"):
+        gpu.choose(1024)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="call it once before capturing a CUDA graph"):
+        gpu.choose(4096)

@@ -90,7 +90,7 @@ class Plain(Attention):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Attention):
-    """Plain attention against ours, as one report swept it: batch 1, one head, causal, until memory is short."""
+    """Plain attention against ours, as one report swept it: batch 1, one head, causal."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64), "head_dims": (16,)}
 

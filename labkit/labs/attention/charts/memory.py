@@ -18,7 +18,7 @@ IMPLEMENTATIONS = {
 BAD = canvas.PREDICTED
 DASHES = (0, (4, 2))
 PREDICTED_AT = 16384  # tokens
-PANELS = {"kept": "Kept for backward", "backward": "At most, in backward"}
+PANELS = {"kept": "Kept for backward", "backward": "Peak in backward"}
 
 
 def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:

@@ -129,8 +129,8 @@ def _precisions(table: pd.DataFrame) -> str:
         return f"{said} Float32's best, {rate}, is more than it has without tensor cores: **TF32 was used.**"
     return (
         f"{said} Float32's best, {rate}, is {units.percent(best['share_of_fp32'])} of its peak without tensor cores "
-        f"(TF32's: {units.percent(best['share_of_tf32'])}): no sign of them. Bfloat16's best is "
-        f"{units.percent(table['share_of_bf16'].max())} of its peak."
+        f"(TF32's: {units.percent(best['share_of_tf32'])}): **that neither shows nor excludes them.** "
+        f"Bfloat16's best is {units.percent(table['share_of_bf16'].max())} of its peak."
     )
 
 

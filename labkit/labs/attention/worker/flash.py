@@ -13,6 +13,7 @@ from labkit.labs.attention.worker import backward, forward
 from labkit.labs.attention.worker.tuning import Tile, tile_for
 
 PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
+MOST_HEADS = 65535
 # Three TF32 products in place of one keep float32's 24 bits (Ootomo & Yokota 2022), on tensor cores.
 PRECISION = "tf32x3"
 
@@ -21,16 +22,18 @@ class Flash(torch.autograd.Function):
     """Attention of q (..., Nq, d) over k and v (..., Nk, d): O (..., Nq, d). Query i sees keys 0…i if is_causal.
 
     float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and the row log-sum-exp as
-    (..., Nq): nothing that grows with Nq × Nk. The same bits every time. Raises TypeError or ValueError for tensors
-    that do not fit.
+    (..., Nq): nothing that grows with Nq × Nk. The same tile gives the same bits every time. A first call for a new
+    kind of problem times tiles (tuning.py): make it before you capture a CUDA graph. Raises TypeError or ValueError
+    for tensors that do not fit.
     """
 
     @staticmethod
     def forward(ctx, q, k, v, is_causal=False):
         _check(q, k, v)
         ctx.is_causal, ctx.root, ctx.shapes, ctx.dtype = is_causal, q.shape[-1] ** -0.5, (q.shape, k.shape), q.dtype
-        heads = _heads(q), _heads(k), _heads(v)
-        o, lse = attention_forward(*heads, is_causal, ctx.root)
+        with torch.cuda.device_of(q):  # Triton launches on the current GPU; autograd makes it so in backward
+            heads = _heads(q), _heads(k), _heads(v)
+            o, lse = attention_forward(*heads, is_causal, ctx.root)
         ctx.save_for_backward(*heads, o, lse.view(q.shape[:-1]))
         return _shaped(o, q.shape, q.dtype)
 
@@ -122,6 +125,10 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise TypeError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: all float32, or all bfloat16")
     if q.dim() < 2 or k.shape != v.shape or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: (…, N, d) with one … and d")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k, v are on {q.device}, {k.device}, {v.device}: all on one device")
+    if math.prod(q.shape[:-2]) > MOST_HEADS:
+        raise ValueError(f"q {tuple(q.shape)}: batch × heads is at most {MOST_HEADS:,}, the rows of a GPU's grid")
     if not 1 <= q.shape[-1] <= 128 or not q.shape[-2] or not k.shape[-2]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}: d is 1 to 128, and N at least 1")
 

@@ -51,7 +51,7 @@ def forward(Q, K, V, O, L, queries, keys, width, scale, D: tl.constexpr, CAUSAL:
             PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
             DESCRIBED: tl.constexpr):  # fmt: skip
     """Give O and the row log-sum-exp L of ROWS queries of one head; grid: (blocks of queries, heads)."""
-    # The last queries have the most keys before them: they start first, so that none is left to run alone.
+    # A head's last queries have the most keys before them: they start first, so that none is left to run alone.
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     Q, O = matrix(Q, queries, width, ROWS, D, DESCRIBED), matrix(O, queries, width, ROWS, D, DESCRIBED)

@@ -10,7 +10,7 @@ def scores(q: torch.Tensor, k: torch.Tensor, is_causal: bool) -> torch.Tensor:
     s = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     if is_causal:
         later = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).triu(1)
-        s = s.masked_fill_(later, float("-inf"))  # in place: no second N×N matrix
+        s = s.masked_fill_(later, float("-inf"))  # in place: no second matrix of scores, but a mask of N×N bytes
     return s
 
 

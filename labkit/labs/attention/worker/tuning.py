@@ -11,7 +11,7 @@ import torch
 import triton
 
 REPEAT_MS = 20  # how long a candidate is timed for
-LONG = 4096  # queries from which on a kernel runs for longer than the host needs to describe its tensors
+LONG = 4096  # queries from which on it pays that the host describes the tensors
 LONGEST = 16384  # above it, the same tile wins
 
 
@@ -74,9 +74,14 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
             measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
             return ON_CPU
         known = CANDIDATES.get((kernel, precision, padded_width)) or CANDIDATES[kernel, precision]
-        candidates = [tile._replace(described=q.shape[1] >= LONG) for tile in known]
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
+        candidates = [tile._replace(described=problem[-1] >= LONG) for tile in known]
         measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
-        chosen[problem] = min((tile for tile in times if not math.isnan(times[tile])), key=times.__getitem__)
+        fitting = [tile for tile in times if not math.isnan(times[tile])]
+        if not fitting:
+            raise RuntimeError(f"no tile for {problem} fits this GPU: it has too few registers or too little memory")
+        chosen[problem] = min(fitting, key=times.__getitem__)
     return chosen[problem]
 
 
