@@ -77,12 +77,13 @@ def _why(table: pd.DataFrame) -> str:
     slow = both[both["versus"] > 1]
     host, said = slow[slow["versus_alone"] <= 1], []
     for worst in host.nlargest(1, "versus").to_dict("records"):
-        longest, rest = both[both["sequence"] == both["sequence"].max()], worst["ms"] - worst["ms_alone"]
+        longest = both[both["sequence"] == both["sequence"].max()]
+        middle = f"{units.number(worst['low_ms'])} to {units.number(worst['high_ms'])}"
         apart = (longest["ms"] / longest["ms_alone"] - 1).abs().max()
         said.append(
             f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
-            f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms, **the other {units.number(rest)} ms "
-            f"the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks differ by at most "
+            f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms (the middle half of the repetitions: "
+            f"{middle}), **the rest the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks differ by at most "
             f"{units.percent(apart)}."
         )
     if len(kernel := slow.drop(host.index)):
