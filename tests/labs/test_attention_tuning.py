@@ -94,7 +94,7 @@ def test_a_tile_says_what_it_is():
 def test_where_no_tile_can_be_chosen_it_is_said_why(monkeypatch):
     tiles = [tile._replace(described=False) for tile in CANDIDATES["forward", "bfloat16", 64]]
     gpu = Launches(monkeypatch, dict.fromkeys(tiles))
-    with pytest.raises(RuntimeError, match="no tile for .* fits this GPU"):
+    with pytest.raises(RuntimeError, match=r"no tile for .* fits this GPU"):
         gpu.choose(1024)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="call it once before capturing a CUDA graph"):

@@ -83,8 +83,8 @@ def _why(table: pd.DataFrame) -> str:
         said.append(
             f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
             f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms (the middle half of the repetitions: "
-            f"{middle}), **the rest the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks differ by at most "
-            f"{units.percent(apart)}."
+            f"{middle}), **the rest the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks "
+            f"differ by at most {units.percent(apart)}."
         )
     if len(kernel := slow.drop(host.index)):
         said.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
