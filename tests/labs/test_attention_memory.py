@@ -79,7 +79,7 @@ def small(kind, **knobs):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     return {
-        "plain": written(folder / "plain", full(Plain, sequences=LENGTHS)),
+        "plain": written(folder / "plain", full(Plain, sequences=LENGTHS, compiled_sequences=LENGTHS)),
         "plain_small": written(folder / "plain_small", small(Plain)),
         "memory": written(folder / "memory", full(Memory)),
         "memory_small": written(folder / "memory_small", small(Memory)),
@@ -247,7 +247,7 @@ def test_the_story_of_plain_attention_the_other_way(tmp_path):
         slow = made | {"unsynchronised": made["forward"], "backward": 1e-5}
         return {name: ms / (0.5 if point.implementation == "compiled" else 1) for name, ms in slow.items()}
 
-    plan = full(Plain, sequences=(1024, 4096))
+    plan = full(Plain, sequences=(1024, 4096), compiled_sequences=(1024, 4096))
     table = tables.plain(written(tmp_path / "run", plan, time=turned, failed=lambda point: False))
     said(
         explain_plain(table),
