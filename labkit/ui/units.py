@@ -18,6 +18,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{_places(rounded, digits)}f}".replace(",", " ")
 
 
+def count(value: float) -> str:
+    """Give a whole number with all its digits: 65 536, where `number` would round."""
+    return f"{int(value):,}".replace(",", " ")
+
+
 def _places(value: float, digits: int) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 

@@ -57,3 +57,8 @@ def test_size(value, said):
 )  # fmt: skip
 def test_rates_ratios_and_shares(say, value, said):
     assert say(value) == said
+
+
+@pytest.mark.parametrize(("value", "text"), [(7, "7"), (1024.0, "1 024"), (65536, "65 536"), (12345678, "12 345 678")])
+def test_counts_keep_their_digits(value, text):
+    assert units.count(value) == text

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
+from labkit.labs.attention.charts.lengths import mark_lengths
 from labkit.ui import canvas, units
 
 IMPLEMENTATIONS = {
@@ -43,7 +42,7 @@ def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
         if least[f"{phase}_least_ms"].notna().any():
             ax.plot(least["sequence"], least[f"{phase}_least_ms"], color=canvas.THEORY, lw=1.3, label="least, plain")
         canvas.logarithmic(ax.yaxis)
-        _lengths(ax, table["sequence"])
+        mark_lengths(ax, table["sequence"])
         ax.set_title(f"{phase.capitalize()}, head dimension {head_dim}")
         ax.grid(True)
     fastest = table[["forward_ms", "backward_ms", "unsynchronised_ms"]].min(axis=None)
@@ -79,7 +78,7 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
             ax.annotate(text, (0.02, table.attrs["gpu_mib"]), xycoords=ax.get_yaxis_transform(), va="bottom",
                         xytext=(0, 3), textcoords="offset points", fontsize=9, color=canvas.QUIET)  # fmt: skip
         canvas.logarithmic(ax.yaxis)
-        _lengths(ax, table["sequence"])
+        mark_lengths(ax, table["sequence"])
         ax.set_title(PANELS[moment])
         ax.grid(True)
     axes[0, 0].set_ylabel("MiB")
@@ -91,12 +90,3 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
         axes[0, 0].plot([], [], "x", color=BAD, ms=8, mew=2, label="out of memory")
     canvas.legend_above(axes[0, 0], columns=6)
     return canvas.finish(figure, table.attrs["source"])
-
-
-def _lengths(ax: Axes, sequences: pd.Series) -> None:
-    """Mark the lengths that were measured on a logarithmic axis."""
-    lengths = sorted(set(sequences))
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(lengths), minor_locator=NullLocator())
-    ax.set_xticks(lengths, [f"{length:,}".replace(",", " ") for length in lengths], fontsize=8.5)
-    ax.set_xlabel("sequence length, tokens")

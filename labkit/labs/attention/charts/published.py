@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
+from labkit.labs.attention.charts.lengths import mark_lengths
 from labkit.ui import canvas
 
 # Problem and implementation of the assignment: colour, marker, name.
@@ -37,19 +36,10 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
         wrong = rows[rows["verdict"] == "impossible"]
         ax.plot(wrong["sequence"], wrong["ms"], "o", ms=12, mfc="none", mec=BAD, mew=1.6, label="impossible")
         ax.set_yscale("log")
-        _lengths(ax, rows["sequence"])
+        mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{phase.capitalize()}, head dimension {head_dim}")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylabel("ms")
     canvas.legend_above(axes[0], columns=6)
     return canvas.finish(figure, times.attrs["source"])
-
-
-def _lengths(ax: Axes, sequences: pd.Series) -> None:
-    """Mark the lengths that were printed on a logarithmic axis."""
-    lengths = sorted(set(sequences))
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(lengths), minor_locator=NullLocator())
-    ax.set_xticks(lengths, [f"{length:,}".replace(",", " ") for length in lengths], fontsize=8.5)
-    ax.set_xlabel("sequence length, tokens")

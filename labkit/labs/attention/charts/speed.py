@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
+from labkit.labs.attention.charts.lengths import mark_lengths
 from labkit.ui import canvas
 
 NAMES = {
@@ -18,7 +18,7 @@ COLORS = dict(zip(("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compi
 PHASES = {"forward": canvas.SERIES[4], "backward": canvas.SERIES[1], "both": canvas.INK}
 TITLES = {"forward": "forward", "backward": "backward", "both": "forward + backward"}
 CLOCKS = {"launched": "-", "captured": (0, (4, 2))}
-OURS, MOST_LABELS = "flash", 6
+OURS = "flash"
 AT = {"sequence": 16384, "head_dim": 64}  # what the reader predicts
 PANEL = ["precision", "head_dim"]
 HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
@@ -47,7 +47,7 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
             ax.annotate(f"peak for {precision}", (0.02, peak), va="top", fontsize=9, color=canvas.QUIET,
                         xycoords=ax.get_yaxis_transform(), xytext=(0, -4), textcoords="offset points")  # fmt: skip
         _guess(ax, own, getattr(guess, "value", guess), scale)
-        _lengths(ax, rows["sequence"])
+        mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
@@ -71,7 +71,7 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
                 ax.plot(own["sequence"], own[column], color=color, ls=dashes, marker="o", ms=3.5, lw=1.3,
                         label=f"d = {head_dim}" if column == "flash_ms" else None)  # fmt: skip
             _cross(ax, own[_out_of_memory(own["plain_status"])], 0.96, color)
-        _lengths(ax, rows["sequence"])
+        mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{TITLES[phase].capitalize()}, {precision}")
         ax.grid(True)
     first = axes[0, 0]
@@ -113,17 +113,3 @@ def _legend(ax: Axes, *, captured: bool, failed: bool) -> None:
     if failed:
         ax.plot([], [], "X", ms=8, color=canvas.QUIET, label="out of memory")
     canvas.legend_above(ax, columns=7)
-
-
-def _lengths(ax: Axes, sequences: pd.Series) -> None:
-    """Mark the measured lengths on a logarithmic axis, every second one where they are many."""
-    lengths = sorted(set(sequences))
-    named = lengths[:: -(-len(lengths) // MOST_LABELS)]
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
-    ax.set_xticks(named, [_count(length) for length in named], fontsize=8.5)
-    ax.set_xlabel("sequence length, tokens (log)")
-
-
-def _count(value: int) -> str:
-    return f"{value:,}".replace(",", " ")

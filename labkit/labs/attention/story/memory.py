@@ -62,6 +62,9 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
 
 
 def _growing(table: pd.DataFrame) -> str | None:
+    """Say of the lengths that every implementation ran at whether its times grow as the work does."""
+    ran = table.dropna(subset=["forward_ms", "backward_ms"])
+    table = table[table["sequence"] <= ran.groupby("implementation")["sequence"].max().min()]
     grown = {(name, phase): _grown(own, f"{phase}_ms") for name, own in table.groupby("implementation", sort=False)
              for phase in ("forward", "backward")}  # fmt: skip
     grown = {key: own for key, own in grown.items() if own is not None}
@@ -73,7 +76,7 @@ def _growing(table: pd.DataFrame) -> str | None:
     power = {key: math.log(time) / math.log(longest / first) for key, time in same.items()}
     slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < FOLLOWS]
     said = (
-        f"Waited for, from {_count(first)} to {_count(longest)} tokens, where work grows "
+        f"Waited for, from {units.count(first)} to {units.count(longest)} tokens, where work grows "
         f"{units.times((longest / first) ** 2)}, times grow {_span(same.values())}"
     )
     return f"{said}; **those of {listed(slow)} do not follow it.**" if slow else f"{said}: they follow it."
@@ -93,8 +96,8 @@ def _waiting(table: pd.DataFrame) -> str | None:
     first, last = rows["sequence"].min(), rows["sequence"].max()
     ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
     said = (
-        f"A clock that waits for nobody shows {_span(rows['unsynchronised_ms'], units.number)} ms from {_count(first)} "
-        f"to {_count(last)}, where work grows {units.times((last / first) ** 2)}"
+        f"A clock that waits for nobody shows {_span(rows['unsynchronised_ms'], units.number)} ms from "
+        f"{units.count(first)} to {units.count(last)}, where work grows {units.times((last / first) ** 2)}"
     )
     if shown.sum() < SEEN * ms.sum():
         return f"{said} and forward takes {_span(ms, units.number)} ms at the end: **the launch, not the work.**"
@@ -110,7 +113,7 @@ def _checked(table: pd.DataFrame) -> str:
     alone = verdicts["unsynchronised"].eq("impossible")
     ours = f"**{waited.sum()} of our {len(waited)} times that were waited for**" if waited.any() else \
         f"none of our {len(waited)} times that were waited for"  # fmt: skip
-    from_ = f", from {_count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
+    from_ = f", from {units.count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
     return (
         f"The check of the published table calls {alone.sum()} of this clock's {len(alone)} forward times "
         f"impossible{from_}, and {ours}."
@@ -127,16 +130,16 @@ def _compiled(table: pd.DataFrame) -> str | None:
             gain = gains.xs(gains.index.get_level_values("sequence").max(), level="sequence").iloc[0]
             how = "as fast" if abs(gain - 1) <= SAME else f"{units.times(max(gain, 1 / gain))} as " + (
                 "fast" if gain > 1 else "slow")  # fmt: skip
-            found.append(f"{how} in {phase} at {_count(gains.index.get_level_values('sequence').max())}")
+            found.append(f"{how} in {phase} at {units.count(gains.index.get_level_values('sequence').max())}")
     return f"Compiled, plain attention is {listed(found)}." if found else None
 
 
 def _gone(table: pd.DataFrame) -> str:
     bad = table[table["status"] != "ok"].sort_values("sequence", kind="stable").drop_duplicates("implementation")
     if bad.empty:
-        return f"All ran, up to {_count(table['sequence'].max())}."
+        return f"All ran, up to {units.count(table['sequence'].max())}."
     parts = [
-        f"from {_count(sequence)} on {listed(NAMES[name] for name in own['implementation'])} ({status})"
+        f"from {units.count(sequence)} on {listed(NAMES[name] for name in own['implementation'])} ({status})"
         for (sequence, status), own in bad.groupby(["sequence", "status"])
     ]
     return f"Not measured: {listed(parts)}."
@@ -181,7 +184,7 @@ def _formulas(held: pd.DataFrame) -> str:
     worst = held.loc[at]
     return (
         f"Of {len(apart)} measured sizes {len(apart) - len(beyond)} agree with the formulas within 1 %{alone}; "
-        f"farthest apart is {moment} of {NAMES[worst['implementation']]} at {_count(worst['sequence'])}: "
+        f"farthest apart is {moment} of {NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
         f"{units.number(worst[f'{moment}_mib'])} MiB, by formula {units.number(worst[f'{moment}_formula_mib'])}."
     )
 
@@ -194,16 +197,18 @@ def _shortest(limit: pd.DataFrame) -> list:
 
 def _limited(row) -> str:
     said = (
-        f"{NAMES[row.implementation].capitalize()} fails at {_count(row.sequence)}: one matrix is "
+        f"{NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
         f"{_gib(row.square_gib)}, backward has {row.backward_squares} ({BACKWARD[row.implementation]}), with the rest "
         f"{_gib(row.needed_gib)}; "
     )
     if row.needed_gib > row.memory_gib:
-        return f"{said}the GPU has {_gib(row.memory_gib)}, enough for {_count(row.fits)}."
+        return f"{said}the GPU has {_gib(row.memory_gib)}, enough for {units.count(row.fits)}."
     said += f"**that would fit** in the GPU's {_gib(row.memory_gib)}"
     if row.reserved_squares > row.backward_squares + WHOLE:
         need = row.reserved_squares * row.square_gib
-        said += f", but at {_count(row.ran)} torch had set aside {units.number(row.reserved_squares)} matrices' memory"
+        said += (
+            f", but at {units.count(row.ran)} torch had set aside {units.number(row.reserved_squares)} matrices' memory"
+        )
         return f"{said}: here {_gib(need)}{', too much' if need > row.memory_gib else ''}."
     return f"{said}: something else holds memory."
 
@@ -212,16 +217,14 @@ def _runs(limit: pd.DataFrame) -> str | None:
     rows = limit[limit["failed"].isna()].drop_duplicates("implementation")
     if rows.empty:
         return None
-    parts = (f"{NAMES[row.implementation]} to {_count(row.ran)} ({_gib(row.needed_gib)})" for row in rows.itertuples())
+    parts = (
+        f"{NAMES[row.implementation]} to {units.count(row.ran)} ({_gib(row.needed_gib)})" for row in rows.itertuples()
+    )
     return f"Without failing, with what each needs by formula, ran: {listed(parts)}."
 
 
 def _gib(value: float) -> str:
     return units.size(value * units.GIB)
-
-
-def _count(value: float) -> str:
-    return f"{int(value):,}".replace(",", " ")
 
 
 def _span(values: Iterable[float], form: Callable[[float], str] = units.times) -> str:

@@ -55,8 +55,8 @@ def _possible(times: pd.DataFrame, flash: pd.DataFrame) -> str:
     least, printed = units.number(worst["least_ms"]), units.number(worst["ms"])
     return (
         f"**Impossible on an H100** are {words.listed(counts)} times in attention.csv, {_wrong(flash)} of {len(flash)} "
-        f"in flash_attention.csv. At {_count(worst['sequence'])} and head dimension {worst['head_dim']} {work} alone "
-        f"takes {least} ms; {worst['phase']} is printed as {printed}."
+        f"in flash_attention.csv. At {units.count(worst['sequence'])} and head dimension {worst['head_dim']} {work} "
+        f"alone takes {least} ms; {worst['phase']} is printed as {printed}."
     )
 
 
@@ -66,16 +66,17 @@ def _wrong(rows: pd.DataFrame) -> int:
 
 def _growing(table: pd.DataFrame) -> str:
     rows = table[table["last"] == table["last"].max()]
-    span = f"From {_count(rows['first'].iloc[0])} to {_count(rows['last'].iloc[0])} work grows {_times(rows['work'])}"
+    first, last = (units.count(rows[end].iloc[0]) for end in ("first", "last"))
+    span = f"From {first} to {last} work grows {_times(rows['work'])}"
     columns = words.listed(f"{phase} times {_times(own['time'])}" for phase, own in rows.groupby("phase"))
     flat = _flat(table)
     if not flat:
         return f"{span}, {columns}: **all follow the work.**"
     short = table[(table["last"] == table["last"].min()) & table["phase"].isin(flat)]
     return (
-        f"{span}, {columns}; from {_count(short['first'].iloc[0])} to {_count(short['last'].iloc[0])} it grows "
-        f"{_times(short['work'])}, {words.listed(flat)} {_times(short['time'])}. **{words.listed(flat).capitalize()} "
-        "was launched, not waited for.**"
+        f"{span}, {columns}; from {units.count(short['first'].iloc[0])} to {units.count(short['last'].iloc[0])} it "
+        f"grows {_times(short['work'])}, {words.listed(flat)} {_times(short['time'])}. "
+        f"**{words.listed(flat).capitalize()} was launched, not waited for.**"
     )
 
 
@@ -91,8 +92,9 @@ def _twice(table: pd.DataFrame) -> str:
     if longest["apart_ms"].max() > (1 + SAME) * longest["apart_ms"].min():
         return f"{said}."
     return (
-        f"{said}. At {_count(longest['sequence'].iloc[0])} the surplus is {_range(longest['apart_ms'])} ms at every "
-        f"head dimension, as {_range(longest['passes'], 2)} passes over an N×N matrix take: work on scores, no product."
+        f"{said}. At {units.count(longest['sequence'].iloc[0])} the surplus is {_range(longest['apart_ms'])} ms at "
+        f"every head dimension, as {_range(longest['passes'], 2)} passes over an N×N matrix take: "
+        "work on scores, no product."
     )
 
 
@@ -113,7 +115,7 @@ def _held(table: pd.DataFrame) -> str:
     return (
         f"Memory before backward is {units.number(fit['squares'])} N×N matrices, {units.number(fit['tensors'])} N×d "
         f"tensors, {units.number(fit['row_bytes'])} bytes a row and {units.number(fit['fixed_mib'])} MiB, in GB of "
-        f"10^9 bytes (at {_count(large['sequence'])}: {units.number(large['memory_gb'])}). **Held is "
+        f"10^9 bytes (at {units.count(large['sequence'])}: {units.number(large['memory_gb'])}). **Held is "
         f"{HELD[fit['holds']]}.**"
     )
 
@@ -121,7 +123,9 @@ def _held(table: pd.DataFrame) -> str:
 def _precisions(table: pd.DataFrame) -> str:
     flash = table[(table["implementation"] == "flash") & (table["phase"] == "forward")]
     rows = flash[flash["sequence"] == flash["sequence"].max()]
-    said = f"At {_count(rows['sequence'].iloc[0])} Triton's forward takes {_times(rows['ratio'])} bfloat16's time in "
+    said = (
+        f"At {units.count(rows['sequence'].iloc[0])} Triton's forward takes {_times(rows['ratio'])} bfloat16's time in "
+    )
     said += "float32: " + ("**bfloat16 gains nothing.**" if rows["ratio"].max() <= 1 + SAME else "bfloat16 gains.")
     best = table.loc[table["float32_tflops"].idxmax()]
     rate = f"{units.number(best['float32_tflops'])} TFLOP/s"
@@ -142,11 +146,11 @@ def _won(table: pd.DataFrame, growth: pd.DataFrame, parts: pd.DataFrame) -> str:
     said = f"Triton's forward is {_times(won['speedup'])} as fast as PyTorch's" if len(won) else "Triton wins nowhere"
     if pd.notna(lost_at):
         short = rows[rows["sequence"] <= lost_at]
-        said += f" beyond {_count(lost_at)}" if len(won) else ""
+        said += f" beyond {units.count(lost_at)}" if len(won) else ""
         said += f"; up to there it loses {(short['speedup'] < 1).sum()} of {len(short)} ({_times(short['speedup'])})"
     said += "." + _launched(growth, parts)
     if table["sequence"].max() < table.attrs["asked"]:
-        asked, needed = _count(table.attrs["asked"]), units.number(table.attrs["asked_gb"])
+        asked, needed = units.count(table.attrs["asked"]), units.number(table.attrs["asked_gb"])
         said += f" {asked}, where plain's matrices take {needed} GB, is missing."
     return said
 
@@ -157,8 +161,9 @@ def _launched(growth: pd.DataFrame, parts: pd.DataFrame) -> str:
         return ""
     sums = parts.loc[parts["sequence"] <= rows["last"].iloc[0], "share"]
     return (
-        f" From {_count(rows['first'].iloc[0])} to {_count(rows['last'].iloc[0])} work grows {_times(rows['work'])}, "
-        f"times {_times(rows['time'])}, and forward and backward alone make {_percents(sums)} of both: **launches.**"
+        f" From {units.count(rows['first'].iloc[0])} to {units.count(rows['last'].iloc[0])} work grows "
+        f"{_times(rows['work'])}, times {_times(rows['time'])}, and forward and backward alone make "
+        f"{_percents(sums)} of both: **launches.**"
     )
 
 
@@ -183,10 +188,6 @@ def _flat(growth: pd.DataFrame) -> list[str]:
     rows = growth[growth["last"] == growth["last"].max()]
     highest = rows.groupby("phase")["exponent"].max()
     return list(highest.index[highest < FOLLOWS])
-
-
-def _count(value: int) -> str:
-    return f"{value:,}".replace(",", " ")
 
 
 def _range(values: pd.Series, digits: int = 3) -> str:

@@ -60,11 +60,11 @@ def _slower(table: pd.DataFrame, clock: str) -> str:
     rows, rival = _beside(table, clock), NAMES[table.attrs["rival"]]
     slower, by = rows[rows["versus"] > 1], f"By the **{clock}** clock ours"
     if rows.empty:
-        return f"{by} was not measured beside {rival} from {_count(FROM)} tokens up."
+        return f"{by} was not measured beside {rival} from {units.count(FROM)} tokens up."
     if slower.empty:
         return (
-            f"{by} is **never slower than {rival}** from {_count(FROM)} tokens up: {_range(rows['versus'])} of its "
-            f"time, in {len(rows)} times of forward, backward and both."
+            f"{by} is **never slower than {rival}** from {units.count(FROM)} tokens up: {_range(rows['versus'])} of "
+            f"its time, in {len(rows)} times of forward, backward and both."
         )
     where, most = _where(slower), _most(slower, "versus")
     return f"{by} **is slower than {rival}** in {len(slower)} of {len(rows)} times: {where}; at most {most}."
@@ -83,8 +83,8 @@ def _why(table: pd.DataFrame) -> str:
         said.append(
             f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
             f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms (the middle half of the repetitions: "
-            f"{middle}), **the rest the host takes to launch**; at {_count(longest['sequence'].iloc[0])} the clocks "
-            f"differ by at most {units.percent(apart)}."
+            f"{middle}), **the rest the host takes to launch**; at {units.count(longest['sequence'].iloc[0])} the "
+            f"clocks differ by at most {units.percent(apart)}."
         )
     if len(kernel := slow.drop(host.index)):
         said.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
@@ -102,8 +102,8 @@ def _target(table: pd.DataFrame) -> str:
     others = [f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
               for name, ms in rows.drop(OURS).items()]  # fmt: skip
     return (
-        f"The target for forward and backward of {_count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, is "
-        f"{TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
+        f"The target for forward and backward of {units.count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, "
+        f"is {TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
     )
 
 
@@ -122,10 +122,10 @@ def _floors(table: pd.DataFrame) -> str:
     said = []
     for row in _own_floors(table).query("clock == 'launched'").itertuples():
         least = f"{NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
-        more = f"no more than 1.5 times that at {_count(row.until)} tokens, {units.times(row.work)} the scores"
+        more = f"no more than 1.5 times that at {units.count(row.until)} tokens, {units.times(row.work)} the scores"
         more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
         said.append(f"{least}, and {more}")
-    return f"Forward and backward of {_count(table['first'].min())} tokens or more: {'; '.join(said)}."
+    return f"Forward and backward of {units.count(table['first'].min())} tokens or more: {'; '.join(said)}."
 
 
 def _bound(table: pd.DataFrame) -> str | None:
@@ -135,7 +135,7 @@ def _bound(table: pd.DataFrame) -> str | None:
     share = flat["share_of_limit"].max()
     if pd.isna(share):
         return "No limit of this GPU is known."
-    said = f"At {_count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
+    said = f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
     return f"{said}, so what is flat is not its work: **launch-bound.**" if share < LITTLE else f"{said}."
 
 
@@ -157,7 +157,7 @@ def _memory(table: pd.DataFrame) -> str:
         failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
         if len(failed):
             said.append(f"Memory does not suffice for {NAMES[name]}: {_where(failed)}.")
-    return " ".join(said) or f"Neither runs out of memory up to {_count(table['sequence'].max())} tokens."
+    return " ".join(said) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
 
 
 def _lost(table: pd.DataFrame) -> str:
@@ -176,7 +176,9 @@ def _precisions(table: pd.DataFrame) -> str | None:
     if not {("flash_ms", "float32"), ("flash_ms", "bfloat16")} <= set(wide):
         return None
     ratios = wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"]
-    said = f"At {_count(rows['sequence'].iloc[0])} tokens float32 takes ours {_range(ratios)} times bfloat16's time"
+    said = (
+        f"At {units.count(rows['sequence'].iloc[0])} tokens float32 takes ours {_range(ratios)} times bfloat16's time"
+    )
     if rows["peak_tflops"].isna().any():
         return f"{said}: it multiplies float32 as three TF32 products."
     products = TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
@@ -193,7 +195,9 @@ def _where(rows: pd.DataFrame) -> str:
     """Say where rows stand: "bfloat16, d = 64 at 1 024 and 2 048; float32, d = 64 at 1 024"."""
     said = []
     for (precision, width), own in rows.groupby(["precision", "head_dim"], sort=False):
-        said.append(f"{precision}, d = {width} at {listed(_count(length) for length in sorted(set(own['sequence'])))}")
+        said.append(
+            f"{precision}, d = {width} at {listed(units.count(length) for length in sorted(set(own['sequence'])))}"
+        )
     return "; ".join(said)
 
 
@@ -204,11 +208,7 @@ def _most(rows: pd.DataFrame, column: str) -> str:
 
 
 def _cell(row) -> str:
-    return f"d = {row['head_dim']} at {_count(row['sequence'])}"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}".replace(",", " ")
+    return f"d = {row['head_dim']} at {units.count(row['sequence'])}"
 
 
 def _range(values: pd.Series, form: Callable[[float], str] = units.number) -> str:

@@ -1,4 +1,4 @@
-"""Rows → plain attention's times, the N×N matrices that are held, what fits in memory, errors, a trial's symptoms."""
+"""Rows → plain attention's times, the N×N matrices that are held, what fits in memory, and errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ PHASES = {"memory": "the first forward or backward", "forward": "forward", "unsy
 MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
 TENSORS = ["O", "L", "dQ", "dK", "dV"]
 TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
-SYMPTOMS = ["variant", "all_error", "causal_error", "gradient_error", "keeps_lse", "sees_ahead", "early_weight",
-            "forward_largest", "backward_largest", "products"]  # fmt: skip
 MIB, GIB = 2**20, 2**30
 
 
@@ -117,11 +115,6 @@ def errors(run) -> pd.DataFrame:
                           "shapes": len(own), "same_bits": bool(own["same_bits"].all())})  # fmt: skip
     table = pd.DataFrame(parts)
     return _sourced(table.assign(share=table["worst"] / table["tolerance"]), run)
-
-
-def symptoms(run) -> pd.DataFrame:
-    """Give, a variant of a Trial run, what the worker saw of it (worker/checking.py)."""
-    return _sourced(run.rows.reindex(columns=SYMPTOMS).reset_index(drop=True), run)
 
 
 def _settings(run) -> pd.DataFrame:

@@ -26,7 +26,7 @@ def _race(run) -> list[tuple]:
     rows = [("forward + backward, N 16 384, d 64, causal", best, "≤ 4.0", "ms", best <= TARGET_MS)]
     for clock, own in ours.groupby("clock", sort=False):
         worst = own.loc[own["versus"].idxmax()]
-        named = f"over SDPA-flash, {clock} ({worst['phase']}, N {worst['sequence']}, d {worst['head_dim']})"
+        named = f"{clock} over SDPA-flash: {worst['phase']}, N {worst['sequence']}, d {worst['head_dim']}"
         rows.append((named, worst["versus"], "≤ 1", "×", worst["versus"] <= 1))
     ran = launched[launched["sequence"] == LONG]["ms"].notna().sum()
     return [*rows, ("phases measured at N 65 536, of 6", ran, "6", "", ran == 6)]
