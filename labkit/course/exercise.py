@@ -6,6 +6,7 @@ import json
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED, Verdict
+from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
@@ -31,13 +32,14 @@ def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | 
         return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
 
 
-def called(answer, exercise: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
-    """Give what the answer to `exercise` gives for each list of arguments; a Verdict where there is nothing to judge.
+def called(name: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
+    """Have a worker call the answer to the exercise `name`, such as "pipeline.balanced_split".
 
-    `answer` is the lab's plan that has a worker call it: a subclass of lab 03's `Answer`.
+    Gives what it gives for each list of arguments; a Verdict where there is nothing to judge.
     """
-    if (verdict := unanswered(f"{answer.lab}.{exercise}")) is not None:
+    if (verdict := unanswered(name)) is not None:
         return verdict
-    plan = answer(gpus=1, function=exercise, answers=str(answers.folder()), inputs=json.dumps(inputs))
-    run = launched(exercise, plan, patience_s, "a loop in it never ends")
+    function = name.partition(".")[2]
+    plan = Call(gpus=1, file=str(answers.file_of(name)), function=function, inputs=json.dumps(inputs))
+    run = launched(function, plan, patience_s, "a loop in it never ends")
     return run if isinstance(run, Verdict) else list(run.rows.reindex(columns=["given"])["given"])

@@ -133,7 +133,7 @@ class Plan:
             knobs = json.loads(text)
             module, _, kind = knobs.pop("plan").partition(":")
             knobs.pop("worker", None)
-            if re.fullmatch(r"labkit\.labs\.\w+\.plan", module):
+            if re.fullmatch(r"labkit\.(labs\.\w+\.plan|engine\.call)", module):
                 importlib.import_module(module)
             for known in _subclasses(Plan):
                 if (known.__module__, known.__qualname__) == (module, kind):

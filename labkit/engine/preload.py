@@ -42,7 +42,9 @@ def imports(module: str, seen: set[Path]) -> Iterator[str]:
     if file is None or file in seen:
         return
     seen.add(file)
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    if above := module.rpartition(".")[0]:  # importing a.b.c runs a and a.b first
+        yield from imports(above, seen)
+    package = module if file.name == "__init__.py" else above
     for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, ast.Import):
             for alias in node.names:

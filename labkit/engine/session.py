@@ -88,8 +88,9 @@ class Session:
                 session.leave()
 
     def serves(self, module: str) -> bool:
-        """Whether the agent lives, knows the module, and runs the engine as it is on disk."""
-        return self.alive() and module in self.modules and self.code == _code()
+        """Whether the agent lives, knows the module (as it does the engine's), and runs the engine as it is on disk."""
+        known = module in self.modules or module.startswith("labkit.engine.")
+        return self.alive() and known and self.code == _code()
 
     def alive(self) -> bool:
         return self.process.poll() is None

@@ -9,7 +9,6 @@ import pytest
 from labkit.course import answers, exercise
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED
 from labkit.engine.errors import RunError, WorkerHung
-from labkit.labs.ddp_fsdp.plan import Answer
 
 INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
 
@@ -39,9 +38,9 @@ def answered() -> None:
 
 def test_no_answer_and_a_skeleton_launch_nothing(ends):
     launched = ends(pd.DataFrame())
-    assert exercise.called(Answer, "buckets", INPUTS).outcome == UNANSWERED
+    assert exercise.called("ddp_fsdp.buckets", INPUTS).outcome == UNANSWERED
     answers.save("ddp_fsdp.buckets", "def buckets(sizes, first, cap):\n    ...\n")
-    verdict = exercise.called(Answer, "buckets", INPUTS)
+    verdict = exercise.called("ddp_fsdp.buckets", INPUTS)
     assert (verdict.outcome, verdict.exercise) == (UNANSWERED, "buckets")
     assert launched == []
 
@@ -49,17 +48,17 @@ def test_no_answer_and_a_skeleton_launch_nothing(ends):
 def test_an_answer_is_called_on_every_input(ends):
     launched = ends(pd.DataFrame({"given": [[[1], [0]], [[0]]]}))
     answered()
-    assert exercise.called(Answer, "buckets", INPUTS, 3.0) == [[[1], [0]], [[0]]]
+    assert exercise.called("ddp_fsdp.buckets", INPUTS, 3.0) == [[[1], [0]], [[0]]]
     ((plan, patience_s),) = launched
-    assert (plan.lab, plan.function, plan.gpus, patience_s) == ("ddp_fsdp", "buckets", 1, 3.0)
-    assert plan.answers == str(answers.folder())
+    assert (plan.function, plan.gpus, patience_s) == ("buckets", 1, 3.0)
+    assert plan.file == str(answers.file_of("ddp_fsdp.buckets"))
     assert [point.arguments for point in plan.points()] == json.loads(json.dumps(INPUTS))
 
 
 def test_what_gave_nothing_is_given_as_nothing(ends):
     ends(pd.DataFrame({"rank": [0, 0]}))
     answered()
-    assert [pd.isna(one) for one in exercise.called(Answer, "buckets", INPUTS)] == [True, True]
+    assert [pd.isna(one) for one in exercise.called("ddp_fsdp.buckets", INPUTS)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_what_gave_nothing_is_given_as_nothing(ends):
 def test_a_launch_that_failed_is_a_verdict(ends, error, outcome, says):
     ends(error("it broke", run=SimpleNamespace(rows=[], logs=""), detail="line 1"))
     answered()
-    verdict = exercise.called(Answer, "buckets", INPUTS, 3.0)
+    verdict = exercise.called("ddp_fsdp.buckets", INPUTS, 3.0)
     assert verdict.outcome == outcome
     assert says in verdict.faults[{HUNG: "hung", RAISED: "raised"}[outcome]]
     assert verdict.detail == "line 1"

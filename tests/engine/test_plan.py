@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from labkit import node
+from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
 from labkit.labs import attention, ddp_fsdp, pipeline, sharding, start, topology
@@ -105,6 +106,12 @@ def test_every_plan_fits_every_machine(machine, kind, gpus):
         assert (plan.device == "cuda") == (gpus >= kind.least)
         assert plan.gpus <= max(gpus, 4 if plan.device == "cpu" else 1)
     assert kind.sized("auto").size == ("full" if gpus >= kind.least else "small")
+
+
+def test_a_call_is_read_back():
+    plan = Call(gpus=1, file="answers/lab_f.py", function="f", inputs="[[1, 2], [3]]")
+    assert Plan.from_json(plan.to_json()) == plan
+    assert [point.arguments for point in plan.points()] == [[1, 2], [3]]
 
 
 def test_a_plan_for_two_gpus_runs_on_the_cpu_of_a_node_with_one(machine):

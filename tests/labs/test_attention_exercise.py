@@ -9,7 +9,6 @@ from labkit.course import answers
 from labkit.course.exercise import called
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.labs.attention.exercise import OVERFLOW, SETTINGS, judge_online
-from labkit.labs.pipeline import plan as pipeline
 
 RIGHT_ANSWER = """
 from math import exp, inf
@@ -138,12 +137,12 @@ def test_a_verdict_is_given_back():
 
 def test_answers_in_a_worker():
     inputs = [list(setting) for setting in SETTINGS.values()]
-    answers.save("pipeline.online_softmax", SKELETON)
-    assert judge_online(called(pipeline.Answer, "online_softmax", inputs)).outcome == UNANSWERED
-    answers.save("pipeline.online_softmax", RIGHT_ANSWER)
-    verdict = judge_online(called(pipeline.Answer, "online_softmax", inputs))
+    answers.save("attention.online_softmax", SKELETON)
+    assert judge_online(called("attention.online_softmax", inputs)).outcome == UNANSWERED
+    answers.save("attention.online_softmax", RIGHT_ANSWER)
+    verdict = judge_online(called("attention.online_softmax", inputs))
     assert verdict.outcome == RIGHT, verdict
-    answers.save("pipeline.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
-    verdict = judge_online(called(pipeline.Answer, "online_softmax", inputs))
+    answers.save("attention.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
+    verdict = judge_online(called("attention.online_softmax", inputs))
     assert verdict.outcome == RAISED and set(verdict.faults) == {"raised", "overflow"}
-    assert "pipeline_online_softmax.py" in verdict.detail
+    assert "attention_online_softmax.py" in verdict.detail

@@ -8,7 +8,7 @@ RECORDED = {
 
 __getattr__, __all__ = front_door(
     __name__,
-    plan=["Answer", "Errors", "Memory", "Plain", "Race", "Sweep", "Trial", "Tuning"],
+    plan=["Errors", "Memory", "Plain", "Race", "Sweep", "Trial", "Tuning"],
     tables=[
         "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "sweep", "tiles",
     ],

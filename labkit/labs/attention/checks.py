@@ -9,7 +9,7 @@ from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.attention.bugs import SYMPTOMS
 from labkit.labs.attention.exercise import SETTINGS, judge_online
-from labkit.labs.attention.plan import PROBE, Answer
+from labkit.labs.attention.plan import PROBE
 from labkit.ui import units
 
 EXERCISES = ("online_softmax",)
@@ -24,7 +24,7 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    return judge_online(called(Answer, exercise, [list(setting) for setting in SETTINGS.values()], patience_s))
+    return judge_online(called(f"attention.{exercise}", [list(setting) for setting in SETTINGS.values()], patience_s))
 
 
 def suspects() -> tuple[str, ...]:

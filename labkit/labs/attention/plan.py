@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.labs.pipeline import plan as pipeline
 
 IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "flash", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
 PRECISIONS = ("float32", "bfloat16")
@@ -205,13 +204,3 @@ class Trial(Attention):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             yield self.setting("flash", self.sequences[0], self.head_dims[0], self.precisions[0]) | {"variant": variant}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(pipeline.Answer):
-    """A student's function, called in a worker on several inputs; what it gives is kept."""
-
-    lab: ClassVar[str] = "attention"
-    worker: ClassVar[str] = "labkit.labs.attention.worker"
-
-    function: str = "online_softmax"

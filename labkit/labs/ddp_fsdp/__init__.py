@@ -6,7 +6,7 @@ RECORDED = {name: f"h200x2/ddp_fsdp/{name}" for name in ("strategies", "knobs", 
 
 __getattr__, __all__ = front_door(
     __name__,
-    plan=["Answer", "Knobs", "Strategies", "Trial", "Zero", "installed"],
+    plan=["Knobs", "Strategies", "Trial", "Zero", "installed"],
     tables=[
         "differences", "equality", "features", "holdings", "ladder", "memory", "physics", "printed_differences",
         "samples_per_gpu", "savings", "scorecard", "sent", "symptoms", "throughput", "traffic", "wrappings", "zero",

@@ -10,7 +10,6 @@ from labkit.course.exercise import called
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
-from labkit.labs.ddp_fsdp.plan import Answer
 from labkit.labs.ddp_fsdp.tables.trials import symptoms
 from labkit.ui import units
 
@@ -31,7 +30,7 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    outcome = called(Answer, exercise, [*SETTINGS], patience_s)
+    outcome = called(f"ddp_fsdp.{exercise}", [*SETTINGS], patience_s)
     return outcome if isinstance(outcome, Verdict) else judge(outcome)
 
 

@@ -11,7 +11,6 @@ from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs.ddp_fsdp.theory.shapes import Model, bert
-from labkit.labs.pipeline import plan as pipeline
 
 STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
@@ -175,13 +174,3 @@ class Trial(Bert):
     @classmethod
     def small(cls, **knobs) -> Self:
         return super().small(**{"batches": (12,), "warm_ups": 1, "repeats": 1} | knobs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(pipeline.Answer):
-    """A student's function, called in a worker on several inputs; what it gives is kept."""
-
-    lab: ClassVar[str] = "ddp_fsdp"
-    worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
-
-    function: str = "buckets"

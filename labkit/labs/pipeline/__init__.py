@@ -9,7 +9,7 @@ RECORDED = {
 
 __getattr__, __all__ = front_door(
     __name__,
-    plan=["Answer", "Gpus", "Layers", "MicroBatches", "Precisions", "Schedules", "Splits", "Trial"],
+    plan=["Gpus", "Layers", "MicroBatches", "Precisions", "Schedules", "Splits", "Trial"],
     tables=[
         "absolute", "balance", "best", "claims", "equality", "gantt", "ideal", "isolated", "memory", "parts",
         "precisions", "predictions", "scorecard", "speedups", "split_forecast", "split_sums", "splits_ranked",

@@ -11,7 +11,6 @@ from labkit.course.exercise import called
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
-from labkit.labs.pipeline.plan import Answer
 from labkit.labs.pipeline.tables.trials import symptoms
 from labkit.labs.pipeline.theory.schedules import Step, one_f_one_b
 from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
@@ -40,7 +39,7 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
         inputs = [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)]
     else:
         inputs = [*SPLITS]
-    outcome = called(Answer, exercise, inputs, patience_s)
+    outcome = called(f"pipeline.{exercise}", inputs, patience_s)
     if isinstance(outcome, Verdict):
         return outcome
     given = dict(zip(map(_key, inputs), outcome, strict=True))

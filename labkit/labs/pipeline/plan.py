@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -232,19 +231,3 @@ class Trial(Bert):
                         mode = "fenced" if variant == "first_rank_clock" else "training"
                         one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
                         yield {"variant": variant, **one}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(Plan):
-    """A student's function, called in a worker on several inputs; what it gives is kept."""
-
-    lab: ClassVar[str] = "pipeline"
-    worker: ClassVar[str] = "labkit.labs.pipeline.worker"
-
-    function: str = "one_f_one_b"
-    answers: str = ""
-    inputs: str = "[]"  # JSON: a list of argument lists
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for arguments in json.loads(self.inputs):
-            yield {"arguments": arguments}

@@ -10,7 +10,7 @@ RECORDED = {
 __getattr__, __all__ = front_door(
     __name__,
     plan=[
-        "Accumulation", "Answer", "Batches", "Ladder", "Links", "Profiles", "Strategies", "Timeline", "Trial",
+        "Accumulation", "Batches", "Ladder", "Links", "Profiles", "Strategies", "Timeline", "Trial",
     ],
     tables=[
         "accumulation", "batches", "equality", "fits", "ladder", "links", "memory", "memory_timeline", "operators",

@@ -8,7 +8,6 @@ from labkit.course.exercise import called
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.sharding.bugs import SYMPTOMS
-from labkit.labs.sharding.plan import Answer
 from labkit.labs.sharding.tables.training import symptoms
 from labkit.ui import units
 
@@ -26,7 +25,7 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    outcome = called(Answer, exercise, [list(setting) for setting in SETTINGS], patience_s)
+    outcome = called(f"sharding.{exercise}", [list(setting) for setting in SETTINGS], patience_s)
     return outcome if isinstance(outcome, Verdict) else judge(outcome)
 
 

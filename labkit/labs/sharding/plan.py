@@ -10,7 +10,6 @@ from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs.ddp_fsdp.plan import Training, roomy
 from labkit.labs.ddp_fsdp.theory.shapes import Model
-from labkit.labs.pipeline import plan as pipeline
 from labkit.labs.sharding.theory.gpt import LADDER, VOCABULARY, gpt, padded
 
 CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
@@ -238,13 +237,3 @@ class Trial(Gpt):
             for strategy in self.strategies if variant == "right" else ("fsdp_full",):
                 known = self.setting(strategy, self.gpus, times=self.times, compiled="no")
                 yield known | WRONG.get(variant, {}) | {"variant": variant}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(pipeline.Answer):
-    """A student's function, called in a worker on several inputs; what it gives is kept."""
-
-    lab: ClassVar[str] = "sharding"
-    worker: ClassVar[str] = "labkit.labs.sharding.worker"
-
-    function: str = "held_bytes"

@@ -12,13 +12,12 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from labkit.engine.worker import Worker
-from labkit.labs.attention.plan import Answer, Errors, Memory, Plain, Trial, Tuning
+from labkit.labs.attention.plan import Errors, Memory, Plain, Trial, Tuning
 from labkit.labs.attention.worker import tuning
 from labkit.labs.attention.worker.checking import errors, symptoms
 from labkit.labs.attention.worker.implementations import implementation
 from labkit.labs.attention.worker.memory import kept, peaks
 from labkit.labs.attention.worker.timing import captured, launched, summary, unsynchronised_ms
-from labkit.labs.pipeline.worker.answers import call_answer
 
 
 def prepare(worker: Worker) -> None:
@@ -28,9 +27,7 @@ def prepare(worker: Worker) -> None:
 
 def measure(worker: Worker, point) -> None:
     """Measure one point."""
-    if isinstance(worker.plan, Answer):
-        call_answer(worker, point)
-    elif isinstance(worker.plan, Errors):
+    if isinstance(worker.plan, Errors):
         worker.record(**errors(point, worker.device))
     elif isinstance(worker.plan, Trial):
         worker.record(**symptoms(point, worker.device))

@@ -9,14 +9,13 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.plan import Answer, Trial
+from labkit.labs.ddp_fsdp.plan import Trial
 from labkit.labs.ddp_fsdp.worker.data import batches
 from labkit.labs.ddp_fsdp.worker.ledger import keep_ledgers
 from labkit.labs.ddp_fsdp.worker.models import Bert, samples
 from labkit.labs.ddp_fsdp.worker.training import Trainer, adamw, train
 from labkit.labs.ddp_fsdp.worker.trials import compare
 from labkit.labs.pipeline.worker import prepare, set_precision
-from labkit.labs.pipeline.worker.answers import call_answer
 from labkit.labs.pipeline.worker.clocks import fence
 
 __all__ = ["measure", "prepare"]
@@ -28,9 +27,6 @@ EPOCH = 16  # global batches before samples come again
 
 def measure(worker: Worker, point) -> None:
     """Measure one point on the ranks that it uses; the others wait where all points end."""
-    if isinstance(worker.plan, Answer):
-        call_answer(worker, point)
-        return
     set_precision(point.precision)
     group = worker.state[point.ranks]
     if isinstance(worker.plan, Trial):

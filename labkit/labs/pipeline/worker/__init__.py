@@ -8,9 +8,8 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.pipeline.plan import Answer, Layers, Trial
+from labkit.labs.pipeline.plan import Layers, Trial
 from labkit.labs.pipeline.theory.splits import layers_of
-from labkit.labs.pipeline.worker.answers import call_answer
 from labkit.labs.pipeline.worker.clocks import Clock, fence
 from labkit.labs.pipeline.worker.parts import time_parts
 from labkit.labs.pipeline.worker.pipe import Pipe
@@ -31,9 +30,6 @@ def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
 
 def measure(worker: Worker, point) -> None:
     """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
-    if isinstance(worker.plan, Answer):
-        call_answer(worker, point)
-        return
     set_precision(point.precision)
     if isinstance(worker.plan, Layers):
         time_parts(worker, point)

@@ -13,8 +13,7 @@ from labkit.labs.ddp_fsdp.worker.data import batches
 from labkit.labs.ddp_fsdp.worker.ledger import keep_ledgers
 from labkit.labs.ddp_fsdp.worker.training import Batch, Trainer, adamw
 from labkit.labs.pipeline.worker import prepare, set_precision
-from labkit.labs.pipeline.worker.answers import call_answer
-from labkit.labs.sharding.plan import Answer, Ladder, Links, Profiles, Timeline, Trial
+from labkit.labs.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from labkit.labs.sharding.worker.allocator import remembered
 from labkit.labs.sharding.worker.gpt import Gpt, samples
 from labkit.labs.sharding.worker.links import time_collective
@@ -29,9 +28,6 @@ EPOCH = 8  # global batches before samples come again
 
 def measure(worker: Worker, point) -> None:
     """Measure one point on the ranks that it uses; the others wait where all points end."""
-    if isinstance(worker.plan, Answer):
-        call_answer(worker, point)
-        return
     group = worker.state[point.ranks]
     if worker.rank >= point.ranks:
         return
