@@ -49,9 +49,9 @@ class Launches:
         if self.times[tile] is None:
             raise triton.runtime.errors.OutOfResources(300_000, 232_448, "shared memory")
 
-    def choose(self, queries: int) -> Tile:
+    def choose(self, queries: int, precision: torch.dtype = torch.bfloat16) -> Tile:
         class OnGpu:
-            dtype, shape, is_cuda = torch.bfloat16, (16, queries, 64), True
+            dtype, shape, is_cuda = precision, (16, queries, 64), True
 
         return tuning.tile_for("forward", OnGpu, 64, True, self.launch)
 
@@ -67,6 +67,13 @@ def test_the_fastest_tile_that_fits_is_chosen_once(monkeypatch, queries):
     assert gpu.choose(queries) == gpu.choose(queries - 1) == third and len(gpu.tried) == 3, "it is measured once"
     (times,) = tuning.measured.values()
     assert (str(times[first]), times[second], times[third]) == ("nan", 3.0, 2.0)
+
+
+@pytest.mark.parametrize("queries", [1024, 16384])
+def test_the_host_describes_no_float32(monkeypatch, queries):
+    tiles = [tile._replace(described=False) for tile in CANDIDATES["forward", "float32"]]
+    gpu = Launches(monkeypatch, {tile: [1.0] for tile in tiles})
+    assert gpu.choose(queries, torch.float32) == tiles[0]
 
 
 def test_longer_sequences_are_measured_anew_up_to_the_longest(monkeypatch):
