@@ -1,0 +1,57 @@
+"""Find the bug: accountings of XXL that look right. `SYMPTOMS` says what each gets wrong, ACCOUNTS is their code."""
+
+from __future__ import annotations
+
+from labkit.labs.accounting.theory.memory import parts
+from labkit.labs.accounting.theory.models import XXL
+from labkit.labs.accounting.theory.sizes import devices
+from labkit.labs.accounting.theory.speed import COURSE, least_tokens
+
+SYMPTOMS = {
+    "mixed_units": "a total in GiB is divided by a label in GB, so too few devices are asked for",
+    "gradients_twice": "gradients are counted once more, as if accumulating them took a second copy",
+    "bits_for_bytes": "an activation in bfloat16 is counted as 16 bytes, for it has 16 bits",
+    "upside_down": "a batch below the bound is called compute-bound, as if the bound were the most tokens",
+}
+TOKENS = 1024
+LABEL_GB = 80
+SAFETY = 1.25  # a batch this far on the right side of the bound is proposed
+
+
+def right() -> dict[str, float]:
+    """Give an account of XXL: bytes by kind for TOKENS tokens, devices for all of it, and a compute-bound batch."""
+    held = parts(XXL, TOKENS)
+    return held | {"devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * SAFETY}
+
+
+def mixed_units() -> dict[str, float]:
+    """Give an account whose devices are GiB over GB."""
+    return right() | {"devices": devices(sum(parts(XXL, TOKENS).values()), LABEL_GB, "GiB")}
+
+
+def gradients_twice() -> dict[str, float]:
+    """Give an account with 20 bytes a parameter."""
+    held = parts(XXL, TOKENS)
+    held["gradients"] *= 2
+    return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
+
+
+def bits_for_bytes() -> dict[str, float]:
+    """Give an account with eight times the activations."""
+    held = parts(XXL, TOKENS, element_bytes=16)
+    return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
+
+
+def upside_down() -> dict[str, float]:
+    """Give an account that stays below the bound."""
+    return right() | {"tokens": _bound() / SAFETY}
+
+
+def _bound() -> float:
+    return least_tokens(COURSE, XXL, at_once=False)
+
+
+ACCOUNTS = {
+    "right": right, "mixed_units": mixed_units, "gradients_twice": gradients_twice, "bits_for_bytes": bits_for_bytes,
+    "upside_down": upside_down,
+}  # fmt: skip

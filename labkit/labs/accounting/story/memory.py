@@ -1,0 +1,113 @@
+"""Bytes by kind, devices and labels → sentences: what takes the memory, and what a GB is."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, say
+
+STATES = ("parameters", "gradients", "optimizer")
+HARDLY = 512  # GPUs
+NEAR = 0.005  # a label and a driver's size within half a percent are the same
+PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16 with float32 states"}
+
+
+def both(size_bytes: float) -> str:
+    """Give a size in both units, each named: 3 518 GB = 3 276 GiB."""
+    gb, gib = size_bytes / units.GB, size_bytes / units.GIB
+    return f"{units.number(gb, _digits(gb))} GB = {units.number(gib, _digits(gib))} GiB"
+
+
+def _digits(value: float) -> int:
+    return 4 if value >= 1000 else 3
+
+
+def explain_memory(parts: pd.DataFrame, labels: pd.DataFrame, drivers: pd.DataFrame, over: pd.DataFrame) -> Markdown:
+    """Say, as bullets, what takes the memory, what a label's GB is, and on how many shards a device is large enough."""
+    bullets = [_parts(parts), _labels(labels, drivers), _shards(over)]
+    return Markdown("\n".join(f"- {bullet}" for bullet in bullets))
+
+
+def _parts(table: pd.DataFrame) -> str:
+    sizes = table.set_index("kind")["bytes"]
+    states, tokens = sizes[list(STATES)].sum(), table.attrs["tokens"]
+    each = states / table.attrs["parameters"]
+    largest, share = sizes.idxmax(), sizes.max() / sizes.sum()
+    token = sizes["activations"] / tokens
+    billions = units.number(table.attrs["parameters"] / 1e9, 4)
+    return (
+        f"{billions} billion parameters at {each:g} bytes are {both(states)}. "
+        f"With the activations of {units.count(tokens)} tokens it is {both(sizes.sum())}. "
+        f"The largest kind, **{largest}, is {units.percent(share)} of it**. "
+        f"A token leaves {both(token)} for the backward, so activations are as much as the states from "
+        f"{units.count(states / token)} tokens on."
+    )
+
+
+def _labels(table: pd.DataFrame, drivers: pd.DataFrame) -> str:
+    said = [f"{row.devices} {row.reading}" for row in table.itertuples()]
+    sentence = f"{both(table.attrs['total_bytes'])} take so many H100s: **{said[0]}**; {listed(said[1:])}."
+    if len(set(table["devices"])) == 1:
+        sentence += " The reading makes no difference here."
+    seen = [f"{row.gpu}: {units.number(row.label_gb)} GB on the label, {units.number(row.driver_gb, 4)} GB = "
+            f"{units.number(row.driver_gib, 4)} GiB by its driver" for row in drivers.itertuples()]  # fmt: skip
+    return " ".join([sentence, *([f"{listed(seen)}.", _meant(drivers)] if seen else [])])
+
+
+def _meant(drivers: pd.DataFrame) -> str:
+    over = drivers["driver_gib"] / drivers["label_gb"] - 1
+    if (over.abs() <= NEAR).all():
+        return (
+            "**So a label's GB is nearly a GiB**: at its word it promises too little; the rest is left for contexts "
+            "and gaps. What counts is the driver's bytes."
+        )
+    if ((drivers["over_label"] - 1).abs() <= NEAR).all():
+        return "**So a label's GB is 10⁹ bytes**, as it says."
+    return "So a label is neither: read the driver's bytes."
+
+
+def _shards(table: pd.DataFrame) -> str:
+    size, fewest = table.attrs["device_gb"], table.attrs["fewest"]
+    parts = []
+    for tokens, by_unit in fewest.items():
+        load = f"With {units.count(tokens)} tokens on each" if tokens else "Without activations"
+        if by_unit["GB"] is None:
+            parts.append(f"{load} no number of shards is enough: what is not sharded is too much.")
+            continue
+        parts.append(f"{load} **{by_unit['GB']} shards** fit below {size} GB; were {size} GiB meant, {by_unit['GiB']}.")
+    last = max(fewest)
+    rows = table[table["tokens"] == last]
+    share = rows["activations"].iloc[-1] / rows["gb"].iloc[-1]
+    many = rows["fsdp"].iloc[-1]
+    if last and share > 0.1:
+        parts.append(f"At {many} shards activations are {units.percent(share)} of a device: half of them never shrink.")
+    return " ".join(parts)
+
+
+def explain_fit(table: pd.DataFrame) -> Markdown:
+    """Say which models need sharding of parameters at all, and what the largest need."""
+    ok = table[table["status"] == "ok"]
+    able = [name for name, rows in table.groupby("model", sort=False) if rows["status"].eq("ok").any()]
+    by = {strategy: [name for name in able if name in set(rows["model"])]
+          for strategy, rows in ok.groupby("strategy", sort=False)}  # fmt: skip
+    names = list(by)
+    sentences = [f"In {PRECISIONS[table.attrs['precision']]}, on some GPU of this table:"]
+    for before, strategy in zip([None, *names], names, strict=False):
+        new = [name for name in by[strategy] if before is None or name not in by[before]]
+        sentences.append(f"{strategy} fits {listed(new) if before is None else 'besides ' + listed(new)};" if new else
+                         f"{strategy} fits no further model;")  # fmt: skip
+    sentences[-1] = sentences[-1].replace(";", ".")
+    last = ok[ok["model"] == able[-1]]
+    least = last.loc[last["fewest"].idxmin()]
+    sentences.append(
+        f"{able[-1]} takes {units.count(least['fewest'])} × {least['gpu']} at least ({least['strategy']})."
+    )
+    if len(hardly := ok[ok["fewest"] > HARDLY]):
+        row = hardly.loc[hardly["fewest"].idxmax()]
+        sentences.append(
+            f"{units.count(row['fewest'])} × {row['gpu']} for {row['model']} ({row['strategy']}) means that what is "
+            "not sharded all but fills the GPU: **more GPUs are no help there.**"
+        )
+    return say(*sentences)

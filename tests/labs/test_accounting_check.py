@@ -1,0 +1,158 @@
+"""Each broken account is named by its numbers, each usual mistake of an answer by its kind."""
+
+import json
+from math import ceil, floor
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
+from labkit.labs import accounting
+from labkit.labs.accounting.bugs import ACCOUNTS, SYMPTOMS
+from labkit.labs.accounting.checks import EXERCISES, check, verdict_of
+from labkit.labs.accounting.exercise import BATCHES, SIZES, judge_batch, judge_devices
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+FAULTS = {
+    "right": set(),
+    "mixed_units": {"devices"},
+    "gradients_twice": {"gradients"},
+    "bits_for_bytes": {"activations"},
+    "upside_down": {"batch"},
+}
+DEVICES = """
+def devices_needed(total_gib, device_gb):
+    return -(-int(total_gib * 2**30) // (device_gb * 10**9))
+"""
+BATCH = """
+def compute_bound_batch(d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s):
+    a = d_ff / (x * y * flop_per_s)
+    b = d_ff / (y * bytes_per_s * m_x)
+    c = 1 / (x * bytes_per_s * m_y)
+    return b / (a - c) if a > c else None
+"""
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_every_account_is_named_by_its_own_fault(name):
+    verdict = verdict_of(name, ACCOUNTS[name]())
+    assert set(verdict.faults) == FAULTS[name]
+    assert verdict.outcome == (WRONG if FAULTS[name] else RIGHT)
+
+
+def test_faults_say_their_numbers():
+    said = {name: " ".join(verdict_of(name, ACCOUNTS[name]()).faults.values()) for name in ACCOUNTS}
+    assert "they would do if the label meant GiB" in said["mixed_units"]
+    assert "8.00 bytes a parameter, not 4: counted 2 times" in said["gradients_twice"]
+    assert "its bits taken for bytes" in said["bits_for_bytes"]
+    assert "a least batch, not a largest one" in said["upside_down"]
+
+
+def test_what_is_wrong_otherwise_is_told_without_a_guess():
+    account = ACCOUNTS["right"]()
+    assert "meant GiB" not in verdict_of("?", account | {"devices": 20}).faults["devices"]
+    assert "bits" not in verdict_of("?", account | {"activations": 3 * account["activations"]}).faults["activations"]
+    assert "counted 0.5 times" in verdict_of("?", account | {"optimizer": account["optimizer"] / 2}).faults["optimizer"]
+
+
+def test_the_suspects_and_their_numbers():
+    names = accounting.suspects()
+    assert sorted(names) == sorted(SYMPTOMS) and list(names) != list(SYMPTOMS) and set(SYMPTOMS) < set(ACCOUNTS)
+    table = accounting.accounts(names)
+    assert table.index.tolist() == ["A", "B", "C", "D"]
+    assert table["devices"].tolist() != sorted(table["devices"], reverse=True)
+    said = accounting.diagnose(names).data
+    assert said.count("- **") == 4 and "nothing is wrong" not in said
+
+
+def devices(function) -> set[str]:
+    return set(judge_devices(json.loads(json.dumps([function(*setting) for setting in SIZES]))).faults)
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (lambda gib, gb: -(-int(gib * 2**30) // (gb * 10**9)), set()),
+        (lambda gib, gb: ceil(gib * 2**30 / (gb * 1e9)), set()),
+        (lambda gib, gb: ceil(gib / gb), {"mixed"}),
+        (lambda gib, gb: gib / gb, {"mixed"}),
+        (lambda gib, gb: gib * 2**30 / (gb * 1e9), {"unrounded"}),
+        (lambda gib, gb: floor(gib * 2**30 / (gb * 1e9)), {"rounded_down"}),
+        (lambda gib, gb: floor(gib * 2**30 / (gb * 1e9)) + 1, {"one_more"}),
+        (lambda gib, gb: ceil(gib * 1e9 / (gb * 2**30)), {"wrong_way"}),
+        (lambda gib, gb: gb * 1e9 / (gib * 2**30), {"upside_down"}),
+        (lambda gib, gb: None, {"form"}),
+        (lambda gib, gb: "44", {"form"}),
+        (lambda gib, gb: True, {"form"}),
+        (lambda gib, gb: 1000, {"wrong"}),
+    ],
+)
+def test_devices_by_their_mistake(function, kinds):
+    found = devices(function)
+    assert kinds <= found if kinds else not found
+    assert len(found) <= 3, "few settings give other mistakes' numbers, too"
+
+
+def batch(**changes):
+    """Give an answer with terms changed: factors on a, b and c, what is returned, or what axes and W are taken for."""
+
+    def function(f, x, y, m_x, m_y, rate, link):
+        m_x, m_y = changes.get("axes", lambda m_x, m_y: (m_x, m_y))(m_x, m_y)
+        link *= changes.get("link", 1)
+        a, b, c = f / (x * y * rate), f / (y * link * m_x), 1 / (x * link * m_y)
+        c *= changes.get("sign", 1)
+        if changes.get("guard", True) and a <= c:
+            return None
+        return b / (a - c) / (x * y if changes.get("each") else 1) * changes.get("times", 1)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (batch(), set()),
+        (batch(axes=lambda m_x, m_y: (1, m_y)), {"no_m_x"}),
+        (batch(axes=lambda m_x, m_y: (m_x, 1)), {"no_m_y"}),
+        (batch(axes=lambda m_x, m_y: (m_y, m_x)), {"swapped"}),
+        (batch(link=0.5), {"one_way"}),
+        (batch(sign=0), {"at_once", "never"}),
+        (batch(sign=-1), {"added", "never"}),
+        (batch(each=True), {"a_device"}),
+        (batch(guard=False), {"never"}),
+        (batch(times=0.5), {"below"}),
+        (batch(times=1.5), {"wrong"}),
+        (lambda *setting: None, {"form"}),
+        (lambda *setting: "many", {"form", "never"}),
+    ],
+)
+def test_batches_by_their_mistake(function, kinds):
+    verdict = judge_batch(json.loads(json.dumps([function(*setting) for setting in BATCHES])))
+    assert kinds <= set(verdict.faults) if kinds else not verdict.faults, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+
+
+def test_a_mistake_says_its_numbers():
+    given = [batch(axes=lambda m_x, m_y: (1, m_y), each=True)(*setting) for setting in BATCHES]
+    faults = judge_batch(given).faults
+    assert faults["no_m_x"] == (
+        "for F = 53248, X = 16, Y = 4, M_X = 2, M_Y = 1, C = 4.6e+14, W = 1.8e+11 it gives 790.68, not 25 302: M_X is "
+        "left out; that is a device's, and all tokens are asked for"
+    )
+    assert "you divided GiB by GB" in judge_devices([ceil(gib / gb) for gib, gb in SIZES]).faults["mixed"]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_an_exercise_is_called_and_judged(exercise):
+    assert check(exercise).outcome == UNANSWERED
+    text = DEVICES if exercise == "devices_needed" else BATCH
+    answers.save(f"accounting.{exercise}", text)
+    assert check(exercise).outcome == RIGHT
+    answers.save(f"accounting.{exercise}", text.replace("return ", "return 1 / 0 + "))
+    assert check(exercise).outcome == RAISED
+
+
+def test_an_unknown_exercise_is_refused():
+    with pytest.raises(ValueError, match="devices_needed, compute_bound_batch"):
+        check("bytes")
