@@ -21,7 +21,7 @@ from labkit.engine.run import REPOSITORY
 # Left by another launcher in the kernel's environment, these would misplace our workers.
 FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "PET_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_")
-OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS")
+OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS", "LABKIT_NCCL_TESTS")
 
 # Python and its libraries read these while they are loaded, which the agent does once.
 READ_EARLY = (

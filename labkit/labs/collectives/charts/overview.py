@@ -1,0 +1,81 @@
+"""One all-reduce by size: predicted, by theory, measured, recorded and published; and the published times alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from labkit.labs.collectives.charts.axes import BACKENDS, DASHES, factor_bars, mark_sizes
+from labkit.labs.collectives.theory.volume import bus_factor
+from labkit.ui import canvas
+
+COLLECTIVE, CLOCK = "all-reduce", "in flight"
+SMALL, LARGE = 2**10, 2**30  # bytes that the reader predicts
+MARKERS = {"nccl": "o", "gloo": "s"}
+MB = 1e6
+PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
+
+
+def overview_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, small_guess=None,
+                   large_guess=None) -> Figure:  # fmt: skip
+    """An all-reduce's time between two ranks by message size, from every source there is; both axes are logarithmic.
+
+    The black line is the least time of the recorded run's links. `small_guess`: µs at 1 KiB; `large_guess`: bus GB/s
+    at 1 GiB; numbers or Predictions.
+    """
+    figure, ax = canvas.canvas(height=4.8)
+    for table, color, where in ((recorded, canvas.RECORDED, "recorded"), (here, canvas.MEASURED, "here")):
+        rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK) & (table["ranks"] == 2)]
+        for backend, own in rows.dropna(subset="median_us").groupby("backend", sort=False):
+            bars = factor_bars(own["median_us"], own["spread_us"] / own["median_us"])
+            ax.errorbar(own["bytes"], own["median_us"], yerr=bars, color=color, marker=MARKERS[backend],
+                        ms=5, lw=1.3, capsize=2, label=f"{where}, {BACKENDS[backend]}")  # fmt: skip
+    for backend, own in published[published["processes"] == 2].groupby("backend", sort=False):
+        ax.plot(MB * own["megabytes"], 1e6 * own["seconds"], color=canvas.PUBLISHED, marker=MARKERS[backend], ms=5,
+                ls=DASHES, lw=1.2, label=f"report, {BACKENDS[backend]}")  # fmt: skip
+    sizes, factor = np.geomspace(SMALL, LARGE, 80), bus_factor(COLLECTIVE, 2)
+    link = recorded.loc[recorded["collective"] != COLLECTIVE, "limit"].min()
+    if np.isfinite(link):
+        ax.plot(sizes, factor * sizes / link / 1e3, color=canvas.THEORY, lw=1.3, label="theory: the links' least")
+    for at, value in ((SMALL, _value(small_guess)), (LARGE, _value(large_guess))):
+        if value:
+            us = value if at == SMALL else factor * at / value / 1e3
+            ax.plot(at, us, "D", color=canvas.PREDICTED, ms=7, zorder=4)
+    if _value(small_guess) or _value(large_guess):
+        ax.plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
+    mark_sizes(ax, [SMALL * 4**power for power in range(11)], most=11)
+    canvas.logarithmic(ax.yaxis)
+    ax.set(xlabel="message", ylabel="µs a call (log)", title="An all-reduce between two ranks")
+    ax.grid(True)
+    canvas.legend_above(ax, columns=4)
+    sources = (table.attrs["source"] for table in (here, recorded, published))
+    return canvas.finish(figure, " · ".join(dict.fromkeys(sources)))
+
+
+def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
+    """The printed times by size, a colour a number of processes, their fitted lines, and the least that links allow.
+
+    Dots are NCCL's, squares gloo's; both axes are logarithmic.
+    """
+    figure, ax = canvas.canvas(height=4.4)
+    for (backend, processes), own in times.groupby(["backend", "processes"], sort=False):
+        ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], ms=6, color=PROCESSES[processes],
+                label=f"{BACKENDS[backend]}, {processes} processes")  # fmt: skip
+    for line in fits.itertuples():
+        sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
+        sent = bus_factor(COLLECTIVE, line.processes) * sizes * MB
+        ax.plot(sizes, line.alpha_s + sent / line.beta_gb_per_s / 1e9, color=PROCESSES[line.processes], lw=1.2)
+    least = times[(times["backend"] == "nccl") & (times["processes"] == times["processes"].min())]
+    ax.plot(least["megabytes"], least["least_ms"] / 1e3, color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
+    canvas.logarithmic(ax.xaxis)
+    canvas.logarithmic(ax.yaxis)
+    ax.plot([], [], color=canvas.QUIET, lw=1.2, label="α + bytes/β, fitted")
+    ax.set(xlabel="message, MB (log)", ylabel="seconds (log)", title="An all-reduce as a report prints it")
+    ax.grid(True)
+    canvas.legend_above(ax, columns=4)
+    return canvas.finish(figure, times.attrs["source"])
+
+
+def _value(guess) -> float | None:
+    return getattr(guess, "value", guess)

@@ -1,0 +1,116 @@
+"""Judge a student's ring all-reduce: whole rings are played with it, and each usual mistake is told by what it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.collectives.theory.steps import Held, Move, moved, start, steps_of
+from labkit.ui.words import listed
+
+RINGS = (2, 3, 4, 5)
+SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ranks)) for rank in range(ranks)]
+
+NEXT = "the chunk to send next is the one that came in the step before"
+
+
+def judge_ring(given: list | Verdict) -> Verdict:
+    """Give the verdict on what `ring_step` gives for each of SETTINGS: chunk to send, chunk to receive, and whether
+    what arrives is added.
+
+    A Verdict, where there is nothing to judge, is given back. Any numbering of the chunks is right that ends with every
+    rank holding every chunk whole.
+    """
+    if isinstance(given, Verdict):
+        return given
+    moves = dict(zip(SETTINGS, given, strict=True))
+    # A smaller ring shows a mistake more plainly; rings of two hide most of them.
+    faults = next(filter(None, (_played(ranks, moves) for ranks in (3, 4, 5, 2))), {})
+    merits = (f"in rings of {listed(RINGS)} every rank ends with every chunk whole, each rank's values counted once",)
+    return Verdict("ring_step", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _played(ranks: int, moves: dict) -> dict[str, str]:
+    """Give the first thing that goes wrong in a ring of `ranks`: at most one kind with its sentence."""
+    held = start(ranks)
+    for step in range(steps_of(ranks)):
+        where = f"with {ranks} ranks, at step {step}"
+        own = [moves[rank, step, ranks] for rank in range(ranks)]
+        fault = next(_misformed(own, step, ranks), None) or _mismatch(own, ranks)
+        if fault is None:
+            before, held = held, moved(held, [Move(*move) for move in own])
+            fault = _miscounted(before, held, own, step)
+        if fault:
+            kind, sentence = fault
+            return {kind: f"{where}, {sentence}"}
+    return _unfinished(held, ranks)
+
+
+def _misformed(own: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
+    for rank, move in enumerate(own):
+        if move is None and step >= ranks - 1:
+            why = f"a rank has one whole chunk after {ranks - 1} steps, and as many more pass the whole chunks on"
+            yield "no_gather", f"rank {rank} does nothing: {why}"
+        elif not isinstance(move, list | tuple) or len(move) != 3:
+            yield "form", f"rank {rank} gives {move!r}, not a chunk to send, a chunk to receive, and whether to add"
+        elif not all(isinstance(chunk, int) and not isinstance(chunk, bool) for chunk in move[:2]):
+            yield "form", f"rank {rank} gives the chunks {move[0]!r} and {move[1]!r}: chunks are whole numbers"
+        elif not all(0 <= chunk < ranks for chunk in move[:2]):
+            why = f"there are 0 to {ranks - 1}, and a ring counts modulo N"
+            yield "range", f"rank {rank} names the chunks {move[0]} and {move[1]}: {why}"
+        elif not isinstance(move[2], bool):
+            yield "form", f"rank {rank} gives {move[2]!r} for whether to add, not True or False"
+
+
+def _mismatch(own: list, ranks: int) -> tuple[str, str] | None:
+    """Say where a rank files what arrives under another number than its sender gave."""
+    wrong = [rank for rank in range(ranks) if own[rank - 1][0] != own[rank][1]]
+    if not wrong:
+        return None
+    rank = wrong[0]
+    before, after = (rank - 1) % ranks, (rank + 1) % ranks
+    said = f"rank {before} sends chunk {own[before][0]}, but rank {rank} takes it for chunk {own[rank][1]}"
+    if ranks > 2 and all(own[(place + 1) % ranks][0] == own[place][1] for place in range(ranks)):
+        return "direction", f"{said}, which rank {after} sends: a rank receives from the rank before it, not after"
+    return "mismatch", f"{said}: a rank receives what the rank before it sends"
+
+
+def _miscounted(before: Held, after: Held, own: list, step: int) -> tuple[str, str] | None:
+    """Say where values came in twice, or were there and are lost."""
+    ranks = len(after)
+    for rank, (_, chunk, add) in enumerate(own):
+        arrived, there = before[rank - 1][own[rank - 1][0]], before[rank][chunk]
+        twice = [other for other, count in sorted(after[rank][chunk].items()) if count > 1]
+        lost = sorted(set(there) - set(after[rank][chunk]))
+        if add and twice:
+            why = (
+                "from here on what arrives is whole and replaces what is there"
+                if arrived == Counter(range(ranks))
+                else NEXT
+            )
+            return "twice", f"rank {rank}'s chunk {chunk} gets the values of {_ranks(twice)} a second time: {why}"
+        if lost and step < ranks - 1:
+            return "replaced", (
+                f"what arrives replaces rank {rank}'s chunk {chunk}, and the values of {_ranks(lost)} in it are lost: "
+                f"in the first {ranks - 1} steps it is added"
+            )
+        if lost:
+            return "overwritten", (
+                f"rank {rank}'s chunk {chunk} is overwritten by one without the values of {_ranks(lost)}: only whole "
+                "chunks may be passed on now"
+            )
+    return None
+
+
+def _unfinished(held: Held, ranks: int) -> dict[str, str]:
+    everyone = Counter(range(ranks))
+    whole = sum(chunk == everyone for row in held for chunk in row)
+    if whole == ranks**2:
+        return {}
+    sentence = f"with {ranks} ranks, only {whole} of {ranks**2} chunks are whole after all {steps_of(ranks)} steps"
+    return {"unfinished": f"{sentence}: {NEXT}"}
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"

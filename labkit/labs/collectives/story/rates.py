@@ -1,0 +1,181 @@
+"""Bandwidths and latencies → sentences: what a large message reaches of the links, and what a small one costs."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, resolved, say
+
+NAMES = {"nccl": "NCCL", "gloo": "gloo"}
+COLLECTIVE, CLOCK = "all-reduce", "in flight"
+CLOCKS = {"in flight": "in a row", "one call": "alone and waited for", "captured": "replayed from a CUDA graph"}
+FLAT = 1.25  # times as long: the size hardly matters
+FEW = 3  # names that are listed; more are counted
+
+
+def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
+    """Say what the largest messages reach of the links, who is above a ring's bound and why, where the knee is.
+
+    And whatever is wrong: values, or a bandwidth that the links do not allow.
+    """
+    rows = widest(table[table["clock"] == CLOCK])
+    sentences = [_reached(own, backend) for backend, own in by_backend(rows)]
+    return say(*sentences, _above(rows), _crossing(rows, fits), _wrong(table), small=table.attrs["small"])
+
+
+def explain_latency(table: pd.DataFrame) -> Markdown:
+    """Say what an all-reduce of the smallest message takes by each clock, how far size does not matter, and what the
+    very first call took.
+    """
+    rows = widest(table)
+    return paragraphs(
+        [
+            (_smallest(own, backend), _launching(own), _flat(own, backend), _first(own, backend))
+            for backend, own in by_backend(rows)
+        ],
+        small=table.attrs["small"],
+    )
+
+
+def paragraphs(said: list[tuple[str | None, ...]], *, small: bool) -> Markdown:
+    """Give a paragraph for each of several lists of sentences."""
+    return say("\n\n".join(say(*sentences).data for sentences in said), small=small)
+
+
+def widest(table: pd.DataFrame) -> pd.DataFrame:
+    """Give the timed rows with the most ranks of their backend."""
+    rows = table.dropna(subset="median_us")
+    return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
+
+
+def by_backend(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Give (its name, its rows) for NCCL, then gloo, as far as they were measured."""
+    return [(name, own) for backend, name in NAMES.items() if len(own := rows[rows["backend"] == backend])]
+
+
+def ends(values: pd.Series, said) -> str:
+    """Give the least and the most in words, or the one value that both are."""
+    least, most = said(values.min()), said(values.max())
+    return least if least == most else f"{least} to {most}"
+
+
+def us(value: float) -> str:
+    """Give microseconds in the unit that fits."""
+    return units.seconds(value / 1e6)
+
+
+def _reached(own: pd.DataFrame, backend: str) -> str:
+    largest = own[own["bytes"] == own["bytes"].max()]
+    best, least = (largest.loc[getattr(largest["bus_gb_per_s"], pick)()] for pick in ("idxmax", "idxmin"))
+    said = (
+        f"**{backend}**, {best['ranks']} ranks, {units.size(best['bytes'])}: bus bandwidth from "
+        f"{units.rate(least['bus_gb_per_s'])} ({least['collective']}) to {units.rate(best['bus_gb_per_s'])} "
+        f"({best['collective']})"
+    )
+    shares = largest["share_of_limit"].dropna()
+    return f"{said}, {ends(shares, units.percent)} of what the links allow." if len(shares) else f"{said}."
+
+
+def _above(rows: pd.DataFrame) -> str | None:
+    above = rows[rows["above_ring"].astype(bool)]
+    if above.empty:
+        return None
+    best = above.loc[above["bus_gb_per_s"].idxmax()]
+    ring = rows.loc[rows["collective"] != COLLECTIVE, "limit"].min()
+    bound = f", the {units.rate(ring)} of a GPU's links" if pd.notna(ring) else ""
+    return (
+        f"{best['collective'].capitalize()}'s {units.rate(best['bus_gb_per_s'])} are **above a ring's bound**{bound}, "
+        "and no error: the switch adds (NVLS), so each GPU sends fewer bytes than the ring that the definition credits."
+    )
+
+
+def _crossing(rows: pd.DataFrame, fits: pd.DataFrame) -> str | None:
+    said = []
+    for backend, own in by_backend(rows):
+        line = fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())]
+        known = line[line["knee_bytes"].between(own["bytes"].min(), own["bytes"].max())]
+        if len(known):
+            said.append(f"at {ends(known['knee_bytes'], units.size)} for {backend}")
+        elif len(line):
+            said.append(f"for {backend} at no size that was measured")
+    return f"Latency and transfer take equally long {listed(said)}, by the fitted lines." if said else None
+
+
+def _wrong(table: pd.DataFrame) -> str:
+    failed = table[table["status"] != "ok"]
+    broken = table[table["verdict"] == "impossible"]
+    if failed.empty and broken.empty:
+        return f"All {len(table)} points gave the right values, and none beats the links."
+    said = []
+    for status, own in failed.groupby("status", sort=False):
+        said.append(f"**{status}** in {len(own)} of {len(table)} points ({_named(own)})")
+    if len(broken):
+        said.append(f"**impossible** is the bandwidth of {len(broken)} points ({_named(broken)})")
+    return f"{listed(said)[0].upper()}{listed(said)[1:]}."
+
+
+def _named(rows: pd.DataFrame) -> str:
+    names = list(dict.fromkeys(rows["collective"]))
+    return listed(names if len(names) <= FEW else [f"{len(names)} collectives"])
+
+
+def _smallest(own: pd.DataFrame, backend: str) -> str:
+    rows = own[own["bytes"] == own["bytes"].min()]
+    first = rows[rows["collective"] == COLLECTIVE]
+    times = listed(f"{us(row.median_us)} {CLOCKS[row.clock]}" for row in first.itertuples())
+    head = (
+        f"**{backend}**, {first['ranks'].max()} ranks, {units.size(first['bytes'].min())}: an all-reduce takes {times}"
+    )
+    row = rows[rows["clock"] == CLOCK]
+    others = f"; the other collectives, in a row, {ends(row[row['collective'] != COLLECTIVE]['median_us'], us)}"
+    link = first["limit"].dropna()
+    if link.empty:
+        return f"{head}{others}."
+    moves = us(first["bytes"].min() / link.iloc[0] / 1e3)
+    return f"{head}{others}. The links would move its bytes in {moves}: **all the rest is latency.**"
+
+
+def _launching(own: pd.DataFrame) -> str | None:
+    """Say how much of the smallest all-reduce is the host's, where a CUDA graph shows the GPU's part."""
+    rows = own[(own["bytes"] == own["bytes"].min()) & (own["collective"] == COLLECTIVE)].set_index("clock")
+    if not {"captured", CLOCK} <= set(rows.index):
+        return None
+    launched, alone = rows.loc[CLOCK], rows.loc["captured"]
+    if not resolved(launched["median_us"], alone["median_us"], launched["spread_us"], alone["spread_us"]):
+        return "Whether launching by the host costs anything is not resolved by these data."
+    gap = us(abs(launched["median_us"] - alone["median_us"]))
+    if launched["median_us"] > alone["median_us"]:
+        return f"Without the host to launch it, a call takes {gap} less: so long the GPU waits for Python and driver."
+    return f"Replayed it takes {gap} **more**: the host is no brake here."
+
+
+def _flat(own: pd.DataFrame, backend: str) -> str | None:
+    """Say up to which size an all-reduce takes no longer than the smallest, and how much times scatter on the way."""
+    rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)].sort_values("bytes")
+    grown = (rows["median_us"] / rows["median_us"].iloc[0]).set_axis(rows["bytes"])
+    last = grown.index[grown <= FLAT].max()
+    if last == grown.index[0]:
+        return f"{backend}'s time grows with the size from the first step on."
+    on_the_way = grown[grown.index <= last]
+    scatter = on_the_way.max() / on_the_way.min()
+    said = (
+        f"Up to {units.size(last)} {backend}'s time hardly depends on the size: {units.number(last / grown.index[0])} "
+        f"times the bytes take {units.times(grown[last])} the time"
+    )
+    return f"{said}; on the way times scatter by {units.times(scatter)}." if scatter > FLAT else f"{said}."
+
+
+def _first(own: pd.DataFrame, backend: str) -> str | None:
+    rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)]
+    ratio = rows["first_us"] / rows["median_us"]
+    if ratio.isna().all():
+        return None
+    worst = rows.loc[ratio.idxmax()]
+    if ratio.max() < 2:
+        return f"{backend}'s very first call takes no more than {units.times(ratio.max())} a later one."
+    return (
+        f"The very first call of {units.size(worst['bytes'])} took {us(worst['first_us'])}, {units.times(ratio.max())} "
+        "a later one: **start-up must stay outside the clock.**"
+    )

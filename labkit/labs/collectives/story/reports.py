@@ -1,0 +1,131 @@
+"""Doubts about two published tables, each computed from what they print."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.labs.collectives.story.rates import ends
+from labkit.labs.collectives.theory.volume import bus_factor, hops
+from labkit.ui import units
+from labkit.ui.words import listed
+
+COLLECTIVE = "all-reduce"
+FOLLOWS = 0.5  # the power of the size below which a time does not follow it
+LONG_S = 0.01  # a latency that no link and no launch has
+LOW = 0.1  # of the links' rate
+SAME = 0.02  # two growths, or a product, that are one
+NEAR = 0.1  # of what was printed
+
+
+def doubt_reports(times: pd.DataFrame, fits: pd.DataFrame, bandwidth: pd.DataFrame, sizes: pd.DataFrame) -> Markdown:
+    """Say what the published all-reduces and the published communication of a ResNet-18 contradict.
+
+    Takes `published_times`, `published_fits`, `published_bandwidth` and `candidates`.
+    """
+    all_reduces = [_size(times, fits), _line(fits), _share(times), _ranks(times), _gloo(times)]
+    sentences = [*all_reduces, _product(bandwidth, sizes), _gradients(bandwidth)]
+    return Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence))
+
+
+def _size(times: pd.DataFrame, fits: pd.DataFrame) -> str:
+    least, larger = fits["growth"].min(), fits["larger"].iloc[0]
+    nccl = times[times["backend"] == "nccl"]
+    ends_s = [nccl.loc[nccl["megabytes"] == pick(nccl["megabytes"]), "seconds"].iloc[0] for pick in (min, max)]
+    said = (
+        f"all_reduce.csv: {units.number(larger)} times the bytes take {ends(fits['growth'], units.times)} the time "
+        f"({listed(units.seconds(value) for value in ends_s)} with two processes)"
+    )
+    if least > larger**FOLLOWS:
+        return f"{said}: **the time follows the size.**"
+    return f"{said}: **what was timed is hardly the transfer.**"
+
+
+def _line(fits: pd.DataFrame) -> str:
+    alpha = ends(fits["alpha_s"], units.seconds)
+    smallest = ends(fits["alpha_s"] / fits["alpha_share"], units.seconds)
+    said = f"As a line, α + bytes/β, α is {alpha}, where the smallest message takes {smallest}"
+    if fits["alpha_s"].min() < LONG_S:
+        return f"{said}: a latency that a call may have."
+    rates = ends(fits["beta_gb_per_s"], units.rate)
+    said += ": no link waits that long. **Start-up is inside the clock**"
+    return f"{said}; what grows with the size leaves β = {rates}."
+
+
+def _share(times: pd.DataFrame) -> str:
+    rows = times[(times["backend"] == "nccl") & (times["megabytes"] == times["megabytes"].max())]
+    shares, rates = ends(rows["share_of_limit"], units.percent), ends(rows["bus_gb_per_s"], units.rate)
+    said = f"At the largest message the printed times mean {rates}, {shares} of a V100's NVLinks"
+    if (times["verdict"] == "impossible").any():
+        return f"{said}; **some time is shorter than the links allow.**"
+    if rows["share_of_limit"].max() < LOW:
+        return f"{said}: possible, and no measure of the links."
+    return f"{said}: what links of that kind reach."
+
+
+def _ranks(times: pd.DataFrame) -> str | None:
+    nccl = times[times["backend"] == "nccl"].pivot_table(index="megabytes", columns="processes", values="seconds")
+    few, many = nccl.columns.min(), nccl.columns.max()
+    grown = nccl[many] / nccl[few]
+    first, last = grown.iloc[0], grown.iloc[-1]
+    latency = hops(COLLECTIVE, many) / hops(COLLECTIVE, few)
+    rate = bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few)
+    said = (
+        f"From {few} to {many} processes the smallest message's time grows {units.times(first)}, the largest's "
+        f"{units.times(last)}; a ring's latency would grow {units.times(latency)}, its transfer {units.times(rate)}"
+    )
+    if abs(first / latency - 1) > NEAR and abs(last / rate - 1) > NEAR:
+        return (
+            f"{said}: **both grow alike, as no ring does.**"
+            if abs(last / first - 1) <= NEAR
+            else f"{said}: neither fits."
+        )
+    return f"{said}: as a ring does." if abs(first / latency - 1) <= NEAR else f"{said}: only the transfer is a ring's."
+
+
+def _gloo(times: pd.DataFrame) -> str | None:
+    gloo = times[times["backend"] == "gloo"]
+    if gloo.empty:
+        return None
+    pair = times.merge(
+        gloo[["processes", "megabytes", "seconds"]], on=["processes", "megabytes"], suffixes=("", "_gloo")
+    )
+    pair = pair[pair["backend"] == "nccl"]
+    ratio = ends(pair["seconds_gloo"] / pair["seconds"], units.times)
+    sizes = gloo["megabytes"].nunique()
+    said = f"Gloo takes {ratio} NCCL's time at {units.number(gloo['megabytes'].max())} MB"
+    if sizes == 1:
+        return (
+            f"{said}, with the start-up of both inside; it was timed at one size, so **its own rate cannot be told.**"
+        )
+    return f"{said}, over {sizes} sizes."
+
+
+def _product(bandwidth: pd.DataFrame, sizes: pd.DataFrame) -> str:
+    product = units.number(bandwidth.attrs["product_mb"], 4)
+    said = "resnet_compute_communication.csv: bandwidth × time is"
+    if bandwidth.attrs["product_spread"] > SAME:
+        return f"{said} {ends(bandwidth['product_mb'], units.number)} MB: not one size."
+    said = f"{said} {product} MB in all {len(bandwidth)} rows, whatever the batch and the number of GPUs"
+    fitting = sizes[sizes["fits"].astype(bool)]
+    if fitting.empty:
+        nearest = sizes.loc[sizes["off"].abs().idxmin()]
+        away = units.percent(abs(nearest["off"]))
+        return (
+            f"{said}: **a fixed number of bytes**, though none that we know (nearest: {nearest['what']}, {away} off)."
+        )
+    named = listed(f"{row.what} ({units.number(row.megabytes, 4)})" for row in fitting.itertuples())
+    return f"{said}: **as many as {named}, and not what GPUs exchange.**"
+
+
+def _gradients(bandwidth: pd.DataFrame) -> str:
+    row = bandwidth.loc[bandwidth["gradients_gb"].idxmax()]
+    printed, need = row["bandwidth_gb_per_second"], row["needed_gb_per_s"]
+    said = (
+        f"An epoch with batch {row['batch_per_gpu']:.0f} on {row['gpus']:.0f} GPUs exchanges "
+        f"{units.number(row['gradients_gb'])} GB of gradients in {row['steps']:.0f} steps; in the printed "
+        f"{units.seconds(row['communication_seconds'])} that would need {units.rate(need)}"
+    )
+    if abs(need / printed - 1) <= NEAR:
+        return f"{said}, as printed."
+    return f"{said}, {units.times(need / printed)} the printed {units.rate(printed)}: **another quantity was timed.**"

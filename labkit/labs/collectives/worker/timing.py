@@ -1,0 +1,114 @@
+"""Three clocks for a collective, and repetitions of which each is verified."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.labs.collectives.worker.calls import Call
+
+
+def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) -> dict:
+    """Give what a point's row says of its time: a call's median and quartiles over the repetitions, and its status.
+
+    A repetition lasts as long as on its slowest rank. After each one the buffers are filled anew and one more call, of
+    the very kind that was timed, is checked element by element: one wrong element on one rank makes "wrong result".
+    `first_seconds` is the point's very first call, in no median.
+    """
+    meet(group)
+    first = once(worker, call.work)
+    work, clock = CLOCKS[point.clock](worker, call, point.in_flight)
+    seconds, wrong = [], 0
+    for _ in range(worker.plan.warm_ups + worker.plan.repeats):
+        meet(group)
+        work()  # not timed: no rank is done before all have begun, so that all start the next one together
+        seconds.append(clock())
+        wrong += call.wrong(work)
+    first, wrong, *seconds = slowest([first, wrong, *seconds], group)
+    return {
+        **summary(seconds[worker.plan.warm_ups :]), "first_seconds": first, "message_bytes": call.message_bytes,
+        "status": "wrong result" if wrong else "ok",
+    }  # fmt: skip
+
+
+def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Give the call, and a clock of `calls` calls that follow each other with no waiting between, as nccl-tests does.
+
+    On a GPU the clock is two device events around them, so that their launches overlap with what is in flight: for
+    large messages it tells the link's rate, for small ones how fast the host launches. gloo's calls but send/recv
+    return when they are done; the host's clock times as many of them in a row.
+    """
+    many = partial(call.many, calls)
+    if call.device.type == "cuda":
+        return call.work, lambda: between_events(many) / calls
+    return call.work, lambda: once(worker, many) / calls
+
+
+def one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Give the call, and the host's clock around one call until its data are there: the latency that a caller sees."""
+
+    def alone() -> float:
+        worker.synchronize()
+        return once(worker, call.work)
+
+    return call.work, alone
+
+
+def captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Give one replayed call, and a clock of `calls` calls in one CUDA graph: the GPU's time, no host launches them."""
+    single, many = graph(call, 1), graph(call, calls)
+    return single.replay, lambda: between_events(many.replay) / calls
+
+
+CLOCKS = {"in flight": in_flight, "one call": one_call, "captured": captured}
+
+
+def once(worker: Worker, work: Callable[[], None]) -> float:
+    """Give the host's seconds from the start of `work` until its data are there."""
+    start = time.perf_counter()
+    work()
+    worker.synchronize()
+    return time.perf_counter() - start
+
+
+def between_events(work: Callable[[], None]) -> float:
+    """Give the device's seconds between two events around what `work` launches."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
+    """Capture so many calls."""
+    made = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(made, capture_error_mode="thread_local"):  # NCCL's watchdog may ask for an event meanwhile
+        call.many(calls)
+    return made
+
+
+def slowest(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
+    """Give the largest of each value over all ranks, over gloo."""
+    largest = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+    return largest.tolist()
+
+
+def meet(group: dist.ProcessGroup | None) -> None:
+    """Wait for all ranks of the group, over gloo: no GPU kernel runs."""
+    slowest([0.0], group)
+
+
+def summary(seconds: list[float]) -> dict[str, float]:
+    """Give a row's median, its quartiles and the number of repetitions."""
+    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
+    return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}
