@@ -1,0 +1,63 @@
+"""Judge when a student's hooks start buckets: full ones only, each once, at once, and in one order on all ranks."""
+
+from __future__ import annotations
+
+import json
+
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.ui.words import listed
+
+SETTINGS = {  # the parameters in each bucket, then the parameters in the order in which their gradients arrive
+    "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
+    "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
+    "with bucket 1 full before bucket 0": ([[3, 2], [1, 0]], [1, 0, 3, 2]),
+    "with three buckets full before bucket 0": ([[4], [3], [2], [1], [0]], [3, 2, 1, 4, 0]),
+    "with a parameter that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
+}
+
+
+def judge_started(given: list | Verdict) -> Verdict:
+    """Give the verdict on which buckets start at each arrival: a list of lists of bucket numbers for each setting.
+
+    A Verdict, where there is nothing to judge, is given back.
+    """
+    if isinstance(given, Verdict):
+        return given
+    faults: dict[str, str] = {}
+    for (where, (buckets, arrivals)), started in zip(SETTINGS.items(), given, strict=True):
+        if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+    merits = ("a bucket starts as soon as it is full and all before it have started: every rank in one order",)
+    return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
+    lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
+    if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
+        return None
+    return "form", f"it gives {json.dumps(started)[:60]}, not {len(arrivals)} lists of bucket numbers, one an arrival"
+
+
+def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
+    """Give the first thing that goes wrong, as its kind and a sentence."""
+    begun: list[int] = []
+    for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
+        arrived, when = set(arrivals[: place + 1]), f"when gradient {parameter} arrives, bucket"
+        for number in now:
+            if not 0 <= number < len(buckets):
+                return "unknown", f"{when} {number} starts; there are buckets 0 to {len(buckets) - 1}"
+            if number in begun:
+                return "twice", f"{when} {number} starts once more: its gradients would be averaged twice"
+            if missing := sorted(set(buckets[number]) - arrived):
+                return "early", f"{when} {number} starts without gradient {listed(missing)}"
+            if number != len(begun):
+                return "order", (
+                    f"{when} {number} starts before bucket {len(begun)}: on a rank whose gradients come in another "
+                    "order that one starts first, and all-reduces are paired by their order alone"
+                )
+            begun.append(number)
+        if len(begun) < len(buckets) and set(buckets[len(begun)]) <= arrived:
+            later = any(len(begun) in rest for rest in started[place + 1 :])
+            said = "starts only later: less of backward is left to hide it" if later else "is full and never starts"
+            return ("late" if later else "missing"), f"{when} {len(begun)} {said}"
+    return None

@@ -1,0 +1,158 @@
+"""Knobs of lab 10: replicas that average their gradients in four ways of our own and torch's, and trials of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.labs.ddp_from_scratch.theory.transformer import VOCABULARY, transformer
+from labkit.labs.ddp_fsdp.theory.shapes import Model
+
+OURS = ("naive", "flat", "overlapped", "bucketed")
+STRATEGIES = ("none", *OURS, "ddp")  # none: nothing is exchanged; ddp: torch's
+IN_BUCKETS = ("bucketed", "ddp")
+PRECISIONS = ("float32", "tf32", "autocast")
+CASES = (
+    "plain", "tied", "frozen", "unused", "unused_on_some", "buffers", "accumulation", "two_backwards", "kept_gradients",
+    "uneven", "weighted", "no_samples", "bfloat16", "mixed",
+)  # fmt: skip
+VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
+SMALL = {
+    "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500, "sequence": 32,
+    "bucket_mb": 0.25, "warm_ups": 1, "repeats": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas(Plan):
+    """What every plan of this lab shares: the course's transformer, XL unless told otherwise, and each rank's batch.
+
+    A point sets strategy, ranks, bucket_mb (MiB, as torch's option of that name; 0 where there are no buckets) and
+    precision (autocast: bfloat16 products over float32 weights; gradients stay float32).
+    """
+
+    lab: ClassVar[str] = "ddp_from_scratch"
+    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker"
+    least: ClassVar[int] = 2
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    hidden: int = 1600
+    inner: int = 6400
+    layers: int = 48
+    heads: int = 25
+    vocabulary: int = VOCABULARY
+    sequence: int = 128
+    samples: int = 2  # a rank and step
+    precision: str = "float32"
+    bucket_mb: float = 25
+    warm_ups: int = 3
+    repeats: int = 6
+
+    def check(self) -> None:
+        self.require("precision", self.precision, PRECISIONS)
+        if self.hidden % (2 * self.heads):
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
+        if min(self.samples, self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
+        for knobs in self.knobs():
+            self.require("strategy", knobs["strategy"], STRATEGIES)
+            if knobs["strategy"] in IN_BUCKETS and knobs["bucket_mb"] <= 0:
+                raise PlanError(f"bucket_mb={knobs['bucket_mb']}: a bucket holds more than nothing")
+
+    @property
+    def model(self) -> Model:
+        """The model as its parameters' shapes."""
+        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
+
+    def setting(self, strategy: str, bucket_mb: float = 0) -> dict[str, Any]:
+        """Give a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""
+        asked = (bucket_mb or self.bucket_mb) if strategy in IN_BUCKETS else 0
+        return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": asked, "precision": self.precision}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementations(Replicas):
+    """Every strategy, one after another, round after round: whole steps and their parts, memory, what is sent when."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1)}
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    strategies: tuple[str, ...] = STRATEGIES
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield from map(self.setting, self.strategies)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets(Replicas):
+    """Buckets of many sizes; in the same rounds the two ends (every gradient alone, and none sent), and torch's DDP.
+
+    Reports stop at 1000 MB; one bucket of everything (8000) shows what a transfer costs that nothing hides.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1), "buckets_mb": (0.02, 0.1, 0.5, 2)}
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    buckets_mb: tuple[float, ...] = (1, 10, 25, 100, 250, 500, 1000, 2000, 8000)
+    others: tuple[str, ...] = ("none", "overlapped", "ddp")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield from map(self.setting, self.others)
+        for size in self.buckets_mb:
+            yield self.setting("bucketed", size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(Replicas):
+    """One step of each strategy under the profiler."""
+
+    strategies: tuple[str, ...] = STRATEGIES
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield from map(self.setting, self.strategies)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equality(Replicas):
+    """Our strategies in awkward cases, beside one process that sees every rank's samples."""
+
+    strategies: tuple[str, ...] = OURS
+    cases: tuple[str, ...] = CASES
+    bucket_mb: float = 0.0003  # so that the small probe fills several
+    steps: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for case in self.cases:
+            self.require("case", case, CASES)
+            for strategy in self.strategies:
+                self.require("strategy", strategy, OURS)
+                yield self.setting(strategy) | {"case": case}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return super().small(**{"bucket_mb": cls.bucket_mb} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Replicas):
+    """Bucketed replicas, the last rank late: the right ones, and some with a bug."""
+
+    variants: tuple[str, ...] = ("right",)
+    hidden: int = 256
+    inner: int = 1024
+    layers: int = 4
+    heads: int = 4
+    bucket_mb: float = 2
+    late_ms: int = 300  # how much later than the others the last rank comes to its backward
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            yield self.setting("bucketed") | {"variant": variant}

@@ -1,0 +1,52 @@
+"""Lab 10, what the workers do: build the transformer once, wrap it in each strategy, time, count, trace and try it."""
+
+from __future__ import annotations
+
+import torch
+
+from labkit.engine.worker import Worker
+from labkit.labs.ddp_from_scratch.plan import Equality, Profiles, Replicas, Trial
+from labkit.labs.ddp_from_scratch.worker.equality import compare
+from labkit.labs.ddp_from_scratch.worker.steps import Loop, note_sent, profile, time_steps
+from labkit.labs.ddp_from_scratch.worker.transformer import Transformer
+from labkit.labs.ddp_from_scratch.worker.trials import put_on_trial
+from labkit.labs.ddp_fsdp.worker import forget
+from labkit.labs.pipeline.worker import prepare as settle
+from labkit.labs.pipeline.worker import set_precision
+
+
+def prepare(worker: Worker) -> Transformer | None:
+    """Build the model once, for to build XL takes longer than its steps; every strategy wraps it and lets it go."""
+    settle(worker)
+    return None if isinstance(worker.plan, Equality | Trial) else built(worker.plan, worker.device)
+
+
+def built(plan: Replicas, device: torch.device, seed: int = 0) -> Transformer:
+    """Give the plan's transformer, made on the device."""
+    torch.manual_seed(seed)
+    with device:
+        return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
+
+
+def measure(worker: Worker, point) -> None:
+    """Measure one point: a trial of a small model, or steps of the large one."""
+    set_precision(point.precision)
+    if isinstance(worker.plan, Equality):
+        compare(worker, point)
+    elif isinstance(worker.plan, Trial):
+        put_on_trial(worker, point, [built(worker.plan, worker.device, worker.rank), built(worker.plan, worker.device)])
+    else:
+        run_point(worker, point)
+        forget(worker)
+
+
+def run_point(worker: Worker, point) -> None:
+    """Time the steps under the point's strategy and note what they send, or trace one."""
+    loop = Loop(worker, point, worker.state)
+    if isinstance(worker.plan, Profiles):
+        profile(worker, loop)
+    else:
+        time_steps(worker, loop)
+        if point.seed == worker.plan.seeds[0]:
+            note_sent(worker, loop)
+    loop.close()

@@ -1,0 +1,98 @@
+"""Our strategies in awkward cases, beside one process that has all ranks' samples."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_from_scratch.worker.probes import Probe, Samples, samples_of
+
+LEARNING_RATE = 0.5  # of plain SGD: AdamW would hide a gradient that is N times too large
+
+
+def compare(worker: Worker, point) -> None:
+    """Append a row of some steps here and in one process.
+
+    `gradient_error`: the largest length of a step's gradients' difference over that of the right ones; `weight_error`
+    the same of the weights at last; `buffer_error` the largest difference of a buffer at last; `apart` the largest
+    difference of a weight or buffer from rank 0's; `none_right`: gradients are missing where they are in one process.
+    """
+    case, last = point.case, worker.gpus - 1
+    wrapped = wrap(Probe(case, worker.rank, point.seed).to(worker.device), point.strategy, point.bucket_mb)
+    right = Probe(case, 0, point.seed).to(worker.device)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=LEARNING_RATE) for model in (wrapped, right)]
+    errors, none_right = [], True
+    for step in range(worker.plan.steps):
+        parts = [[each.to(worker.device) for each in samples_of(case, rank, point.seed, step)]
+                 for rank in range(worker.gpus)]  # fmt: skip
+        if case == "no_samples":
+            parts[last] = [each[:0] for each in parts[last]]
+        own_backward(wrapped, case, parts, worker.rank)
+        right_loss(right, case, parts).backward()
+        pairs = list(zip(wrapped.parameters(), right.parameters(), strict=True))
+        none_right &= all((a.grad is None) == (b.grad is None) for a, b in pairs)
+        errors.append(apart([(a.grad, b.grad) for a, b in pairs if a.grad is not None and b.grad is not None]))
+        for optimizer in optimizers:
+            optimizer.step()
+            if case != "kept_gradients":
+                optimizer.zero_grad()
+    wrapped.close()
+    held, due = ([*model.buffers()] for model in (wrapped, right))
+    worker.record(
+        entry="equality", iteration=0, gradient_error=max(errors), none_right=none_right,
+        weight_error=apart([(a.detach(), b.detach()) for a, b in pairs]),
+        buffer_error=max((a - b).abs().max().item() for a, b in zip(held, due, strict=True)),
+        apart=from_rank_0([*wrapped.parameters(), *held]),
+    )  # fmt: skip
+
+
+def own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int) -> None:
+    """Run this rank's part of a step up to its averaged gradients, as the case asks."""
+    part, everyone = parts[rank], sum(len(samples) for samples, _ in parts)
+    halves = list(zip(*(each.chunk(2) for each in part), strict=True))
+    if case == "accumulation":
+        with wrapped.no_sync():
+            (wrapped(*halves[0]) / 2).backward()
+        (wrapped(*halves[1]) / 2).backward()
+    elif case == "two_backwards":
+        for loss in [wrapped(*half) / 2 for half in halves]:
+            loss.backward()
+    elif case in ("weighted", "no_samples"):
+        if len(part[0]):
+            (wrapped(*part) * len(part[0]) * len(parts) / everyone).backward()
+    else:
+        wrapped(*part).backward()
+    wrapped.finish()
+
+
+def right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
+    """Give the loss whose gradients are right: the mean over all samples; over the ranks' means where that is meant.
+
+    A buffer that follows the samples makes ranks differ: each rank begins the step with rank 0's, and rank 0's stays.
+    """
+    if case not in ("uneven", "buffers"):
+        return model(*(torch.cat(each) for each in zip(*parts, strict=True)))
+    before, losses = copy.deepcopy(model.centre), []
+    for part in reversed(parts):
+        model.centre.copy_(before)
+        losses.append(model(*part))
+    return torch.stack(losses).mean()
+
+
+def apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """Give the length of the pairs' differences over that of the second of each."""
+    found, right = (torch.cat([each.flatten().double() for each in side]) for side in zip(*pairs, strict=True))
+    return ((found - right).norm() / right.norm()).item()
+
+
+def from_rank_0(tensors: list[torch.Tensor]) -> float:
+    """Give the largest difference of a number from rank 0's."""
+    own = torch.cat([tensor.detach().flatten().double().cpu() for tensor in tensors])
+    theirs = own.clone()
+    dist.broadcast(theirs, 0)
+    return (own - theirs).abs().max().item()

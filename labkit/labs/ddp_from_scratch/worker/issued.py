@@ -1,0 +1,62 @@
+"""What a step sends and when: every gradient as it arrives and every collective as it is called, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from labkit.labs.ddp_fsdp.worker.counting import Collectives
+
+
+class Issued(Collectives):
+    """Notes while it is on, whoever calls: "gradient" when one has been computed, bytes when some are sent.
+
+    Torch's dispatcher tells of the collectives, autograd of the gradients: nothing relies on what a strategy says of
+    itself. Numbers that are no floats (which weights were used) carry no gradient and do not count.
+    """
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.events: list[str | int] = []
+        weights = [weight for weight in module.parameters() if weight.requires_grad]
+        # These hooks run ahead of those that a strategy has on gradients that have been added up.
+        self.hooks = [weight.register_hook(self.noted) for weight in weights]
+
+    def noted(self, _: torch.Tensor) -> None:
+        self.events.append("gradient")
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "c10d" and "reduce" in function.overloadpacket.__name__:
+            tensors = [one for arg in args if isinstance(arg, list | tuple) for one in arg]
+            self.events += [one.nbytes for one in tensors if isinstance(one, torch.Tensor) and one.is_floating_point()]
+        return super().__torch_dispatch__(function, types, args, kwargs)
+
+    def during(self, forward: Callable, finish: Callable) -> dict:
+        """Run one forward, its backward and `finish`; give what was sent, and how much of it during backward.
+
+        `before_last_gradient`: how many collectives were called while a gradient was still to come;
+        `gradients_after_first`: how many gradients came after the first collective had been called.
+        """
+        loss = forward()
+        with self:
+            loss.backward()
+            self.events.append("backward ends")
+            finish()
+        for hook in self.hooks:
+            hook.remove()
+        sizes = sent(self.events)
+        last = max(number for number, event in enumerate(self.events) if event == "gradient")
+        after = self.events[self.events.index(sizes[0]) :] if sizes else []
+        return {
+            "collectives": len(sizes), "sizes_bytes": sizes,
+            "during_backward": len(sent(self.events[: self.events.index("backward ends")])),
+            "before_last_gradient": len(sent(self.events[:last])),
+            "gradients": self.events.count("gradient"), "gradients_after_first": after.count("gradient"),
+        }  # fmt: skip
+
+
+def sent(events: list[str | int]) -> list[int]:
+    """Give the bytes of each collective among the events."""
+    return [event for event in events if isinstance(event, int)]

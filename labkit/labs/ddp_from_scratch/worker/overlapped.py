@@ -1,0 +1,86 @@
+"""The third idea: send a gradient as soon as backward has made it, while backward goes on with the next."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.labs.ddp_from_scratch.worker.replicas import Replicas
+
+
+class Overlapped(Replicas):
+    """Sends parcels of gradients during backward; here each gradient is a parcel of its own.
+
+    A hook on every weight runs when its gradient is there. Parcels leave in one order, the same on all ranks, even
+    where a rank's gradients come in another: a complete parcel waits for those before it. Collectives of different
+    ranks are matched by their order alone.
+    """
+
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
+        super().__init__(module, group)
+        self.parcels = self.pack()
+        self.number = {weight: number for number, parcel in enumerate(self.parcels) for weight in parcel}
+        self.works: list[dist.Work] = []
+        self.unfinished = False
+        self.expect()
+        self.hooks = [weight.register_post_accumulate_grad_hook(self.arrived) for weight in self.weights]
+
+    def pack(self) -> list[list[nn.Parameter]]:
+        """Give what travels together, in the order of sending: the last weight's gradient is ready first."""
+        return [[weight] for weight in reversed(self.weights)]
+
+    def expect(self) -> None:
+        """Await every gradient anew."""
+        self.missing = [len(parcel) for parcel in self.parcels]
+        self.works.clear()
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        loss = super().forward(*batch)
+        if loss.requires_grad:
+            loss.register_hook(self.begin)
+        return loss
+
+    def begin(self, _: torch.Tensor) -> None:
+        """Have what an earlier backward sent come back before this backward adds to it."""
+        if self.unfinished:
+            self.settle()
+        self.unfinished = self.synced
+
+    def arrived(self, weight: nn.Parameter) -> None:
+        """Note that a gradient is there, and send every complete parcel whose turn has come."""
+        if self.synced:
+            self.place(weight)
+            self.missing[self.number[weight]] -= 1
+            while len(self.works) < len(self.parcels) and not self.missing[len(self.works)]:
+                self.send()
+
+    def place(self, weight: nn.Parameter) -> None:
+        """Put the weight's gradient where it is sent from; alone, it is there already."""
+
+    def content(self, number: int) -> torch.Tensor:
+        """Give the tensor that parcel `number` is sent as."""
+        return self.parcels[number][0].grad
+
+    def send(self) -> None:
+        """Start to average the next parcel."""
+        self.works.append(self.average(self.content(len(self.works))))
+
+    def exchange(self) -> None:
+        self.send_rest()
+        for work in self.works:
+            work.wait()
+        self.expect()
+        self.unfinished = False
+
+    def send_rest(self) -> None:
+        """Send what backward left incomplete: it made no gradient there, or one was there from before."""
+        for parcel in self.parcels[len(self.works) :]:
+            for weight in parcel:
+                self.gradient(weight)
+                self.place(weight)
+            self.send()
+
+    def close(self) -> None:
+        for hook in self.hooks:
+            hook.remove()

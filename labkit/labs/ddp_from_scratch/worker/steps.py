@@ -1,0 +1,102 @@
+"""Training steps under a strategy: whole, in their parts, with what they send, and under the profiler."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.labs.ddp_from_scratch.worker.issued import Issued
+from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_fsdp.worker.training import adamw
+from labkit.labs.pipeline.worker.clocks import Tape, fence
+from labkit.labs.sharding.worker.trace import traced
+
+LEARNING_RATE = 1e-4
+PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
+MIB = 2**20
+
+
+class Loop:
+    """A wrapped model with its optimizer and the samples of this rank; `moments` are those of the last step.
+
+    The parts of a step lie between moments on the device: its begin, the loss, the last gradient (the first weight's),
+    the end of `finish`, the end of the update.
+    """
+
+    def __init__(self, worker: Worker, point, model: nn.Module):
+        plan, self.device = worker.plan, worker.device
+        self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
+        self.optimizer = adamw(LEARNING_RATE, point.precision, True)(model.parameters())
+        self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=point.precision == "autocast")
+        numbers = torch.Generator().manual_seed(1000 * point.seed + worker.rank)
+        tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=numbers)
+        self.batch = [part.to(self.device) for part in (tokens[:, :-1], tokens[:, 1:])]
+        self.tape, self.moments = Tape(self.device), []
+        first = next(model.parameters())
+        self.hook = first.register_post_accumulate_grad_hook(lambda _: self.now())
+
+    def now(self) -> None:
+        """Note this moment."""
+        self.moments.append(self.tape.now())
+
+    def forward(self) -> torch.Tensor:
+        with self.autocast:
+            return self.wrapped(*self.batch)
+
+    def step(self) -> None:
+        """Run one step."""
+        self.moments.clear()
+        self.now()
+        loss = self.forward()
+        self.now()
+        loss.backward()
+        self.wrapped.finish()
+        self.now()
+        self.update()
+        self.now()
+
+    def update(self) -> None:
+        """Have the optimizer step and drop the gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def parts(self) -> dict[str, float]:
+        """Give the parts of the last step in ms; call it when the device is idle."""
+        pairs = pairwise(self.moments)
+        spans = [1e3 * (b - a) if isinstance(a, float) else a.elapsed_time(b) for a, b in pairs]
+        return dict(zip(PARTS, spans, strict=True))
+
+    def close(self) -> None:
+        """Leave the model as it was before."""
+        self.hook.remove()
+        self.wrapped.close()
+        self.optimizer.zero_grad()
+
+
+def time_steps(worker: Worker, loop: Loop) -> None:
+    """Time whole steps, all ranks starting together; append a row each: the step, its parts, the memory so far."""
+    gpu = worker.device.type == "cuda"
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(loop.step, **often, before=lambda: fence(None)):
+        peak = {"peak_mib": torch.cuda.max_memory_allocated() / MIB} if gpu else {}
+        worker.record(entry="step", iteration=timing.iteration, warm_up=timing.warm_up,
+                      step_ms=1e3 * timing.seconds, **loop.parts(), **peak)  # fmt: skip
+
+
+def note_sent(worker: Worker, loop: Loop) -> None:
+    """Append a row entry="sent" of one more step: what `Issued` notes of it."""
+    worker.record(entry="sent", **Issued(loop.model).during(loop.forward, loop.wrapped.finish))
+    loop.update()
+
+
+def profile(worker: Worker, loop: Loop) -> None:
+    """Append the profiler's rows of one step, after warm-ups."""
+    for _ in range(worker.plan.warm_ups):
+        loop.step()
+    worker.barrier()
+    traced(worker, loop.step)

@@ -1,0 +1,123 @@
+"""The check of a student's order of buckets: right and wrong answers, each fault by its kind."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
+from labkit.labs.ddp_from_scratch.exercise import SETTINGS, judge_started
+
+
+def right(buckets, arrivals):
+    begun, arrived, started = 0, set(), []
+    for parameter in arrivals:
+        arrived.add(parameter)
+        now = []
+        while begun < len(buckets) and set(buckets[begun]) <= arrived:
+            now.append(begun)
+            begun += 1
+        started.append(now)
+    return started
+
+
+def when_full(buckets, arrivals):
+    """Start a bucket when it is full, in whatever order that is."""
+    full = [max(map([*arrivals, *range(9)].index, bucket)) for bucket in buckets]
+    return [[number for number, at in enumerate(full) if at == place] for place in range(len(arrivals))]
+
+
+def one_at_a_time(buckets, arrivals):
+    begun, arrived, started = 0, set(), []
+    for parameter in arrivals:
+        arrived.add(parameter)
+        full = begun < len(buckets) and set(buckets[begun]) <= arrived
+        started.append([begun] if full else [])
+        begun += full
+    return started
+
+
+def at_the_end(buckets, arrivals):
+    whole = [number for now in right(buckets, arrivals) for number in now]
+    return [[] for _ in arrivals[1:]] + [whole]
+
+
+def at_the_first(buckets, arrivals):
+    """Start a bucket when its first gradient comes."""
+    seen, started = 0, []
+    for parameter in arrivals:
+        first = seen < len(buckets) and parameter in buckets[seen]
+        started.append([seen] if first else [])
+        seen += first
+    return started
+
+
+def again(buckets, arrivals):
+    """Start the bucket of each gradient that comes after it was full."""
+    started, begun = right(buckets, arrivals), []
+    for now in started:
+        begun += now
+        now += begun[:1] if not now else []
+    return started
+
+
+def everything_last(buckets, arrivals):
+    """Start at the end what never was full, too."""
+    started = right(buckets, arrivals)
+    begun = {number for now in started for number in now}
+    return [*started[:-1], started[-1] + [number for number in range(len(buckets)) if number not in begun]]
+
+
+def from_one(buckets, arrivals):
+    return [[number + 1 for number in now] for now in right(buckets, arrivals)]
+
+
+def judged(function) -> Verdict:
+    """Give the verdict on a function's results as they come back from a worker, through JSON."""
+    settings = json.loads(json.dumps(list(SETTINGS.values())))
+    return judge_started(json.loads(json.dumps([function(*setting) for setting in settings])))
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (right, set()),
+        (when_full, {"order"}),
+        (one_at_a_time, {"late", "missing"}),
+        (at_the_end, {"late"}),
+        (at_the_first, {"early", "missing"}),
+        (again, {"twice"}),
+        (everything_last, {"early"}),
+        (lambda buckets, arrivals: [[] for _ in arrivals], {"missing"}),
+        (from_one, {"early", "order"}),
+        (lambda buckets, arrivals: [[-1], *right(buckets, arrivals)[1:]], {"unknown"}),
+        (lambda buckets, arrivals: right(buckets, arrivals)[1:], {"form"}),
+        (lambda buckets, arrivals: [len(now) for now in right(buckets, arrivals)], {"form"}),
+        (lambda buckets, arrivals: [["0"] for _ in arrivals], {"form"}),
+        (lambda buckets, arrivals: [[True] for _ in arrivals], {"form"}),
+        (lambda buckets, arrivals: None, {"form"}),
+        (lambda buckets, arrivals: float("nan"), {"form"}),
+    ],
+)  # fmt: skip
+def test_each_fault_by_its_kind(function, kinds):
+    verdict = judged(function)
+    assert set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+    assert bool(verdict.merits) == (not kinds)
+
+
+def test_faults_say_where_and_why():
+    part = "with bucket 1 full before bucket 0, when gradient 0 arrives, bucket 1 starts before bucket 0: on a rank"
+    assert part in judged(when_full).faults["order"]
+    assert judged(everything_last).faults == {
+        "early": "with a parameter that gets no gradient, when gradient 0 arrives, bucket 1 starts without gradient 3"
+    }
+    assert judged(at_the_end).faults["late"].startswith("with gradients from the last to the first, when gradient 4")
+    assert "bucket 1 is full and never starts" in judged(one_at_a_time).faults["missing"]
+    assert "one an arrival" in judged(lambda *_: None).faults["form"]
+
+
+def test_a_verdict_is_given_back():
+    raised = Verdict("started", RAISED, {"raised": "a worker raised"}, detail="IndexError")
+    assert judge_started(raised) is raised
+    assert judge_started(replace(raised, outcome="not answered yet")).outcome == "not answered yet"
