@@ -1,0 +1,88 @@
+"""Judge a student's shards: parameters cut into equal parts of elements, each usual mistake told by what it gives."""
+
+from __future__ import annotations
+
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.optimizer_sharding.theory.balance import loads
+
+SETTINGS = (  # elements of each parameter, ranks
+    ([6, 6, 6, 6], 2),
+    ([10, 1, 1], 2),
+    ([7, 5, 8, 3, 3], 3),
+    ([1600 * 10_000, *[1600, 1600 * 1600, 6400 * 1600] * 2, 1600], 4),
+    ([3, 2], 8),
+)
+
+
+def judge_shards(given: list | Verdict) -> Verdict:
+    """Give the verdict on shards: for each of SETTINGS a list a rank, of (parameter, begin, end).
+
+    A Verdict, where there is nothing to judge, is given back.
+    """
+    if isinstance(given, Verdict):
+        return given
+    faults: dict[str, str] = {}
+    for (sizes, ranks), parts in zip(SETTINGS, given, strict=True):
+        fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
+        if fault:
+            faults.setdefault(fault[0], f"for {_said(sizes)} elements on {ranks} ranks, {fault[1]}")
+    merits = ("every element has one owner, and no rank has more than an equal part",)
+    return Verdict("shards", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _said(sizes: list[int]) -> str:
+    return f"{len(sizes)} parameters of {sum(sizes)}" if len(sizes) > 5 else " + ".join(map(str, sizes))
+
+
+def _form(parts, ranks: int) -> tuple[str, str] | None:
+    if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
+        return "form", f"it gives {str(parts)[:60]}, not a list a rank"
+    pieces = [piece for part in parts for piece in part]
+    if not all(isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
+               for piece in pieces):  # fmt: skip
+        return "form", "a piece is not (parameter, begin, end), three whole numbers"
+    if len(parts) != ranks:
+        return "ranks", f"there are {len(parts)} lists, not one for each of {ranks} ranks"
+    return None
+
+
+def _bounds(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+    for number, begin, end in (piece for part in parts for piece in part):
+        if not 0 <= number < len(sizes):
+            return "bounds", f"it speaks of parameter {number}, and the last is {len(sizes) - 1}"
+        if not 0 <= begin <= end <= sizes[number]:
+            return "bounds", f"elements {begin} to {end} of parameter {number}, which has {sizes[number]}"
+        if begin == end:
+            return "empty", f"a piece of parameter {number} is empty ({begin} to {end})"
+    return None
+
+
+def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+    for number, size in enumerate(sizes):
+        at = 0
+        for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
+            if begin < at:
+                return "twice", f"element {begin} of parameter {number} has two owners: both would update it"
+            if begin > at:
+                return "missing", f"element {at} of parameter {number} has no owner: it would never change"
+            at = end
+        if at < size:
+            return "missing", f"element {at} of parameter {number} has no owner: it would never change"
+    return None
+
+
+def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | None:
+    held = [sum(end - begin for _, begin, end in part) for part in parts]
+    total = sum(sizes)
+    share = -(-total // ranks)
+    if max(held) <= share:
+        return None
+    whole = all(end - begin == sizes[number] for part in parts for number, begin, end in part)
+    why = ""
+    if whole and sorted(held) == sorted(loads(sizes, ranks, "by number")):
+        why = ": parameters are dealt out by their number"
+    elif whole:
+        why = ": no parameter is cut" + (f", and one alone has {max(sizes)}" if max(sizes) > share else "")
+    elif max(held) == total - (ranks - 1) * (total // ranks):
+        why = ": what is left over after dividing all goes to one rank"
+    return "uneven", f"a rank has {max(held)} elements, and an equal part is {share}{why}"

@@ -1,0 +1,167 @@
+"""Tables of lab 11 → sentences: every claim is tested on the table before it is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.ui import units
+from labkit.ui.words import listed, resolved, say
+
+MIB = 2**20
+EXPLAINED, EVEN = 0.1, 0.05
+NAMES = {"zero_redundancy": "torch's", "zero_buckets": "torch's in buckets", "sharded": "ours"}
+KINDS = {"adamw": "AdamW", "momentum": "SGD with momentum"}
+MOMENTS = {"built": "when all is built", "before update": "in backward", "after update": "in the update"}
+
+
+def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
+    """Say whether the ledger explains the peaks, when the peak is, and what sharding saves, of which item."""
+    small, sentences = table.attrs["small"], []
+    if table["peak"].notna().any():
+        worst = table.loc[table["unexplained_share"].abs().idxmax()]
+        share, kernel = units.percent(abs(worst["unexplained_share"])), worst["kernel"]
+        at = f"{worst['way'].replace('_', ' ')}, {kernel}, {MOMENTS[worst['moment']]}"
+        good = abs(worst["unexplained_share"]) <= EXPLAINED
+        sentences.append(f"The ledger explains every peak to within {share} ({at})." if good else
+                         f"**{share} of a peak is not explained** ({at}).")  # fmt: skip
+    else:
+        error = table["counted_error"].max()
+        sentences.append(
+            "A CPU has no allocator to ask; parameters, gradients and states that the ranks counted are the formulas'."
+            if error < 0.01 else
+            f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**")  # fmt: skip
+    for kernel, rows in saved[saved["way"] == "sharded"].groupby("kernel", sort=False):
+        sentences.append(_saved(kernel, rows.iloc[0]))
+    sentences += _beside_torch(saved)
+    return say(*sentences, small=small)
+
+
+def _saved(kernel: str, row: pd.Series) -> str:
+    known = pd.notna(row["measured"])
+    least = row["measured"] if known else row["predicted"]
+    if least <= 0:
+        return f"**With {kernel} kernels sharding saves nothing.**"
+    verb = "saves" if known else "should save"
+    said = f"With {kernel} kernels ours {verb} {units.size(least * MIB)} of the peak"
+    states, made = row["states"], row["temporary"]
+    if abs(states + made - row["predicted"]) > 0.05 * row["predicted"]:
+        return f"{said}; the fullest moment is then another one."
+    if made > 0.05 * row["predicted"]:
+        return (f"{said}: {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square roots that "
+                "AdamW's many kernels keep for a moment**, a bucket's at a time in ours.")  # fmt: skip
+    return f"{said}, which are states."
+
+
+def _beside_torch(saved: pd.DataFrame) -> list[str]:
+    peaks = saved.pivot_table(index="kernel", columns="way", values="peak", sort=False)
+    if not {"sharded", "zero_redundancy"} <= set(peaks.columns):
+        return []
+    ratio = (peaks["sharded"] / peaks["zero_redundancy"]).max()
+    if ratio <= 1.01:
+        return [f"Nowhere does ours need more than torch's sharded optimizer (at most {units.number(ratio)}×)."]
+    return [f"**Ours needs up to {units.number(ratio)}× what torch's sharded optimizer needs.**"]
+
+
+def explain_steps(table: pd.DataFrame) -> Markdown:
+    """Say, an optimizer, how our update stands beside torch's two and beside none sharded, and what is exposed."""
+    sentences = []
+    for (optimizer, kernel), rows in table.groupby(["optimizer", "kernel"], sort=False):
+        own = rows.set_index("way")
+        if not {"sharded", "unsharded"} <= set(own.index):
+            continue
+        torchs = own[own.index.str.startswith("zero")]
+        name = f"{KINDS[optimizer]}, {kernel}"
+        ours = own.loc["sharded"]
+        said = f"**{name}**: our update takes {units.number(ours['update_ms'])} ms"
+        if len(torchs):
+            best = torchs.loc[torchs["update_ms"].idxmin()]
+            clear = _clear(ours, best, "update")
+            beside = f"{units.number(ours['over_torch'])}× {NAMES[best.name]}" if clear else (
+                f"not told apart from {NAMES[best.name]} by these data")  # fmt: skip
+            said += f", {beside}"
+        hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
+        said += "; what it sends is hidden" if hidden else (
+            f"; {units.number(ours['exposed_ms'])} ms of it is sending that nothing hides")  # fmt: skip
+        sentences.append(f"{said}. {_whole_step(own.loc['unsharded'], ours)}")
+    return say(*sentences or ["There is nothing to compare with."], small=table.attrs["small"])
+
+
+def _clear(one: pd.Series, other: pd.Series, part: str) -> bool:
+    return resolved(one[f"{part}_ms"], other[f"{part}_ms"], one[f"spread_{part}_ms"], other[f"spread_{part}_ms"])
+
+
+def _whole_step(without: pd.Series, ours: pd.Series) -> str:
+    apart = without["step_ms"] - ours["step_ms"]
+    if not _clear(without, ours, "step"):
+        return "Whole steps with and without sharding are not told apart."
+    return f"A step is {units.number(abs(apart))} ms {'shorter' if apart > 0 else '**longer**'} than with whole states."
+
+
+def explain_buckets(table: pd.DataFrame) -> Markdown:
+    """Say which size of buckets is fastest, and what one that is too small or too large costs."""
+    rows = table.sort_values("bucket_mib").set_index("bucket_mib")
+    best = rows.loc[rows["update_ms"].idxmin()]
+    sentences = [f"Fastest is {best.name:g} MiB: {units.number(best['update_ms'])} ms."]
+    for end, kind in ((rows.iloc[0], "small"), (rows.iloc[-1], "large")):
+        if end.name == best.name:
+            sentences.append(f"No size tried is too {kind}.")
+        elif _clear(end, best, "update"):
+            why = "a call for every bucket" if kind == "small" else "little is left to hide the sending behind"
+            more = f"{units.times(end['update_ms'] / best['update_ms'])}"
+            sentences.append(f"{end.name:g} MiB take {more} that: {why}.")
+        else:
+            sentences.append(f"{end.name:g} MiB are not told apart from it.")
+    return say(*sentences, small=table.attrs["small"])
+
+
+def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> Markdown:
+    """Say how uneven each rule gets and where, and what the ranks of a run counted."""
+    sentences = []
+    for rule, rows in table.groupby("rule", sort=False):
+        worst = rows.loc[rows["excess"].idxmax()]
+        if worst["excess"] <= EVEN:
+            over = f" and {units.percent(worst['excess'])}" if worst["excess"] > 1e-4 else ""
+            sentences.append(f"**{rule.capitalize()}**, no rank ever has more than an equal part{over}.")
+            continue
+        said = (f"**{rule.capitalize()}**, the fullest rank has up to {units.percent(worst['excess'])} more than an "
+                f"equal part ({worst['model']}, {worst['ranks']} ranks)")  # fmt: skip
+        bound = rule == "whole parameters" and worst["least_excess"] > EVEN
+        alone = f": one parameter alone is {units.percent(worst['least_excess'])} more than that" if bound else ""
+        sentences.append(f"{said}{alone}.")
+    if owned is not None:
+        ours = owned.set_index("way").loc["sharded"]
+        sentences.append(f"Counted in the run: the fullest rank of ours holds {units.percent(ours['fullest'])} of the "
+                         f"states, {units.percent(abs(ours['excess']))} {'over' if ours['excess'] >= 0 else 'under'} "
+                         "an equal part.")  # fmt: skip
+    return say(*sentences)
+
+
+def explain_stages(table: pd.DataFrame) -> Markdown:
+    """Say what ours has in common with ZeRO-1, what it sends more, and what the next stages save."""
+    rows = table.set_index("stage")
+    ours, first = rows.loc["ours"], rows.loc["zero1"]
+    same = abs(ours["held_gib"] - first["held_gib"]) < 1e-6
+    sentences = ["Ours holds what ZeRO-1 holds" if same else "Ours does not hold what ZeRO-1 holds"]
+    more = ours["sent_gb"] / first["sent_gb"] if first["sent_gb"] else 1.0
+    sentences[0] += (f", and **sends {units.times(more)} as much**: it all-reduces gradients of which a rank uses "
+                     "one N-th, where ZeRO-1 scatters them." if more > 1 else ", and sends as much.")  # fmt: skip
+    for name, kind in (("zero2", "gradients"), ("zero3", "parameters")):
+        less = first["held_gib"] - rows.loc[name, "held_gib"]
+        sentences.append(f"ZeRO-{name[-1]} shards {kind}, too: {units.number(less)} GiB less than ZeRO-1."
+                         if less > 0 else f"ZeRO-{name[-1]} saves nothing here.")  # fmt: skip
+    return say(*sentences)
+
+
+def explain_equality(table: pd.DataFrame) -> Markdown:
+    """Say whether ours trains as the optimizer that shards nothing, in every case."""
+    wrong, ranks = table[~table["equal"]], table.attrs["ranks"]
+    if wrong.empty:
+        worst = table[["error", "drift"]].max(axis=None)
+        said = "equal to the last bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
+        asked = table[table["case"] == "closure"]["asked"]
+        once = " A closure is asked once a step." if len(asked) and (asked == 1).all() else ""
+        return say(f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}",
+                   small=table.attrs["small"])  # fmt: skip
+    names = listed(f"{r.optimizer}, {r.case} ({r.error:.0e})" for r in wrong.itertuples())
+    return say(f"**Not equal to the optimizer that shards nothing**: {names}.", small=table.attrs["small"])

@@ -1,0 +1,96 @@
+"""Rows → what a rank holds around an update: each item by formula, the allocator's peak, what is unexplained."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from labkit.labs.ddp_fsdp.tables.ledgers import entries
+from labkit.labs.optimizer_sharding.theory.ledger import ITEMS, activations, ledger
+
+MIB = 2**20
+BY = ["kernel", "way", "step", "moment"]
+
+
+def sizes(plan) -> list[int]:
+    """Give the elements of each parameter of the plan's model, in order."""
+    return [math.prod(shape) for shape in plan.model.shapes]
+
+
+def memory(run) -> pd.DataFrame:
+    """Give, a kernel, way, step and moment: MiB by item and formula, `predicted`, the allocator's `peak`, unexplained.
+
+    All are of the fullest rank, at the fullest time since the moment before. `unexplained_share` is of the peak, NaN
+    on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
+    ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
+    """
+    rows, plan = entries(run, "memory"), run.plan
+    rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
+    kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
+    model, parts = sizes(plan), []
+    for setting, group in rows.groupby(BY, sort=False):
+        kernel, way, step, moment = setting
+        buckets = {"kernel": kernel, "bucket_bytes": MIB * group["bucket_mib"].iloc[0]}
+        items = ledger(model, way, plan.gpus, moment, step, kept, **buckets)
+        counted = {item: group[f"{item}_mib"].max() * MIB for item in ("parameters", "gradients", "states")}
+        due = items | ({"gradients": items["parameters"]} if moment == "before update" else {})
+        errors = [abs(counted[item] / due[item] - 1) if due[item] else counted[item] for item in counted]
+        parts.append(dict(zip(BY, setting, strict=True)) | {item: items[item] / MIB for item in ITEMS} | {
+            "predicted": sum(items.values()) / MIB, "held": group["allocated_mib"].max(),
+            "peak": group["peak_mib"].max(), "counted_states": counted["states"] / MIB,
+            "counted_error": max(errors)})  # fmt: skip
+    columns = [*BY, *ITEMS, "predicted", "held", "peak", "counted_states", "counted_error"]
+    table = pd.DataFrame(parts, columns=columns)
+    table["unexplained"] = table["peak"] - table["predicted"]
+    table["unexplained_share"] = table["unexplained"] / table["peak"]
+    return sourced(table, run)
+
+
+def complete(table: pd.DataFrame) -> pd.DataFrame:
+    """Give the rows of the kernels and ways that have every moment: of none that ran out of memory on the way."""
+    moments = table.groupby(["kernel", "way"])["moment"].transform("size")
+    return table[moments == moments.max()]
+
+
+def saving(table: pd.DataFrame) -> pd.DataFrame:
+    """Give, a kernel and way that shards: MiB of peak less than unsharded, by formula and as measured; and its parts.
+
+    The peak is the fullest moment's. `states` and `temporary` say what of the predicted saving is which. A way that
+    ran out of memory is left out.
+    """
+    rows = []
+    for kernel, group in complete(table).groupby("kernel", sort=False):
+        top = {way: own.loc[own["predicted"].idxmax()] for way, own in group.groupby("way", sort=False)}
+        peaks = group.groupby("way")["peak"].max()
+        if "unsharded" not in top:
+            continue
+        whole = top["unsharded"]
+        rows += [{"kernel": kernel, "way": way, "measured": peaks["unsharded"] - peaks[way], "peak": peaks[way],
+                  **{item: whole[item] - own[item] for item in ("states", "temporary", "predicted")}}
+                 for way, own in top.items() if way != "unsharded"]  # fmt: skip
+    columns = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
+    saved = pd.DataFrame(rows, columns=columns)
+    saved.attrs.update(table.attrs)
+    return saved
+
+
+def sent(run) -> pd.DataFrame:
+    """Give, a way that shards: the collective by which an update sends parameters, its calls, and MiB of all of them.
+
+    `equal` where these are the model's parameters once, but for a few elements of padding a call.
+    """
+    rows = entries(run, "traffic")
+    rows = rows[(rows["rank"] == 0) & (rows["kernel"] == run.plan.kernels[0])]
+    table = rows[["way", "collective", "calls"]].reset_index(drop=True)
+    table["sent_mib"] = (rows["sent_bytes"] / MIB).to_numpy()
+    table["parameters_mib"] = 4 * sum(sizes(run.plan)) / MIB
+    padding = 4 * run.plan.gpus * table["calls"] / MIB
+    table["equal"] = (table["sent_mib"] - table["parameters_mib"]).between(0, padding)
+    return sourced(table, run)
+
+
+def sourced(table: pd.DataFrame, run) -> pd.DataFrame:
+    """Say where a table's numbers come from."""
+    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
+    return table

@@ -1,0 +1,23 @@
+"""Lab 11, what the workers do: weigh an optimizer, time it, and set it beside the one that shards nothing."""
+
+from __future__ import annotations
+
+from labkit.engine.worker import Worker
+from labkit.labs.ddp_fsdp.worker import forget
+from labkit.labs.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
+from labkit.labs.optimizer_sharding.worker.equality import compare
+from labkit.labs.optimizer_sharding.worker.memory import weigh
+from labkit.labs.optimizer_sharding.worker.steps import time_steps, time_updates
+from labkit.labs.optimizer_sharding.worker.trials import attempt
+from labkit.labs.pipeline.worker import prepare, set_precision
+
+__all__ = ["measure", "prepare"]
+
+WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
+
+
+def measure(worker: Worker, point) -> None:
+    """Measure one point, and leave no memory to the next one."""
+    set_precision("float32")
+    WORK[type(worker.plan)](worker, point)
+    forget(worker)

@@ -1,0 +1,119 @@
+"""Our sharded optimizer beside the one that shards nothing, step by step, in every case that training brings."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.labs.optimizer_sharding.worker.sharded import ShardedOptimizer
+from labkit.labs.optimizer_sharding.worker.training import batch, transformer
+from labkit.labs.optimizer_sharding.worker.ways import average, held, made, states
+
+FROZEN = ("frozen", "unfrozen")
+
+
+class Side:
+    """A model that trains under one of the two optimizers, as the case says."""
+
+    def __init__(self, worker: Worker, point, way: str, sharded: type = ShardedOptimizer):
+        self.worker, self.case = worker, getattr(point, "case", "scheduler")
+        self.point, self.sharded, self.asked = type(point)(**vars(point) | {"way": way}), sharded, 0
+        self.model = transformer(worker.plan, point.seed, worker.device)
+        self.batch = batch(worker.plan, point.seed, worker.rank, worker.device)
+        if self.case == "tied":
+            self.model.head.weight = self.model.embedding.weight
+        if self.case in FROZEN:
+            self.model.blocks[0].requires_grad_(False)
+        starts = "unsharded" if self.case == "from_plain" else way
+        self.optimizer = self._made(starts, self.first_groups())
+        if self.case == "scheduler":
+            self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+
+    def _made(self, way: str, parameters, group: dist.ProcessGroup | None = None) -> torch.optim.Optimizer:
+        return made(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
+
+    def first_groups(self) -> list:
+        """Give the parameters, or groups of them, that the optimizer starts with."""
+        model = self.model
+        if self.case == "groups":
+            norms, matrices = ([one for one in model.parameters() if (one.dim() > 1) == wide] for wide in (False, True))
+            return [{"params": norms, "lr": 5e-3, "weight_decay": 0.0}, {"params": matrices}]
+        return list(model.blocks.parameters() if self.case == "added_group" else model.parameters())
+
+    def step(self, number: int) -> None:
+        """Run step `number`, with what the case brings half-way."""
+        if number == self.worker.plan.steps // 2:
+            self.half_way()
+        if self.case == "closure":
+            loss = self.optimizer.step(self.gradients)
+            assert torch.is_tensor(loss), "the closure's loss must come back"
+        else:
+            self.gradients()
+            if self.case == "no_gradient" and number < self.worker.plan.steps // 2:
+                self.model.head.weight.grad = self.model.blocks[1].norm1.weight.grad = None
+            self.optimizer.step()
+        if self.case == "scheduler":
+            self.scheduler.step()
+
+    def gradients(self) -> torch.Tensor:
+        """Run forward and backward, average the gradients, and give the loss."""
+        self.asked += 1
+        self.optimizer.zero_grad(set_to_none=self.case != "kept_gradients")
+        loss = self.model(*self.batch)
+        loss.backward()
+        average(self.model.parameters())
+        return loss
+
+    def half_way(self) -> None:
+        """Do what the case has for the middle of the training."""
+        way = self.point.way
+        if self.case == "unfrozen":
+            self.model.blocks[0].requires_grad_(True)
+        if self.case == "added_group":
+            others = (self.model.embedding, self.model.norm, self.model.head)
+            parameters = [one for part in others for one in part.parameters()]
+            self.optimizer.add_param_group({"params": parameters, "lr": 5e-4})
+        if self.case in ("to_plain", "from_plain", "other_ranks"):
+            saved = self.optimizer.state_dict()
+            ranks = list(range(self.worker.gpus))
+            parts = [dist.new_group(some) for some in (ranks[:-1], ranks[-1:])]
+            group = parts[self.worker.rank == ranks[-1]] if self.case == "other_ranks" else None
+            goes_on = "unsharded" if self.case == "to_plain" else way
+            self.optimizer = self._made(goes_on, self.model.parameters(), group)
+            self.optimizer.load_state_dict(saved)
+
+
+def compare(worker: Worker, point) -> None:
+    """Append a row of what ten steps did to our weights and to those of the optimizer that shards nothing.
+
+    `error` and `moved`: over all tensors, the largest difference from the right weights, and how far these have moved,
+    each in lengths of the tensor's largest number. `drift`: how far replicas are apart. `asked`: closures, a step.
+    `state_share`: bytes of states that this rank holds, of the whole.
+    """
+    ours, right = Side(worker, point, "sharded"), Side(worker, point, "unsharded")
+    start = [weight.detach().clone() for weight in right.model.parameters()]
+    for number in range(worker.plan.steps):
+        ours.step(number)
+        right.step(number)
+    worker.record(entry="equality", **differences(ours, right, start), asked=ours.asked / worker.plan.steps)
+
+
+def differences(ours: Side, right: Side, start: list[torch.Tensor]) -> dict[str, float]:
+    """Give error, moved, drift and state_share of the two sides."""
+    pairs = list(zip(ours.model.parameters(), right.model.parameters(), start, strict=True))
+    whole = held(states(right.optimizer))
+    return {
+        "error": max(((one - other).abs().max() / other.abs().max()).item() for one, other, _ in pairs),
+        "moved": max(((other - first).abs().max() / other.abs().max()).item() for _, other, first in pairs),
+        "drift": max(spread(one) for one, *_ in pairs),
+        "state_share": held(states(ours.optimizer)) / whole if whole else 0.0,
+    }
+
+
+@torch.no_grad()
+def spread(weight: torch.Tensor) -> float:
+    """Give how far the ranks' copies of a weight are apart, in lengths of its largest number."""
+    ends = torch.stack([weight, -weight])
+    dist.all_reduce(ends, dist.ReduceOp.MAX)
+    return (ends.sum(0).max() / weight.abs().max()).item()
