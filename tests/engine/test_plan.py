@@ -16,7 +16,17 @@ from labkit import node
 from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
-from labkit.labs import attention, ddp_fsdp, pipeline, sharding, start, topology
+from labkit.labs import (
+    attention,
+    collectives,
+    ddp_from_scratch,
+    ddp_fsdp,
+    optimizer_sharding,
+    pipeline,
+    sharding,
+    start,
+    topology,
+)
 from labkit.labs.broadcast.plan import METHODS, Sweep, Trial
 from labkit.labs.start.plan import Failure, Hello
 
@@ -92,7 +102,11 @@ EVERY_PLAN = [
     *(sharding.Strategies, sharding.Ladder, sharding.Batches, sharding.Accumulation, sharding.Profiles),
     *(sharding.Timeline, sharding.Links, sharding.Trial),
     *(attention.Errors, attention.Memory, attention.Plain, attention.Race, attention.Sweep, attention.Trial),
-    attention.Tuning,
+    *(attention.Tuning, collectives.Sweep, collectives.NcclTests, collectives.Ring, collectives.Trial),
+    *(ddp_from_scratch.Buckets, ddp_from_scratch.Equality, ddp_from_scratch.Implementations),
+    *(ddp_from_scratch.Profiles, ddp_from_scratch.Trial),
+    *(optimizer_sharding.Memory, optimizer_sharding.Steps, optimizer_sharding.Buckets, optimizer_sharding.Equality),
+    optimizer_sharding.Trial,
 ]
 
 

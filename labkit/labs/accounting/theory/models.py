@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, VOCABULARY
+
 
 @dataclass(frozen=True)
 class Model:
@@ -64,12 +66,9 @@ class Model:
 
 XXL = Model(16384, 53248, 126)  # width, depth and d_ff of Llama 3.1 405B, whose feed-forward has a third matrix
 COURSE = {
-    name: Model(d_model, d_ff, blocks, heads, matrices=3, vocabulary=10_000)
-    for name, (d_model, d_ff, blocks, heads) in {
-        "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
-        "xl": (1600, 6400, 48, 25), "2.7b": (2560, 10240, 32, 32),
-    }.items()
-}  # fmt: skip
+    name: Model(d_model, d_ff, blocks, heads, matrices=3, vocabulary=VOCABULARY)
+    for name, (d_model, d_ff, blocks, heads) in SIZES.items()
+}
 # Radford and others, 2019; Touvron and others, "Llama 2", 2023; Grattafiori and others, "The Llama 3 Herd", 2024
 MODELS = COURSE | {
     "GPT-2 XL": Model(1600, 6400, 48, 25, vocabulary=50257, tied=True),
