@@ -32,9 +32,9 @@ def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) ->
         most = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
         for place, row in zip(places, table.itertuples(), strict=True):
             said = units.seconds(row.step_ms / 1e3) if row.status == "ok" else row.status
-            ax.text(1.03 * most, place, said, va="center", fontsize=9)
+            ax.text(1.06 * most, place, said, va="center", fontsize=9)
         ax.set(yticks=places, yticklabels=[_name(row) for row in table.itertuples()], title=where(table))
-        _framed(ax, len(table), (1.15 + 0.15 * panels) * most)
+        _framed(ax, len(table), (1.2 + 0.16 * panels) * most)
     if published is not None:
         _printed(axes[0, -1], tables[-1], published)
     canvas.legend_above(axes[0, 0])

@@ -46,6 +46,7 @@ def _unit(row: pd.Series) -> str:
 def _time(row: pd.Series) -> str:
     many = (row["update_saved_ms"] - row["broadcast_ms"], row["update_saved_ms"] - row["gather_ms"])
     one = row["fused_saved_ms"] - row["gather_ms"]
+    with_one = f"{units.number(one)} with one" if one >= 0.05 else "nothing with one"
     said = (f"Its step is {units.number(row['faster_ms'])} ms shorter, though parameters are sent in addition. At the "
             f"datasheet's rates half an update spares {units.number(row['update_saved_ms'])} ms with many kernels, "
             f"{units.number(row['fused_saved_ms'])} with one; sending takes {units.number(row['gather_ms'])} gathered, "
@@ -56,5 +57,5 @@ def _time(row: pd.Series) -> str:
         return f"{said} **Either kernel can gain that.**"
     if row["faster_ms"] <= many[1]:
         return (f"{said} So at most {units.number(many[0])} to {units.number(many[1])} ms are gained with many "
-                f"kernels, {units.number(one)} with one: **plausible, if many kernels ran.**")  # fmt: skip
+                f"kernels, {with_one}: **plausible, if many kernels ran.**")  # fmt: skip
     return f"{said} **More is gained than the update can spare.**"
