@@ -7,6 +7,7 @@ import ipywidgets
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
 from labkit.labs.ddp_from_scratch.theory.overlap import exposed_s, timeline, waited_s
 from labkit.ui import canvas, units
+from labkit.ui.knobs import with_picture
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 WIDTH, LANE, LEFT, RIGHT = 920, 30, 100, 90  # pixels of the drawing, of a lane's height, of the room at both sides
@@ -105,13 +106,4 @@ def explore() -> ipywidgets.VBox:
         name: ipywidgets.SelectionSlider(options=options, value=value, description=text, **long)
         for name, (text, value, options) in choices.items()
     }
-    shown = ipywidgets.HTML()
-
-    def draw(_change=None) -> None:
-        shown.value = picture(**{name: knob.value for name, knob in knobs.items()})
-
-    for knob in knobs.values():
-        knob.observe(draw, names="value")
-    draw()
-    left, right = list(knobs.values())[:3], list(knobs.values())[3:]
-    return ipywidgets.VBox([ipywidgets.HBox([ipywidgets.VBox(left), ipywidgets.VBox(right)]), shown])
+    return with_picture(knobs, picture)

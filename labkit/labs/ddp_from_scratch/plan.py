@@ -27,17 +27,10 @@ SMALL = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas(Plan):
-    """What every plan of this lab shares: the course's transformer, XL unless told otherwise, and each rank's batch.
+class Course(Plan):
+    """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
 
-    A point sets strategy, ranks, bucket_mb (MiB, as torch's option of that name; 0 where there are no buckets) and
-    precision (autocast: bfloat16 products over float32 weights; gradients stay float32).
-    """
-
-    lab: ClassVar[str] = "ddp_from_scratch"
-    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker"
     least: ClassVar[int] = 2
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     hidden: int = 1600
     inner: int = 6400
@@ -46,26 +39,45 @@ class Replicas(Plan):
     vocabulary: int = VOCABULARY
     sequence: int = 128
     samples: int = 2  # a rank and step
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def check(self) -> None:
+        if self.hidden % (2 * self.heads):
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
+        if min(self.samples, self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
+
+    @property
+    def model(self) -> Model:
+        """The model as its parameters' shapes."""
+        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas(Course):
+    """What every plan of this lab shares: the course's transformer and how its gradients are averaged.
+
+    A point sets strategy, ranks, bucket_mb (MiB, as torch's option of that name; 0 where there are no buckets) and
+    precision (autocast: bfloat16 products over float32 weights; gradients stay float32).
+    """
+
+    lab: ClassVar[str] = "ddp_from_scratch"
+    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker"
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
     precision: str = "float32"
     bucket_mb: float = 25
     warm_ups: int = 3
     repeats: int = 6
 
     def check(self) -> None:
+        super().check()
         self.require("precision", self.precision, PRECISIONS)
-        if self.hidden % (2 * self.heads):
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
-        if min(self.samples, self.warm_ups, self.repeats) < 1:
-            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
         for knobs in self.knobs():
             self.require("strategy", knobs["strategy"], STRATEGIES)
             if knobs["strategy"] in IN_BUCKETS and knobs["bucket_mb"] <= 0:
                 raise PlanError(f"bucket_mb={knobs['bucket_mb']}: a bucket holds more than nothing")
-
-    @property
-    def model(self) -> Model:
-        """The model as its parameters' shapes."""
-        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
 
     def setting(self, strategy: str, bucket_mb: float = 0) -> dict[str, Any]:
         """Give a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""

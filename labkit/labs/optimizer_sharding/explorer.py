@@ -8,6 +8,7 @@ from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
 from labkit.labs.optimizer_sharding.charts.balance import STAGES
 from labkit.labs.optimizer_sharding.theory.stages import PRECISIONS, Stage, stage
 from labkit.ui import canvas, units
+from labkit.ui.knobs import with_picture
 
 OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states an element
 COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
@@ -69,13 +70,4 @@ def explore() -> ipywidgets.VBox:
         "optimizer": ipywidgets.Dropdown(options=list(OPTIMIZERS), value="AdamW", description="optimizer", **wide),
         "precision": ipywidgets.Dropdown(options=list(PRECISIONS), value="float32", description="precision", **wide),
     }
-    shown = ipywidgets.HTML()
-
-    def draw(_change=None) -> None:
-        shown.value = picture(**{name: knob.value for name, knob in knobs.items()})
-
-    for knob in knobs.values():
-        knob.observe(draw, names="value")
-    draw()
-    left, right = list(knobs.values())[:2], list(knobs.values())[2:]
-    return ipywidgets.VBox([ipywidgets.HBox([ipywidgets.VBox(left), ipywidgets.VBox(right)]), shown])
+    return with_picture(knobs, picture)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
-from labkit.labs.ddp_from_scratch.theory.transformer import VOCABULARY, transformer
-from labkit.labs.ddp_fsdp.theory.shapes import Model
+from labkit.labs.ddp_from_scratch.plan import Course
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")
@@ -27,44 +25,26 @@ TINY = {"hidden": 16, "inner": 32, "layers": 2, "heads": 2, "vocabulary": 96, "s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharding(Plan):
-    """What every plan of this lab shares: the course's transformer, XL unless told otherwise, and each rank's batch.
+class Sharding(Course):
+    """What every plan of this lab shares: the course's transformer, and how its optimizer is shared out.
 
     A point sets way, optimizer, kernel and bucket_mib (of the way "sharded"; others have none: 0).
     """
 
     lab: ClassVar[str] = "optimizer_sharding"
     worker: ClassVar[str] = "labkit.labs.optimizer_sharding.worker"
-    least: ClassVar[int] = 2
     SMALLER: ClassVar[dict[str, Any]] = {}
 
-    hidden: int = 1600
-    inner: int = 6400
-    layers: int = 48
-    heads: int = 25
-    vocabulary: int = VOCABULARY
-    sequence: int = 128
-    samples: int = 2  # a rank and step
     bucket_mib: float = 512
-    warm_ups: int = 2
-    repeats: int = 5
 
     def check(self) -> None:
-        if self.hidden % (2 * self.heads):
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
-        if min(self.samples, self.warm_ups, self.repeats) < 1:
-            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
+        super().check()
         for knobs in self.knobs():
             self.require("way", knobs["way"], WAYS)
             self.require("optimizer", knobs["optimizer"], OPTIMIZERS)
             self.require("kernel", knobs["kernel"], KERNELS)
             if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
                 raise PlanError(f"bucket_mib={knobs['bucket_mib']}: a bucket holds more than nothing")
-
-    @property
-    def model(self) -> Model:
-        """The model as its parameters' shapes."""
-        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
 
     def setting(self, way: str, optimizer: str = "adamw", kernel: str = "foreach",
                 bucket_mib: float = 0) -> dict[str, Any]:  # fmt: skip

@@ -7,6 +7,7 @@ import ipywidgets
 from labkit.labs.sharding.theory.fitting import COUNTS, PRECISIONS, fewest_gpus, fits
 from labkit.labs.sharding.theory.gpt import SIZES
 from labkit.ui import canvas, units
+from labkit.ui.knobs import with_picture
 from labkit.ui.words import listed
 
 STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
@@ -90,13 +91,4 @@ def explore() -> ipywidgets.VBox:
         "precision": ipywidgets.Dropdown(options=list(PRECISIONS), value="bfloat16", description="precision", **long),
         "micro_batch": ipywidgets.IntSlider(4, 1, 64, description="micro-batch", **long),
     }
-    shown = ipywidgets.HTML()
-
-    def draw(_change=None) -> None:
-        shown.value = picture(**{name: knob.value for name, knob in knobs.items()})
-
-    for knob in knobs.values():
-        knob.observe(draw, names="value")
-    draw()
-    left, right = list(knobs.values())[:3], list(knobs.values())[3:]
-    return ipywidgets.VBox([ipywidgets.HBox([ipywidgets.VBox(left), ipywidgets.VBox(right)]), shown])
+    return with_picture(knobs, picture)

@@ -1,0 +1,22 @@
+"""Knobs beside the picture that they change: what an explorer is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ipywidgets
+
+
+def with_picture(knobs: dict[str, ipywidgets.Widget], picture: Callable[..., str]) -> ipywidgets.VBox:
+    """Give the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
+    shown = ipywidgets.HTML()
+
+    def draw(_change=None) -> None:
+        shown.value = picture(**{name: knob.value for name, knob in knobs.items()})
+
+    for knob in knobs.values():
+        knob.observe(draw, names="value")
+    draw()
+    every, half = list(knobs.values()), (len(knobs) + 1) // 2
+    columns = ipywidgets.HBox([ipywidgets.VBox(every[:half]), ipywidgets.VBox(every[half:])])
+    return ipywidgets.VBox([columns, shown])
