@@ -9,6 +9,7 @@ from made import CPU, gpu_node
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
 from labkit.labs.accounting.tables.reading import agrees
+from labkit.labs.accounting.theory.models import MODELS
 from labkit.labs.accounting.theory.speed import Mesh
 from labkit.reports import published
 
@@ -64,15 +65,23 @@ def test_over_devices_marks_the_fewest():
 
 def test_fit():
     table = accounting.fit()
-    assert len(table) == 4 * 11 * 7
+    assert len(table) == 4 * 11 * 8
     counts = table.set_index(["strategy", "model", "gpu"])["fewest"]
     assert counts["ZeRO-3", "70 B", "H100 80 GB"] == 16
     assert counts["DDP", "2.7b", "H100 80 GB"] == 1 and math.isnan(counts["DDP", "7 B", "H100 80 GB"])
     volta = table[table["gpu"] == "V100 32 GB"]
     assert set(volta["status"]) == {"no bfloat16"} and volta["fewest"].isna().all()
+    assert counts["ZeRO-3", "405 B", "A100 80 GB"] == counts["ZeRO-3", "405 B", "H100 80 GB"]
     single = accounting.fit("float32")
     assert "no bfloat16" not in set(single["status"])
     assert (table["fewest"].notna() == (table["status"] == "ok")).all()
+
+
+def test_fit_takes_a_model_of_ones_own():
+    mine = accounting.fit(models={"mine": MODELS["70 B"]})
+    every = accounting.fit()
+    assert set(mine["model"]) == {"mine"}
+    assert mine["fewest"].tolist() == pytest.approx(every[every["model"] == "70 B"]["fewest"].tolist(), nan_ok=True)
 
 
 def test_recomputing_is_what_lets_large_models_fit():

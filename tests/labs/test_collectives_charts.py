@@ -129,6 +129,9 @@ def test_growth_chart(runs, times):
     assert line(left, "report, NCCL")[-1] == pytest.approx([6, 0.701945 / 0.364509])
     assert line(right, "report, gloo")[-1] == pytest.approx([6, 2.668937 / 1.468517])
     assert len(labels(figure)) == len(set(labels(figure))) == 2 + 2 + 2 + 2
+    for name, dashed in (("a ring's latency", False), ("a ring's bandwidth", True)):
+        looks = [own.is_dashed() for ax in figure.axes for own in ax.lines if own.get_label() == name]
+        assert looks == [dashed, dashed], "a name looks alike in both panels"
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["Smallest: 1 KiB (report: 1 MB)",
                                                                "Largest: 1 GiB (report: 1000 MB)"]  # fmt: skip
 
@@ -160,7 +163,7 @@ def test_published_chart(times):
     figure = checked(collectives.published_chart(times, collectives.published_fits(times)))
     (ax,) = figure.axes
     assert len(labels(figure)) == 8
-    least = line(ax, "least, a V100's NVLinks")
+    least = line(ax, "at best, a V100's NVLinks")
     assert least[-1] == pytest.approx([1000, 1 / (6 * 25.781)], rel=1e-3)
 
 

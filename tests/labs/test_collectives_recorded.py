@@ -60,13 +60,13 @@ def test_each_benchmark_is_named_by_its_fault(runs):
 
 def test_the_sentences_have_no_gap(runs):
     sweep, growth = (collectives.bandwidths(runs[name]) for name in ("sweep", "growth"))
-    fits = collectives.fits(runs["sweep"])
+    fits, captured = (collectives.fits(runs["sweep"], clock) for clock in ("in flight", "captured"))
     said = [
         collectives.explain_bandwidth(sweep, fits),
         collectives.explain_latency(sweep),
-        collectives.explain_fit(collectives.residuals(runs["sweep"]), fits, sweep),
+        collectives.explain_fit(collectives.residuals(runs["sweep"]), fits, sweep, captured),
         collectives.explain_backends(sweep),
-        collectives.explain_growth(sweep, fits),
+        collectives.explain_growth(sweep, fits, captured),
         collectives.explain_growth(growth, collectives.fits(runs["growth"])),
         collectives.explain_ring(collectives.rings(runs["ring"])),
         collectives.explain_against(collectives.against(runs["nccltests"])),

@@ -72,7 +72,7 @@ def test_small_messages_are_latency(two):
     assert "would move its bytes in 0.00214 µs: **all the rest is latency.**" in said
     assert "a call takes 5.00 µs less: so long the GPU waits for Python and driver." in said
     assert "Up to 256 KiB NCCL's time hardly depends on the size: 256 times the bytes take 1.1× the time." in said
-    assert "30× a later one: **start-up must stay outside the clock.**" in said
+    assert "first call of 1.00 KiB took 300 µs, 30× a later one: **start-up must stay outside the clock.**" in said
     assert said.count("\n\n") == 1 and "\n\n**gloo**" in said, "a paragraph a backend"
 
 
@@ -92,19 +92,32 @@ def test_latencies_opposites(tmp_path):
 
 
 def fit_told(run) -> str:
-    return collectives.explain_fit(collectives.residuals(run), collectives.fits(run), collectives.bandwidths(run)).data
+    tables = collectives.residuals(run), collectives.fits(run), collectives.bandwidths(run)
+    return collectives.explain_fit(*tables, collectives.fits(run, "captured")).data
+
+
+def growth_told(run, *more) -> str:
+    return collectives.explain_growth(collectives.bandwidths(run), collectives.fits(run), *more).data
 
 
 def test_a_line_that_fits_and_one_that_does_not(two, tmp_path):
     said = fit_told(two)
-    assert "**NCCL's all-reduce**, 2 ranks: α = 10.0 µs a call (5.00 µs for each of 2 hops), β = 380 GB/s" in said
+    assert "**NCCL's all-reduce**, 2 ranks: α = 10.0 µs a call (replayed from a CUDA graph 5.00 µs: 2.50 µs" in said
+    assert "**gloo's all-reduce**, 2 ranks: α = 120 µs a call (60.0 µs for each of 2 hops)" in said
+    bare = [table(two) for table in (collectives.residuals, collectives.fits, collectives.bandwidths)]
+    said_bare = collectives.explain_fit(*bare).data
+    assert "a call (it may be mostly the host's, no hop's), β = 380 GB/s" in said_bare
     assert "One line fits every size to within 0.10 %." in said and "protocol" not in said
     assert "Of the 5 other collectives all fit a line to within 10 %." in said
     longer = bent(lambda size, knobs: is_all_reduce(knobs) and size == 4 * MIB, 3)
     run = made_sweep(tmp_path / "run", gpus=2, bend=longer)
     said = fit_told(run)
-    assert "**One line does not fit**: at 4.00 MiB it is " in said and "too short: NCCL changes its protocol" in said
+    assert "**One line does not fit**: at 4.00 MiB it is " in said and "too short: why is not told by these" in said
     assert said.count("protocol") == 1, "gloo has none"
+    hidden = bent(lambda size, knobs: is_all_reduce(knobs) and size == 4 * MIB and knobs["clock"] == "in flight", 0.5)
+    said = fit_told(made_sweep(tmp_path / "hidden", gpus=2, bend=hidden))
+    assert "too long: in flight, launching hides behind transfer while the line adds both" in said
+    assert "not told apart by these data" in said
     stalled = bent(lambda size, knobs: is_all_reduce(knobs) and size == 2**14 and knobs["clock"] == "in flight", 3)
     said = fit_told(made_sweep(tmp_path / "stalled", gpus=2, bend=stalled))
     assert "at 16.0 KiB it is " in said and "protocol" not in said
@@ -146,11 +159,15 @@ def test_growth_is_told_apart(four, two, tmp_path):
     )
     vague = made_sweep(tmp_path / "vague", gpus=4, counts=(2, 4), spread=0.8)
     assert "whether 1.00 KiB takes longer is not resolved" in told(collectives.explain_growth, vague, collectives.fits)
-    said = told(collectives.explain_growth, two, collectives.fits)
-    assert "**NCCL** was timed with 2 ranks only. By its line a ring of 8 would take 7.0× the time for 1.00 KiB" in said
+    said = growth_told(two, collectives.fits(two, "captured"))
+    assert "**NCCL** was timed with 2 ranks only. By its hops without the host (2.50 µs each) and its β a ring" in said
+    assert "**gloo** was timed with 2 ranks only. By its line a ring of 8 would take 7.0× the time for 1.00 KiB" in said
     assert "**hops are the small message's cost.**" in said
     slow = made_sweep(tmp_path / "slow", gpus=2, lines={"nccl": (1.0, 380), "gloo": (1.0, 2.0)})
     assert ": both pay for hops." in told(collectives.explain_growth, slow, collectives.fits)
+    for captured in ((), (collectives.fits(two, "captured").iloc[:0],)):
+        said = growth_told(two, *captured)
+        assert "Its α in flight may be mostly the host's, no hop's: it foretells no larger ring. **gloo**" in said
 
 
 def ring_told(folder, **run) -> str:
@@ -160,7 +177,7 @@ def ring_told(folder, **run) -> str:
 def test_the_ring_by_hand(tmp_path):
     said = ring_told(tmp_path / "a", times=lambda elements: 3.0 if elements > 1 else 1.01)
     assert "gives the right sums on 2 and 3 ranks, 5 of 6 lengths not divisible by them." in said
-    assert "A rank sends 2(N − 1)/N of the message, as the formula says" in said
+    assert "A rank sends 2(N − 1)/N of the message, as the formula says, for N = 2 and N = 3." in said
     assert (
         "On 2 ranks it takes 3.0× the library's time for 1.00 MiB and for 4.00 bytes a time that these data do " in said
     )

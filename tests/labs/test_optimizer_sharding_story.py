@@ -29,11 +29,12 @@ TORCHS = ("foreach", "zero_redundancy", 100, 50, 150, 145, 330.0)
     [
         (held(), saved(OURS, TORCHS), (
             "explains every peak to within 2.0 % (sharded, foreach, in the update)", "ours saves 175 MiB of the peak",
-            "100 MiB are states, **80.0 MiB are the square roots", "Nowhere does ours need more"), (SMALL,)),
+            "100 MiB are states, **80.0 MiB are the square roots", "Nowhere does ours need 1 % more"), (SMALL,)),
         (held(0.2), saved(OURS, (*TORCHS[:-1], 250.0)), (
             "**20 % of a peak is not explained**", "**Ours needs up to 1.20× what"), ("Nowhere", "explains every")),
         (held(), saved(("fused", "sharded", 100, 0, 100, 98, 300)), (
-            "With fused kernels ours saves 98.0 MiB of the peak, which are states.",), ("square roots", "torch's")),
+            "With fused kernels ours saves 98.0 MiB of the peak; by formula 100 MiB, which are states.",),
+            ("square roots", "torch's")),
         (held(), saved(("fused", "sharded", 100, 0, 60, 58, 300)), ("fullest moment is then another one",), "states."),
         (held(), saved(("fused", "sharded", 100, 0, 100, -5, 300)), ("**With fused kernels sharding saves nothing.**",),
          "which are"),

@@ -1,7 +1,10 @@
 """Real launches on two and three processes: ours trains as the whole optimizer does, and holds and sends its share."""
 
+import copy
+
 import pytest
 import torch
+import torch.distributed as dist
 
 from labkit.engine.errors import PlanError
 from labkit.engine.launch import launch
@@ -122,3 +125,33 @@ def test_an_optimizer_that_looks_at_whole_tensors_is_refused(name):
 def test_contradictions(make, words):
     with pytest.raises(PlanError, match=words):
         make()
+
+
+@pytest.fixture
+def one_rank():
+    """A process group of one."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_checkpoint_keeps_frozen_states_and_stays_as_it_is(one_rank):
+    def made(saved=None, frozen=False):
+        weights = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))]
+        weights[1].requires_grad_(not frozen)
+        optimizer = ShardedOptimizer(weights, torch.optim.AdamW, lr=0.1)
+        if saved:
+            optimizer.load_state_dict(saved)
+        for weight in weights:
+            weight.grad = torch.ones_like(weight) if weight.requires_grad else None
+        return optimizer
+
+    first = made()
+    first.step()
+    saved = first.state_dict()
+    before = copy.deepcopy(saved)
+    again = made(saved, frozen=True)
+    again.step()
+    kept = again.state_dict()["state"]
+    assert [kept[number]["step"].item() for number in (0, 1)] == [2, 1], "the frozen one's states wait for it"
+    assert str(saved) == str(before)

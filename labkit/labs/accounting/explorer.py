@@ -132,7 +132,7 @@ def explore() -> ipywidgets.VBox:
         "weight_bytes": pick("bytes a weight", (1, 2, 4), 2),
         "activation_bytes": pick("bytes an activation", (1, 2, 4), 2),
     }  # fmt: skip
-    machine = {"tflops": pick("C, TFLOP/s", (125, 312, 460, 989, 2250), 460),
+    machine = {"tflops": pick("C, TFLOP/s", (125, 312, 362, 460, 989, 2250), 460),
                "gb_per_s": pick("W, GB/s an axis", (32, 90, 180, 300, 478, 956), 180),
                "device_gb": pick("device, GB", (24, 40, 80, 95, 141, 180), 95)}  # fmt: skip
     shown = ipywidgets.HTML()

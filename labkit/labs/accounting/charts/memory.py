@@ -92,7 +92,8 @@ def fit_chart(table: pd.DataFrame) -> Figure:
             index="model", columns="gpu", values=name, aggfunc="first", sort=False, dropna=False)
             for name in ("fewest", "mark"))  # fmt: skip
         counts, said = (part.reindex(index=dict.fromkeys(own["model"]), columns=gpus) for part in (counts, said))
-        sns.heatmap(counts.astype(float), ax=ax, norm=LogNorm(1, max(2.0, most)), cmap="Blues", cbar=False,
+        scale = LogNorm(1, max(2.0, most))
+        sns.heatmap(counts.astype(float), ax=ax, norm=scale, cmap="Blues", cbar=False,
                     annot=said.to_numpy(), fmt="", annot_kws={"fontsize": 8}, linewidths=0.5, linecolor="white",
                     mask=np.zeros(counts.shape, bool))  # fmt: skip
         ax.set_facecolor("#F2F2F2")

@@ -50,8 +50,14 @@ def _lesson(table: pd.DataFrame) -> str:
     if short.empty:
         return f"Above the bound every setting keeps {units.percent(FULL)} or more: the bound was enough."
     unexplained = short[short["added"] - short["efficiency"] > short["spread"].clip(lower=POINT)]
-    rest = " Launches and waiting are in no part: a host that issues too slowly idles a GPU at any link speed (lab 05)."
+    why = (
+        "Something in no part is lost: a host that issues too slowly, GPUs that wait for one another, or collectives "
+        "that slow the math. These data do not say which; a profile may (lab 05)."
+        if len(unexplained)
+        else "Their parts, one after the other, add up to that: latency, slower links than the datasheet's, or nothing "
+        "hidden. These data do not say which."
+    )
     return (
-        f"**The bound is necessary, not sufficient**: {len(short)} of {len(above)} settings above it keep less than "
-        f"{units.percent(FULL)}." + (rest if len(unexplained) else " Latency, which it leaves out, explains that.")
+        f"**The bound is not sufficient**: {len(short)} of {len(above)} settings above it keep less than "
+        f"{units.percent(FULL)}. {why}"
     )

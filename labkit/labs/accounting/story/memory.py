@@ -58,14 +58,15 @@ def _labels(table: pd.DataFrame, drivers: pd.DataFrame) -> str:
 
 def _meant(drivers: pd.DataFrame) -> str:
     over = drivers["driver_gib"] / drivers["label_gb"] - 1
+    here = "On this GPU" if len(drivers) == 1 else "On these GPUs"
     if (over.abs() <= NEAR).all():
         return (
-            "**So a label's GB is nearly a GiB**: at its word it promises too little; the rest is left for contexts "
-            "and gaps. What counts is the driver's bytes."
+            f"**{here} a label's GB is nearly a GiB**: at 10⁹ bytes it promises too little. CUDA itself needs some of "
+            "the rest."
         )
     if ((drivers["over_label"] - 1).abs() <= NEAR).all():
-        return "**So a label's GB is 10⁹ bytes**, as it says."
-    return "So a label is neither: read the driver's bytes."
+        return f"**{here} a label's GB is 10⁹ bytes**, as it says."
+    return f"{here} a label is neither: read the driver's bytes."
 
 
 def _shards(table: pd.DataFrame) -> str:
@@ -90,6 +91,8 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     """Say which models need sharding of parameters at all, and what the largest need."""
     ok = table[table["status"] == "ok"]
     able = [name for name, rows in table.groupby("model", sort=False) if rows["status"].eq("ok").any()]
+    if not able:
+        return say(f"In {PRECISIONS[table.attrs['precision']]} no number of these GPUs is enough.")
     by = {strategy: [name for name in able if name in set(rows["model"])]
           for strategy, rows in ok.groupby("strategy", sort=False)}  # fmt: skip
     names = list(by)

@@ -20,10 +20,11 @@ COLUMNS = ["strategy", "tokens", "least_math_ms", "least_sent_ms", "bound_tokens
 def measured(strategies_run, links_run) -> pd.DataFrame:
     """Give a row a sharded setting of lab 05 on all its GPUs: a micro-batch by datasheet, by parts and as a whole.
 
-    `tokens` are a GPU's. By datasheet: least_math_ms, least_sent_ms, and bound_tokens, where these two are equal. By
-    parts measured alone: alone_ms, a single GPU's, line_ms, what lines fitted to collectives give for all calls, and
-    `added`, the share of a single GPU's speed that is left if one comes after the other. `efficiency` is the share
-    measured, with its spread. A machine without a datasheet has no bound (NaN).
+    `tokens` are a GPU's. By datasheet: least_math_ms, least_sent_ms, and bound_tokens, where these two are equal; a
+    GPU that computes below its datasheet needs fewer. By parts measured alone: alone_ms, a single GPU's, line_ms, what
+    lines fitted to collectives give for all calls, and `added`, the share of a single GPU's speed that is left if one
+    comes after the other. `efficiency` is the share measured, with its spread. A machine without a datasheet has no
+    bound (NaN).
     """
     plan, table = strategies_run.plan, strategies(strategies_run)
     alone = table[table["strategy"] == "single"].set_index("load")

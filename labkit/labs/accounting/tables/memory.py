@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -14,7 +14,8 @@ from labkit.node import limits
 THEORY = "theory: bytes counted, nothing measured"
 GPUS = {  # the datasheet's name
     "RTX 4090": "NVIDIA GeForce RTX 4090", "V100 32 GB": "Tesla V100-SXM2-32GB", "A100 40 GB": "NVIDIA A100-SXM4-40GB",
-    "L40S": "NVIDIA L40S", "H100 80 GB": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200", "B200": "NVIDIA B200",
+    "L40S": "NVIDIA L40S", "A100 80 GB": "NVIDIA A100-SXM4-80GB", "H100 80 GB": "NVIDIA H100 80GB HBM3",
+    "H200": "NVIDIA H200", "B200": "NVIDIA B200",
 }  # fmt: skip
 H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
 TPU_GB = 95  # a TPU v5p's label (cloud.google.com/tpu/docs/v5p)
@@ -77,16 +78,18 @@ def over_devices(counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[
     return _told(pd.DataFrame(rows), fewest=fewest, device_gb=TPU_GB)
 
 
-def fit(precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True) -> pd.DataFrame:
+def fit(precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True,
+        models: Mapping[str, Model] = MODELS) -> pd.DataFrame:  # fmt: skip
     """Give a row a strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
 
-    A GPU holds its label at 10^9 bytes a GB. What drivers have beyond that is left to contexts and gaps.
+    A GPU is taken to hold its label at 10^9 bytes a GB. Contexts and gaps are not counted: some drivers report enough
+    beyond the label for them, not all.
     """
     rows = []
     for label, name in GPUS.items():
         known = limits.spec(name)
         able = precision != "bfloat16" or known.tflops("bf16") is not None
-        for model_name, model in MODELS.items():
+        for model_name, model in models.items():
             for strategy in memory.STRATEGIES:
                 found = memory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
                 status = "ok" if found and able else "does not fit" if able else "no bfloat16"

@@ -48,8 +48,9 @@ def zero_held(model: Model, strategy: str, gpus: int, tokens: int, precision: st
               recompute: bool = True) -> dict[str, Fraction]:  # fmt: skip
     """Give the bytes a GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
 
-    Everything is taken to be there at once, which is no less than the fullest moment. "bfloat16" has weights,
-    gradients and activations in two bytes, and twelve of float32 states; both precisions have 16 bytes a parameter.
+    All that is counted is taken to be there at once. Not counted are DDP's buckets, the activations' gradients and
+    logits in float32. "bfloat16" has weights, gradients and activations in two bytes, and twelve of float32 states;
+    both precisions have 16 bytes a parameter.
     """
     element_bytes, state_bytes = PRECISIONS[precision]
     each = {"parameters": element_bytes, "gradients": element_bytes, "optimizer": state_bytes}

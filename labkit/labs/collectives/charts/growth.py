@@ -14,6 +14,7 @@ from labkit.ui import canvas
 
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
 MARKERS = {"nccl": "o", "gloo": "s"}
+STYLES = {"latency": "-", "bandwidth": DASHES}
 
 
 def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
@@ -30,10 +31,9 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
         "latency": [hops(COLLECTIVE, n) / hops(COLLECTIVE, 2) for n in counts],
         "bandwidth": [bus_factor(COLLECTIVE, n) / bus_factor(COLLECTIVE, 2) for n in counts],
     }
-    for ax, (term, pick) in zip(axes, {"latency": min, "bandwidth": max}.items(), strict=True):
+    for ax, pick in zip(axes, (min, max), strict=True):
         for name, values in ring.items():
-            ax.plot(counts, values, color=canvas.THEORY, lw=1.5, ls="-" if name == term else DASHES,
-                    label=f"a ring's {name}" if ax is axes[0] else None)  # fmt: skip
+            ax.plot(counts, values, color=canvas.THEORY, lw=1.5, ls=STYLES[name], label=f"a ring's {name}")
         for table in tables:
             where, color = ("here", canvas.MEASURED) if table is here else ("recorded", canvas.RECORDED)
             _measured(ax, table, pick, where, color)

@@ -67,7 +67,7 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
         sent = bus_factor(COLLECTIVE, line.processes) * sizes * MB
         ax.plot(sizes, line.alpha_s + sent / line.beta_gb_per_s / 1e9, color=PROCESSES[line.processes], lw=1.2)
     least = times[(times["backend"] == "nccl") & (times["processes"] == times["processes"].min())]
-    ax.plot(least["megabytes"], least["least_ms"] / 1e3, color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
+    ax.plot(least["megabytes"], least["least_ms"] / 1e3, color=canvas.THEORY, lw=1.4, label="at best, a V100's NVLinks")
     canvas.logarithmic(ax.xaxis)
     canvas.logarithmic(ax.yaxis)
     ax.plot([], [], color=canvas.QUIET, lw=1.2, label="α + bytes/β, fitted")

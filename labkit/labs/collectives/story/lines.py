@@ -16,20 +16,24 @@ GOOD, EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than
 BEYOND = 1.25  # times as much as the ring's larger term
 SAME = ("backend", "collective", "ranks", "bytes")
 MANY = 8  # ranks that the lines foretell
-PROTOCOLS = (
-    "NCCL changes its protocol with the size (LL, LL128, Simple; ring, tree or switch), each with an α and a β of its "
-    "own, and a line has but one of each"
+HIDDEN = (
+    "in flight, launching hides behind transfer while the line adds both; NCCL's protocols may add to it: not told "
+    "apart by these data"
 )
+UNTOLD = "why is not told by these data; a change of NCCL's protocol may be"
 
 
-def explain_fit(residuals: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame) -> Markdown:
+def explain_fit(
+    residuals: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured: pd.DataFrame | None = None
+) -> Markdown:
     """Say α, β and the knee of each backend's all-reduce, where and by how much the line is off, and why.
 
-    `table` has the same run's bandwidths by all clocks: whether the host's launching alone explains a miss.
+    `table` has the same run's bandwidths by all clocks: whether the host's launching alone explains a miss. `captured`
+    has the lines of that clock: NCCL's hops without the host.
     """
     rows = by_backend(widest(residuals))
     return paragraphs(
-        [(_line(_chosen(own), fits, table, backend), _others(own)) for backend, own in rows],
+        [(_line(_chosen(own), fits, table, captured, backend), _others(own)) for backend, own in rows],
         small=residuals.attrs["small"],
     )
 
@@ -38,13 +42,12 @@ def _chosen(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["collective"] == COLLECTIVE]
 
 
-def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, backend: str) -> str:
+def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, backend: str) -> str:
     ranks = own["ranks"].max()
-    chosen = fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == ranks)]
-    line, worst = _chosen(chosen).iloc[0], own.loc[own["residual"].abs().idxmax()]
+    line, worst = _at(fits, own), own.loc[own["residual"].abs().idxmax()]
     said = (
-        f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} a call ({us(line['hop_us'])} for "
-        f"each of {line['hops']} hops), β = {units.rate(line['beta_gb_per_s'])}, knee at "
+        f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} a call ({_hops(line, captured, own)}), "
+        f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
         f"{units.size(line['knee_bytes'])}."
     )
     off = units.percent(max(abs(worst["residual"]), EXACT))
@@ -55,6 +58,27 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, backend: s
     return f"{said} **One line does not fit**: at {units.size(worst['bytes'])} it is {off} {side}{why}."
 
 
+def _at(fits: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
+    """Give the all-reduce's line of a backend with its most ranks, where there is one."""
+    if fits is None:
+        return None
+    rows = _chosen(fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())])
+    return None if rows.empty else rows.iloc[0]
+
+
+def _hop(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
+    """Give the line whose α is of hops: NCCL's of calls that no host launches, gloo's own."""
+    return line if line["backend"] != "nccl" else _at(captured, own)
+
+
+def _hops(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> str:
+    hop = _hop(line, captured, own)
+    if hop is None:
+        return "it may be mostly the host's, no hop's"
+    graph = f"replayed from a CUDA graph {us(hop['alpha_us'])}: " if hop is not line else ""
+    return f"{graph}{us(hop['hop_us'])} for each of {hop['hops']} hops"
+
+
 def _why(worst: pd.Series, table: pd.DataFrame) -> str:
     """Give the cause of the largest miss: the host, where the call replayed is shorter by more than that."""
     if worst["backend"] != "nccl":
@@ -63,7 +87,7 @@ def _why(worst: pd.Series, table: pd.DataFrame) -> str:
     alone = table.loc[same & (table["clock"] == "captured"), "median_us"]
     if len(alone) and worst["median_us"] - alone.iloc[0] > abs(worst["fitted_us"] - worst["median_us"]):
         return f". There **the host sets the time**: replayed from a CUDA graph the call takes {us(alone.iloc[0])}"
-    return f": {PROTOCOLS}"
+    return f": {HIDDEN if worst['residual'] > 0 else UNTOLD}"
 
 
 def _others(own: pd.DataFrame) -> str | None:
@@ -99,14 +123,14 @@ def _compared(nccl: pd.Series, gloo: pd.Series, size: int) -> str:
     return f"{at} {name} is {ratio} as fast ({us(fast['median_us'])} against {us(slow['median_us'])})"
 
 
-def explain_growth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
+def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None = None) -> Markdown:
     """Say how many times as long the smallest and the largest all-reduce take on more ranks, beside a ring's terms.
 
-    Where one number of ranks was timed, what its line foretells for more.
+    Where one number of ranks was timed, what its line foretells for more; NCCL's with the hops of `captured` lines.
     """
     rows = _chosen(table[table["clock"] == CLOCK].dropna(subset="median_us"))
     sentences = [
-        _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _foretold(own, _chosen(fits), backend)
+        _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _foretold(own, fits, captured, backend)
         for backend, own in by_backend(rows)
     ]
     return say(*sentences, small=table.attrs["small"])
@@ -136,21 +160,24 @@ def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> st
     return f"{name} takes {units.times(found)} the time, nearer to **{near}**"
 
 
-def _foretold(own: pd.DataFrame, fits: pd.DataFrame, backend: str) -> str | None:
-    ranks = own["ranks"].max()
-    for line in fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == ranks)].itertuples():
-        sizes = (own["bytes"].min(), own["bytes"].max())
-        small, large = (_ring_us(line, size, MANY) / _ring_us(line, size, ranks) for size in sizes)
-        said = (
-            f"**{backend}** was timed with {ranks} ranks only. By its line a ring of {MANY} would take "
-            f"{units.times(small)} the time for {units.size(sizes[0])} and {units.times(large)} for "
-            f"{units.size(sizes[1])}"
-        )
-        return (
-            f"{said}: **hops are the small message's cost.**" if small > 1.5 * large else f"{said}: both pay for hops."
-        )
-    return None
+def _foretold(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None, backend: str) -> str | None:
+    ranks, line = own["ranks"].max(), _at(fits, own)
+    if line is None:
+        return None
+    said, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, own)
+    if hop is None:
+        return f"{said} Its α in flight may be mostly the host's, no hop's: it foretells no larger ring."
+    sizes = (own["bytes"].min(), own["bytes"].max())
+    rate = line["beta_gb_per_s"]
+    small, large = (_ring_us(hop["hop_us"], rate, size, MANY) / _ring_us(hop["hop_us"], rate, size, ranks)
+                    for size in sizes)  # fmt: skip
+    source = "By its line" if hop is line else f"By its hops without the host ({us(hop['hop_us'])} each) and its β"
+    said = (
+        f"{said} {source} a ring of {MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "
+        f"{units.times(large)} for {units.size(sizes[1])}"
+    )
+    return f"{said}: **hops are the small message's cost.**" if small > 1.5 * large else f"{said}: both pay for hops."
 
 
-def _ring_us(line, size: int, ranks: int) -> float:
-    return hops(COLLECTIVE, ranks) * line.hop_us + bus_factor(COLLECTIVE, ranks) * size / line.beta_gb_per_s / 1e3
+def _ring_us(hop_us: float, beta_gb_per_s: float, size: int, ranks: int) -> float:
+    return hops(COLLECTIVE, ranks) * hop_us + bus_factor(COLLECTIVE, ranks) * size / beta_gb_per_s / 1e3

@@ -168,14 +168,17 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
 
 
 def _first(own: pd.DataFrame, backend: str) -> str | None:
+    """Say what the first call of the smallest message, with which the measurement begins, took over a later one."""
     rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)]
-    ratio = rows["first_us"] / rows["median_us"]
-    if ratio.isna().all():
+    if rows.empty:
         return None
-    worst = rows.loc[ratio.idxmax()]
-    if ratio.max() < 2:
-        return f"{backend}'s very first call takes no more than {units.times(ratio.max())} a later one."
+    row = rows.loc[rows["bytes"].idxmin()]
+    ratio = row["first_us"] / row["median_us"]
+    if pd.isna(ratio):
+        return None
+    if ratio < 2:
+        return f"{backend}'s very first call takes no more than {units.times(ratio)} a later one."
     return (
-        f"The very first call of {units.size(worst['bytes'])} took {us(worst['first_us'])}, {units.times(ratio.max())} "
+        f"The very first call of {units.size(row['bytes'])} took {us(row['first_us'])}, {units.times(ratio)} "
         "a later one: **start-up must stay outside the clock.**"
     )

@@ -80,7 +80,8 @@ def _sent(table: pd.DataFrame) -> str:
     if pd.isna(off):
         return "No length was large enough to hold the bytes against the formula."
     if off <= SAME:
-        return "A rank sends 2(N − 1)/N of the message, as the formula says, whatever N is."
+        counts = listed(f"N = {ranks}" for ranks in sorted(set(large["ranks"])))
+        return f"A rank sends 2(N − 1)/N of the message, as the formula says, for {counts}."
     return f"**What a rank sends differs from 2(N − 1)/N of the message by {units.percent(off)}.**"
 
 

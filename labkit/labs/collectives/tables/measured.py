@@ -54,9 +54,10 @@ def summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def fits(run, clock: str = "in flight") -> pd.DataFrame:
     """Give one row a backend, collective and number of ranks: the line t = α + bytes through a link / β.
 
-    Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them), beta_gb_per_s (a bus
-    bandwidth), knee_bytes (the message whose latency and transfer take equally long), residual (the largest relative
-    miss) and points. What was measured at fewer than two sizes has no row.
+    Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them: of NCCL's calls in flight
+    mostly the host's, so take "captured"), beta_gb_per_s (a bus bandwidth), knee_bytes (the message whose latency and
+    transfer take equally long), residual (the largest relative miss) and points. What was measured at
+    fewer than two sizes has no row.
     """
     lines = [_line(*setting, rows) for setting, rows in _lines(run, clock)]
     columns = [*LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]

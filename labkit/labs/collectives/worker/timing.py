@@ -27,7 +27,7 @@ def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) ->
     seconds, wrong = [], 0
     for _ in range(worker.plan.warm_ups + worker.plan.repeats):
         meet(group)
-        work()  # not timed: no rank is done before all have begun, so that all start the next one together
+        work()  # not timed: most collectives end nowhere before all have begun: all start the next one together
         seconds.append(clock())
         wrong += call.wrong(work)
     first, wrong, *seconds = slowest([first, wrong, *seconds], group)

@@ -85,13 +85,18 @@ def _torch(rows: pd.DataFrame, small: bool) -> str | None:
     if not {"bucketed", "ddp"} <= set(rows.index):
         return None
     own = rows.loc["bucketed"]
-    return f"Bucketed takes {_beside_torch(own['over_ddp'], bool(own['resolved']), small)}"
+    return f"Bucketed takes {_beside_torch(own, bool(own['resolved']), small)}"
 
 
-def _beside_torch(ratio: float, apart: bool, small: bool) -> str:
+def _beside_torch(row: pd.Series, apart: bool, small: bool) -> str:
     """Say a step as a factor of torch's, whether the two are told apart, and on GPUs whether the target is met."""
+    ratio, spread = row["over_ddp"], row["spread_over_ddp"]
     said = f"{units.number(ratio)} × torch's DDP{'' if apart else ', not told apart from it by these data'}"
-    return f"{said}." if small else f"{said}: {'at most' if ratio <= GOAL else '**more than**'} the {GOAL} × asked for."
+    if small:
+        return f"{said}."
+    if abs(ratio - GOAL) <= spread:
+        return f"{said}: with a spread of {units.number(spread, 2)}, whether it keeps the {GOAL} × asked for is open."
+    return f"{said}: {'at most' if ratio <= GOAL else '**more than**'} the {GOAL} × asked for."
 
 
 def _memory(rows: pd.DataFrame) -> str | None:
@@ -168,7 +173,7 @@ def _ddp(table: pd.DataFrame, best: pd.Series) -> str | None:
     if pd.isna(best["over_ddp"]):
         return None
     apart = resolved(best["step_ms"], table.attrs["ddp_ms"], best["spread_step_ms"], table.attrs["spread_ddp_ms"])
-    return f"That is {_beside_torch(best['over_ddp'], apart, table.attrs['small'])}"
+    return f"That is {_beside_torch(best, apart, table.attrs['small'])}"
 
 
 def explain_equality(table: pd.DataFrame) -> Markdown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 SETTING = ["strategy", "bucket_mb"]
+ALIKE = 0.05  # peaks of memory that differ by no more are one peak
 PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
 
 
@@ -14,15 +15,17 @@ def implementations(run) -> pd.DataFrame:
     Columns: strategy, bucket_mb, step_ms (median over rounds, the slowest rank's), spread_step_ms, count, status; PARTS
     (medians over ranks and rounds: `waited_ms` goes from the last gradient until all are averaged); `exposed_ms`, the
     step over the one that sends nothing, its spread, and as a share of the step; `hidden_share`, the part of naive's
-    exposed time that is not exposed here; peak_mib (the fullest rank's, NaN on a CPU) and `extra_mib`, over that of
-    "none"; `over_ddp`, the step over DDP's, its spread, and whether the two are resolved. What a run has no base for is
-    NaN.
+    exposed time that is not exposed here; peak_mib (the fullest rank's; NaN on a CPU, and
+    where ranks and rounds differ by more than ALIKE: it is no property of the strategy then) and `extra_mib`, over that
+    of "none"; `over_ddp`, the step over DDP's, its spread, and whether the two are resolved. What a run has no base for
+    is NaN.
     """
     table = run.medians(SETTING, "step_ms")
     rows = timed(run)
     parts = rows.groupby(SETTING, sort=False)[PARTS].median()
-    peak = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"].max()
-    table = table.merge(parts.join(peak).reset_index(), on=SETTING, how="left")
+    peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
+    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + ALIKE) * peaks.min())
+    table = table.merge(parts.reset_index(), on=SETTING, how="left")
     none, naive, ddp = (base(table, name) for name in ("none", "naive", "ddp"))
     table["exposed_ms"] = table["step_ms"] - none["step_ms"]
     table["spread_exposed_ms"] = table["spread_step_ms"] + none["spread_step_ms"]

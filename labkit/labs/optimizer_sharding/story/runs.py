@@ -48,18 +48,19 @@ def _saved(kernel: str, row: pd.Series) -> str:
     if abs(states + made - row["predicted"]) > 0.05 * row["predicted"]:
         return f"{said}; the fullest moment is then another one."
     if made > 0.05 * row["predicted"]:
-        return (f"{said}: {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square roots that "
-                "AdamW's many kernels keep for a moment**, a bucket's at a time in ours.")  # fmt: skip
-    return f"{said}, which are states."
+        return (f"{said}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
+                "roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours.")  # fmt: skip
+    return f"{said}; by formula {units.size(states * MIB)}, which are states."
 
 
 def _beside_torch(saved: pd.DataFrame) -> list[str]:
     peaks = saved.pivot_table(index="kernel", columns="way", values="peak", sort=False)
-    if not {"sharded", "zero_redundancy"} <= set(peaks.columns):
+    theirs = [way for way in ("zero_redundancy", "zero_buckets") if way in peaks]
+    if "sharded" not in peaks or not theirs:
         return []
-    ratio = (peaks["sharded"] / peaks["zero_redundancy"]).max()
+    ratio = (peaks["sharded"] / peaks[theirs].min(axis=1)).max()
     if ratio <= 1.01:
-        return [f"Nowhere does ours need more than torch's sharded optimizer (at most {units.number(ratio)}×)."]
+        return [f"Nowhere does ours need 1 % more than torch's leaner sharded optimizer ({units.number(ratio)}×)."]
     return [f"**Ours needs up to {units.number(ratio)}× what torch's sharded optimizer needs.**"]
 
 
@@ -112,6 +113,10 @@ def explain_buckets(table: pd.DataFrame) -> Markdown:
             sentences.append(f"{end.name:g} MiB take {more} that: {why}.")
         else:
             sentences.append(f"{end.name:g} MiB are not told apart from it.")
+    alike = [f"{row.name:g}" for _, row in rows.iloc[1:-1].iterrows()
+             if row.name != best.name and not _clear(row, best, "update")]  # fmt: skip
+    if alike:
+        sentences.insert(1, f"Not told apart from it: {listed(alike)} MiB.")
     return say(*sentences, small=table.attrs["small"])
 
 

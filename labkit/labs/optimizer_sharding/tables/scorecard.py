@@ -30,9 +30,9 @@ def _memory(run) -> list[tuple]:
     once, count = int(moved["equal"].sum()), len(moved)
     rows.append((f"updates that send each parameter once, of {count}", once, f"{count}", "", once == count))
     for kernel, own in table.groupby("kernel", sort=False):
-        peaks = complete(own).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy"])
-        ratio = peaks["sharded"] / peaks["zero_redundancy"]
-        rows.append((f"peak over torch's sharded, {kernel}", ratio, "≤ 1.01", "×", ratio <= 1.01))
+        peaks = complete(own).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy", "zero_buckets"])
+        ratio = peaks["sharded"] / peaks.drop("sharded").min()
+        rows.append((f"peak over torch's leaner one, {kernel}", ratio, "≤ 1.01", "×", ratio <= 1.01))
     return rows
 
 

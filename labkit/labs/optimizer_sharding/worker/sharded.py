@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -54,7 +54,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     Parameters are cut at equal numbers of elements, in the middle of a tensor where need be. So the optimizer must
     treat every element by itself, as SGD, Adam, AdamW, RMSprop, Adagrad and their like do; those that look at a whole
-    tensor raise ValueError. Gradients must be averaged already, and parameters equal on all ranks of `group`.
+    tensor go wrong, and torch's own of that kind raise ValueError. Gradients must be averaged already, and parameters
+    equal on all ranks of `group`.
 
     A bucket of `bucket_mib` is updated and then sent while the next one is updated; parameters become views of the
     buckets. Frozen parameters are in none until they are unfrozen.
@@ -73,9 +74,13 @@ class ShardedOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         self.place(len(self.param_groups) - 1)
 
-    def place(self, group: int) -> None:
-        """Put the group's parameters that train and have no place yet into buckets, each with its own optimizer."""
-        new = [one for one in self.param_groups[group]["params"] if one.requires_grad and one not in self.placed]
+    def place(self, group: int, known: Container[torch.Tensor] = ()) -> None:
+        """Put the group's parameters that have no place yet into buckets, each with its own optimizer.
+
+        They are those that train, and `known` ones, which have states to keep though they may be frozen now.
+        """
+        free = [one for one in self.param_groups[group]["params"] if one not in self.placed]
+        new = [one for one in free if one.requires_grad or one in known]
         self.placed.update(new)
         for parameters in in_buckets(new, self.bucket_bytes):
             bucket = Bucket(group, parameters, self.cuts(parameters), self.rank)
@@ -138,12 +143,12 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take whole states, as `state_dict` gives or `optimizer_class` itself, and keep this rank's part of them."""
         super().load_state_dict(state_dict | {"state": {}})
-        for group in range(len(self.param_groups)):
-            self.place(group)
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         found = zip(parameters, map(state_dict["state"].get, numbers), strict=True)
         states = {parameter: state for parameter, state in found if state is not None}
+        for group in range(len(self.param_groups)):
+            self.place(group, states)
         for bucket in self.buckets:
             take(bucket, states)
 

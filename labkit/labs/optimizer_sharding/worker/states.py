@@ -61,4 +61,4 @@ def part(name: str, value: Any, piece) -> Any:
     """Give the piece's part of a whole state; a count of steps, and what has another shape, stays as it is."""
     if torch.is_tensor(value) and value.shape == piece.parameter.shape and name != "step":
         return value.flatten()[piece.begin : piece.end].clone()
-    return value
+    return value.clone() if torch.is_tensor(value) else value  # the caller's checkpoint stays as it is
