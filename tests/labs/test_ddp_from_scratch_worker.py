@@ -101,7 +101,8 @@ def test_a_profiled_step_shows_the_collectives():
     table = ddp_from_scratch.profile(launch(plan, progress=False)).set_index("strategy")
     assert table["communication_ms"]["none"] == 0
     assert table["communication_kernels"]["bucketed"] > table["communication_kernels"]["flat"] > 0
-    assert table["hidden_ms"]["flat"] < 0.05 * table["communication_ms"]["flat"]
+    # The flags that tell which weights were used may pass during the update; flat's gradients may not.
+    assert table["hidden_ms"]["flat"] < table["hidden_ms"]["bucketed"]
 
 
 def test_gradients_live_in_the_buckets(alone):
