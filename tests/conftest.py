@@ -5,6 +5,7 @@ import shutil
 import signal
 import tempfile
 
+import hypothesis
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -22,6 +23,9 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
         os.environ.setdefault("TRITON_INTERPRET", "1")
+    # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
+    hypothesis.settings.register_profile("labkit", deadline=None)
+    hypothesis.settings.load_profile("labkit")
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
 
 
