@@ -19,11 +19,12 @@ from .limits import (
     flagged,
     least_seconds_to_compute,
     least_seconds_to_move,
+    paths_table,
     ring_bus_limit_gb_per_s,
     spec,
 )
 from .occupancy import Holder, holders, used_mib
-from .topology import Device, Path, Topology, TopologyError, paths_table
+from .topology import Device, Path, Topology, TopologyError
 from .topology import parse as parse_topology
 
 __all__ = [

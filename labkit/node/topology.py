@@ -1,15 +1,13 @@
 """`nvidia-smi topo -m` as links: the path between any two devices, and which NUMA node each is on.
 
 The text is a matrix of devices with affinity columns and a legend; drivers vary in all three (tests/fixtures/topology
-holds the forms). Reading is strict: what could be read two ways, or ends in the middle, is a TopologyError.
+holds the forms). Links are read strictly: what could be read two ways, or ends in the middle, is a TopologyError. An
+affinity or a label that cannot be read stays unknown and costs no link; `Device.unread` quotes the affinity.
 """
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
+from itertools import pairwise
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _DEVICE = re.compile(r"GPU[0-9]{1,3}|NIC[0-9]{1,3}|[a-z][a-z0-9]*(?:_[a-z]+)?_[0-9]{1,3}")
@@ -20,7 +18,7 @@ _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 MEANINGS = {
     "X": "the device itself",
-    "NV": "{nvlinks} bonded NVLinks, direct or through NVSwitch",
+    "NV": "{nvlinks}, direct or through NVSwitch",
     "PIX": "PCIe, through at most one bridge",
     "PXB": "PCIe, through several bridges but not the host bridge",
     "PHB": "PCIe, through a host bridge, usually the CPU",
@@ -41,7 +39,8 @@ class TopologyError(ValueError):
 class Device:
     """A GPU or a network card: kind "gpu" or "nic", the CPUs it is close to, its one NUMA node or None.
 
-    A NIC's node is that of the GPUs whose path to it stays within a node. The label is the NIC's system name.
+    A NIC's node is that of the GPUs whose path to it stays within a node. The label is the NIC's system name. `unread`
+    quotes what the text prints as the device's affinity and nobody can read: "CPU Affinity 60-49".
     """
 
     name: str
@@ -49,6 +48,7 @@ class Device:
     cpus: tuple[int, ...] = ()
     numa: int | None = None
     label: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Topology:
                 raise KeyError(f"no device {name!r} in this topology; it has {', '.join(names) or 'none'}")
         kind = "X" if a == b else self.links.get((a, b)) or self.links[(b, a)]
         nvlinks = int(kind[2:]) if kind.startswith("NV") else 0
-        return Path(kind, nvlinks, MEANINGS["NV" if nvlinks else kind].format(nvlinks=nvlinks))
+        bonded = "1 NVLink" if nvlinks == 1 else f"{nvlinks} bonded NVLinks"
+        return Path(kind, nvlinks, MEANINGS["NV" if nvlinks else kind].format(nvlinks=bonded))
 
     def numa_nodes(self) -> dict[int | None, tuple[str, ...]]:
         """NUMA node → names of its devices, by number; None holds those whose node the text does not tell."""
@@ -83,38 +84,11 @@ class Topology:
         return {numa: tuple(d.name for d in self.devices if d.numa == numa) for numa in nodes}
 
 
-def paths_table(topology: Topology, gpu_name: str | None) -> "pd.DataFrame":
-    """One row a pair of devices: a, b, kind, nvlinks, meaning, best_gb_per_s (one direction), limit_from.
-
-    NVLink: links × the GPU's rate a link. PCIe between GPUs or GPU and NIC: the GPU's own PCIe rate, which bridges and
-    sockets on the way may lower. Otherwise NaN, and limit_from says "no limit known".
-    """
-    import pandas as pd  # here, so that reading a topology stays fast
-
-    pairs = [(a, b, topology.path(a, b)) for a, b in topology.links]
-    rows = [
-        (a, b, path.kind, path.nvlinks, path.meaning, *_best(path, "GPU" in a + b, gpu_name)) for a, b, path in pairs
-    ]
-    return pd.DataFrame(rows, columns=["a", "b", "kind", "nvlinks", "meaning", "best_gb_per_s", "limit_from"])
-
-
-def _best(path: Path, has_gpu: bool, gpu_name: str | None) -> tuple[float, str]:
-    from .limits import spec
-
-    known = spec(gpu_name)
-    if known and path.nvlinks and known.nvlink_gb_per_s_per_link:
-        rate = known.nvlink_gb_per_s_per_link
-        return path.nvlinks * rate, f"{path.nvlinks} NVLinks × {rate:g} GB/s"
-    if known and has_gpu and not path.nvlinks and known.pcie_gb_per_s:
-        return known.pcie_gb_per_s, "the GPU's PCIe rate"
-    return float("nan"), "no limit known"
-
-
 def parse(text: str) -> Topology:
     """The topology that `nvidia-smi topo -m` prints, on a terminal or through a pipe; empty where it found no GPU.
 
-    Raises TopologyError, and nothing else, for a text that is truncated, damaged, translated or something else. The
-    old class SOC reads as SYS. An affinity to several NUMA nodes ("0-1") gives a device no single node.
+    Raises TopologyError, and nothing else, for a text whose links are truncated, damaged or translated, and for any
+    other text. The old class SOC reads as SYS. An affinity to several NUMA nodes ("0-1") gives a device no single node.
     """
     lines = _COLOURS.sub("", text.replace("\r\n", "\n")).split("\n")
     headers, rows, labels = _sorted_lines(lines)
@@ -122,11 +96,11 @@ def parse(text: str) -> Topology:
         return _nothing(lines)
     header, columns = _main_header(headers, rows)
     names = [name for name in columns if name not in _AFFINITIES]
-    cells = _matrix(rows, columns, names, header)
+    matrix = _matrix(rows, columns, names, header)
     order = sorted(names, key=lambda name: (not name.startswith("GPU"), _natural(name)))
-    kinds = {(a, b): _checked_kind(a, b, cells) for i, a in enumerate(order) for b in order[i:]}
+    kinds = {(a, b): _checked_kind(a, b, matrix) for i, a in enumerate(order) for b in order[i:]}
     links = {pair: kind for pair, kind in kinds.items() if kind != "X"}
-    devices = [_device(name, *cells[name], labels) for name in order]
+    devices = [_device(name, matrix[name], labels) for name in order]
     return Topology(tuple(_placed(device, devices, links) for device in devices), links)
 
 
@@ -138,22 +112,17 @@ def _sorted_lines(lines: list[str]) -> tuple[list, list, dict[str, str]]:
         is_label = re.match(r" *NIC[0-9]+ *:", line)
         if not is_label and not (cells and _DEVICE.fullmatch(cells[0])):
             continue
-        if number == len(lines):
-            raise TopologyError(line, "a line break after it: the text ends here and may be cut short")
+        ends_here = number == len(lines)  # without a line break, so it may be cut short
         if is_label:
-            labels.update([_label(line)])
-        elif any(_KIND.fullmatch(c) or c == "SOC" for c in cells):
+            match = None if ends_here else _NIC_LABEL.fullmatch(line.strip(" \t"))
+            labels |= {match[1]: match[2]} if match else {}
+        elif ends_here:
+            raise TopologyError(line, "a line break after it: the text ends here and may be cut short")
+        elif any(_is_kind(c) for c in cells):
             rows.append((line, cells))
         else:
             headers.append((line, cells))
     return headers, rows, labels
-
-
-def _label(line: str) -> tuple[str, str]:
-    match = _NIC_LABEL.fullmatch(line.strip(" \t"))
-    if not match:
-        raise TopologyError(line, 'a legend entry such as "NIC0: mlx5_0"')
-    return match[1], match[2]
 
 
 def _nothing(lines: list[str]) -> Topology:
@@ -179,59 +148,83 @@ def _main_header(headers: list, rows: list) -> tuple[str, list[str]]:
     return line, columns
 
 
-def _matrix(rows: list, columns: list[str], names: list[str], header: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """Device → (its line, its cells by column)."""
+@dataclass(frozen=True)
+class _Row:
+    """A device's line: its text, its cells by column, and the affinity cells whose columns are not told."""
+
+    line: str
+    cells: dict[str, str]
+    unplaced: str = ""
+
+
+def _matrix(rows: list, columns: list[str], names: list[str], header: str) -> dict[str, _Row]:
+    """Device → its row."""
     matrix = {}
     for line, (name, *cells) in rows:
         if name not in names or name in matrix:
             raise TopologyError(line, f"one row for each of {', '.join(names)}")
-        matrix[name] = line, _by_column(line, name, cells, columns, names)
+        matrix[name] = _by_column(line, cells, columns, names)
     missing = [name for name in names if name not in matrix]
     if missing:
         raise TopologyError(header, f"a row for each of its devices, but there is none for {', '.join(missing)}")
     return matrix
 
 
-def _by_column(line: str, name: str, cells: list[str], columns: list[str], names: list[str]) -> dict[str, str]:
+def _by_column(line: str, cells: list[str], columns: list[str], names: list[str]) -> _Row:
     if len(cells) == len(columns):
-        return dict(zip(columns, cells, strict=True))
+        return _Row(line, dict(zip(columns, cells, strict=True)))
     if len(cells) == len(names):
-        return dict(zip(names, cells, strict=True))
-    # Some drivers leave affinity cells blank. A blank and N/A say the same, so only other cells must have their place.
-    tail = cells[len(names) :]
-    at = [cell.strip() for cell in line.split("\t")][len(names) + 1 :]
-    placed = bool(tail and at and at[0] == tail[0])
-    if not tail or len(cells) > len(columns) or columns[: len(names)] != names or set(tail[placed:]) - {"N/A"}:
+        return _Row(line, dict(zip(names, cells, strict=True)))
+    links, tail = dict(zip(names, cells, strict=False)), cells[len(names) :]
+    if not tail or columns[: len(names)] != names or any(_is_kind(cell) for cell in tail):
         raise TopologyError(line, f"a cell for each of the columns {', '.join(columns)}")
-    return dict(zip(columns, cells[: len(names) + placed], strict=False))
+    # Some drivers leave affinity cells blank. A blank and N/A say the same, so only other cells must have their place.
+    at = [cell.strip() for cell in line.split("\t")][len(names) + 1 :]
+    placed = bool(at and at[0] == tail[0])
+    if len(cells) > len(columns) or set(tail[placed:]) - {"N/A"}:
+        return _Row(line, links, unplaced=" ".join(tail))
+    return _Row(line, links | dict(zip(columns[len(names) :], tail[:placed], strict=False)))
 
 
-def _checked_kind(a: str, b: str, cells: dict[str, tuple[str, dict[str, str]]]) -> str:
+def _is_kind(cell: str) -> bool:
+    return cell == "SOC" or bool(_KIND.fullmatch(cell))
+
+
+def _checked_kind(a: str, b: str, rows: dict[str, _Row]) -> str:
     """The class of a pair, the same from both sides, X for a device and itself and for nothing else."""
-    (line, there), back = cells[a], cells[b][1][a]
-    kind = there[b]
+    line, kind, back = rows[a].line, rows[a].cells[b], rows[b].cells[a]
     if kind != back:
         raise TopologyError(line, f"{a} to {b} as {b} to {a}, which is {back}")
-    if not (_KIND.fullmatch(kind) or kind == "SOC") or (kind == "X") != (a == b):
+    if not _is_kind(kind) or (kind == "X") != (a == b):
         raise TopologyError(line, f"X on the diagonal and NV#, PIX, PXB, PHB, NODE or SYS elsewhere, not {kind!r}")
     return "SYS" if kind == "SOC" else kind
 
 
-def _device(name: str, line: str, cells: dict[str, str], labels: dict[str, str]) -> Device:
-    cpus, numa, own = ([] if cells.get(c, "N/A") == "N/A" else _numbers(line, cells[c]) for c in _AFFINITIES)
-    if len(own) > 1:
-        raise TopologyError(line, "one number or N/A as GPU NUMA ID")
+def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
+    printed = {c: row.cells[c] for c in _AFFINITIES if row.cells.get(c, "N/A") != "N/A"}
+    if shifted := [text for text in printed.values() if _is_kind(text)]:
+        raise TopologyError(row.line, f"links before the affinities, not {shifted[0]!r} among the affinities")
+    read = {column: _numbers(text) for column, text in printed.items()}
+    unread = [f"{column} {_quoted(printed[column])}" for column, numbers in read.items() if not numbers]
+    unread += [f"affinities {_quoted(row.unplaced)}"] if row.unplaced else []
     is_gpu = name.startswith("GPU")
     label = "" if is_gpu else labels.get(name, "" if name.startswith("NIC") else name)
-    return Device(name, "gpu" if is_gpu else "nic", tuple(cpus), numa[0] if len(numa) == 1 else None, label)
+    numa = read.get("NUMA Affinity", ())
+    node = numa[0] if len(numa) == 1 else None
+    return Device(name, "gpu" if is_gpu else "nic", read.get("CPU Affinity", ()), node, label, "; ".join(unread))
 
 
-def _numbers(line: str, text: str) -> list[int]:
-    """ "0-2,8" → [0, 1, 2, 8]."""
-    ends = [[int(n) for n in part.split("-")] for part in text.split(",")] if _NUMBERS.fullmatch(text) else [[1, 0]]
-    if any(part[0] > part[-1] for part in ends):
-        raise TopologyError(line, f'a rising list such as "0-19,64-83" or N/A, not {text!r}')
-    return [n for part in ends for n in range(part[0], part[-1] + 1)]
+def _quoted(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """ "0-2,8" → (0, 1, 2, 8); () for anything but a rising list."""
+    if not _NUMBERS.fullmatch(text):
+        return ()
+    parts = [[int(n) for n in part.split("-")] for part in text.split(",")]
+    rises = all(part[0] <= part[-1] for part in parts) and all(a[-1] < b[0] for a, b in pairwise(parts))
+    return tuple(n for part in parts for n in range(part[0], part[-1] + 1)) if rises else ()
 
 
 def _placed(device: Device, devices: list[Device], links: dict[tuple[str, str], str]) -> Device:

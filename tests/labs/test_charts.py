@@ -15,6 +15,7 @@ from labkit.reports import PUBLISHED, published
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
 MATRICES = sorted([*FIXTURES.glob("*.txt"), *(PUBLISHED / "topology").glob("*.txt")])
+DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # nearest first
 UNITS = ("GB/s", "second", "ms", "%", "times", "chunks", "which", "rank")
 SLACK = 1.0  # pixels that two boxes of letters may share
 
@@ -206,6 +207,34 @@ def test_node_map(file):
         box = patch.get_window_extent()
         assert frame.y0 - 2 <= box.y0, "a line leaves the drawing"
         assert patch.get_path().vertices.shape[0] == 3 or box.y1 <= frame.y1 + 2
+
+
+@pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
+def test_node_map_joins_each_nic_to_its_nearest_gpus(file):
+    wiring = parse_topology(file.read_text())
+    (ax,) = topology.node_map(wiring).axes
+    middle = {text.get_text(): text.get_position() for text in ax.texts}
+    kinds = {device.name: device.kind for device in wiring.devices}
+    ends = {tuple(sorted(round(x, 3) for x, _ in (line[0], line[-1]))) for line in arcs(ax) if line[-1][1] < 0}
+    expected = set()
+    for nic in [name for name, kind in kinds.items() if kind == "nic"]:
+        near = {gpu: DISTANCES.index(wiring.path(gpu, nic).kind) for gpu, kind in kinds.items() if kind == "gpu"}
+        nearest = [gpu for gpu, far in near.items() if far == min(near.values()) and DISTANCES[far] != "SYS"]
+        expected |= {tuple(sorted(round(middle[name][0], 3) for name in (gpu, nic))) for gpu in nearest}
+    assert ends == expected
+
+
+def arcs(ax):
+    """Give each drawn line's points: its start, its control point, its end."""
+    return [patch.get_path().vertices for patch in ax.patches if len(patch.get_path().vertices) == 3]
+
+
+def test_node_map_counts_one_link():
+    row = "GPU{0}\t{1}\t0-3\n"
+    cells = [["X" if a == b else "NV1" for b in range(3)] for a in range(3)]
+    text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\n" + "".join(row.format(n, "\t".join(c)) for n, c in enumerate(cells))
+    (ax,) = topology.node_map(parse_topology(text), "", 25).axes
+    assert [said for said in (text.get_text() for text in ax.texts) if "1 link ×" in said]
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])

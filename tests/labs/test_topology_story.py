@@ -1,5 +1,7 @@
 """Each sentence of lab 01 follows its table: said where the claim holds, its opposite where it does not."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from made import attributed
@@ -11,6 +13,7 @@ from labkit.reports import published_topology
 from labkit.ui.words import SMALL_NOTE
 
 NAN = float("nan")
+ODD = Path(__file__).parents[1] / "fixtures" / "topology" / "odd_cpu_list.txt"
 
 
 def wired(numa, default="NV18", **odd):
@@ -45,6 +48,17 @@ def test_placement(machine, said, unsaid):
     text = topology.explain_placement(machine).data
     assert said in text
     assert unsaid not in text
+
+
+def test_placement_says_which_affinity_could_not_be_read():
+    text = topology.explain_placement(parse_topology(ODD.read_text())).data
+    assert "GPU5 (CPU Affinity 20-39,60-49)" in text
+    assert "unknown" in text
+    assert "cannot be read" not in topology.explain_placement(parse_topology(published_topology("h200x4"))).data
+
+
+def test_a_single_link_is_one_link():
+    assert ": 1 link between any two of the 3 GPUs" in topology.explain_placement(wired([0, 0, 0], "NV1")).data
 
 
 def matrix(rates, *, nominal=478.0, verdict="ok", small=False, gpus=3):

@@ -8,7 +8,7 @@ import pytest
 from made import copies_run, gpu_node
 
 from labkit.labs import topology
-from labkit.node import parse_topology
+from labkit.node import Device, parse_topology
 from labkit.reports import published, published_topology
 
 NVLINK, OWN, PCIE = 18 * 26.562, 2400, 64  # an H200's rates in GB/s: links, half its memory's, host
@@ -93,8 +93,10 @@ def test_devices():
     assert table.loc["GPU0", ["kind", "numa"]].tolist() == ["gpu", 0]
     assert table.loc["GPU3", "numa"] == 1
     assert table["close_cpus"].tolist()[:2] == ["0-19", "32-51"]
-    gaps = SimpleNamespace(name="GPU0", kind="gpu", numa=0, cpus=(0, 1, 2, 5, 7, 8), label="")
-    assert topology.devices(SimpleNamespace(devices=[gaps])).loc[0, "close_cpus"] == "0-2,5,7-8"
+    gaps = Device("GPU0", "gpu", cpus=(0, 1, 2, 5, 7, 8), numa=0)
+    odd = Device("GPU1", "gpu", unread="CPU Affinity 60-49")
+    two = topology.devices(SimpleNamespace(devices=[gaps, odd]))
+    assert two["close_cpus"].tolist() == ["0-2,5,7-8", "unknown (CPU Affinity 60-49)"]
     assert "nic" in set(table["kind"])
 
 

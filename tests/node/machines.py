@@ -69,6 +69,7 @@ LINKS = {
     "no_affinity": {("GPU0", "GPU1"): "PIX"},
     "no_gpu": {},
 }
+LINKS["odd_cpu_list"] = LINKS["dgx1"]
 
 NUMA_NODES = {
     "h200x4": {0: "GPU0 GPU1 GPU2 GPU3"},
@@ -77,6 +78,7 @@ NUMA_NODES = {
     "two_sockets": {0: "GPU1 GPU2 GPU3 GPU4", 1: "GPU0"},
     "nvswitch_8gpu": {0: "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 NIC2 NIC3", 1: "GPU4 GPU5 GPU6 GPU7 NIC4 NIC5"},
     "dgx1": {None: GPUS8 + " mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
+    "odd_cpu_list": {None: GPUS8 + " mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
     "old_driver": {None: GPUS4},
     "nvlink_bridges": {3: "GPU3", None: "GPU0 GPU1 GPU2"},
     "mig": {0: "GPU0", 1: "GPU1"},
@@ -94,6 +96,7 @@ CPUS = {
     "two_sockets": {"GPU0": [*range(8, 16), *range(24, 32)], "GPU4": [*range(8), *range(16, 24)]},
     "nvswitch_8gpu": {"GPU3": [*range(56), *range(112, 168)], "GPU4": [*range(56, 112), *range(168, 224)]},
     "dgx1": {"GPU7": [*range(20, 40), *range(60, 80)], "mlx5_0": []},
+    "odd_cpu_list": {"GPU4": [*range(20, 40), *range(60, 80)], "GPU5": [], "GPU6": [*range(20, 40), *range(60, 80)]},
     "old_driver": {"GPU0": [*range(10), *range(20, 30)]},
     "nvlink_bridges": {"GPU2": range(16, 32)},
     "mig": {"GPU1": range(32, 64)},
@@ -101,6 +104,9 @@ CPUS = {
     "one_gpu_blank": {"GPU0": []},
     "no_affinity": {"GPU1": []},
 }
+
+# What of a device's affinity is printed but cannot be read.
+UNREAD = {"odd_cpu_list": {"GPU5": "CPU Affinity 20-39,60-49"}}
 
 LABELS = {
     "eml3-4xh100": {"NIC0": "mlx5_0"},

@@ -30,6 +30,7 @@ def test_affinity_lists_and_labels_are_read(name):
     for device, label in machines.LABELS.get(name, {}).items():
         assert devices[device].label == label
         assert devices[device].kind == "nic"
+    assert {device: d.unread for device, d in devices.items() if d.unread} == machines.UNREAD.get(name, {})
 
 
 def test_every_fixture_has_an_expectation_and_an_entry():
@@ -65,9 +66,9 @@ def test_a_nic_between_two_nodes_has_none():
 def test_blank_affinities_are_placed_only_where_the_text_places_them():
     one = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t{}\n"
     assert parse_topology(one.format("0-7\t\t\tN/A")).devices[0].cpus == tuple(range(8))
-    for unclear in ("\t0\t\tN/A", "0-7\t0", "7\t\t\t0"):
-        with pytest.raises(TopologyError, match="a cell for each of the columns"):
-            parse_topology(one.format(unclear))
+    for unclear, quoted in (("\t0\t\tN/A", "0 N/A"), ("0-7\t0", "0-7 0"), ("7\t\t\t0", "7 0")):
+        (gpu,) = parse_topology(one.format(unclear)).devices
+        assert (gpu.cpus, gpu.numa, gpu.unread) == ((), None, f"affinities {quoted}")
 
 
 TWO = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-3\t0\nGPU1\tNV4\t X \t4-7\t0\n"
@@ -87,21 +88,64 @@ TWO = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-3\t0\nGPU1\t
         ("4-7\t0\n", "4-7\t0\nGPU2\tNV4\tNV4\t8-9\t0\n", "GPU2\tNV4", "one row for each"),
         ("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n", "", "GPU0\t X ", "a header"),
         ("4-7\t0\n", "4-7\t0", "GPU1\tNV4", "cut short"),
-        ("4-7", "7-4", "GPU1\tNV4", "rising list"),
-        ("4-7", "4-", "GPU1\tNV4", "rising list"),
-        ("4-7", "4-7777777", "GPU1\tNV4", "rising list"),
+        ("4-7\t0\n", "NV4\t0\n", "GPU1\tNV4", "links before the affinities"),
+        ("4-7\t0\n", "NV4\t4-7\t0\n", "GPU1\tNV4", "a cell for each"),
         ("NUMA Affinity", "Affinité NUMA", "Affinité NUMA", "the columns CPU Affinity"),
         ("NUMA Affinity", "CPU Affinity", "CPU Affinity\tCPU Affinity", "each device once"),
-        ("4-7\t0", "4-7\t0\t0", "GPU1\tNV4", "a cell for each"),
-        ("4-7\t0\n", "4-7\t0\n  NIC0: mlx5\x005_0\n", "NIC0: ", "a legend entry"),
     ],
 )
-def test_damage_is_an_error_that_quotes_the_line(old, new, line, expected):
+def test_damaged_links_are_an_error_that_quotes_the_line(old, new, line, expected):
     assert parse_topology(TWO).links == {("GPU0", "GPU1"): "NV4"}
     assert old in TWO
     with pytest.raises(TopologyError, match=expected) as error:
         parse_topology(TWO.replace(old, new))
     assert line in error.value.line
+
+
+@pytest.mark.parametrize(
+    ("affinities", "cpus", "numa", "unread"),
+    [
+        ("7-4\t0", [], 0, "CPU Affinity 7-4"),
+        ("4-\t0", [], 0, "CPU Affinity 4-"),
+        ("4-7777777\t0", [], 0, "CPU Affinity 4-7777777"),
+        ("8-9,4-7\t0", [], 0, "CPU Affinity 8-9,4-7"),
+        ("4-7,5-9\t0", [], 0, "CPU Affinity 4-7,5-9"),
+        ("4–7\t0", [], 0, "CPU Affinity 4–7"),
+        ("4-7\t1-0", range(4, 8), None, "NUMA Affinity 1-0"),
+        ("7-4\t?", [], None, "CPU Affinity 7-4; NUMA Affinity ?"),
+        ("4-7 0", [], None, "CPU Affinity 4-7 0"),
+        ("4-7\t0\t0", [], None, "affinities 4-7 0 0"),
+        ("4-7", range(4, 8), None, ""),
+        ("N/A\tN/A", [], None, ""),
+    ],
+)
+def test_an_affinity_that_cannot_be_read_costs_no_link(affinities, cpus, numa, unread):
+    topology = parse_topology(TWO.replace("4-7\t0", affinities))
+    assert topology.links == {("GPU0", "GPU1"): "NV4"}
+    first, second = topology.devices
+    assert (first.cpus, first.numa, first.unread) == ((0, 1, 2, 3), 0, "")
+    assert (second.cpus, second.numa, second.unread) == (tuple(cpus), numa, unread)
+
+
+@pytest.mark.parametrize("entry", ["  NIC0: mlx5\x005_0\n", "  NIC0:\n", "  NIC0: mlx5_0"])
+def test_a_label_that_cannot_be_read_costs_no_link(entry):
+    text = "\tGPU0\tNIC0\nGPU0\t X \tPIX\nNIC0\tPIX\t X \n\nNIC Legend:\n\n"
+    assert parse_topology(text + "  NIC0: mlx5_0\n").devices[1].label == "mlx5_0"
+    topology = parse_topology(text + entry)
+    assert topology.links == {("GPU0", "NIC0"): "PIX"}
+    assert topology.devices[1].label == ""
+
+
+def test_a_list_that_names_a_cpu_twice_is_not_read():
+    """Each "0-99999" would be 100 000 numbers: a long line of them filled the memory."""
+    many = ",".join(["0-99999"] * 100)
+    assert parse_topology(TWO.replace("4-7", many)).devices[1].cpus == ()
+
+
+def test_one_nvlink_is_one():
+    topology = parse_topology(TWO.replace("NV4", "NV1"))
+    assert topology.path("GPU0", "GPU1").meaning == "1 NVLink, direct or through NVSwitch"
+    assert paths_table(topology, "NVIDIA H200")["limit_from"].tolist() == ["1 NVLink × 26.562 GB/s"]
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,14 @@ def explain_placement(topology) -> Markdown:
     if not gpus:
         return say("This machine shows no GPU, so there is nothing to be wired.")
     if len(gpus) == 1:
-        return say("One GPU: no link between GPUs, and every byte from elsewhere comes over its host link.")
+        return say(
+            "One GPU: no link between GPUs, and every byte from elsewhere comes over its host link.", _unread(topology)
+        )
     kinds = {topology.path(a, b).kind for a, b in itertools.combinations(gpus, 2)}
     if len(kinds) == 1 and (kind := next(iter(kinds))).startswith("NV"):
         links = (
-            f"**NVLink makes every pair equal**: {kind[2:]} links between any two of the {len(gpus)} GPUs, so "
+            f"**NVLink makes every pair equal**: {kind[2:]} link{'s' * (kind != 'NV1')} between any two of the "
+            f"{len(gpus)} GPUs, so "
             "no ring or tree is better than another."
         )
     elif len(kinds) == 1:
@@ -49,7 +52,12 @@ def explain_placement(topology) -> Markdown:
         )
     else:
         host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
-    return say(links, host)
+    return say(links, host, _unread(topology))
+
+
+def _unread(topology) -> str | None:
+    odd = [f"{device.name} ({device.unread})" for device in topology.devices if device.unread]
+    return f"The text prints an affinity that cannot be read, so it counts as unknown: {listed(odd)}." if odd else None
 
 
 def explain_matrix(table: pd.DataFrame) -> Markdown:

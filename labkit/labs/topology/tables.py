@@ -10,8 +10,11 @@ SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate
 
 
 def devices(topology) -> pd.DataFrame:
-    """Give the devices of a parsed topology: device, kind, numa, close_cpus (as ranges), label."""
-    rows = [(d.name, d.kind, d.numa, _ranges(d.cpus), d.label) for d in topology.devices]
+    """Give the devices of a parsed topology: device, kind, numa, close_cpus (ranges, or what is unread), label."""
+    rows = [
+        (d.name, d.kind, d.numa, _ranges(d.cpus) or (d.unread and f"unknown ({d.unread})"), d.label)
+        for d in topology.devices
+    ]
     return pd.DataFrame(rows, columns=["device", "kind", "numa", "close_cpus", "label"])
 
 

@@ -95,9 +95,8 @@ def _arc(ax, start, end, height: float, color: str, width: float) -> None:
 
 
 def _links(link_gb_per_s: float | None, count: int) -> str:
-    if not link_gb_per_s:
-        return f"{count} links"
-    return f"{count} links × {link_gb_per_s:g} = {units.rate(count * link_gb_per_s)} one way"
+    links = f"{count} link{'s' * (count > 1)}"
+    return f"{links} × {link_gb_per_s:g} = {units.rate(count * link_gb_per_s)} one way" if link_gb_per_s else links
 
 
 def _pcie(ax, topology, x, kinds) -> list[str]:
@@ -105,8 +104,8 @@ def _pcie(ax, topology, x, kinds) -> list[str]:
     used = {"NV"} if any(kind.startswith("NV") for kind in topology.links.values()) else set()
     order = list(CLASSES)
     nearest = {}
-    for (_, b), kind in topology.links.items():
-        if kinds[b] == "nic" and kind in CLASSES:
+    for (a, b), kind in topology.links.items():
+        if kinds[a] == "gpu" and kinds[b] == "nic" and kind in CLASSES:
             nearest[b] = min(nearest.get(b, len(order)), order.index(kind))
     for (a, b), kind in topology.links.items():
         between_gpus = kinds[b] == "gpu"
