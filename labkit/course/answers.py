@@ -1,59 +1,180 @@
-"""The student's own code: `%%answer lab.function` saves a cell as a file, and workers import that file."""
+"""The student's own code: `%%answer lab.function` saves a cell as a file, and workers import that file.
+
+A cell that cannot be judged (no valid Python, a bare `...` left) never replaces an answer. It is kept beside it as a
+draft, so that a check can tell that the answer is not the newest cell.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import difflib
+import importlib
 import os
+import pkgutil
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from labkit.engine.run import REPOSITORY
 
+FORM = "say lab.function, such as %%answer broadcast.pipelined"
+
+
+class UnknownExercise(ValueError):
+    """`%%answer` was given a name that no lab has an exercise for; the message names the nearest one."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the sentence alone."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def folder() -> Path:
-    """Where answers are kept: $LABKIT_ANSWERS, or notebooks/answers/, which git ignores."""
+    """Return the folder of all answers: $LABKIT_ANSWERS, or notebooks/answers/, which git ignores."""
     return Path(os.environ.get("LABKIT_ANSWERS") or REPOSITORY / "notebooks" / "answers")
 
 
 def file_of(name: str) -> Path:
-    """Give the file of the answer `name`, such as "broadcast.pipelined".
+    """Return the file of the answer `name`, such as "broadcast.pipelined".
 
     Raises ValueError where the name is not of the form lab.function.
     """
     if not re.fullmatch(r"[a-z_]+\.[a-z_]+", name):
-        raise ValueError(f"%%answer {name}: say lab.function, such as %%answer broadcast.pipelined")
+        raise ValueError(f"%%answer {name}: {FORM}")
     return folder() / f"{name.replace('.', '_')}.py"
 
 
-def is_answered(text: str) -> bool:
-    """Say whether code is an answer: a skeleton still holds a bare `...` where its steps belong."""
+def draft_of(name: str) -> Path:
+    """Return the file of the newest cell of `name` that could not be saved as an answer."""
+    return file_of(name).with_suffix(".draft.py")
+
+
+def newest(name: str) -> Path | None:
+    """Return the file that holds what the student wrote last for `name`, answer or draft; None where nothing is."""
+    found = [file for file in (file_of(name), draft_of(name)) if file.exists()]
+    return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
+
+
+def saved_at(file: Path) -> str:
+    """Return the local time at which a file was written, such as "2026-11-21 14:03:22"."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.stat().st_mtime))
+
+
+def syntax_error(code: str | bytes) -> str:
+    """Return line, text and message of the first syntax error in some code; "" for valid Python."""
     try:
-        steps = ast.walk(ast.parse(text))
-    except SyntaxError:
-        return True  # somebody wrote something; the check says what is wrong with it
-    alone = [step.value for step in steps if isinstance(step, ast.Expr)]
-    return not any(isinstance(value, ast.Constant) and value.value is ... for value in alone)
+        compile(code, "answer", "exec")
+    except SyntaxError as error:
+        text = f" (`{error.text.strip()}`)" if error.text and error.text.strip() else ""
+        return f"{error.msg} in line {error.lineno or 1}{text}"
+    except ValueError as error:  # a null byte, half a surrogate pair
+        return str(error)
+    return ""
+
+
+def open_steps(code: str | bytes, function: str = "") -> list[int]:
+    """Return the lines of the bare `...` that stand where steps of `function` belong, of valid Python.
+
+    Classes and functions inside it do not count, nor does code beside it: `class Odd(Exception): ...` is complete.
+    Without such a function, all code counts but classes.
+    """
+    tree = ast.parse(code)
+    own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    statements = _statements(own[-1], into_functions=False) if own else _statements(tree, into_functions=True)
+    return [node.lineno for node in statements if isinstance(node, ast.Expr) and _is_ellipsis(node.value)]
+
+
+def _statements(parent: ast.AST, into_functions: bool) -> Iterator[ast.stmt]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.stmt):
+            yield node
+        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not into_functions
+        if not isinstance(node, ast.ClassDef) and not inner:
+            yield from _statements(node, into_functions)
+
+
+def _is_ellipsis(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is ...
+
+
+def is_answered(code: str | bytes, function: str = "") -> bool:
+    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `function` belong."""
+    return bool(syntax_error(code)) or not open_steps(code, function)  # the check says what is wrong with the syntax
+
+
+def returns_something(code: str | bytes, function: str) -> bool:
+    """Return whether some `return` or `yield` with a value stands in code, or `function` is made in another way."""
+    nodes = [*ast.walk(ast.parse(code))]
+    defined = any(isinstance(node, ast.FunctionDef) and node.name == function for node in nodes)
+    gives = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None for node in nodes)
+    return gives or not defined
 
 
 def save(name: str, text: str) -> str:
-    """Save an answer and say what was done; a skeleton never replaces an answer that was given before.
+    """Save a cell and say what was done; what cannot be judged never replaces an answer that was given before.
 
     Raises SyntaxError, naming the cell's line, where the text is no Python.
     """
-    file = file_of(name)
-    compile(text, str(file), "exec")
-    if not is_answered(text) and file.exists() and is_answered(file.read_text()):
-        return f"`{name}`: this cell is still the skeleton; your answer saved earlier in `{file.name}` is kept."
+    file, draft, function = file_of(name), draft_of(name), name.partition(".")[2]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    state = "saved" if is_answered(text) else "not answered yet: replace each `...` by your own steps"
+    try:
+        compile(text, str(file), "exec")
+    except (SyntaxError, ValueError):
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+        raise
+    answered = is_answered(text, function)
+    state = "saved" if answered else "not answered yet: replace each `...` by your own steps"
+    if not answered and file.exists() and is_answered(file.read_bytes(), function):
+        draft.write_text(text, encoding="utf-8")
+        return f"`{name}`: {state}; your answer saved earlier in `{file.name}` is kept, but not judged in its place."
+    file.write_text(text, encoding="utf-8")
+    draft.unlink(missing_ok=True)
     return f"`{name}`: {state} (`{file.name}`)."
+
+
+def exercises() -> tuple[str, ...]:
+    """Return the names of all labs' exercises, such as "broadcast.pipelined"."""
+    import labkit.labs
+
+    return tuple(name for lab in pkgutil.iter_modules(labkit.labs.__path__) for name in exercises_of(lab.name))
+
+
+def exercises_of(lab: str) -> tuple[str, ...]:
+    """Return the names of one lab's exercises; none where there is no such lab, or no check in it."""
+    with contextlib.suppress(ModuleNotFoundError, AttributeError):
+        check = importlib.import_module(f"labkit.labs.{lab}").check
+        return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(check.__module__).EXERCISES)
+    return ()
+
+
+def require_exercise(name: str) -> None:
+    """Raise UnknownExercise, naming the nearest exercise, where no lab has one of this name."""
+    lab, _, function = name.partition(".")
+    if name in (exercises_of(lab) if re.fullmatch("[a-z_]+", lab) else ()):
+        return
+    known = exercises()
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    near = near or [one for one in known if one.partition(".")[2] == (function or lab)]
+    listed = f"did you mean %%answer {near[0]}?" if near else f"there are {', '.join(known)}."
+    raise UnknownExercise(f"%%answer {name}: no lab has an exercise of this name; {listed} Nothing was saved.")
+
+
+def answer(line: str, cell: str):
+    """Save the cell below `%%answer lab.function`, and show what was done."""
+    from IPython.display import Markdown
+
+    require_exercise(name := line.strip())
+    try:
+        return Markdown(save(name, cell))
+    except SyntaxError as error:
+        error.filename = str(draft_of(name))  # the notebook reads the line that it shows from this file
+        raise
 
 
 def register() -> None:
     """Make `%%answer` known to the notebook, if this is one."""
     from IPython import get_ipython
-    from IPython.display import Markdown
 
     if (shell := get_ipython()) is not None:
-        shell.register_magic_function(lambda line, cell: Markdown(save(line.strip(), cell)), "cell", "answer")
+        shell.register_magic_function(answer, "cell", "answer")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RIGHT, WRONG, RAISED, HUNG, UNANSWERED = "right", "wrong", "raised", "hung", "not answered yet"
-SIGNS = {RIGHT: "✔", WRONG: "✘", RAISED: "✘", HUNG: "✘", UNANSWERED: "○"}
+NOT_JUDGED = "not judged"
+SIGNS = {RIGHT: "✔", WRONG: "✘", RAISED: "✘", HUNG: "✘", UNANSWERED: "○", NOT_JUDGED: "✘"}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The outcome (one of the words above), the exercise, what is wrong (each with a `kind`), and what is right.
 
-    `faults` maps a fault's kind, such as "early_forward", to the sentence that explains it.
+    `faults` maps a fault's kind, such as "early_forward", to the sentence that explains it. `judged` names the version
+    of the answer that the verdict is about: its file, and when it was saved.
     """
 
     exercise: str
@@ -20,13 +22,15 @@ class Verdict:
     faults: dict[str, str]
     merits: tuple[str, ...] = ()
     detail: str = ""
+    judged: str = ""
 
     def _repr_markdown_(self) -> str:
         lines = [f"{SIGNS[self.outcome]} **`{self.exercise}`: {self.outcome}**", ""]
         lines += [f"- ✘ {sentence}" for sentence in self.faults.values()]
         lines += [f"- {'' if self.outcome == UNANSWERED else '✔ '}{sentence}" for sentence in self.merits]
+        lines += ["", self.judged] if self.judged else []
         return "\n".join([*lines, *(["", "```text", self.detail.strip(), "```"] if self.detail else [])])
 
     def __repr__(self) -> str:
-        lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.detail]
-        return "\n".join(lines).rstrip()
+        lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.judged, self.detail]
+        return "\n".join(filter(None, lines)).rstrip()

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from labkit.engine.plan import Plan
 
+READABLE = "numbers, text, True, False, None, and lists, tuples, dicts, arrays and tensors of them"
+
+
+class Unreadable(TypeError):
+    """What a function returned cannot be written as JSON; the message says what it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Plan):
-    """A function of a file, called once for each list of arguments; what it gives is kept."""
+    """A function of a file, called twice for each list of arguments; what it gives is kept."""
 
     lab: ClassVar[str] = "exercise"
     worker: ClassVar[str] = "labkit.engine.call"
@@ -29,11 +36,51 @@ class Call(Plan):
 
 
 def measure(worker, point) -> None:
-    """Append what the function gives, as JSON can hold it; a traceback names the file and its line."""
+    """Append what two calls with the same arguments give, `given` and `again`, as JSON text; or why it is `unreadable`.
+
+    The file is executed once, before the first call; a traceback names the file and its line. Text keeps what a table
+    would change: None beside NaN, integers beside floats.
+    """
     if worker.rank:
         return
-    file = Path(worker.plan.file)
+    function = worker.plan.function
+    if worker.state is None:
+        worker.state = function_of(Path(worker.plan.file), function)
+    try:  # as text before the second call, which may change what the first one returned
+        given, again = (as_json(worker.state(*copy.deepcopy(point.arguments))) for _ in range(2))
+        worker.record(given=given, again=again)
+    except Unreadable as error:
+        worker.record(unreadable=f"`{function}` returns {error}; a check can read {READABLE}")
+
+
+def function_of(file: Path, name: str) -> Callable[..., Any]:
+    """Return the function `name` of a file. Raises AttributeError or TypeError where there is none, naming what is."""
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    worker.record(given=getattr(module, worker.plan.function)(*point.arguments))
+    if not hasattr(module, name):
+        own = [f"`{key}`" for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        found = f"it defines {', '.join(own)}" if own else "it defines none"
+        raise AttributeError(f"{file.name} defines no function `{name}`; {found}")
+    if not callable(found := getattr(module, name)):
+        raise TypeError(f"`{name}` in {file.name} is not a function, but of type {type(found).__name__}")
+    return found
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON text. Raises Unreadable, saying what the value is, where JSON cannot hold it."""
+
+    def plain(inner: Any) -> Any:
+        if isinstance(inner, range):
+            return list(inner)
+        if hasattr(inner, "tolist"):  # arrays, tensors and their scalars
+            return inner.tolist()
+        inside = "" if inner is value else f" that holds a {type(inner).__name__}"
+        raise Unreadable(f"a {type(value).__name__}{inside}")
+
+    try:
+        return json.dumps(value, default=plain)
+    except Unreadable:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unreadable(f"a {type(value).__name__} ({error})") from None

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
@@ -24,6 +24,7 @@ CLOSE = 0.01
 BITS = 8
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise`, one of EXERCISES, and judge what it gives.
 

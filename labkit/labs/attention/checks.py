@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.attention.bugs import SYMPTOMS
@@ -17,6 +17,7 @@ TOLERANCE = 1e-3  # float32
 TOO_MUCH = 1.01  # a probability may be this times too large
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("online_softmax") and judge what it gives.
 

@@ -6,14 +6,17 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
-from labkit.course.exercise import launched, unanswered
+from labkit.course.exercise import judges_answers, launched, unanswered
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.ui import units
 
+EXERCISES = CHUNKED
 
+
+@judges_answers
 def check(exercise: str, *, size: str = "small", patience_s: float = 20.0) -> Verdict:
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 

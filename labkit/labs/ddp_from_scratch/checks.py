@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
@@ -16,6 +16,7 @@ EXERCISES = ("started",)
 TOLERANCE = 1e-3  # of the gradients' length, in float32
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("started") and judge what it gives.
 

@@ -6,7 +6,7 @@ import json
 
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
@@ -23,6 +23,7 @@ SETTINGS = (
 EXERCISES = ("buckets",)
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("buckets") and judge what it gives.
 

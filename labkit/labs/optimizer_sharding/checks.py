@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
@@ -15,6 +15,7 @@ from labkit.ui import units
 EXERCISES = ("shards",)
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("shards") and judge what it gives.
 

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
@@ -28,6 +28,7 @@ EXERCISES = ("one_f_one_b", "balanced_split")
 NOISE = 0.95  # a clock that shows less than this share of the step stopped too soon
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("one_f_one_b", "balanced_split") and judge what it gives.
 

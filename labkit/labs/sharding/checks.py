@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from IPython.display import Markdown
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.sharding.bugs import SYMPTOMS
@@ -18,6 +18,7 @@ SHARDED = (0, 8, 12, 16)  # bytes of 16 a parameter that a stage shards: none, s
 WORDS = ("nothing", "the optimizer's states", "states and gradients", "states, gradients and parameters")
 
 
+@judges_answers
 def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's answer to `exercise` ("held_bytes") and judge what it gives.
 
