@@ -7,6 +7,7 @@ things cross it: a plan, inward, and rows, outward.
     node/     what this machine is, and what it can do at best: here, check
     labs/     one folder a lesson: plan → worker → tables → charts → story
     course/   predictions, the student's own code, checks that explain
+    parameters  size, gpus and seeds of a notebook, checked before anything runs
     reports   what published reports printed: published("broadcast")
     ui/       the canvas, palette, units and Markdown that all labs share
 
@@ -32,6 +33,7 @@ _ROOMS = {
     "Plan": "labkit.engine.plan",
     "check": "labkit.node.limits",
     "here": "labkit.node",
+    "check_parameters": "labkit.parameters",
     "published": "labkit.reports",
     "published_topology": "labkit.reports",
     "source": "labkit.ui.source",

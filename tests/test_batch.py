@@ -99,6 +99,10 @@ def test_a_notebook_is_known_by_number_name_and_path(folder, names):
     [
         (["07_absent"], "there are: 00_knobs, 01_broken, 02_figure"),
         (["-p", "gpu", "4"], "there are: size, gpus, seeds"),
+        (["-p", "gpus", "four"], "gpus='four': give a number of worker processes"),
+        (["-p", "seeds", "-1"], "seeds=-1: give a number of repetitions"),
+        (["-p", "size", "huge"], "size='huge' is not known; it is one of auto, small, full"),
+        (["-p", "size", "full", "-p", "seeds", "2.5"], "seeds=2.5"),
     ],
 )
 def test_a_wrong_name_lists_the_known_ones(folder, capsys, arguments, says):
@@ -106,6 +110,18 @@ def test_a_wrong_name_lists_the_known_ones(folder, capsys, arguments, says):
         run(folder, *arguments)
     assert stop.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_report_goes_where_runs_go_unless_it_is_named(folder, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "elsewhere"))
+    assert main(["--notebooks-folder", str(folder), "00"]) == 0
+    assert (tmp_path / "elsewhere" / "report" / "index.html").exists()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "file"))
+    with pytest.raises(SystemExit):
+        main(["--notebooks-folder", str(folder), "00"])
+    said = capsys.readouterr().err
+    assert "cannot be written (Not a directory): set LABKIT_RUNS, or name a folder with --report" in said
 
 
 def test_an_empty_folder_is_an_error(tmp_path, capsys):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from labkit.engine.folder import runs_folder
+from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.node import here
 
 from .execute import execute
@@ -15,9 +17,7 @@ from .index import duration, summary, write_index
 from .pages import write_page
 from .record import FAILED, INTERRUPTED, OK, Machine, Outcome, Record
 
-_ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = _ROOT / "notebooks"
-_PARAMETERS = ("size", "gpus", "seeds")
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,8 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         parameters = _parameters(chosen.parameter)
         notebooks = select(chosen.notebooks_folder.resolve(), chosen.notebooks)
+        report.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         parser.error(str(error))
+    except OSError as error:
+        parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
     record = Record.load(report / "record.json")
     if chosen.report_only:
         return _rebuild(record, notebooks, report)
@@ -69,21 +72,22 @@ def _parser() -> argparse.ArgumentParser:
         help="set a notebook's parameter: size (auto, small, full), gpus, seeds; may be repeated",
     )
     parser.add_argument("--report-only", action="store_true", help="rebuild the pages of what ran, run nothing")
-    parser.add_argument("--report", type=Path, default=_ROOT / "runs" / "report", help="the report's folder")
+    parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the report's folder")
     parser.add_argument("--notebooks-folder", type=Path, default=NOTEBOOKS, help="where the notebooks are")
     return parser
 
 
 def _parameters(pairs: list[list[str]]) -> dict:
-    """Gives the parameters by name, numbers as numbers; ValueError for a name that no notebook can have."""
+    """Gives the parameters by name, numbers as numbers; ValueError for a name or a value that no notebook can have."""
     parameters = {}
     for name, text in pairs:
-        if name not in _PARAMETERS:
-            raise ValueError(f"no parameter {name!r}; there are: {', '.join(_PARAMETERS)}")
+        if name not in PARAMETERS:
+            raise ValueError(f"no parameter {name!r}; there are: {', '.join(PARAMETERS)}")
         try:
             parameters[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             parameters[name] = text
+    require_parameters(*({"size": "auto", "gpus": 0, "seeds": 0} | parameters).values())
     return parameters
 
 

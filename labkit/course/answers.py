@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from labkit.engine.errors import NowhereToWrite
 from labkit.engine.run import REPOSITORY
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
@@ -114,8 +115,19 @@ def returns_something(code: str | bytes, function: str) -> bool:
 def save(name: str, text: str) -> str:
     """Save a cell and say what was done; what cannot be judged never replaces an answer that was given before.
 
-    Raises SyntaxError, naming the cell's line, where the text is no Python.
+    Raises SyntaxError, naming the cell's line, where the text is no Python, and NowhereToWrite where an answer cannot
+    be saved. A skeleton that cannot be saved loses nothing: a notebook in a read-only checkout goes on.
     """
+    try:
+        return _save(name, text)
+    except OSError as error:
+        reason = f"{folder()} cannot be written ({error.strerror}): set LABKIT_ANSWERS to a folder of your own"
+        if is_answered(text, name.partition(".")[2]):
+            raise NowhereToWrite(f"`{name}` is not saved; {reason}") from None
+        return f"`{name}`: not answered yet, and {reason} before you answer."
+
+
+def _save(name: str, text: str) -> str:
     file, draft, function = file_of(name), draft_of(name), name.partition(".")[2]
     file.parent.mkdir(parents=True, exist_ok=True)
     try:

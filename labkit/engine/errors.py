@@ -19,6 +19,14 @@ class NotEnoughGpus(PlanError):
     """The plan asks for more GPUs than this node shows."""
 
 
+class ParameterError(PlanError):
+    """A parameter of a notebook has a value with which the notebook cannot run; the message says what to set."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the sentence alone, because the parameter is to blame and no line of code."""
+        return [f"{type(self).__name__}: {self}"]
+
+
 class NowhereToWrite(OSError):
     """The folder that runs go to cannot be written; the message names it and says what to do."""
 

@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -16,6 +17,9 @@ from labkit.engine.errors import NotEnoughGpus, PlanError
 
 # Without GPUs, processes stand in for them. More than eight on a laptop measure only its scheduler.
 MOST_CPU_PROCESSES = 8
+SIZES = ("auto", "small", "full")
+PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
+MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class Plan:
     lab: ClassVar[str]
     worker: ClassVar[str]
     least: ClassVar[int] = 1  # GPUs without which the plan means nothing: a node with fewer runs it on its CPU
+    most: ClassVar[int | None] = None  # workers that the plan can use; `sized` starts no more. None: any number
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
@@ -42,18 +47,25 @@ class Plan:
         for field in dataclasses.fields(self):
             if isinstance(value := getattr(self, field.name), list):
                 object.__setattr__(self, field.name, tuple(value))
+        if not _is_whole(self.gpus):
+            raise PlanError(f"gpus={self.gpus!r} is not a whole number")
         if self.device == "auto":
             self._settle(node.here())
         self.require("device", self.device, ("cuda", "cpu"))
         if self.gpus < 1:
             raise PlanError(f"gpus={self.gpus}: a run needs at least one worker")
-        if not (isinstance(self.seeds, tuple) and self.seeds):
+        if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
         self.check()
 
     def _settle(self, here: node.Node) -> None:
         """Choose the device and the number of workers that this machine allows."""
         device = "cuda" if self.on_gpus() else "cpu"
+        if self.size == "full" and device == "cpu":
+            needed = "a GPU" if self.least == 1 else f"at least {self.least} GPUs"
+            shown = f"{len(here.gpus)} GPU(s) are visible here" if here.has_gpus else node.why_no_gpu_is_visible()
+            advice = "take size='small', or replay() a recorded run"
+            raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "gpus", self.gpus or (len(here.gpus) if self.on_gpus() else 2))
         if device == "cuda" and self.gpus > len(here.gpus):
@@ -99,14 +111,23 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Give `small()` or `full()`; auto takes full where it runs on GPUs. `seeds` counts them; 0: the default."""
-        cls.require("size", size, ("auto", "small", "full"))
+        """Return `small()` or `full()`; auto takes full where it runs on GPUs.
+
+        `gpus` counts workers, and `seeds` counts seeds (or lists them); 0 leaves either to the plan. Raises PlanError
+        where a value is none of these, where the plan needs more workers, and for size="full" without GPUs.
+        """
+        require_parameters(size, gpus, seeds)
         if size == "auto":
             size = "full" if cls.on_gpus() else "small"
+        if 0 < gpus < cls.least:
+            raise PlanError(
+                f"gpus={gpus}: {cls.lab}.{cls.__name__} needs at least {cls.least} workers; take gpus={cls.least} or "
+                "more, or gpus=0 for all GPUs (CPU processes where there are too few)"
+            )
         if gpus:
-            knobs["gpus"] = gpus
+            knobs["gpus"] = min(gpus, cls.most or gpus)
         if seeds:
-            knobs["seeds"] = tuple(range(seeds)) if isinstance(seeds, int) else seeds
+            knobs["seeds"] = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
         return cls.small(**knobs) if size == "small" else cls.full(**knobs)
 
     def points(self) -> list[SimpleNamespace]:
@@ -120,29 +141,87 @@ class Plan:
         return type(self).__name__.lower()
 
     def to_json(self) -> str:
-        kind = f"{type(self).__module__}:{type(self).__qualname__}"
-        return json.dumps({"plan": kind, "worker": self.worker, **dataclasses.asdict(self)}, indent=1)
+        """Return the knobs as JSON; a plan class from outside labkit also lists its points: workers may not have it."""
+        module = type(self).__module__
+        known = {"plan": f"{module}:{type(self).__qualname__}", "worker": self.worker, **dataclasses.asdict(self)}
+        if not module.startswith("labkit."):
+            points = [vars(point) for point in self.points()]
+            with suppress(TypeError, ValueError):  # knobs that JSON cannot hold: only a process with the class reads it
+                return json.dumps({**known, "lab": self.lab, "points": points}, indent=1)
+        return json.dumps(known, indent=1)
 
     @staticmethod
     def from_json(text: str) -> Plan:
         """Read a plan back; of a file's module names, only labkit's own are imported.
 
-        Raises PlanError where the text is no plan or names a class that is not known here.
+        A class that is not known here, such as one in the user's own script, is read as a ListedPlan.
+        Raises PlanError where the text is no plan, or names an unknown class and lists no points.
         """
         try:
-            knobs = json.loads(text)
-            module, _, kind = knobs.pop("plan").partition(":")
-            knobs.pop("worker", None)
+            record = json.loads(text)
+            knobs = {name: value for name, value in record.items() if name not in ("plan", "worker", "lab", "points")}
+            module, _, kind = record["plan"].partition(":")
             if re.fullmatch(r"labkit\.(labs\.\w+\.plan|engine\.call)", module):
                 importlib.import_module(module)
-            for known in _subclasses(Plan):
-                if (known.__module__, known.__qualname__) == (module, kind):
-                    return known(**knobs)
+            known = [cls for cls in _subclasses(Plan) if (cls.__module__, cls.__qualname__) == (module, kind)]
+            if known:
+                return known[-1](**knobs)  # the newest: a notebook's cell may have been run again
+            if "points" in record:
+                common = {field.name: knobs[field.name] for field in dataclasses.fields(Plan)}
+                return ListedPlan(**common, record=record)
         except PlanError:
             raise
         except (ValueError, KeyError, AttributeError, TypeError, ImportError) as error:
             raise PlanError(f"not a plan: {text[:80]!r} ({error})") from error
         raise PlanError(f"the plan {module}:{kind} is not known to this workbook")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPlan(Plan):
+    """A plan whose class this process does not have: the knobs and points that its plan file lists, and no methods."""
+
+    lab: ClassVar[str] = ""
+    worker: ClassVar[str] = ""
+
+    record: dict[str, Any] = dataclasses.field(hash=False)
+
+    def check(self) -> None:
+        for name in ("lab", "worker"):
+            object.__setattr__(self, name, str(self.record[name]))
+        for name, value in self.record.items():
+            if not hasattr(self, name):
+                object.__setattr__(self, name, _frozen(value))
+        self.points()
+
+    def points(self) -> list[SimpleNamespace]:
+        points = self.record["points"]
+        return [SimpleNamespace(**{name: _frozen(value) for name, value in point.items()}) for point in points]
+
+    @property
+    def name(self) -> str:
+        return self.record["plan"].rpartition(".")[2].rpartition(":")[2].lower()
+
+    def to_json(self) -> str:
+        return json.dumps(self.record, indent=1)
+
+
+def require_parameters(size: Any, gpus: Any, seeds: Any) -> None:
+    """Raise PlanError, saying what is allowed, where a parameter of a notebook has a value that none can have."""
+    Plan.require("size", size, SIZES)
+    if not _is_whole(gpus) or gpus < 0:
+        raise PlanError(f"gpus={gpus!r}: give a number of worker processes, such as 2, or 0 for all GPUs")
+    listed = isinstance(seeds, list | tuple) and len(seeds) > 0
+    if not listed and not (_is_whole(seeds) and 0 <= seeds <= MOST_SEEDS):
+        raise PlanError(f"seeds={seeds!r}: give a number of repetitions, 1 to {MOST_SEEDS}, or 0 for each plan's own")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _frozen(value: Any) -> Any:
+    """Return JSON's list as the tuple that a plan holds."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _subclasses(cls: type) -> Iterator[type]:

@@ -11,7 +11,7 @@ Knows nothing of runs and labs, imports no torch, and pandas only where a table 
 """
 
 from .gpus import Gpu
-from .inventory import Node, here
+from .inventory import Node, here, why_no_gpu_is_visible
 from .limits import (
     Spec,
     bus_bandwidth_limit,
@@ -48,4 +48,5 @@ __all__ = [
     "ring_bus_limit_gb_per_s",
     "spec",
     "used_mib",
+    "why_no_gpu_is_visible",
 ]

@@ -50,6 +50,18 @@ def read() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
         return gpus, slices, ask(pynvml.nvmlSystemGetDriverVersion), version
 
 
+def why_none_is_visible(variable: str | None) -> str:
+    """Why CUDA shows no GPU, as half a sentence: what NVML says, or that CUDA_VISIBLE_DEVICES hides what there is."""
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError, OSError) as error:
+        return f"no GPU is visible here (NVML says: {error})"
+    count = ask(pynvml.nvmlDeviceGetCount) or 0
+    ask(pynvml.nvmlShutdown)
+    hidden = f", and CUDA_VISIBLE_DEVICES={variable!r} hides them" if count and variable is not None else ""
+    return f"no GPU is visible here (NVML finds {count}{hidden})"
+
+
 def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set (None).
 

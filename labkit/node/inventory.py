@@ -135,6 +135,11 @@ def here() -> Node:
     )
 
 
+def why_no_gpu_is_visible() -> str:
+    """Return half a sentence: that no GPU is visible here, and what NVML says."""
+    return nvml.why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
 def _topology_text() -> str:
     """NVML has no such matrix, so nvidia-smi prints it; "" where it is missing, fails or hangs."""
     try:

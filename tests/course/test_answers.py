@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from labkit.course import answers
+from labkit.engine.errors import NowhereToWrite
 
 SKELETON = "def pipelined(source, copies, chunks, lanes):\n    ...\n"
 ANSWER = "def pipelined(source, copies, chunks, lanes):\n    lanes.wait()\n"
@@ -42,6 +44,16 @@ def test_an_answer_replaces_a_skeleton_and_an_answer():
     for text in (SKELETON, ANSWER, ANSWER + "# better\n"):
         answers.save("broadcast.pipelined", text)
         assert answers.file_of("broadcast.pipelined").read_text() == text
+
+
+def test_where_nothing_can_be_written_an_answer_is_refused_and_a_skeleton_is_not(tmp_path, monkeypatch):
+    """As in a read-only checkout: a notebook that nobody answered runs to its end."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "file" / "answers"))
+    wanted = r"answers cannot be written \(Not a directory\): set LABKIT_ANSWERS to a folder of your own"
+    assert re.search(f"not answered yet, and .*{wanted}", answers.save("broadcast.pipelined", SKELETON))
+    with pytest.raises(NowhereToWrite, match=f"`broadcast.pipelined` is not saved; .*{wanted}"):
+        answers.save("broadcast.pipelined", ANSWER)
 
 
 def test_what_is_no_python_is_refused_with_its_line(folder):

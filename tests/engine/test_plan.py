@@ -149,7 +149,10 @@ def test_processes_stand_in_for_a_few_gpus_only(machine):
         ({"device": "tpu"}, "device='tpu' is not known; it is one of cuda, cpu"),
         ({"gpus": -1}, "gpus=-1: a run needs at least one worker"),
         ({"device": "cpu", "gpus": 0}, "gpus=0: a run needs at least one worker"),
+        ({"gpus": "four"}, "gpus='four' is not a whole number"),
+        ({"gpus": 1.5}, "gpus=1.5 is not a whole number"),
         ({"seeds": ()}, "at least one seed"),
+        ({"seeds": ("one",)}, "at least one seed"),
     ],
 )
 def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):

@@ -89,3 +89,16 @@ def test_a_lost_gpu_keeps_its_place(monkeypatch):
 def test_no_driver_is_no_gpu(monkeypatch):
     FakeNvml(failing=["nvmlInit"]).install(monkeypatch)
     assert gpus.read() == ((), (), None, None)
+
+
+@pytest.mark.parametrize(
+    ("failing", "variable", "words"),
+    [
+        (["nvmlInit"], None, "(NVML says: GPU is lost)"),
+        ([], "", "(NVML finds 2, and CUDA_VISIBLE_DEVICES='' hides them)"),
+        (["nvmlDeviceGetCount"], None, "(NVML finds 0)"),
+    ],
+)
+def test_why_no_gpu_is_visible_is_said_in_nvmls_words(monkeypatch, failing, variable, words):
+    FakeNvml(failing=failing).install(monkeypatch)
+    assert gpus.why_none_is_visible(variable) == f"no GPU is visible here {words}"

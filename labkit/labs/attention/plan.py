@@ -25,6 +25,7 @@ class Attention(Plan):
 
     lab: ClassVar[str] = "attention"
     worker: ClassVar[str] = "labkit.labs.attention.worker"
+    most: ClassVar[int] = 1
     SMALLER: ClassVar[dict[str, Any]] = {}
 
     gpus: int = 1

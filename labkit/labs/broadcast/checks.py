@@ -17,7 +17,7 @@ EXERCISES = CHUNKED
 
 
 @judges_answers
-def check(exercise: str, *, size: str = "small", patience_s: float = 20.0) -> Verdict:
+def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
     Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, overlap, no
@@ -29,7 +29,8 @@ def check(exercise: str, *, size: str = "small", patience_s: float = 20.0) -> Ve
     function = f"{'answers' if exercise in CHUNKED else 'bugs'}.{exercise}"
     if exercise in CHUNKED and (verdict := unanswered(f"broadcast.{exercise}")) is not None:
         return verdict
-    plan = Trial.sized(size, functions=(f"methods.{own}", function), answers=str(answers.folder()))
+    functions = (f"methods.{own}", function)
+    plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
     run = launched(exercise, plan, patience_s, "it waits for something that never happens")
     return run if isinstance(run, Verdict) else judge(exercise, own, function, run)
 

@@ -32,6 +32,11 @@ def roomy() -> bool:
     return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
 
 
+def divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+    """Return each batch, or the largest number below it that divides among the GPUs."""
+    return tuple(max(gpus, batch - batch % gpus) for batch in batches)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Training(Plan):
     """What plans that train share: how often a step is timed, and what a point may set.
@@ -91,13 +96,16 @@ class Bert(Training):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
+        usual = SMALL | cls.SMALLER
+        gpus = knobs.get("gpus") or cls.few(2)
+        return cls(**usual | {"gpus": gpus, "batches": divisible(usual["batches"], gpus)} | knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:
         """Give the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
-        return cls(**{"size": "full", "batches": tuple(batch - batch % gpus for batch in cls.batches)} | knobs)
+        return cls(**{"size": "full", "batches": divisible(cls.batches, gpus)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +163,9 @@ class Zero(Bert):
 class Trial(Bert):
     """Strategies beside one process that trains on the same global batches, in float32 with SGD. Some have a bug."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"hidden": 64, "layers": 2}
+    SMALLER: ClassVar[dict[str, Any]] = {
+        "hidden": 64, "layers": 2, "batches": (12,), "warm_ups": 1, "repeats": 1,
+    }  # fmt: skip
 
     batches: tuple[int, ...] = (12,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
@@ -170,7 +180,3 @@ class Trial(Bert):
             self.require("variant", variant, VARIANTS)
             for strategy in self.strategies if variant == "right" else ("ddp",):
                 yield self.setting(strategy) | {"variant": variant}
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return super().small(**{"batches": (12,), "warm_ups": 1, "repeats": 1} | knobs)

@@ -97,6 +97,11 @@ class Bert(Plan):
         """The most GPUs among which the layers divide evenly: what a sweep uses that does not turn this knob."""
         return max(n for n in range(1, self.gpus + 1) if self.layers % n == 0)
 
+    def enough(self, count: int) -> int:
+        """Return `count` micro-batches, or more where that many ranks need more: a number that divides the batch."""
+        enough = range(max(count, self.most_ranks), self.batch + 1)
+        return next((n for n in enough if self.batch % n == 0), count)
+
     def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, micro_batches: int = 4,
                 schedule: str = "gpipe", mode: str = "training", precision: str = "") -> dict[str, Any]:  # fmt: skip
         """Give a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
@@ -147,19 +152,22 @@ class MicroBatches(Bert):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedules(Bert):
-    """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named)."""
+    """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named).
+
+    If no counts of micro-batches are named, there are 8, or as many as the ranks need.
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {"counts": (4,)}
 
     schedules: tuple[str, ...] = SCHEDULES
-    counts: tuple[int, ...] = (8,)
+    counts: tuple[int, ...] = ()
     chunks: int = 0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         most = next(n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0)
         for schedule in self.schedules:
             chunks = (self.chunks or most) if schedule == "interleaved" else 1
-            for count in self.counts:
+            for count in self.counts or (self.enough(8),):
                 yield self.setting(schedule=schedule, micro_batches=count, chunks=chunks)
 
 
@@ -212,21 +220,24 @@ class Layers(Bert):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Bert):
-    """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs."""
+    """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs.
+
+    If no counts of micro-batches are named, there are 4, or as many as the ranks need.
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {"repeats": 4}
 
     variants: tuple[str, ...] = ("right",)
     schedules: tuple[str, ...] = ("gpipe",)
     splits: tuple[str, ...] = ()
-    counts: tuple[int, ...] = (4,)
+    counts: tuple[int, ...] = ()
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
             for split in self.splits or (even_split(self.layers, self.most_ranks),):
                 for schedule in self.schedules:
-                    for count in self.counts:
+                    for count in self.counts or (self.enough(4),):
                         ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
                         mode = "fenced" if variant == "first_rank_clock" else "training"
                         one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)

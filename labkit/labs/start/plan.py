@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
+from labkit.engine.plan import SIZES, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,14 @@ class Failure(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
+
+    @classmethod
+    def sized(cls, size: str = "auto", *, gpus: int = 0, **knobs) -> Self:
+        """Return a plan of at least two workers, one to fail and one to wait: CPU processes where one GPU is used."""
+        if gpus != 1 and cls.on_gpus():
+            return super().sized(size, gpus=gpus, **knobs)
+        cls.require("size", size, SIZES)
+        return super().sized("small", gpus=max(gpus, 2), device="cpu", **knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

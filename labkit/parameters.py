@@ -1,0 +1,93 @@
+"""The parameters of a notebook: size, gpus and seeds, checked in its set-up cell before anything is launched."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from types import ModuleType
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import Markdown
+
+from labkit import node
+from labkit.engine.errors import ParameterError, PlanError
+from labkit.engine.plan import PARAMETERS, Plan, require_parameters
+from labkit.ui.words import say
+
+INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
+
+
+def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Markdown:
+    """Make every plan of a lesson with the notebook's parameters, and say at which size and on what they will run.
+
+    Raises ParameterError, one sentence, where one of the plans cannot be made, and where papermill set a parameter
+    that no notebook has.
+    """
+    if unknown := _injected() - {*PARAMETERS}:
+        told = f"{', '.join(sorted(unknown))}: no notebook has a parameter of this name"
+        raise ParameterError(f"{told}; there are {', '.join(PARAMETERS)}")
+    try:
+        require_parameters(size, gpus, seeds)
+        plans = [kind.sized(size, gpus=gpus, seeds=seeds) for kind in plan_classes(lab)]
+    except PlanError as error:
+        raise ParameterError(str(error)) from None
+    if not plans:
+        return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
+    why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
+    often = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
+    return say(_where(plans), why, _idle(plans), _unused(plans, gpus), often)
+
+
+def plan_classes(lab: ModuleType) -> list[type[Plan]]:
+    """Return the plans that a lab offers to its notebook; none where the lab launches nothing."""
+    try:
+        module = importlib.import_module(f"{lab.__name__}.plan")
+    except ModuleNotFoundError:
+        return []
+    offered = [getattr(module, name, None) for name in lab.__all__]
+    return [kind for kind in offered if isinstance(kind, type) and issubclass(kind, Plan)]
+
+
+def _where(plans: list[Plan]) -> str:
+    """Say at which size, and on how many workers, the plans run; by name where they differ."""
+    groups: dict[str, list[str]] = {}
+    for plan in plans:
+        workers = f"{plan.gpus} {'GPU' if plan.device == 'cuda' else 'CPU process'}"
+        many = "" if plan.gpus == 1 else "s" if plan.device == "cuda" else "es"
+        groups.setdefault(f"size **{plan.size}**, **{workers}{many}**", []).append(type(plan).__name__)
+    if len(groups) == 1:
+        return f"Every launch of this lesson: {next(iter(groups))}."
+    return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())
+
+
+def _idle(plans: list[Plan]) -> str | None:
+    """Say which plans leave some of their workers without work in every point."""
+    fewer = {}
+    for plan in plans:
+        used = max(getattr(point, "ranks", plan.gpus) for point in plan.points())
+        if used < plan.gpus:
+            fewer.setdefault((used, plan.gpus), []).append(f"`{type(plan).__name__}`")
+    told = [f"{', '.join(names)} use {used} of {gpus} workers" for (used, gpus), names in fewer.items()]
+    return f"Some plans cannot use all of their workers: {'; '.join(told)}." if told else None
+
+
+def _unused(plans: list[Plan], gpus: int) -> str | None:
+    """Say that `gpus` asks for more workers than any plan of the lesson takes."""
+    most = max(plan.gpus for plan in plans)
+    return f"`gpus={gpus}` changes nothing: this lesson uses {most} worker(s)." if gpus > most else None
+
+
+def _injected() -> set[str]:
+    """Return the names that papermill set; it adds them to the notebook unchecked, as a cell of assignments."""
+    shell = get_ipython()
+    cells = shell.user_ns.get("In", []) if shell is not None else []
+    trees = [ast.parse(cell) for cell in cells if cell.startswith(INJECTED)]
+    return {
+        target.id
+        for tree in trees
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }

@@ -1,0 +1,85 @@
+"""A plan class of one's own, in a script or in a notebook's cell: workers get its knobs and points without its code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import ListedPlan, Plan
+from labkit.engine.run import REPOSITORY
+
+WORKER = """
+def measure(worker, point):
+    worker.record(product=point.factor * worker.plan.base * worker.rank, shape=type(worker.plan.shape).__name__)
+"""
+SCRIPT = """
+from dataclasses import dataclass
+from typing import ClassVar
+from labkit import Plan, launch
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(Plan):
+    lab: ClassVar[str] = "mine"
+    worker: ClassVar[str] = "WORKER"
+
+    base: int = 10
+    shape: tuple[int, ...] = (2, 3)
+    factors: tuple[int, ...] = (1, 2)
+
+    def knobs(self):
+        for factor in self.factors:
+            yield {"factor": factor}
+
+if __name__ == "__main__":
+    run = launch(Mine(gpus=2, device="cpu", seeds=(5,)))
+    print(list(run.rows["product"]), set(run.rows["shape"]), run.plan == Mine(gpus=2, device="cpu", seeds=(5,)))
+    print(run.folder)
+"""
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["one file", "two files"])
+def test_a_plan_class_in_a_script_can_be_launched(tmp_path, alone):
+    """The worker's code lies in the same file, or in one beside it; the script stands in another folder."""
+    script = tmp_path / "mine.py"
+    script.write_text(SCRIPT.replace("WORKER", "mine" if alone else "my_worker") + (WORKER if alone else ""))
+    (tmp_path / "my_worker.py").write_text(WORKER)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    said, folder = done.stdout.splitlines()
+    assert said == "[0, 10, 0, 20] {'tuple'} True"
+    read = "from labkit import replay; import sys; run = replay(sys.argv[1]); print(len(run.rows), run.plan.base); run"
+    done = subprocess.run([sys.executable, "-c", read, folder], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.stdout.split() == ["4", "10"], done.stderr
+
+
+def elsewhere(**changes) -> str:
+    """Gives the file of a plan whose class only its own script has."""
+    points = [{"point": 0, "seed": 0, "sizes": [1, 2]}, {"point": 1, "seed": 0, "sizes": [3]}]
+    known = {"plan": "antigravity:Outer.Mine", "worker": "my_worker", "lab": "mine", "gpus": 2, "seeds": [0]}
+    return json.dumps({**known, "size": "custom", "device": "cpu", "base": 7, "points": points} | changes)
+
+
+def test_a_class_that_is_not_known_is_read_without_an_import(monkeypatch):
+    monkeypatch.delitem(sys.modules, "antigravity", raising=False)
+    before = set(sys.modules)
+    plan = Plan.from_json(elsewhere())
+    assert isinstance(plan, ListedPlan)
+    assert (plan.lab, plan.worker, plan.name, plan.gpus, plan.base) == ("mine", "my_worker", "mine", 2, 7)
+    assert [vars(point) for point in plan.points()] == [
+        {"point": 0, "seed": 0, "sizes": (1, 2)},
+        {"point": 1, "seed": 0, "sizes": (3,)},
+    ]
+    assert Plan.from_json(plan.to_json()) == plan
+    assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize("change", [{"points": 3}, {"points": ["x"]}, {"gpus": "two"}, {"lab": None, "device": "tpu"}])
+def test_a_damaged_file_of_such_a_plan_is_a_plan_error(change):
+    with pytest.raises(PlanError):
+        Plan.from_json(elsewhere(**change))

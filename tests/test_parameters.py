@@ -1,0 +1,223 @@
+"""Every notebook with every number of GPUs: its plans are made and told the parameters, or one sentence refuses."""
+
+import ast
+import contextlib
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import papermill
+import pytest
+from notebook_rules import called, code, is_answer, tags
+
+import labkit.parameters
+from labkit import check_parameters, node
+from labkit.batch.execute import ThisInterpreter
+from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
+from labkit.labs import accounting, attention, broadcast, sharding, start
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+TWO_OR_MORE = {"02_broadcast", "03_pipeline", "04_ddp_fsdp", "05_sharding", "09_collectives", "10_ddp_from_scratch",
+               "11_optimizer_sharding"}  # fmt: skip
+WITHOUT_LAUNCH = "12_accounting"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Gives a function that makes the node show so many GPUs."""
+
+    def shows(gpus: int) -> None:
+        shown = tuple(node.Gpu(index, "NVIDIA H200", memory_mib=143_771) for index in range(gpus))
+        here = dataclasses.replace(node.here(), gpus=shown)
+        monkeypatch.setattr(node, "here", lambda: here)
+
+    return shows
+
+
+def python_cells(path):
+    """Gives the code cells that Python itself can read."""
+    return [cell for cell in code(nbformat.read(path, as_version=4)) if not is_answer(cell)]
+
+
+def plan_calls(tree):
+    """Gives the calls that make a plan of a size: `lab.Sweep.sized(...)`."""
+    return [call for call in ast.walk(tree) if isinstance(call, ast.Call) and called(call) == "sized"]
+
+
+def names_in(*trees):
+    return {name.id for tree in trees for name in ast.walk(tree) if isinstance(name, ast.Name)}
+
+
+def plans_of(path, **parameters):
+    """Runs a notebook's parameters and set-up, then makes its plans and assigns what they need; nothing is launched.
+
+    Gives each plan with the source of the call that made it.
+    """
+    names, made = {}, []
+    for cell in python_cells(path):
+        if "check_parameters(" in cell.source or "parameters" in tags(cell):
+            exec(cell.source, names)
+            names |= parameters if "parameters" in tags(cell) else {}
+    trees = [ast.parse(cell.source) for cell in python_cells(path)]
+    needed = names_in(*(call for tree in trees for call in plan_calls(tree)))
+    for statement in (statement for tree in trees for statement in tree.body):
+        for call in plan_calls(statement):
+            made.append((eval(ast.unparse(call), names), ast.unparse(call)))
+        if isinstance(statement, ast.Assign) and names_in(*statement.targets) & needed - {*names}:
+            exec(ast.unparse(statement), names)
+    return made
+
+
+@every_notebook
+def test_every_plan_of_a_notebook_is_told_gpus_and_seeds(path):
+    for cell in python_cells(path):
+        for call in plan_calls(ast.parse(cell.source)):
+            assert {"gpus", "seeds"} <= {keyword.arg for keyword in call.keywords}, ast.unparse(call)
+
+
+@every_notebook
+def test_whatever_else_launches_at_a_size_is_told_gpus(path):
+    for cell in python_cells(path):
+        calls = [call for call in ast.walk(ast.parse(cell.source)) if isinstance(call, ast.Call)]
+        told = [{keyword.arg for keyword in call.keywords} for call in calls]
+        assert all("gpus" in names for names in told if "size" in names), cell.source
+
+
+def test_the_check_of_a_broadcast_launches_with_as_many_gpus_as_it_is_told(machine):
+    machine(0)
+    with pytest.raises(NotEnoughGpus, match="gpus=9"):
+        broadcast.check("early_forward", size="small", gpus=9)
+
+
+@every_notebook
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_plans_are_made_or_one_sentence_refuses(machine, path, gpus, seeds):
+    machine(0)
+    if gpus == 1 and path.stem in TWO_OR_MORE:
+        with pytest.raises(ParameterError, match=r"^gpus=1: .* needs at least 2 workers; take gpus=2 or more[^\n]*$"):
+            plans_of(path, size="small", gpus=gpus, seeds=seeds)
+        return
+    plans = plans_of(path, size="small", gpus=gpus, seeds=seeds)
+    assert plans or path.stem == WITHOUT_LAUNCH
+    for plan, call in plans:
+        assert plan.points()
+        assert (plan.size, plan.device) == ("small", "cpu")
+        if "gpus=gpus" in call:
+            assert plan.gpus == min(gpus, plan.most or gpus), call
+        if "seeds=seeds" in call:
+            assert plan.seeds == tuple(range(seeds)), call
+
+
+@every_notebook
+@pytest.mark.parametrize("shown", [0, 1, 2, 3, 4, 8])
+def test_no_notebook_starts_what_it_cannot_finish(machine, path, shown):
+    """On any node, with any parameters: whatever a plan refuses is refused in the set-up cell already."""
+    machine(shown)
+    for size in ("auto", "small", "full"):
+        for gpus in (0, 1, 2, 3, 4, 8, 9):
+            with contextlib.suppress(ParameterError):
+                for plan, call in plans_of(path, size=size, gpus=gpus, seeds=0):
+                    on_request = "device=" in call
+                    assert on_request or plan.size != "full" or plan.device == "cuda", call
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"gpus": "four"}, "gpus='four': give a number of worker processes, such as 2, or 0 for all GPUs"),
+        ({"gpus": -1}, "gpus=-1: give a number"),
+        ({"gpus": 2.0}, "gpus=2.0: give a number"),
+        ({"gpus": True}, "gpus=True: give a number"),
+        ({"gpus": 9}, "gpus=9: this node has no GPU; up to 8 processes stand in for GPUs"),
+        ({"seeds": -1}, "seeds=-1: give a number of repetitions, 1 to 1000, or 0 for each plan's own"),
+        ({"seeds": "two"}, "seeds='two': give a number"),
+        ({"seeds": 10**9}, "seeds=1000000000: give a number"),
+        ({"seeds": ()}, "seeds=(): give a number"),
+        ({"seeds": ("a",)}, "seeds=('a',): a plan needs at least one seed"),
+        ({"size": "huge"}, "size='huge' is not known; it is one of auto, small, full"),
+        ({"size": 1}, "size=1 is not known"),
+    ],
+)
+def test_a_wrong_value_says_what_is_allowed(machine, wrong, words):
+    machine(0)
+    with pytest.raises(ParameterError) as caught:
+        check_parameters(broadcast, **{"size": "small", "gpus": 0, "seeds": 0} | wrong)
+    assert words in str(caught.value)
+    assert caught.value._render_traceback_() == [f"ParameterError: {caught.value}"]
+
+
+@pytest.mark.parametrize("lab", [start, broadcast, sharding, attention], ids=lambda lab: lab.__name__)
+def test_full_without_gpus_is_refused_with_the_reason(machine, lab, monkeypatch):
+    machine(0)
+    monkeypatch.setattr(node, "why_no_gpu_is_visible", lambda: "no GPU is visible here (NVML says: Driver Not Loaded)")
+    with pytest.raises(ParameterError) as caught:
+        check_parameters(lab, size="full", gpus=0, seeds=0)
+    assert "size='full' needs" in str(caught.value)
+    assert "no GPU is visible here (NVML says: Driver Not Loaded): take size='small', or replay()" in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [sharding.Strategies.full, broadcast.Sweep.full, attention.Plain.full])
+def test_a_full_plan_is_not_made_where_it_would_run_on_cpu_processes(machine, make):
+    machine(0)
+    with pytest.raises(PlanError, match=r"size='full' needs .*GPU"):
+        make()
+
+
+def test_full_on_too_few_gpus_says_how_many_there_are(machine):
+    machine(1)
+    with pytest.raises(PlanError, match=r"needs at least 2 GPUs, and 1 GPU\(s\) are visible here"):
+        sharding.Strategies.sized("full")
+
+
+def told(lab, **parameters) -> str:
+    return check_parameters(lab, **{"size": "auto", "gpus": 0, "seeds": 0} | parameters).data
+
+
+def test_the_check_says_what_will_run(machine):
+    machine(4)
+    assert "size **full**, **4 GPUs**" in told(broadcast)
+    assert "no GPU is visible" not in told(broadcast)
+    machine(0)
+    assert "size **small**, **3 CPU processes**" in told(broadcast, gpus=3)
+    assert "no GPU is visible here (NVML" in told(broadcast, gpus=3)
+    assert "3 seed(s)" in told(broadcast, seeds=3)
+    assert "`Links`, `Strategies` use 2 of 3 workers" in told(sharding, gpus=3)
+    assert "`gpus=3` changes nothing: this lesson uses 1 worker(s)" in told(attention, gpus=3)
+    assert "changes nothing" not in told(attention)
+    assert "launches nothing" in told(accounting, gpus=3)
+
+
+def test_on_a_node_with_one_gpu_each_plan_says_where_it_runs(machine):
+    machine(1)
+    assert "`Batches`, `Ladder`, `Timeline`: size **full**, **1 GPU**." in told(sharding)
+    assert "size **small**, **2 CPU processes**." in told(sharding)
+
+
+def test_what_papermill_sets_is_known_or_told(machine, monkeypatch):
+    def cells(*sources):
+        shell = SimpleNamespace(user_ns={"In": ["", *sources]})
+        monkeypatch.setattr(labkit.parameters, "get_ipython", lambda: shell)
+
+    machine(0)
+    cells("gpus = 0", "# Parameters\ngpus = 2\nseeds = 1\n", "mine = 3")
+    assert told(broadcast)
+    cells("gpus = 0", "# Parameters\ngpu = 2\nsize = 'small'\n")
+    with pytest.raises(ParameterError, match=r"^gpu: no notebook has a parameter of this name; there are size,"):
+        told(broadcast)
+
+
+@pytest.mark.parametrize("parameters, words", [({"gpu": 4}, "gpu: no notebook has"), ({"gpus": "four"}, "gpus='four'")])
+def test_papermill_itself_ends_with_one_sentence_before_anything_is_launched(tmp_path, parameters, words):
+    (path,) = [path for path in NOTEBOOKS if path.stem == "05_sharding"]
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        papermill.execute_notebook(
+            path, tmp_path / "ran.ipynb", parameters=parameters, cwd=path.parent, progress_bar=False, language="python",
+            kernel_name="python3", kernel_manager_class=ThisInterpreter,
+        )  # fmt: skip
+    assert caught.value.ename == "ParameterError"
+    assert words in caught.value.evalue
+    ran = [cell for cell in nbformat.read(tmp_path / "ran.ipynb", as_version=4).cells if cell.get("execution_count")]
+    assert len(ran) == 3  # the parameters, papermill's, and the set-up
