@@ -1,0 +1,173 @@
+"""Judge a student's 1F1B schedule and balanced split by their properties."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.pipeline.theory.schedules import Step, one_f_one_b
+from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
+from labkit.labs.pipeline.theory.splits import every_split
+from labkit.ui import units
+
+# Ranks, micro-batches. With fewer micro-batches than ranks, the first ranks run out of forwards while they warm up.
+SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3))
+# Layer times, stages. The two long ones and the last one are such that filling stages in turn, to the average or to
+# any multiple of it, from either end, is not optimal in all of them; nor is an even split improved layer by layer.
+SPLITS = (
+    ([1] * 4, 2),
+    ([1, 1, 1, 5], 2),
+    ([3, 1, 1, 1, 1, 1], 3),
+    ([2, 1, 4, 1, 1, 3, 1, 1], 4),
+    ([6, 8, 2, 1.5, 4, 2, 8, 2.5], 5),
+    ([4, 8, 0.5, 2.5, 1.5, 3, 1.5, 2, 1, 1, 8, 1.5], 4),
+    ([5, 1, 1, 1], 3),
+    ([2, 3, 1], 1),
+    ([1, 4, 2], 3),
+)
+FORGOTTEN = "it returns None: is a `return` missing?"
+
+
+def key_of(arguments) -> str:
+    """Return the arguments of one call as JSON: the key under which the judges look up its result."""
+    return json.dumps(arguments)
+
+
+def judge_schedule(given: dict[str, list[str]]) -> Verdict:
+    """Return the verdict on schedules: for each rank's (rank, ranks, micro_batches), as JSON, steps like "F0", "B0"."""
+    faults: dict[str, str] = {}
+    for ranks, count in SETTINGS:
+        where = f"with {_counted(ranks, 'rank')} and {_counted(count, 'micro-batch', 'es')}"
+        results = [given[key_of((rank, ranks, count))] for rank in range(ranks)]
+        fault = _unreadable(results)
+        if not fault:
+            order = [_steps(result, rank) for rank, result in enumerate(results)]
+            fault = (
+                _incomplete(order, ranks, count)
+                or _stuck(order, ranks)
+                or _kept(order, ranks)
+                or _slow(order, ranks, count)
+            )
+        if fault:
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+    if faults:
+        return Verdict("one_f_one_b", WRONG, faults)
+    ranks, count = 4, 8
+    share = bubble(simulate(one_f_one_b(ranks, count), _equal(ranks)))
+    merits = (
+        "every micro-batch goes forward once and backward once on every stage, and no rank waits forever",
+        f"rank r keeps at most ranks − r micro-batches; its bubble with {ranks} and {count}: {units.percent(share)}",
+    )
+    return Verdict("one_f_one_b", RIGHT, {}, merits)
+
+
+def _counted(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number} {noun}{ending if number != 1 else ''}"
+
+
+def _unreadable(results: list) -> tuple[str, str] | None:
+    """Say what is not a list of steps such as "F0" and "B0"."""
+    asked = 'give a list of names such as "F0" or "B3"'
+    for rank, names in enumerate(results):
+        if _is_nothing(names):
+            return "form", f"for rank {rank} {FORGOTTEN}"
+        if not isinstance(names, list):
+            return "form", f"for rank {rank} it gives {names!r:.60}: {asked}"
+        for place, name in enumerate(names):
+            if not (isinstance(name, str) and re.fullmatch("[FB][0-9]{1,9}", name)):
+                case = ", in lower case" if isinstance(name, str) and re.fullmatch("[fb][0-9]+", name) else ""
+                return "form", f"for rank {rank} step {place} is {name!r:.60}{case}: {asked}"
+    return None
+
+
+def _is_nothing(value) -> bool:
+    """Say whether a result is None; where no call returned anything, the results' table holds NaN instead."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _steps(names: list[str], rank: int) -> list[Step]:
+    """Return ["F0", "B0"] as steps of the rank's stage."""
+    return [Step(name[0], rank, int(name[1:])) for name in names]
+
+
+def _equal(ranks: int) -> Times:
+    return Times([1.0] * ranks, [2.0] * ranks)
+
+
+def _incomplete(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
+    for rank, steps in enumerate(order):
+        for kind, word in (("F", "forward"), ("B", "backward")):
+            taken = [step.micro_batch for step in steps if step.kind == kind]
+            if sorted(taken) == list(range(count)):
+                continue
+            why = ""
+            if max(taken, default=0) >= count:
+                why = f": there is no micro-batch {max(taken)}"
+                if count < ranks - 1 - rank:
+                    why += f", and {_counted(count, 'micro-batch', 'es')} cannot make {ranks - 1 - rank} forwards ahead"
+            wanted = f"0 to {count - 1} once each" if count > 1 else "0 once"
+            return "incomplete", f"rank {rank} goes {word} for micro-batches {sorted(taken)}, not for {wanted}{why}"
+    return None
+
+
+def _stuck(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
+    try:
+        simulate(order, _equal(ranks))
+    except ValueError as error:
+        return "deadlock", f"the pipeline stands still: {error}"
+    return None
+
+
+def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
+    for rank, kept in enumerate(in_flight(simulate(order, _equal(ranks)))):
+        if kept > ranks - rank:
+            return "memory", (
+                f"rank {rank} keeps {kept:.0f} micro-batches at once; 1F1B needs {ranks - rank}: go backward "
+                "as soon as there is something to go backward with"
+            )
+    return None
+
+
+def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
+    mine, own = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
+    if mine > own * 1.001:
+        return "slow", f"a step takes {mine:.0f} forwards, the reference's {own:.0f}: some rank waits that need not"
+    return None
+
+
+def judge_split(given: dict[str, list[int]]) -> Verdict:
+    """Return the verdict on splits: for each (layer times, stages), as JSON, the layers of each stage."""
+    faults: dict[str, str] = {}
+    for times, stages in SPLITS:
+        fault = _split_fault(given[key_of((times, stages))], times, stages)
+        if fault:
+            where = f"for layers that take {times} and {_counted(stages, 'stage')}"
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+    merits = ("every split is whole, and no split has a faster slowest stage",)
+    return Verdict("balanced_split", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _split_fault(sizes, times: list[float], stages: int) -> tuple[str, str] | None:
+    if _is_nothing(sizes):
+        return "form", FORGOTTEN
+    if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
+        return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
+    if len(sizes) != stages:
+        return "sum", f"{sizes} is no split into {_counted(stages, 'stage')}: it names {len(sizes)}"
+    if sum(sizes) != len(times) or min(sizes) < 1:
+        return "sum", f"{sizes} is no split of {_counted(len(times), 'layer')}: each stage needs one or more"
+    best = min(every_split(len(times), stages), key=lambda cut: slowest(times, cut))
+    if slowest(times, sizes) > slowest(times, best):
+        return "balance", (
+            f"{sizes} has a stage that takes {slowest(times, sizes):g}; {best} has none above {slowest(times, best):g}"
+        )
+    return None
+
+
+def slowest(times: list[float], sizes: list[int]) -> float:
+    """Return the time of the slowest stage."""
+    first, most = 0, 0.0
+    for size in sizes:
+        first, most = first + size, max(most, sum(times[first : first + size]))
+    return most
