@@ -1,7 +1,7 @@
 """Each broken account is named by its numbers, each usual mistake of an answer by its kind."""
 
 import json
-from math import ceil, floor
+from math import ceil, floor, inf, nan
 
 import pytest
 
@@ -76,22 +76,42 @@ def devices(function) -> set[str]:
         (lambda gib, gb: -(-int(gib * 2**30) // (gb * 10**9)), set()),
         (lambda gib, gb: ceil(gib * 2**30 / (gb * 1e9)), set()),
         (lambda gib, gb: ceil(gib / gb), {"mixed"}),
+        (lambda gib, gb: floor(gib / gb), {"mixed"}),
         (lambda gib, gb: gib / gb, {"mixed"}),
         (lambda gib, gb: gib * 2**30 / (gb * 1e9), {"unrounded"}),
         (lambda gib, gb: floor(gib * 2**30 / (gb * 1e9)), {"rounded_down"}),
+        (lambda gib, gb: max(1, floor(gib * 2**30 / (gb * 1e9))), {"rounded_down"}),
+        (lambda gib, gb: round(gib * 2**30 / (gb * 1e9)), {"nearest"}),
         (lambda gib, gb: floor(gib * 2**30 / (gb * 1e9)) + 1, {"one_more"}),
         (lambda gib, gb: ceil(gib * 1e9 / (gb * 2**30)), {"wrong_way"}),
         (lambda gib, gb: gb * 1e9 / (gib * 2**30), {"upside_down"}),
+        (lambda gib, gb: ceil(int(gib) * 2**30 / (gb * 1e9)), {"wrong"}),
+        (lambda gib, gb: ceil(round(gib) * 2**30 / (gb * 1e9)), {"wrong"}),
+        (lambda gib, gb: ceil(gib * 1.07 / gb), {"wrong"}),
         (lambda gib, gb: None, {"form"}),
         (lambda gib, gb: "44", {"form"}),
         (lambda gib, gb: True, {"form"}),
+        (lambda gib, gb: [44], {"form"}),
+        (lambda gib, gb: nan, {"form"}),
+        (lambda gib, gb: inf, {"wrong"}),
+        (lambda gib, gb: 10**400, {"form"}),
         (lambda gib, gb: 1000, {"wrong"}),
     ],
 )
 def test_devices_by_their_mistake(function, kinds):
-    found = devices(function)
-    assert kinds <= found if kinds else not found
-    assert len(found) <= 3, "few settings give other mistakes' numbers, too"
+    """One mistake is told as one, though single numbers could come from others, too."""
+    assert devices(function) == kinds
+
+
+def test_a_number_is_told_from_the_wanted_one():
+    def said(function):
+        return " ".join(judge_devices([function(*setting) for setting in SIZES]).faults.values())
+
+    floored = said(lambda gib, gb: floor(gib * 2**30 / (gb * 1e9)))
+    assert floored.startswith("for 3 276 GiB on devices of 80 GB it gives 43, not 44") and "divided GiB" not in floored
+    assert "it gives 44.0000001, not 44" in said(lambda gib, gb: ceil(gib * 2**30 / (gb * 1e9)) + 1e-7)
+    assert "it gives inf, not 44" in said(lambda gib, gb: inf)
+    assert "it gives None, not 44: is a `return` missing?" in said(lambda gib, gb: None)
 
 
 def batch(**changes):
@@ -102,8 +122,9 @@ def batch(**changes):
         link *= changes.get("link", 1)
         a, b, c = f / (x * y * rate), f / (y * link * m_x), 1 / (x * link * m_y)
         c *= changes.get("sign", 1)
-        if changes.get("guard", True) and a <= c:
-            return None
+        guard = changes.get("guard", lambda *_: a > c)
+        if guard and not guard(f, x, y, m_x, m_y, rate, link):
+            return changes.get("none")
         return b / (a - c) / (x * y if changes.get("each") else 1) * changes.get("times", 1)
 
     return function
@@ -123,7 +144,18 @@ def batch(**changes):
         (batch(guard=False), {"never"}),
         (batch(times=0.5), {"below"}),
         (batch(times=1.5), {"wrong"}),
-        (lambda *setting: None, {"form"}),
+        (batch(none=nan), {"never"}),
+        (batch(none=inf), {"never"}),
+        (batch(none=0), {"never"}),
+        (batch(none="None"), {"never"}),
+        (batch(guard=lambda f, x, y, m_x, m_y, rate, link: f * link > y * rate), {"none"}),
+        (batch(guard=lambda f, x, y, m_x, m_y, rate, link: m_x * f * link > y * rate), {"none", "never"}),
+        (batch(guard=lambda f, x, y, m_x, m_y, rate, link: f > 16384), {"none"}),
+        (lambda f, x, y, *rest: batch()(f, y, x, *rest), {"transposed"}),
+        (lambda *setting: None, {"none"}),
+        (lambda *setting: nan, {"form", "never"}),
+        (lambda *setting: 10**400, {"form", "never"}),
+        (lambda *setting: [1], {"form", "never"}),
         (lambda *setting: "many", {"form", "never"}),
     ],
 )

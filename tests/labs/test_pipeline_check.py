@@ -63,7 +63,7 @@ def warmed(warm, *, limit=True):
         (lambda rank, ranks, count: own(rank, ranks, count)[::-1], {"deadlock"}),
         (lambda rank, ranks, count: [f"{k}{i}" for i in range(count) for k in "FB"], {"slow"}),
         (lambda rank, ranks, count: None, {"form"}),
-        (lambda rank, ranks, count: float("nan"), {"form"}),  # what pandas makes of a column of None
+        (lambda rank, ranks, count: float("nan"), {"form"}),
         (lambda rank, ranks, count: [0, "X1", "F"], {"form"}),
         (lambda rank, ranks, count: [*own(rank, ranks, count), None], {"form"}),
         (lambda rank, ranks, count: [*own(rank, ranks, count), "idle"], {"form"}),
@@ -80,12 +80,14 @@ def warmed(warm, *, limit=True):
         (warmed(lambda rank, ranks, count: min(ranks - rank - 1, count // 2)), {"slow"}),
         (warmed(lambda rank, ranks, count: min(ranks - rank - 1, count - 1)), set()),  # the same order
         (lambda rank, ranks, count: own(rank, ranks, max(count, ranks)), {"incomplete"}),
-        (lambda rank, ranks, count: own(rank, ranks, count) if count >= ranks else gpipe(rank, ranks, count)[1:],
-         {"incomplete"}),
+        (
+            lambda rank, ranks, count: own(rank, ranks, count) if count >= ranks else gpipe(rank, ranks, count)[1:],
+            {"incomplete"},
+        ),
         (lambda rank, ranks, count: [*own(rank, ranks, count), f"B{count - 1}"], {"incomplete"}),
         (lambda rank, ranks, count: [f"{n[0]}{int(n[1:]) + 1}" for n in own(rank, ranks, count)], {"incomplete"}),
     ],
-)  # fmt: skip
+)
 def test_each_fault_by_its_kind(function, kinds):
     verdict = judge_schedule(lists(function))
     assert set(verdict.faults) <= kinds and bool(verdict.faults) == bool(kinds), verdict

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from math import ceil, floor, inf, isclose
+from math import ceil, floor, inf, isclose, isfinite
 
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.theory.models import Model
@@ -21,43 +22,74 @@ SIZES = (
     (0.5, 24),
     (1000, 141),
 )  # GiB to hold, GB a device
-BATCHES = (  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
-    (53248, 16, 4, 2, 1, 4.6e14, 1.8e11), (53248, 8, 8, 1, 1, 4.6e14, 1.8e11), (28672, 32, 2, 2, 1, 4.6e14, 1.8e11),
-    (53248, 16, 4, 1, 2, 1e15, 9e11), (16384, 8, 8, 2, 1, 4.6e14, 1.8e11),
-)  # fmt: skip
+BATCHES = (
+    (53248, 16, 4, 2, 1, 4.6e14, 1.8e11),
+    (53248, 8, 8, 1, 1, 4.6e14, 1.8e11),
+    (28672, 32, 2, 2, 1, 4.6e14, 1.8e11),
+    (53248, 16, 4, 1, 2, 1e15, 9e11),
+    (16384, 8, 8, 2, 1, 4.6e14, 1.8e11),  # no batch is enough
+    (16384, 8, 8, 1, 2, 4.6e14, 1.8e11),  # enough with two axes for activations only
+    (16384, 4, 16, 2, 2, 4.6e14, 1.8e11),  # no batch is enough, with two axes for each
+)  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
 SYMBOLS = ("F", "X", "Y", "M_X", "M_Y", "C", "W")
 D_MODEL = 16384  # of any size: it is in every term
 CLOSE = 1e-3
+FORGOTTEN = "is a `return` missing?"
+MIXED = "you divided GiB by GB"
+# Kind, number for (GiB, GB of one device), what is wrong.
+DEVICE_MISTAKES: tuple[tuple[str, Callable[[float, float], float], str], ...] = (
+    ("unrounded", lambda gib, gb: _exact(gib, gb), "devices come whole, rounded up"),
+    ("mixed", lambda gib, gb: gib / gb, MIXED),
+    ("mixed", lambda gib, gb: ceil(gib / gb), MIXED),
+    ("mixed", lambda gib, gb: floor(gib / gb), MIXED),
+    (
+        "wrong_way",
+        lambda gib, gb: ceil(gib / gb * 10**9 / 2**30),
+        "a GiB is more than a GB, so a total has more GB than GiB",
+    ),
+    ("mixed", lambda gib, gb: round(gib / gb), MIXED),
+    ("nearest", lambda gib, gb: round(_exact(gib, gb)), "rounded to the nearest whole number, not up"),
+    ("rounded_down", lambda gib, gb: floor(_exact(gib, gb)), "rounded down: what is left over has no place"),
+    ("rounded_down", lambda gib, gb: max(1, floor(_exact(gib, gb))), "rounded down: what is left over has no place"),
+    ("one_more", lambda gib, gb: floor(_exact(gib, gb)) + 1, "it comes out even, so no further device is needed"),
+    ("upside_down", lambda gib, gb: 1 / _exact(gib, gb), "the device is divided by the total"),
+)
+
+
+def _exact(gib: float, gb: float) -> float:
+    return of(gib, "GiB") / of(gb, "GB")
 
 
 def judge_devices(given: list) -> Verdict:
-    """Give the verdict on numbers of devices, one for each of SIZES: a total in GiB, a label in GB."""
+    """Return the verdict on numbers of devices, one for each of SIZES: a total in GiB, a label in GB."""
+    made = next(
+        ((kind, why) for kind, value, why in DEVICE_MISTAKES if _same(given, [value(*size) for size in SIZES])), None
+    )
     faults: dict[str, str] = {}
     for (gib, gb), found in zip(SIZES, given, strict=True):
         wanted = devices(of(gib, "GiB"), gb)
-        if not _is_number(found) or found != wanted:
-            kind, why = _devices_fault(gib, gb, found)
-            said = f"for {units.number(gib, 4)} GiB on devices of {gb} GB it gives {_said(found)}, not {wanted}"
-            faults.setdefault(kind, f"{said}: {why}")
+        if not (_is_number(found) and found == wanted):
+            kind, why = _no_number(found, "a whole number of devices is asked for") or made or _quotient(gib, gb)
+            where = f"for {units.number(gib, 4)} GiB on devices of {gb} GB"
+            faults.setdefault(kind, f"{where} it gives {_said(found, wanted)}, not {wanted}: {why}")
     merits = ("both sizes are in bytes before they are divided", "the last device counts, however little is on it")
     return Verdict("devices_needed", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _devices_fault(gib: float, gb: float, found) -> tuple[str, str]:
-    if not _is_number(found):
-        return "form", "a whole number of devices is asked for"
-    exact = of(gib, "GiB") / of(gb, "GB")
-    mistakes = [
-        ("unrounded", exact, "devices come whole, rounded up"),
-        ("mixed", gib / gb, "you divided GiB by GB"),
-        ("mixed", ceil(gib / gb), "you divided GiB by GB"),
-        ("wrong_way", ceil(gib / gb * 10**9 / 2**30), "a GiB is more than a GB, so a total has more GB than GiB"),
-        ("rounded_down", floor(exact), "what is left over has no place"),
-        ("one_more", floor(exact) + 1, "it comes out even, so no further device is needed"),
-        ("upside_down", 1 / exact, "the device is divided by the total"),
-    ]
-    made_so = ((kind, why) for kind, value, why in mistakes if isclose(found, value, rel_tol=1e-9))
-    return next(made_so, ("wrong", "bytes over bytes, rounded up"))
+def _same(given: list, wanted: list[float]) -> bool:
+    """Say whether all numbers are the wanted ones: single ones may be so by chance."""
+    pairs = zip(given, wanted, strict=True)
+    return all(_is_number(found) and isclose(found, value, rel_tol=1e-9) for found, value in pairs)
+
+
+def _no_number(found, asked: str) -> tuple[str, str] | None:
+    return None if _is_number(found) else ("form", FORGOTTEN if found is None else asked)
+
+
+def _quotient(gib: float, gb: float) -> tuple[str, str]:
+    total, each = of(gib, "GiB"), of(gb, "GB")
+    said = f"{units.count(total)} bytes over {units.count(each)} bytes is {total / each:.6g}"
+    return "wrong", f"{said}, rounded up"
 
 
 def judge_batch(given: list) -> Verdict:
@@ -66,13 +98,12 @@ def judge_batch(given: list) -> Verdict:
     for setting, found in zip(BATCHES, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
-        found = None if found != found else found  # a worker's None comes as NaN from a column of numbers
         if found is None if wanted == inf else _near(found, wanted):
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
         right = "None" if wanted == inf else units.count(round(wanted))
         where = ", ".join(f"{name} = {value:g}" for name, value in zip(SYMBOLS, setting, strict=True))
-        faults.setdefault(kind, f"for {where} it gives {_said(found)}, not {right}: {why}")
+        faults.setdefault(kind, f"for {where} it gives {_said(found, wanted)}, not {right}: {why}")
     merits = ("above its batch computing covers both, below it does not", "where no batch is enough it says so")
     return Verdict("compute_bound_batch", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -80,15 +111,19 @@ def judge_batch(given: list) -> Verdict:
 def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, str]:
     if wanted == inf:
         return "never", "activations alone take longer than computing at every batch"
+    if found is None:
+        return "none", "computing grows faster with the batch than activations do, so some batch is enough"
     if not _is_number(found):
         return "form", "a number of tokens is asked for"
     one, half = times(mesh, model, 1), mesh.axis_bytes_per_s / 2
     turned = replace(mesh, fsdp_axes=mesh.tensor_axes, tensor_axes=mesh.fsdp_axes)
+    transposed = replace(mesh, fsdp=mesh.tensor, tensor=mesh.fsdp)
     mistakes = {
         "a_device": (wanted, ""),
         "no_m_x": (least_tokens(replace(mesh, fsdp_axes=1), model, at_once=False), "M_X is left out"),
         "no_m_y": (least_tokens(replace(mesh, tensor_axes=1), model, at_once=False), "M_Y is left out"),
         "swapped": (least_tokens(turned, model, at_once=False), "M_X and M_Y are swapped"),
+        "transposed": (least_tokens(transposed, model, at_once=False), "X and Y are swapped"),
         "one_way": (least_tokens(replace(mesh, axis_bytes_per_s=half), model, at_once=False), "W has both directions"),
         "at_once": (least_tokens(mesh, model), "that covers the longer of the two, not one after the other"),
         "added": (one.fsdp_s / (one.math_s + one.tensor_s), "activations' time is taken from computing's, not added"),
@@ -111,9 +146,18 @@ def _near(found, value: float) -> bool:
     return _is_number(found) and isclose(found, value, rel_tol=CLOSE)
 
 
-def _said(found) -> str:
-    return units.number(found, 5) if _is_number(found) else repr(found)
+def _said(found, wanted: float) -> str:
+    """Return a number as a reader says it, with as many digits as tell it from the wanted one."""
+    if not _is_number(found) or not isfinite(found):
+        return repr(found)
+    if found == round(found):
+        return units.count(found)
+    said = units.number(found, 5)
+    return repr(found) if said == units.number(wanted, 5) or said.replace(" ", "") == str(wanted) else said
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    """Say whether it is a number, infinite ones included, that fits into a float."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < 1e300 or value in (inf, -inf)

@@ -70,7 +70,7 @@ def _unreadable(results: list) -> tuple[str, str] | None:
     """Say what is not a list of steps such as "F0" and "B0"."""
     asked = 'give a list of names such as "F0" or "B3"'
     for rank, names in enumerate(results):
-        if _is_nothing(names):
+        if names is None:
             return "form", f"for rank {rank} {FORGOTTEN}"
         if not isinstance(names, list):
             return "form", f"for rank {rank} it gives {names!r:.60}: {asked}"
@@ -79,11 +79,6 @@ def _unreadable(results: list) -> tuple[str, str] | None:
                 case = ", in lower case" if isinstance(name, str) and re.fullmatch("[fb][0-9]+", name) else ""
                 return "form", f"for rank {rank} step {place} is {name!r:.60}{case}: {asked}"
     return None
-
-
-def _is_nothing(value) -> bool:
-    """Say whether a result is None; where no call returned anything, the results' table holds NaN instead."""
-    return value is None or (isinstance(value, float) and value != value)
 
 
 def _steps(names: list[str], rank: int) -> list[Step]:
@@ -149,7 +144,7 @@ def judge_split(given: dict[str, list[int]]) -> Verdict:
 
 
 def _split_fault(sizes, times: list[float], stages: int) -> tuple[str, str] | None:
-    if _is_nothing(sizes):
+    if sizes is None:
         return "form", FORGOTTEN
     if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
         return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
