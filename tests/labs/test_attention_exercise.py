@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from labkit.course import answers
@@ -52,6 +53,21 @@ def judged(function) -> Verdict:
 L_PLAIN, O_PLAIN = ("factor * l", "l"), ("factor * o[c]", "o[c]")
 GUARD = ("if m_new == -inf:", "if False:")
 OWN = ("max(m, *scores)", "max(scores)")
+DROPPED = ("for score in scores]", "for score in scores if score > -inf]")
+
+
+def rounded(kind):
+    """Return an online softmax in another precision."""
+
+    def online_softmax(m, l, o, scores, values):  # noqa: E741
+        m, l, o, scores, values = kind(m), kind(l), *(np.array(x, kind) for x in (o, scores, values))  # noqa: E741
+        new = max(m, scores.max())
+        if np.isneginf(new):
+            return float(m), float(l), o.tolist()
+        factor, weights = np.exp(m - new), np.exp(scores - new)
+        return float(new), float(factor * l + weights.sum()), (factor * o + weights @ values).tolist()
+
+    return online_softmax
 
 
 @pytest.mark.parametrize(
@@ -69,14 +85,27 @@ OWN = ("max(m, *scores)", "max(scores)")
         (changed(("return m_new", "return max(scores)")), {"own_maximum"}),
         (changed(("return m_new", "return m")), {"maximum"}),
         (changed(GUARD), {"masked"}),
-        (changed(("exp(score - m_new)", "exp(score - m)")), {"overflow", "l", "o"}),
+        (changed(("exp(score - m_new)", "exp(score - m)")), {"overflow", "nan", "l", "o"}),
         (changed(("    return m_new, l, o", "    return m_new, l, [part / l for part in o]")), {"o_normalised"}),
         (changed(("    return m_new, l, o", "    return m_new, 1.01 * l, o")), {"l"}),
         (changed(("w * v[c]", "w * v[0]")), {"o"}),
         (changed(("    return m, l, o", "    return 0.0, l, o")), {"masked"}),
+        (changed(DROPPED), {"o_misaligned"}),
+        (changed(DROPPED, ("if score > -inf", "if score != scores[0] or score > -inf")), {"o_misaligned"}),
+        (changed(("for score in scores]", "for score in sorted(scores)]")), {"o"}),
+        (changed(("exp(score - m_new) for", "(1.0 if score == -inf else exp(score - m_new)) for")), {"l", "o"}),
+        (changed(("    if m_new == -inf:", "    if -inf in scores:")), {"maximum", "l", "o"}),
+        (changed(("    if m_new == -inf:", "    if m_new == m:")), {"l", "o"}),
+        (changed(("max(m, *scores)", "max(m, 0, *scores)"), ("if m_new", "if max(m, *scores)")), {"maximum"}),
+        (changed(("    m_new", "    if max(scores) == -inf: return m, l, [0.0] * len(o)\n    m_new")), {"masked"}),
+        (changed(("exp(score - m_new)", "2 ** (score - m_new)")), {"l", "o"}),
+        (changed(("    return m_new, l, o", "    return m_new, 1.0001 * l, o")), {"l"}),
+        (changed(("    return m_new, l, o", "    return 1.0001 * m_new, l, o")), {"maximum"}),
+        (rounded(np.float32), set()),
+        (rounded(np.float16), {"l", "o"}),
         (lambda m, l, o, scores, values: None, {"form"}),  # noqa: E741
         (lambda m, l, o, scores, values: [m, l], {"form"}),  # noqa: E741
-        (lambda m, l, o, scores, values: [m, l, o[:1]], {"form"}),  # noqa: E741
+        (lambda m, l, o, scores, values: [m, l, o[:1]], {"form", "maximum"}),  # noqa: E741
         (lambda m, l, o, scores, values: [m, l, sum(o)], {"form"}),  # noqa: E741
         (lambda m, l, o, scores, values: [True, l, o], {"form"}),  # noqa: E741
         (lambda m, l, o, scores, values: [str(m), l, o], {"form"}),  # noqa: E741
@@ -114,6 +143,17 @@ def test_faults_say_their_numbers():
         "[nan, nan]]: −inf − (−inf) is nan"
     )
     assert faults(changed(("    return m, l, o", "    return 0.0, l, o")))["masked"].endswith("become [0, 0, [0, 0]]")
+
+
+def test_two_numbers_that_look_alike_get_more_digits():
+    assert faults(changed(("return m_new, l,", "return m_new, 1.0001 * l,")))["l"] == (
+        "at a row's first tile, l is 1.45011, not 1.44996"
+    )
+    assert "l is 1.4502, not 1.44996" in faults(rounded(np.float16))["l"]
+    assert "is a `return` missing?" in faults(lambda *_: None)["form"]
+    assert "o is [0.5392, 2.922], not [-1.572, 1.287]: scores and values are out of step" in (
+        faults(changed(DROPPED))["o_misaligned"]
+    )
 
 
 def test_a_finite_row_may_forget_a_masked_tile_only():

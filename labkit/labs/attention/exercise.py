@@ -9,15 +9,25 @@ from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
 from labkit.labs.attention.theory.tiles import Running, merged
 
 VALUES = [[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]
+WIDE = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [-2.0, 1.0, 0.75], [3.0, -0.25, 1.25]]
 SETTINGS = {  # what one row keeps (m, l, o), the tile's scores and values
     "at a row's first tile": (-inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], VALUES),
     "where the maximum rises from 1 to 3": (1.0, 2.5, [1.25, -0.75], [0.5, 3.0, 2.0], VALUES),
     "where the maximum stays 3": (3.0, 1.5, [0.5, 2.0], [1.0, -0.5, 2.0], VALUES),
     "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -inf, -inf], VALUES),
+    "where the first key is masked": (1.0, 2.0, [-0.5, 1.0], [-inf, 0.5, 2.0], VALUES),
+    "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -inf, 1.5], VALUES),
+    "at a row's first tile, with its first key masked": (-inf, 0.0, [0.0, 0.0], [-inf, 0.5, -0.5], VALUES),
+    "with four keys, values of three numbers and two keys masked": (
+        0.5, 1.25, [0.5, -1.0, 2.0], [-inf, 1.25, -inf, -0.75], WIDE,
+    ),
+    "with one key and values of one number": (0.25, 1.5, [0.75], [1.0], [[-2.0]]),
     "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], VALUES),
+    "with scores near −1000": (-1000.0, 1.5, [0.5, -1.0], [-999.0, -1001.5, -1000.5], VALUES),
     "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], VALUES),
     "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], VALUES),
-}
+}  # fmt: skip
+CLOSE = 1e-5  # float32's rounding, added up over a tile, stays below
 OVERFLOW = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
 
 
@@ -47,7 +57,8 @@ def _faults(setting: tuple, found) -> dict[str, str]:
     """Give what is wrong after one tile: a sentence a kind."""
     (old, _, output, scores, _), wanted = setting, right(*setting)
     if not _is_formed(found, len(output)):
-        return {"form": f"it gives {found!r}, not m, l and a list of {len(output)} numbers"}
+        why = ": is a `return` missing?" if found is None else ""
+        return {"form": f"it gives {found!r:.80}, not m, l and a list of {len(output)} numbers{why}"}
     numbers = [*found[:2], *found[2]]
     if _near(numbers, [*wanted[:2], *wanted.output]):
         return {}
@@ -58,11 +69,13 @@ def _faults(setting: tuple, found) -> dict[str, str]:
         return {"overflow": f"m, l and o are {_said(found)}: {OVERFLOW}"}
     if any(map(isnan, numbers)):
         why = ": exp(m_old − m_new) is exp(−inf) there, which is 0" if old == -inf else ""
+        if old == -inf and -inf in scores:
+            why = ": −inf − (−inf) is nan; take the new maximum, which is finite, from each score"
         return {"nan": f"m, l and o are {_said(found)}{why}"}
-    if not isclose(found[0], wanted.maximum):
+    if not _near(found[0], wanted.maximum):
         if found[0] == max(scores):
             return {"own_maximum": f"m is {_said(found[0])}, the tile's own maximum; before it there was {_said(old)}"}
-        return {"maximum": f"m is {_said(found[0])}, not {_said(wanted.maximum)}"}
+        return {"maximum": f"m is {_told(found[0], wanted.maximum)}"}
     return _wrong_sums(setting, found, wanted)
 
 
@@ -76,11 +89,14 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
 
     times = f"exp(m_old − m_new) = {_said(factor)}"
     normalised = wanted._replace(output=tuple(part / wanted.total for part in wanted.output))
+    seen = [score for score in scores if score != -inf]
+    shifted = right(old, total, output, seen, values[: len(seen)])
     mistakes = {
         "not_rescaled": (made(1.0, top), f": the old one is kept as it was, not times {times}"),
         "forgotten": (made(0.0, top), f": the old one, times {times}, is missing"),
         "upside_down": (made(upside_down, top), f": the old one is times {_said(upside_down)}, not times {times}"),
         "own_maximum": (made(factor, own), f": the scores count from {_said(own)}, the tile's own maximum"),
+        "misaligned": (shifted, ": scores and values are out of step: leave out a masked key's value with its score"),
         "normalised": (normalised, ": it is divided by l, which is left to the end of the row"),
     }
     faults = {}
@@ -90,7 +106,7 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
                 (f"{name}_{kind}", why) for kind, (row, why) in mistakes.items() if _near(found[place], row[place])
             )
             kind, why = next(made_so, (name, ""))
-            faults[kind] = f"{name} is {_said(found[place])}, not {_said(wanted[place])}{why}"
+            faults[kind] = f"{name} is {_told(found[place], wanted[place])}{why}"
     return faults
 
 
@@ -105,8 +121,17 @@ def _is_formed(found, length: int) -> bool:
 def _near(one, other) -> bool:
     if isinstance(one, int | float):
         one, other = [one], [other]
-    return all(isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in zip(one, other, strict=True))
+    return all(isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) for a, b in zip(one, other, strict=True))
 
 
-def _said(value) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else f"[{', '.join(map(_said, value))}]"
+def _told(found, wanted) -> str:
+    """Return "1.451, not 1.45", with as many digits as tell the two apart."""
+    pairs = ((_said(found, digits), _said(wanted, digits)) for digits in (4, 6, 9, 17))
+    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (repr(found), repr(wanted)))
+    return f"{one}, not {other}"
+
+
+def _said(value, digits: int = 4) -> str:
+    if isinstance(value, int | float):
+        return f"{value:.{digits}g}"
+    return f"[{', '.join(_said(part, digits) for part in value)}]"
