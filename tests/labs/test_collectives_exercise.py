@@ -46,6 +46,18 @@ CASES = {
         ((r + 1) % n, r, False), {"unfinished"}),
     "no modulo": (lambda r, s, n: (r - s, r - s - 1, s < n - 1), {"range"}),
     "right for three only": (lambda r, s, n: ((r - s) % 3, (r - s - 1) % 3, s < n - 1), {"range", "mismatch"}),
+    "mod one fewer": (lambda r, s, n: ((r - s) % max(1, n - 1), (r - s - 1) % max(1, n - 1), s < n - 1), {"mismatch"}),
+    "half of the steps add": (lambda r, s, n: (*right(r, s, n)[:2], s < n // 2), {"replaced"}),
+    "adds in every other step": (lambda r, s, n: (*right(r, s, n)[:2], s % 2 == 0), {"replaced"}),
+    "sent and received swapped": (lambda r, s, n: (*right(r, s, n)[1::-1], s < n - 1), {"direction"}),
+    "receives what it sends next but one": (lambda r, s, n: ((r - s) % n, (r - s - 2) % n, s < n - 1), {"direction"}),
+    "from the rank before always": (lambda r, s, n: ((r - s) % n, (r - 1) % n, s < n - 1), {"mismatch"}),
+    "by the rank's own number": (lambda r, s, n: ((s - r) % n, (s - r - 1) % n, s < n - 1), {"direction", "mismatch"}),
+    "the other phase first": (lambda r, s, n: (*right(r, s, n)[:2], s >= n - 1), {"replaced"}),
+    "rank 0 only": (lambda r, s, n: right(r, s, n) if r == 0 else right(0, s, n), {"mismatch"}),
+    "whole chunks from 0 on": (
+        lambda r, s, n: right(r, s, n) if s < n - 1 else ((r - s - 1) % n, (r - s - 2) % n, False), {"overwritten"}),
+    "a dict": (lambda r, s, n: dict(zip("abc", right(r, s, n), strict=True)), {"form"}),
     "two values": (lambda r, s, n: right(r, s, n)[:2], {"form"}),
     "none": (lambda r, s, n: None, {"form"}),
     "floats": (lambda r, s, n: (0.0, 1.0, True), {"form"}),
@@ -91,6 +103,7 @@ def test_faults_say_where_and_what():
     )
     assert "lost: in the first 2 steps it is added" in said("never adds")
     assert "rank 0 does nothing: a rank has one whole chunk after 2 steps" in said("stops half way")
+    assert said("none").endswith("and whether to add: is a `return` missing?")
     assert "names the chunks 0 and -1: there are 0 to 2" in said("no modulo")
     assert "of 9 chunks are whole after all 4 steps" in said("the same chunk round")
 

@@ -72,6 +72,69 @@ def from_one(buckets, arrivals):
     return [[number + 1 for number in now] for now in right(buckets, arrivals)]
 
 
+def all_full_once_first_is(buckets, arrivals):
+    """Hold everything back until bucket 0 is full, then start whatever is full."""
+    arrived, begun, started = set(), set(), []
+    for parameter in arrivals:
+        arrived.add(parameter)
+        now = [n for n, bucket in enumerate(buckets) if set(bucket) <= arrived and n not in begun]
+        now = now if set(buckets[0]) <= arrived else []
+        begun |= {*now}
+        started.append(now)
+    return started
+
+
+def by_number_of_arrivals(buckets, arrivals):
+    """Start a bucket when as many gradients are there as it and all before it have parameters."""
+    begun, started = 0, []
+    for place in range(len(arrivals)):
+        full = begun < len(buckets) and sum(map(len, buckets[: begun + 1])) <= place + 1
+        started.append([begun] if full else [])
+        begun += full
+    return started
+
+
+def by_the_last_of_a_bucket(buckets, arrivals):
+    """Start a bucket when the gradient of its last parameter comes."""
+    begun, seen, started = 0, set(), []
+    for parameter in arrivals:
+        seen.add(parameter)
+        now = []
+        while begun < len(buckets) and buckets[begun][-1] in seen:
+            now.append(begun)
+            begun += 1
+        started.append(now)
+    return started
+
+
+def only_the_open_bucket(buckets, arrivals):
+    """Count the gradients of the bucket that is next, and forget those that came before it was."""
+    begun, left, started = 0, len(buckets[0]), []
+    for parameter in arrivals:
+        full = False
+        if begun < len(buckets) and parameter in buckets[begun]:
+            left -= 1
+            full = not left
+        started.append([begun] if full else [])
+        if full:
+            begun += 1
+            left = len(buckets[begun]) if begun < len(buckets) else 0
+    return started
+
+
+def own_bucket_and_next(buckets, arrivals):
+    """When a bucket starts, start the next one, too, if it is full, but none after it."""
+    begun, arrived, started = 0, set(), []
+    for parameter in arrivals:
+        arrived.add(parameter)
+        now = []
+        while begun < len(buckets) and set(buckets[begun]) <= arrived and len(now) < 2:
+            now.append(begun)
+            begun += 1
+        started.append(now)
+    return started
+
+
 def judged(function) -> Verdict:
     """Give the verdict on a function's results as they come back from a worker, through JSON."""
     settings = json.loads(json.dumps(list(SETTINGS.values())))
@@ -88,6 +151,17 @@ def judged(function) -> Verdict:
         (at_the_first, {"early", "missing"}),
         (again, {"twice"}),
         (everything_last, {"early"}),
+        (all_full_once_first_is, {"order"}),
+        (by_number_of_arrivals, {"early"}),
+        (by_the_last_of_a_bucket, {"early"}),
+        (only_the_open_bucket, {"missing"}),
+        (own_bucket_and_next, {"late"}),
+        (lambda buckets, arrivals: [[buckets[n] for n in now] for now in right(buckets, arrivals)], {"form"}),
+        (lambda buckets, arrivals: [buckets[n] for now in right(buckets, arrivals) for n in now],
+         {"form", "early"}),
+        (lambda buckets, arrivals: [now[:1] for now in right(buckets, arrivals)], {"missing"}),
+        (lambda buckets, arrivals: [now[::-1] for now in right(buckets, arrivals)], {"order"}),
+        (lambda buckets, arrivals: [[], *right(buckets, arrivals)[:-1]], {"late", "missing"}),
         (lambda buckets, arrivals: [[] for _ in arrivals], {"missing"}),
         (from_one, {"early", "order"}),
         (lambda buckets, arrivals: [[-1], *right(buckets, arrivals)[1:]], {"unknown"}),

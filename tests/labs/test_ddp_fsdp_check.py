@@ -48,6 +48,36 @@ def never_over(sizes, first, cap):
     return filled
 
 
+def by_count(sizes, first, cap):
+    """Fill each bucket with as many parameters, whatever their bytes."""
+    numbers = [*reversed(range(len(sizes)))]
+    return [numbers[at : at + 2] for at in range(0, len(numbers), 2)]
+
+
+def never_emptied(sizes, first, cap):
+    """Keep adding to what was held before the bucket was closed."""
+    filled, held, room = [[]], 0, first
+    for number in reversed(range(len(sizes))):
+        if held >= room:
+            filled.append([])
+            room = cap
+        filled[-1].append(number)
+        held += sizes[number]
+    return filled
+
+
+def carried(sizes, first, cap):
+    """Carry what was too much over into the next bucket."""
+    filled, held, room = [[]], 0, first
+    for number in reversed(range(len(sizes))):
+        if held >= room:
+            filled.append([])
+            held, room = held - room, cap
+        filled[-1].append(number)
+        held += sizes[number]
+    return filled
+
+
 @pytest.mark.parametrize(
     ("function", "kinds"),
     [
@@ -63,6 +93,20 @@ def never_over(sizes, first, cap):
         (lambda sizes, first, cap: own(sizes, first, first), {"early"}),
         (lambda sizes, first, cap: [[i] for i in reversed(range(len(sizes)))], {"early"}),
         (never_over, {"early"}),
+        (lambda sizes, first, cap: own(sizes, first + 1, cap + 1), {"late"}),
+        (lambda sizes, first, cap: [one[::-1] for one in own(sizes, first, cap)], {"order"}),
+        (lambda sizes, first, cap: own(sizes, first, cap)[::-1], {"order"}),
+        (lambda sizes, first, cap: own(sizes[::-1], first, cap), {"early"}),
+        (by_count, {"early", "late"}),
+        (never_emptied, {"early"}),
+        (carried, {"early"}),
+        (lambda sizes, first, cap: [[[i] for i in one] for one in own(sizes, first, cap)], {"form"}),
+        (lambda sizes, first, cap: [list(map(float, one)) for one in own(sizes, first, cap)], {"form"}),
+        (lambda sizes, first, cap: [[sizes[i] for i in one] for one in own(sizes, first, cap)], {"missing"}),
+        (lambda sizes, first, cap: [i for one in own(sizes, first, cap) for i in one], {"form"}),
+        (lambda sizes, first, cap: [one for one in own(sizes, first, cap) if sum(sizes[i] for i in one) >= first],
+         {"missing"}),
+        (lambda sizes, first, cap: [[True, False]], {"form"}),
         (lambda sizes, first, cap: None, {"form"}),
         (lambda sizes, first, cap: float("nan"), {"form"}),
         (lambda sizes, first, cap: len(sizes), {"form"}),

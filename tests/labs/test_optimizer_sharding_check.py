@@ -72,6 +72,20 @@ def each_parameter(sizes, ranks):
             for rank in range(ranks)]  # fmt: skip
 
 
+def repeated(sizes, ranks):
+    """Make the list of lists with `[[]] * ranks`: one list, which every rank has."""
+    parts = [[]] * ranks
+    for rank, pieces in enumerate(own(sizes, ranks)):
+        parts[rank].extend(pieces)
+    return parts
+
+
+def dealt(sizes, ranks):
+    """Deal single elements out in turn."""
+    elements = [(number, at, at + 1) for number, size in enumerate(sizes) for at in range(size)]
+    return [elements[rank::ranks] for rank in range(ranks)]
+
+
 def few(function):
     """Give a function that is too slow for large sizes, and right there."""
     return lambda sizes, ranks: function(sizes, ranks) if sum(sizes) < 10**6 else own(sizes, ranks)
@@ -100,7 +114,17 @@ def changed(function, change):
         (changed(own, lambda parts: [[(n + 1, a, b) for n, a, b in part] for part in parts]), {"bounds"}, "the last"),
         (changed(own, lambda parts: [[(n, a, b + 1) for n, a, b in part] for part in parts]), {"bounds"}, "which has"),
         (changed(own, lambda parts: [[*part, (0, 0, 0)] for part in parts]), {"empty"}, "is empty"),
-        (lambda sizes, ranks: None, {"form"}, "it gives None"),
+        (lambda sizes, ranks: None, {"form"}, "it gives None, not a list a rank: is a `return` missing?"),
+        (repeated, {"alias"}, "`[[]] * ranks` is one list"),
+        (few(dealt), set(), ""),
+        (few(changed(dealt, lambda parts: [*parts[:-1], parts[-1][:-1]])), {"missing"}, "it would never change"),
+        (changed(own, lambda parts: dict(enumerate(parts))), {"form"}, "not a list a rank"),
+        (changed(own, lambda parts: [[(n, a, b - 1) for n, a, b in part] for part in parts]), {"empty", "missing"}, ""),
+        (changed(own, lambda parts: [[(n, a, b - a) for n, a, b in part] for part in parts]), {"bounds", "empty"}, ""),
+        (changed(own, lambda parts: [[(n, False, b) for n, _, b in part] for part in parts]), {"form"}, "three"),
+        (lambda sizes, ranks: own(sizes, ranks + 1)[:ranks], {"missing"}, "has no owner"),
+        (lambda sizes, ranks: [*own(sizes, ranks), []], {"ranks"}, "lists, not one for each of"),
+        (lambda sizes, ranks: [*own(sizes, max(1, ranks - 1)), []], {"uneven"}, ""),
     ],
 )
 def test_each_fault_by_its_kind(function, kinds, words):

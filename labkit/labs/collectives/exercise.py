@@ -53,7 +53,9 @@ def _misformed(own: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
             why = f"a rank has one whole chunk after {ranks - 1} steps, and as many more pass the whole chunks on"
             yield "no_gather", f"rank {rank} does nothing: {why}"
         elif not isinstance(move, list | tuple) or len(move) != 3:
-            yield "form", f"rank {rank} gives {move!r}, not a chunk to send, a chunk to receive, and whether to add"
+            why = ": is a `return` missing?" if move is None else ""
+            asked = "a chunk to send, a chunk to receive, and whether to add"
+            yield "form", f"rank {rank} gives {move!r:.80}, not {asked}{why}"
         elif not all(isinstance(chunk, int) and not isinstance(chunk, bool) for chunk in move[:2]):
             yield "form", f"rank {rank} gives the chunks {move[0]!r} and {move[1]!r}: chunks are whole numbers"
         elif not all(0 <= chunk < ranks for chunk in move[:2]):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.ui.words import listed
 
@@ -12,6 +10,7 @@ SETTINGS = {  # the parameters in each bucket, then the parameters in the order 
     "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
     "with bucket 1 full before bucket 0": ([[3, 2], [1, 0]], [1, 0, 3, 2]),
     "with three buckets full before bucket 0": ([[4], [3], [2], [1], [0]], [3, 2, 1, 4, 0]),
+    "with the last bucket full first": ([[5, 4], [3, 2], [1, 0]], [1, 0, 5, 4, 3, 2]),
     "with a parameter that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
 }
 
@@ -35,7 +34,9 @@ def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
     lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
     if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
         return None
-    return "form", f"it gives {json.dumps(started)[:60]}, not {len(arrivals)} lists of bucket numbers, one an arrival"
+    asked = f"{len(arrivals)} lists of bucket numbers, one an arrival"
+    why = ": is a `return` missing?" if started is None else ""
+    return "form", f"it gives {started!r:.60}, not {asked}{why}"
 
 
 def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:

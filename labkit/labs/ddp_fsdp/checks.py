@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from IPython.display import Markdown
 
 from labkit.course.exercise import called, judges_answers
@@ -49,8 +47,9 @@ def judge(given: list) -> Verdict:
 
 def _form(filled) -> tuple[str, str] | None:
     lists = isinstance(filled, list) and all(isinstance(one, list) for one in filled)
-    if not lists or not all(isinstance(number, int) for one in filled for number in one):
-        return "form", f"it gives {json.dumps(filled)[:60]}, not a list of lists of numbers"
+    if not lists or not all(type(number) is int for one in filled for number in one):
+        why = ": is a `return` missing?" if filled is None else ""
+        return "form", f"it gives {filled!r:.60}, not a list of lists of whole numbers{why}"
     return None
 
 

@@ -36,7 +36,8 @@ def _said(sizes: list[int]) -> str:
 
 def _form(parts, ranks: int) -> tuple[str, str] | None:
     if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
-        return "form", f"it gives {str(parts)[:60]}, not a list a rank"
+        why = ": is a `return` missing?" if parts is None else ""
+        return "form", f"it gives {parts!r:.60}, not a list a rank{why}"
     pieces = [piece for part in parts for piece in part]
     if not all(isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
                for piece in pieces):  # fmt: skip
@@ -61,6 +62,8 @@ def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     for number, size in enumerate(sizes):
         at = 0
         for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
+            if begin < at and all(part == parts[0] for part in parts) and not _cover(parts[:1], sizes):
+                return "alias", "all ranks have the same pieces: `[[]] * ranks` is one list, named by every rank"
             if begin < at:
                 return "twice", f"element {begin} of parameter {number} has two owners: both would update it"
             if begin > at:

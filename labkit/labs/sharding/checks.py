@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 from IPython.display import Markdown
 
 from labkit.course.exercise import called, judges_answers
@@ -12,10 +15,15 @@ from labkit.labs.sharding.tables.training import symptoms
 from labkit.ui import units
 
 EXERCISES = ("held_bytes",)
-SETTINGS = ((774_030_080, 2, 0), (774_030_080, 2, 1), (774_030_080, 2, 2), (774_030_080, 2, 3), (1_000_000, 8, 1),
-            (1_000_000, 8, 2), (1_000_000, 8, 3))  # fmt: skip
+SETTINGS = tuple(
+    (parameters, ranks, stage)
+    for parameters, ranks in ((774_030_080, 2), (1_000_000, 8), (7_000_003, 3))
+    for stage in range(4)
+)
 SHARDED = (0, 8, 12, 16)  # bytes of 16 a parameter that a stage shards: none, states, + gradients, + parameters
+MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32
 WORDS = ("nothing", "the optimizer's states", "states and gradients", "states, gradients and parameters")
+CLOSE = 0.01
 
 
 @judges_answers
@@ -31,27 +39,68 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
 
 
 def held_bytes(parameters: int, ranks: int, stage: int) -> float:
-    """Give the bytes a rank holds of parameters, gradients and AdamW's states in float32 under a ZeRO stage."""
+    """Return the bytes that a rank holds of parameters, gradients and AdamW's states in float32 under a ZeRO stage."""
     return parameters * (16 - SHARDED[stage] + SHARDED[stage] / ranks)
 
 
+MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
+    ("ahead", lambda p, n, stage: held_bytes(p, n, min(stage + 1, 3)), "that is what the next stage holds"),
+    ("numbers", lambda p, n, stage: held_bytes(p, n, stage) / 4, "those are numbers: in float32 each takes 4 bytes"),
+    (
+        "one_state",
+        lambda p, n, stage: held_bytes(p, n, stage) - 4 * p / (n if stage else 1),
+        "AdamW keeps two states for each parameter",
+    ),
+    (
+        "mixed",
+        lambda p, n, stage: p * (16 - MIXED[stage] + MIXED[stage] / n),
+        "in float32 a parameter and its gradient take 4 bytes each; 2 + 2 + 12 are those of mixed precision",
+    ),
+    ("together", lambda p, n, stage: n * held_bytes(p, n, stage), "that is what all ranks hold together"),
+)  # kind, bytes for (parameters, ranks, stage), what is wrong
+
+
 def judge(given: list) -> Verdict:
-    """Give the verdict on bytes a rank holds, a number for each setting (parameters, ranks, stage)."""
+    """Return the verdict on bytes a rank holds, a number for each setting (parameters, ranks, stage)."""
     faults: dict[str, str] = {}
+    made = next(((kind, why) for kind, value, why in MISTAKES if _same(given, value)), None)
+    behind = [stage for stage in (1, 2, 3) if _same(given, lambda p, n, s: held_bytes(p, n, s - 1), stage)]
     for (parameters, ranks, stage), value in zip(SETTINGS, given, strict=True):
         where = f"for {units.number(parameters / 1e6)} million parameters on {ranks} ranks, stage {stage}"
         right = held_bytes(parameters, ranks, stage)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-            faults.setdefault("form", f"{where}, it gives {value!r}, not a number of bytes")
-        elif stage and abs(value / held_bytes(parameters, ranks, stage - 1) - 1) < 0.01:
+        if not _is_number(value):
+            why = ": is a `return` missing?" if value is None else ""
+            faults.setdefault("form", f"{where}, it gives {value!r:.60}, not a number of bytes{why}")
+        elif _near(value, right):
+            continue
+        elif made:
+            faults.setdefault(made[0], f"{where}, it is {units.size(value)}, not {units.size(right)}: {made[1]}")
+        elif stage in behind:
             faults.setdefault("stage", f"{where}, it is stage {stage - 1}'s: stage {stage} shards {WORDS[stage]}")
-        elif value < 16 * parameters / ranks * 0.99:
+        elif value < 16 * parameters / ranks * (1 - CLOSE):
             faults.setdefault("impossible", f"{where}, it is {units.size(value)}, less than 1/N of all there is")
-        elif abs(value / right - 1) > 0.01:
-            faults.setdefault("bytes", f"{where}, it is {units.size(value)}, not {units.size(right)}: "
-                              "4 + 4 + 8 bytes a parameter")  # fmt: skip
+        else:
+            said = f"{where}, it is {units.size(value)}, not {units.size(right)}"
+            faults.setdefault("bytes", f"{said}: 4 + 4 + 8 bytes a parameter")
     merits = ("every stage holds what it should, and none saves more than 1/N",)
     return Verdict("held_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _same(given: list, value_of: Callable[[int, int, int], float], only: int | None = None) -> bool:
+    """Say whether all numbers, or all of the stage `only`, are those of one mistake: a single one may be by chance."""
+    pairs = [pair for pair in zip(SETTINGS, given, strict=True) if only in (None, pair[0][2])]
+    return all(_is_number(value) and _near(value, value_of(*setting)) for setting, value in pairs)
+
+
+def _near(value: float, wanted: float) -> bool:
+    return abs(value - wanted) < CLOSE * wanted
+
+
+def _is_number(value) -> bool:
+    """Say whether it is a number, infinite ones included, that fits into a float."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < 1e300 or value in (inf, -inf)
 
 
 def suspects() -> tuple[str, ...]:
