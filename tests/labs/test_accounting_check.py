@@ -185,6 +185,13 @@ def test_an_exercise_is_called_and_judged(exercise):
     assert check(exercise).outcome == RAISED
 
 
+@pytest.mark.parametrize("nothing", ["float('nan')", "0 * 1e999", "'None'"])
+def test_only_none_is_none(nothing):
+    answers.save("accounting.compute_bound_batch", BATCH.replace("else None", f"else {nothing}"))
+    verdict = check("compute_bound_batch")
+    assert verdict.outcome == WRONG and set(verdict.faults) == {"never"}, verdict
+
+
 def test_an_unknown_exercise_is_refused():
     with pytest.raises(ValueError, match="devices_needed, compute_bound_batch"):
         check("bytes")

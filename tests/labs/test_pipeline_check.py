@@ -262,6 +262,38 @@ def test_answers_in_a_worker():
     assert pipeline.check("one_f_one_b", patience_s=4).outcome == HUNG
 
 
+def test_a_warm_up_longer_than_the_micro_batches_that_raises_is_explained():
+    raising = RIGHT_ANSWER.replace("min(ranks - 1 - rank, micro_batches)", "ranks - 1 - rank").replace(
+        "    for", "    assert ahead <= micro_batches\n    for", 1
+    )
+    answers.save("pipeline.one_f_one_b", raising)
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == RAISED
+    assert verdict.faults["few_micro_batches"] == (
+        "with 4 ranks rank 0 takes 3 forwards ahead, but here it has only 2 micro-batches"
+    )
+
+
+KEEPING = {
+    "its own list": RIGHT_ANSWER.replace("micro_batches):", "micro_batches, steps=[]):").replace("steps =", "steps +="),
+    "the first result": RIGHT_ANSWER.replace("micro_batches):", "micro_batches, kept={}):")
+    .replace("return ", "return kept['steps'] if kept else kept.setdefault('steps', ")
+    .rstrip()
+    + ")\n",
+    "how often it was called": "calls = []\n"
+    + RIGHT_ANSWER.replace(
+        "    ahead", "    calls.append(0)\n    if len(calls) % 2 == 0:\n        return []\n    ahead", 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_is_kept_from_one_call_to_the_next_is_wrong(name):
+    answers.save("pipeline.one_f_one_b", KEEPING[name])
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == WRONG, verdict
+
+
 def test_an_unknown_exercise_names_those_there_are():
     with pytest.raises(ValueError, match="'gpipe' is no exercise; there are one_f_one_b, balanced_split"):
         pipeline.check("gpipe")

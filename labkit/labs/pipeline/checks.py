@@ -9,7 +9,7 @@ from labkit.course.exercise import called, judges_answers
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
-from labkit.labs.pipeline.exercise import SETTINGS, SPLITS, judge_schedule, judge_split, key_of
+from labkit.labs.pipeline.exercise import SETTINGS, SPLITS, explained, judge_schedule, judge_split, key_of
 from labkit.labs.pipeline.tables.trials import symptoms
 from labkit.ui import units
 
@@ -31,7 +31,7 @@ def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
         inputs = [*SPLITS]
     outcome = called(f"pipeline.{exercise}", inputs, patience_s)
     if isinstance(outcome, Verdict):
-        return outcome
+        return explained(outcome) if exercise == "one_f_one_b" else outcome
     given = dict(zip(map(key_of, inputs), outcome, strict=True))
     return (judge_schedule if exercise == "one_f_one_b" else judge_split)(given)
 

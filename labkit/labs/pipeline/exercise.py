@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.theory.schedules import Step, one_f_one_b
@@ -60,6 +61,21 @@ def judge_schedule(given: dict[str, list[str]]) -> Verdict:
         f"rank r keeps at most ranks − r micro-batches; its bubble with {ranks} and {count}: {units.percent(share)}",
     )
     return Verdict("one_f_one_b", RIGHT, {}, merits)
+
+
+def explained(verdict: Verdict) -> Verdict:
+    """Return the verdict on a schedule that raised, and say so where there were too few micro-batches to warm up."""
+    called = re.search(r"[\[(](\d+), (\d+), (\d+)[\])]", verdict.faults.get("raised", ""))
+    if not called:
+        return verdict
+    rank, ranks, count = map(int, called.groups())
+    if count >= ranks - 1 - rank:
+        return verdict
+    sentence = (
+        f"with {ranks} ranks rank {rank} takes {ranks - 1 - rank} forwards ahead, but here it has only "
+        f"{_counted(count, 'micro-batch', 'es')}"
+    )
+    return replace(verdict, faults=verdict.faults | {"few_micro_batches": sentence})
 
 
 def _counted(number: int, noun: str, ending: str = "s") -> str:
