@@ -19,14 +19,18 @@ SETTINGS = {  # what one row keeps (m, l, o), the tile's scores and values
     "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -inf, 1.5], VALUES),
     "at a row's first tile, with its first key masked": (-inf, 0.0, [0.0, 0.0], [-inf, 0.5, -0.5], VALUES),
     "with four keys, values of three numbers and two keys masked": (
-        0.5, 1.25, [0.5, -1.0, 2.0], [-inf, 1.25, -inf, -0.75], WIDE,
+        0.5,
+        1.25,
+        [0.5, -1.0, 2.0],
+        [-inf, 1.25, -inf, -0.75],
+        WIDE,
     ),
     "with one key and values of one number": (0.25, 1.5, [0.75], [1.0], [[-2.0]]),
     "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], VALUES),
     "with scores near −1000": (-1000.0, 1.5, [0.5, -1.0], [-999.0, -1001.5, -1000.5], VALUES),
     "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], VALUES),
     "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], VALUES),
-}  # fmt: skip
+}
 CLOSE = 1e-5  # float32's rounding, added up over a tile, stays below
 OVERFLOW = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
 
