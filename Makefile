@@ -10,6 +10,8 @@ ZERO      =
 ifeq ($(PY),.venv/bin/python)
 READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
+# One sentence where the target lacks a package: a .venv built offline has what the node and wheelhouse/ have.
+REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
 .PHONY: help run report test lab scorecard bench lint wheels clean
@@ -18,6 +20,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 run: $(READY)  ## run every notebook on this machine, write runs/report/index.html (ARGS="02 -p size full -p gpus 4")
+	@$(REQUIRE)
 	@$(PY) -m labkit.batch $(ARGS)
 
 report: $(READY)  ## rebuild the report's pages from what ran
@@ -25,11 +28,13 @@ report: $(READY)  ## rebuild the report's pages from what ran
 
 # One notebook is one kernel: loadfile keeps its cells in one worker, in order.
 test: $(READY)  ## run all tests, the notebooks' stored outputs among them (ARGS="-k broadcast")
+	@$(REQUIRE)
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks $(ARGS)
 
 # The token in the printed address lets in; nothing listens beyond this machine.
 lab: $(READY)  ## open JupyterLab on the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
-	@$(PY) -m jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR)/notebooks --LabApp.news_url=None \
+	@$(REQUIRE)
+	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR)/notebooks --LabApp.news_url=None \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
 
 scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
@@ -43,18 +48,21 @@ lint: $(READY)  ## check the style of code and notebooks
 
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
 # version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees
-# the node's own packages; only what is missing comes from wheelhouse/. Add jupyterlab, or pytest and the like:
-# make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a version, so
-# aiohttp, which papermill needs on 3.12 alone, is named here.
+# the packages of the python3 that was called, a virtual environment or not; only what is missing comes from wheelhouse/.
+# HAVE="numpy pandas matplotlib" leaves out what the node has, and what is needed for that alone. Add jupyterlab, or pytest
+# and the like: make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a
+# version, so aiohttp, which papermill needs on 3.12 alone, is named here.
 PYTHON = 3.12
 WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn \
          networkx aiohttp
+HAVE   =
 wheels: $(READY)  ## fetch what `make run` needs on a node without a registry into wheelhouse/ (PYTHON=3.12)
 	@rm -rf wheelhouse && mkdir wheelhouse
 	@$(PY) -m pip download --disable-pip-version-check --progress-bar off --dest wheelhouse --constraint requirements.txt \
 	  --only-binary=:all: --implementation cp --python-version $(PYTHON) \
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(WHEELS)
 	@printf '%s\n' $(WHEELS) > wheelhouse/requirements.txt
+	@$(if $(HAVE),$(PY) labkit/tools/offline.py lean $(HAVE))
 	@echo "wheelhouse/: $$(ls wheelhouse/*.whl | wc -l) wheels, $$(du -sh wheelhouse | cut -f1). On the node: make run OFFLINE=1"
 
 clean:  ## remove runs/ and the caches, keep .venv, recorded data and your answers
@@ -63,10 +71,13 @@ clean:  ## remove runs/ and the caches, keep .venv, recorded data and your answe
 	@find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 | xargs -0 rm -rf
 
 # A .pth file makes labkit importable without a build backend, which a fresh virtual environment need not have.
-.venv/.ready: requirements.txt pyproject.toml
-	python3 -m venv $(if $(OFFLINE),--system-site-packages) .venv
-	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off \
-	  $(if $(OFFLINE),--no-index --find-links wheelhouse -r wheelhouse/requirements.txt,-r requirements.txt)
+.venv/.ready: requirements.txt pyproject.toml $(if $(OFFLINE),$(wildcard wheelhouse/requirements.txt))
+ifneq ($(OFFLINE),)
+	python3 labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
+else
+	python3 -m venv .venv
+	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
+endif
 	@.venv/bin/python -c "import pathlib, sysconfig; \
 	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n')"
 	@touch $@

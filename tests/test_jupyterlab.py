@@ -62,7 +62,7 @@ def lab(tmp_path):
     notebooks.mkdir()
     shutil.copy(LESSON, notebooks)
     port = _free_port()
-    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={notebooks}", "--LabApp.news_url=None"]
     command += ["--LabApp.expose_app_in_browser=True", "--ServerApp.port_retries=0"]
     command += ["--allow-root"] if os.getuid() == 0 else []
