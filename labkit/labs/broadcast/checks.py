@@ -10,18 +10,21 @@ from labkit.course.exercise import judges_answers, launched, unanswered
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
+from labkit.labs.broadcast.graph import Copy, Graph
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.ui import units
 
 EXERCISES = CHUNKED
+TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
 
 
 @judges_answers
 def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
-    Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, overlap, no
-    buffers of its own; then its time beside the workbook's own. Raises ValueError for an unknown exercise.
+    Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, chunk by chunk,
+    no copy that waits for one it does not need, no buffers of its own; then its time beside the reference solution's.
+    Raises ValueError for an unknown exercise.
     """
     if exercise not in (*CHUNKED, *SYMPTOMS):
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join((*CHUNKED, *SYMPTOMS))}")
@@ -31,81 +34,138 @@ def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: floa
         return verdict
     functions = (f"methods.{own}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
-    run = launched(exercise, plan, patience_s, "it waits for something that never happens")
+    run = launched(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
     return run if isinstance(run, Verdict) else judge(exercise, own, function, run)
 
 
 def judge(exercise: str, own: str, function: str, run) -> Verdict:
-    """Give the verdict on `function` from a Trial's rows and spans, with the workbook's `own` beside it."""
-    rows, copies = run.rows[run.rows["function"] == function], run.spans[run.spans["function"] == function]
-    elements, gpus = run.plan.elements, run.plan.gpus
-    found = {
+    """Return the verdict on `function` from a Trial's rows and spans, with the reference solution `own` beside it."""
+    rows, reference = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{own}"))
+    gpus, pieces = run.plan.gpus, run.plan.chunks * (1 if own == "pipelined" else run.plan.gpus)
+    copies, best = (_copies(run, name) for name in (function, f"methods.{own}"))
+    graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
+    found = _swapped(graph) or {
         "source_reused": _source(rows),
-        "early_forward": _order(copies),
+        "early_forward": _order(graph),
         "wrong_copy": _values(rows),
-        "bytes": _bytes(copies, own, elements, gpus),
-        "no_overlap": _overlap(copies),
+        "bytes": _bytes(copies, own, run.plan.elements, gpus),
         "own_buffer": _buffers(copies),
+        "wrong_lane": _lanes(graph),
         "unsynchronised": _clock(rows),
     }
     faults = {kind: sentence for kind, sentence in found.items() if sentence}
     # A forward that came too early, or a source that changed, explains the wrong values: name the cause alone.
     if faults.keys() & {"source_reused", "early_forward"}:
         faults.pop("wrong_copy", None)
-    good = rows[~rows["warm_up"].astype(bool)]["seconds"].median()
-    mine = run.rows[(run.rows["function"] == f"methods.{own}") & ~run.rows["warm_up"].astype(bool)]["seconds"].median()
-    merits = () if faults else (
-        f"all {gpus} copies equal the source, every byte crossed the host links once, and forwarding overlaps",
-        f"it took {units.seconds(good)}, the workbook's own {units.seconds(mine)}: {units.times(good / mine)} its time",
-    )  # fmt: skip
-    return Verdict(exercise, WRONG if faults else RIGHT, faults, merits)
+    if not faults.keys() - {"source_reused", "unsynchronised"}:  # the others change what waits for what
+        if sentence := _chunks(graph, rows, run.plan.chunks, pieces):
+            faults["chunks"] = sentence
+        elif graph.chunk_times > TOLERANCE * graph.least_chunk_times:
+            faults["no_overlap"] = _overlap(graph, ideal, run.plan.chunks)
+    good, mine = (table[~table["warm_up"].astype(bool)]["seconds"].median() for table in (rows, reference))
+    beside = f"{units.times(good / mine)} its time"
+    merits = (
+        f"all {gpus} copies equal the source, and every byte crossed the host links once",
+        f"it took {units.seconds(good)}, the reference solution {units.seconds(mine)}: {beside}",
+        f"no copy waits for one that it does not need: {_beside(graph, ideal, run.plan.chunks)}",
+    )
+    return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _copies(run, function: str) -> pd.DataFrame:
+    """Return the copies of one call of a function, with the first seed."""
+    copies = run.spans[run.spans["function"] == function]
+    return copies[copies["point"] == copies["point"].min()]
+
+
+def _elements(copy: Copy) -> str:
+    return f"elements {copy.first} to {copy.end - 1}"
+
+
+def _swapped(graph: Graph) -> dict[str, str]:
+    """A copy into the source, or against its lane's direction, has its two arguments swapped."""
+    for copy in graph.copies:
+        if copy.target == "host":
+            what = f"a copy writes {_elements(copy)} of the source tensor"
+        elif copy.lane == f"{copy.target} → {copy.origin}":
+            what = f"lane `{copy.lane}` is asked to copy {_elements(copy)} from GPU {copy.origin} to GPU {copy.target}"
+        else:
+            continue
+        return {"swapped": f"{what}: `copy(target, origin)` takes the target first, so swap the two"}
+    return {}
 
 
 def _source(rows: pd.DataFrame) -> str | None:
-    if rows["source_changed"].any():
+    if rows["source_in_use"].any():
         return "the source changed while copies were still reading it: wait for the lanes before you reuse a buffer"
     return None
 
 
-def _order(copies: pd.DataFrame) -> str | None:
-    """A copy out of a GPU's buffer must wait, directly or through its lane's order, for what filled that part."""
-    known = copies.set_index("index")
-    for index, copy in known.iterrows():
-        if copy["origin"] in ("host", "elsewhere"):
-            continue
-        before = _awaited(known, index)
-        filled = set()
-        for earlier in before:
-            if known.loc[earlier, "target"] == copy["origin"]:
-                start = known.loc[earlier, "first"]
-                filled.add((start, start + known.loc[earlier, "elements"]))
-        if not _covers(filled, copy["first"], copy["first"] + copy["elements"]):
-            elements = f"elements {copy['first']} to {copy['first'] + copy['elements'] - 1}"
-            return (
-                f"GPU {copy['target']} is sent {elements} from GPU {copy['origin']} without waiting for them to arrive "
-                "there: pass `after=` the copy that brings them"
-            )
+def _order(graph: Graph) -> str | None:
+    """A forward must wait, by `after`, its lane's order or a wait of the function, for what filled that part."""
+    for copy in graph.missing():
+        return (
+            f"GPU {copy.target} is sent {_elements(copy)} from GPU {copy.origin} without waiting for them to arrive "
+            "there: pass `after=` the copy that brings them"
+        )
     return None
 
 
-def _awaited(known: pd.DataFrame, index: int) -> set[int]:
-    """Give every copy that is certainly over before copy `index` starts: those named in `after`, those before them on
-    a lane, and so on."""
-    done: set[int] = set()
-    lane = known["lane"]
-    todo = [*known.loc[index, "after"], *[i for i in known.index if i < index and lane[i] == lane[index]]]
-    while todo:
-        if (at := todo.pop()) not in done:
-            done.add(at)
-            todo += [*known.loc[at, "after"], *[i for i in known.index if i < at and lane[i] == lane[at]]]
-    return done
+def _lanes(graph: Graph) -> str | None:
+    """A copy takes the road between its two buffers: on another one it stands behind copies of other links."""
+    for copy in graph.copies:
+        if "elsewhere" not in (copy.origin, copy.target) and copy.lane != f"{copy.origin} → {copy.target}":
+            origin = f"GPU {copy.origin}" if copy.is_forward else "the host"
+            road = f"peer({copy.origin}, {copy.target})" if copy.is_forward else f"host({copy.target})"
+            moved = f"{_elements(copy)} from {origin} into GPU {copy.target}"
+            return f"lane `{copy.lane}` carries {moved}: use `lanes.{road}`"
+    return None
 
 
-def _covers(parts: set[tuple[int, int]], first: int, end: int) -> bool:
-    for start, stop in sorted(parts):
-        if start <= first < stop:
-            first = stop
-    return first >= end
+def _chunks(graph: Graph, rows: pd.DataFrame, chunks: int, pieces: int) -> str | None:
+    """The tensor comes from the host in as many pieces as `chunks` asks for, whatever it is; no copy is larger."""
+    fewer, share = int(rows["fewer_chunks"].iloc[0]), pieces // chunks
+    pulls = sum(copy.origin == "host" for copy in graph.copies)
+    for asked, found in ((chunks, pulls), (fewer, int(rows["fewer_pulls"].iloc[0]))):
+        if found != asked * share:
+            return (
+                f"with chunks={asked} the tensor comes from the host in {found} pieces, not in {asked * share}: cut "
+                f"{'it' if share == 1 else 'every share'} with `lanes.parts(…, chunks)`"
+            )
+    largest = max(graph.copies, key=lambda copy: copy.elements, default=None)
+    if largest and largest.elements > graph.chunk_elements:
+        return f"one copy moves {_elements(largest)}, which is larger than a chunk: hand on chunk by chunk"
+    return None
+
+
+def _beside(graph: Graph, ideal: Graph, chunks: int) -> str:
+    """Say how long the longest chain is and how many forwards can overlap, beside the reference solution's."""
+    measured = len(ideal.copies) > 0
+    least = ideal.chunk_times if measured else chunks + 1
+    many = f" (of the reference solution's, {ideal.overlapped_forwards})" if measured else ""
+    return (
+        f"its longest chain of waiting copies takes {graph.chunk_times:.4g} chunk times, the reference solution's "
+        f"{least:.4g}; {graph.overlapped_forwards} of {len(graph.forwards)} forwards can run while something comes "
+        f"from the host{many}"
+    )
+
+
+def _overlap(graph: Graph, ideal: Graph, chunks: int) -> str:
+    """Say how much longer the longest chain is than it could be, and why."""
+    waits, after = (graph.chunk_times_of(graph.chains(**{kind: False})) for kind in ("waits", "after"))
+    neither = graph.chunk_times_of(graph.chains(waits=False, after=False))
+    causes = []
+    if waits < graph.chunk_times or neither < after:
+        causes.append("`lanes.wait()` holds back every later copy: with `after=` a copy waits for one other copy alone")
+    if (example := graph.unneeded()) is not None:
+        later, earlier = example
+        causes.append(
+            f"GPU {later.target} gets {_elements(later)} only after GPU {earlier.target} has {_elements(earlier)}: "
+            "pass as `after=` the copy that brings the elements to send, and no other"
+        )
+    if neither > TOLERANCE * graph.least_chunk_times:
+        causes.append("a lane makes its copies in the order you give them: give those first whose elements come first")
+    return f"copies wait without need: {_beside(graph, ideal, chunks)}; {'; '.join(causes)}"
 
 
 def _values(rows: pd.DataFrame) -> str | None:
@@ -116,26 +176,17 @@ def _values(rows: pd.DataFrame) -> str | None:
 
 
 def _bytes(copies: pd.DataFrame, own: str, elements: int, gpus: int) -> str | None:
-    """Over the host links every element passes once: to GPU 0, or an equal share to each GPU."""
+    """Over the host links every element passes once, to GPU 0 or an equal share to each GPU; no GPU gets any twice."""
     pulled = copies[copies["origin"] == "host"].groupby("target")["elements"].sum()
     expected = {"0": elements} if own == "pipelined" else {str(gpu): elements // gpus for gpu in range(gpus)}
-    if dict(pulled) == expected:
-        return None
-    total = pulled.sum() / elements
-    return (
-        f"the host links carried {total:.2f} × the tensor, to GPU(s) {', '.join(pulled.index) or 'none'}; "
-        f"here each element should cross once, to GPU(s) {', '.join(expected)}"
-    )
-
-
-def _overlap(copies: pd.DataFrame) -> str | None:
-    """The first forward must not wait for the last chunk from the host."""
-    pulls, forwards = copies[copies["origin"] == "host"], copies[~copies["origin"].isin(["host", "elsewhere"])]
-    if pulls.empty or forwards.empty:
-        return None
-    first = _awaited(copies.set_index("index"), forwards["index"].iloc[0])
-    if set(pulls["index"]) <= first:
-        return "nothing overlaps: the first forward waits until all has come from the host; forward chunk by chunk"
+    if dict(pulled) != expected:
+        return (
+            f"the host links carried {pulled.sum() / elements:.2f} × the tensor, to GPU(s) "
+            f"{', '.join(pulled.index) or 'none'}; here each element should cross once, to GPU(s) {', '.join(expected)}"
+        )
+    received = copies[copies["target"] != "elsewhere"].groupby("target")["elements"].sum()
+    for gpu, count in received[received > elements].items():
+        return f"GPU {gpu} receives {count / elements:.2f} × the tensor: each element should reach it once"
     return None
 
 

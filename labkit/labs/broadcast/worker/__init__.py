@@ -154,6 +154,9 @@ def try_function(worker: Worker, point) -> None:
     """Time a function like a method, note what it claims and does to the source, and log every copy it asked for."""
     buffers, work = worker.state, find(point.function, worker.plan.answers)
     source = buffers.sources[point.memory]
+    before = source.clone()
+    rehearsed = rehearse(work, source, before, buffers, point.chunks)
+    buffers.restore()
     lanes = Lanes(buffers.devices)
 
     def broadcast():
@@ -163,12 +166,12 @@ def try_function(worker: Worker, point) -> None:
         lanes.wait()
         return claimed, in_flight, changed
 
-    before = source.clone()
     often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(broadcast, **often, before=buffers.poison):
         claimed, in_flight, changed = timing.result
         own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
-        record(worker, timing, buffers.wrong(), source_changed=changed, in_flight=in_flight, **own_clock)
+        seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed | own_clock
+        record(worker, timing, buffers.wrong(), **seen)
         buffers.restore()
     lanes.close()
     log = watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
@@ -177,11 +180,34 @@ def try_function(worker: Worker, point) -> None:
     for index, copy in enumerate(log):
         origin, first, _ = place(copy.origin, source, buffers.copies)
         target, _, elements = place(copy.target, source, buffers.copies)
-        after = [number[id(earlier)] for earlier in copy.after if id(earlier) in number]
-        worker.span(
-            "copy", copy.lane, copy.start_us, copy.end_us,
-            index=index, origin=origin, target=target, first=first, elements=elements, after=after,
-        )  # fmt: skip
+        after, waited = ([number[id(one)] for one in them if id(one) in number] for them in (copy.after, copy.waited))
+        what = {"origin": origin, "target": target, "first": first, "elements": elements}
+        worker.span("copy", copy.lane, copy.start_us, copy.end_us, index=index, **what, after=after, waited=waited)
+
+
+def rehearse(
+    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Buffers, chunks: int
+) -> dict[str, int | bool]:
+    """Run a function once with fewer chunks: `fewer_chunks`, and `fewer_pulls`, its copies from the host.
+
+    `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
+    had not waited for.
+    """
+    fewer = next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
+    lanes, in_use = Lanes(buffers.devices), []
+
+    def look() -> None:
+        reading = any(place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
+        in_use.append(reading and not torch.equal(source, before))
+
+    lanes.log.before_wait = look
+    work(source, buffers.copies, fewer, lanes)
+    look()
+    lanes.log.before_wait = lambda: None
+    lanes.wait()
+    lanes.close()
+    pulls = sum(place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
+    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": any(in_use)}
 
 
 def place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
@@ -205,4 +231,6 @@ def find(name: str, answers: str) -> Callable:
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    if not callable(getattr(module, function, None)):
+        raise AttributeError(f"{file.name} defines no function `{function}`")
     return getattr(module, function)

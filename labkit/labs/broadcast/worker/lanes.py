@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +19,14 @@ class Copy:
     target: torch.Tensor
     origin: torch.Tensor
     after: tuple[Copy, ...]
+    waited: tuple[Copy, ...] = ()  # each lane's last copy that the caller had waited for before it asked for this one
     done: Any = None  # a device event, or a future on a CPU
     begun: Any = None
     start_us: float = float("nan")
     end_us: float = float("nan")
 
     @classmethod
-    def asked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None) -> Copy:
+    def asked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None, log: Log) -> Copy:
         """Give a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
         if not (isinstance(target, torch.Tensor) and isinstance(origin, torch.Tensor)):
             kinds = f"{type(target).__name__} and {type(origin).__name__}"
@@ -35,7 +37,43 @@ class Copy:
             raise ValueError(f"{lane}: a copy takes elements that lie one after another; this slice skips some")
         if after is not None and not isinstance(after, Copy):
             raise TypeError(f"{lane}: after= takes what an earlier copy() gave, not {type(after).__name__}")
-        return cls(lane, target, origin, (after,) if after else ())
+        return cls(lane, target, origin, (after,) if after else (), tuple(log.over.values()))
+
+
+class Log(list[Copy]):
+    """Every copy in the order it was asked for; `over` maps a lane to its last copy that the caller has waited for.
+
+    `before_wait` is called ahead of every wait.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.over: dict[str, Copy] = {}
+        self.before_wait: Callable[[], None] = lambda: None
+
+    def note_wait(self, lane: str) -> None:
+        """Note that all copies which the lane was given so far are over."""
+        if (last := next((copy for copy in reversed(self) if copy.lane == lane), None)) is not None:
+            self.over[lane] = last
+
+    def unfinished(self) -> list[Copy]:
+        """Give the copies that no wait of the caller covers: neither directly nor as what a waited-for copy awaits."""
+        covered: set[int] = set()
+        ahead: dict[str, Copy] = {}
+        before: dict[int, list[Copy]] = {}
+        for copy in self:
+            before[id(copy)] = [*copy.after, *copy.waited, *([ahead[copy.lane]] if copy.lane in ahead else [])]
+            ahead[copy.lane] = copy
+        todo = [*self.over.values()]
+        while todo:
+            if id(copy := todo.pop()) not in covered:
+                covered.add(id(copy))
+                todo += before.get(id(copy), [])
+        return [copy for copy in self if id(copy) not in covered]
+
+    def clear(self) -> None:
+        super().clear()
+        self.over.clear()
 
 
 class Lane:
@@ -46,7 +84,7 @@ class Lane:
     overlaps.
     """
 
-    def __init__(self, name: str, ends: list[torch.device], log: list[Copy], timed: bool):
+    def __init__(self, name: str, ends: list[torch.device], log: Log, timed: bool):
         from cuda.bindings import runtime  # comes with torch's CUDA build
 
         self.name, self.log, self.timed, self.runtime = name, log, timed, runtime
@@ -55,7 +93,7 @@ class Lane:
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
-        this = Copy.asked(self.name, target, origin, after)
+        this = Copy.asked(self.name, target, origin, after, self.log)
         if after:
             self.stream.wait_event(after.done)
         if self.timed:
@@ -70,19 +108,22 @@ class Lane:
         return this
 
     def wait(self) -> None:
+        """Wait until every copy on this lane has arrived."""
+        self.log.before_wait()
         self.stream.synchronize()
+        self.log.note_wait(self.name)
 
 
 class ThreadLane:
     """The same road on a machine without GPUs: one thread that copies between host buffers, in order."""
 
-    def __init__(self, name: str, log: list[Copy]):
+    def __init__(self, name: str, log: Log):
         self.name, self.log = name, log
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
-        this = Copy.asked(self.name, target, origin, after)
+        this = Copy.asked(self.name, target, origin, after, self.log)
         this.done = self.thread.submit(self._do, this)
         self.log.append(this)
         return this
@@ -96,8 +137,11 @@ class ThreadLane:
         this.end_us = time.perf_counter() * 1e6
 
     def wait(self) -> None:
+        """Wait until every copy on this lane has arrived."""
+        self.log.before_wait()
         last: Future = self.thread.submit(int)
         last.result()
+        self.log.note_wait(self.name)
 
 
 class Lanes:
@@ -107,7 +151,7 @@ class Lanes:
     """
 
     def __init__(self, devices: list[torch.device], *, timed: bool = False):
-        self.devices, self.timed, self.log = devices, timed, []
+        self.devices, self.timed, self.log = devices, timed, Log()
         self._lanes: dict[str, Lane | ThreadLane] = {}
 
     def host(self, gpu: int) -> Lane | ThreadLane:
