@@ -46,7 +46,8 @@ class Buffers:
     def fill(self, seed: int) -> None:
         """Put the seed's values into the sources and the references."""
         if seed != self.seed:
-            self.references = [pattern(self.elements, seed, device) for device in self.devices]
+            made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
+            self.references = [made[device] for device in self.devices]
             self.seed = seed
             self.restore()
 
