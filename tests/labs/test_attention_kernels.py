@@ -47,6 +47,15 @@ def test_values_and_gradients_are_float64s(attention, problem):
 
 
 @ours
+@pytest.mark.parametrize("leading", [(1, 1), (2, 1)])
+@pytest.mark.parametrize("queries", [8, 32, 40, 64, 128])
+def test_one_key_of_the_shape_of_the_log_sum_exp(attention, queries, leading):
+    """K and V, kept as (heads, 1, d), then have the log-sum-exp's shape (…, Nq), and must not be taken for it."""
+    tensors = Problem(leading, queries, 1, queries).tensors()
+    assert_exact(attended(attention, *tensors, False), tensors, False)
+
+
+@ours
 @pytest.mark.parametrize(("queries", "keys"), [(40, 40), (33, 47), (47, 33), (1, 40), (40, 1)])
 def test_a_mask_is_torchs(attention, queries, keys):
     q, k, v, _ = Problem((2,), queries, keys).tensors()

@@ -21,9 +21,12 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def row_lse(o: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
-    """Give the row log-sum-exp (…, Nq) that attention kept for backward; None where it kept nothing of that shape."""
-    kept = getattr(o.grad_fn, "saved_tensors", ())
-    return next((x for x in kept if x is not None and x.shape == q.shape[:-1]), None)
+    """Return the row log-sum-exp (…, Nq), the last tensor that attention saves for backward; None if it saves none.
+
+    The shape alone does not tell: with one key and Nq = d, K and V saved as (heads, 1, d) may have it, too.
+    """
+    saved = getattr(o.grad_fn, "saved_tensors", ())
+    return saved[-1] if saved and saved[-1] is not None and saved[-1].shape == q.shape[:-1] else None
 
 
 def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:

@@ -21,8 +21,8 @@ PRECISION = "tf32x3"
 class Flash(torch.autograd.Function):
     """Attention of q (..., Nq, d) over k and v (..., Nk, d): O (..., Nq, d). Query i sees keys 0…i if is_causal.
 
-    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and the row log-sum-exp as
-    (..., Nq): nothing that grows with Nq × Nk. The same tile gives the same bits every time. A first call for a new
+    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and, last, the row log-sum-exp
+    as (..., Nq): nothing that grows with Nq × Nk. The same tile gives the same bits every time. A first call for a new
     kind of problem times tiles (tuning.py): make it before you capture a CUDA graph. Raises TypeError or ValueError
     for tensors that do not fit.
     """

@@ -8,7 +8,7 @@ ROWS, COLUMNS = 32, 32
 
 
 class Tiled(torch.autograd.Function):
-    """Attention of q (…, Nq, d) over k and v (…, Nk, d); keeps q, k, v, O and the row log-sum-exp (…, Nq)."""
+    """Attention of q (…, Nq, d) over k and v (…, Nk, d); keeps q, k, v, O and, last, the row log-sum-exp (…, Nq)."""
 
     @staticmethod
     def forward(ctx, q, k, v, is_causal=False):
