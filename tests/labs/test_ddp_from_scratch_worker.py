@@ -1,19 +1,27 @@
 """Real launches, and wrappers in this process: right in every awkward case, sent when and as it should be."""
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
+from outputs_worker import Outputs
 from torch import nn
 
 from labkit.engine.launch import launch
+from labkit.engine.run import REPOSITORY
 from labkit.labs import ddp_from_scratch
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
 from labkit.labs.ddp_from_scratch.theory.buckets import MIB
 from labkit.labs.ddp_from_scratch.worker.bucketed import Bucketed
+from labkit.labs.ddp_from_scratch.worker.issued import Issued
 from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_from_scratch.worker.points import built, run_point
 from labkit.labs.ddp_from_scratch.worker.probes import Probe, samples_of
+from labkit.labs.sharding.worker.trace import GAP_US
 
 MODEL = {"layers": 2, "repeats": 2, "seeds": (0,)}
 
@@ -98,11 +106,22 @@ def test_autocast_computes_in_bfloat16_and_sends_float32():
 
 def test_a_profiled_step_shows_the_collectives():
     plan = Profiles.small(gpus=2, strategies=("none", "flat", "bucketed"), layers=2)
-    table = ddp_from_scratch.profile(launch(plan, progress=False)).set_index("strategy")
+    run = launch(plan, progress=False)
+    table = ddp_from_scratch.profile(run).set_index("strategy")
     assert table["communication_ms"]["none"] == 0
     assert table["communication_kernels"]["bucketed"] > table["communication_kernels"]["flat"] > 0
     # The flags that tell which weights were used may pass during the update; flat's gradients may not.
-    assert table["hidden_ms"]["flat"] < table["hidden_ms"]["bucketed"]
+    assert table["hidden_ms"]["bucketed"] > 0
+    for _, spans in run.spans[run.spans["strategy"] == "flat"].groupby("rank"):
+        assert hidden_us(spans) <= GAP_US
+
+
+def hidden_us(spans) -> float:
+    """Give how long a rank computes during its first collective, which is that of gradients."""
+    sent = spans[spans["span"] == "communicate"].sort_values("start_us").iloc[0]
+    computed = spans[spans["span"] == "compute"]
+    both = computed["end_us"].clip(upper=sent["end_us"]) - computed["start_us"].clip(lower=sent["start_us"])
+    return both.clip(lower=0).sum()
 
 
 def test_gradients_live_in_the_buckets(alone):
@@ -169,3 +188,56 @@ def test_all_that_was_sent_is_waited_for(alone, strategy):
     wrapped(*samples_of("plain", 0, 0, 0)).backward()
     wrapped.finish()
     assert waited == started != []
+
+
+def test_any_output_and_named_inputs(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
+    rows = launch(Outputs.small(gpus=2, device="cpu"), progress=False).rows
+    assert len(rows) == 2 * len(OURS) * 3 * 3
+    assert (rows["error"] < 1e-5).all(), rows[rows["error"] >= 1e-5].to_string()
+    late = rows["strategy"].isin(["naive", "flat"])
+    again = ~late & (rows["backward"] == "two")  # a second backward begins when the first one's gradients are back
+    assert (rows["times_sent"] == 1 + again).all(), rows.to_string()
+
+
+def test_a_bucket_of_no_given_size_is_torchs(alone):
+    layers = nn.Sequential(*[nn.Linear(2048, 2048, bias=False) for _ in range(4)])  # 16 MiB each
+    assert [len(parcel) for parcel in Bucketed(layers, None).parcels] == [1, 2, 1]
+    assert [len(parcel) for parcel in Bucketed(layers).parcels] == [1, 2, 1]
+    assert [len(parcel) for parcel in Bucketed(layers, float("inf")).parcels] == [1, 3]
+
+
+@pytest.mark.parametrize("strategy", OURS)
+def test_a_module_without_weights_to_train(alone, strategy):
+    wrapped = wrap(nn.Linear(2, 2).requires_grad_(False), strategy, 25)
+    assert wrapped(torch.ones(1, 2)).shape == (1, 2)
+    wrapped.finish()
+    wrapped.close()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_point_out_of_memory_leaves_the_model_as_it_was(alone, strategy):
+    """The points after it wrap the same model: a hook that stays would send with theirs, and hold the memory."""
+
+    def out_of_memory(work, **_):
+        work()
+        raise torch.OutOfMemoryError
+
+    plan = Implementations.small(gpus=1, device="cpu", layers=1)
+    point = next(point for point in plan.points() if point.strategy == strategy)
+    model = built(plan, torch.device("cpu"))
+    worker = SimpleNamespace(plan=plan, device=torch.device("cpu"), rank=0, state=model, time=out_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        run_point(worker, point)
+    assert all(weight.grad is None for weight in model.parameters())
+    batch = torch.zeros(1, plan.sequence, dtype=torch.long)
+    assert Issued(model).during(lambda: model(batch, batch), lambda: None)["collectives"] == 0
+
+
+def test_replicas_are_imported_without_transformers():
+    names = "Overlapped", "Bucketed"
+    imports = "; ".join(f"from labkit.labs.ddp_from_scratch.worker.{name.lower()} import {name}" for name in names)
+    code = f"import sys; {imports}; print('transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]

@@ -63,7 +63,7 @@ class Replicas(Course):
     """
 
     lab: ClassVar[str] = "ddp_from_scratch"
-    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker"
+    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker.points"
     SMALLER: ClassVar[dict[str, Any]] = {}
 
     precision: str = "float32"

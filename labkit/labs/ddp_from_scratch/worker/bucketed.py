@@ -12,6 +12,8 @@ from labkit.labs.ddp_from_scratch.theory.buckets import MIB, fill
 from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped
 from labkit.labs.ddp_fsdp.theory.traffic import FIRST_BUCKET
 
+BUCKET_MB = 25  # torch's own size, for a `bucket_mb` of None, as there
+
 
 class Bucketed(Overlapped):
     """Sends parcels of `bucket_mb` MiB or a little more; the first is of 1 MiB, so that sending starts early.
@@ -20,9 +22,11 @@ class Bucketed(Overlapped):
     that place is the gradient: the mean needs no way back.
     """
 
-    def __init__(self, module: nn.Module, bucket_mb: float = 25, group: dist.ProcessGroup | None = None):
-        self.bucket_mb = bucket_mb
+    def __init__(self, module: nn.Module, bucket_mb: float | None = None, group: dist.ProcessGroup | None = None):
+        self.bucket_mb = BUCKET_MB if bucket_mb is None else bucket_mb
         super().__init__(module, group)
+
+    def reserve(self) -> None:
         self.buckets = [torch.cat([weight.detach().flatten() for weight in parcel]) for parcel in self.parcels]
         self.places = {
             weight: place.view_as(weight)

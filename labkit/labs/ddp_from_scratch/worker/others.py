@@ -28,11 +28,16 @@ class Torch(DistributedDataParallel):
     def finish(self) -> None:
         """Have nothing left to do."""
 
+    def drain(self) -> None:
+        """Have nothing to wait for."""
+
     def close(self) -> None:
         """Leave it to the garbage collector: torch's hooks go with the object."""
 
 
-def wrap(module: nn.Module, strategy: str, bucket_mb: float, group: dist.ProcessGroup | None = None) -> nn.Module:
+def wrap(
+    module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None
+) -> nn.Module:
     """Give the module under a strategy; gradients live in torch's buckets as they live in ours."""
     if strategy == "none":
         return Alone(module, group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd.graph import register_multi_grad_hook
 
 from labkit.labs.ddp_from_scratch.worker.replicas import Replicas
 
@@ -20,26 +21,27 @@ class Overlapped(Replicas):
     def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
         super().__init__(module, group)
         self.parcels = self.pack()
+        self.reserve()
         self.number = {weight: number for number, parcel in enumerate(self.parcels) for weight in parcel}
         self.works: list[dist.Work] = []
         self.unfinished = False
         self.expect()
+        # Hooks are registered last: a wrapper that runs out of memory while it is made leaves none on the module.
         self.hooks = [weight.register_post_accumulate_grad_hook(self.arrived) for weight in self.weights]
+        # `begin` runs once per backward, when its first gradient is computed and not yet added to the weight's.
+        self.hooks.append(register_multi_grad_hook(self.weights, self.begin, mode="any"))
 
     def pack(self) -> list[list[nn.Parameter]]:
         """Give what travels together, in the order of sending: the last weight's gradient is ready first."""
         return [[weight] for weight in reversed(self.weights)]
 
+    def reserve(self) -> None:
+        """Make the memory that parcels are sent from; a gradient alone is sent from where it is."""
+
     def expect(self) -> None:
         """Await every gradient anew."""
         self.missing = [len(parcel) for parcel in self.parcels]
         self.works.clear()
-
-    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
-        loss = super().forward(*batch)
-        if loss.requires_grad:
-            loss.register_hook(self.begin)
-        return loss
 
     def begin(self, _: torch.Tensor) -> None:
         """Have what an earlier backward sent come back before this backward adds to it."""
@@ -81,6 +83,12 @@ class Overlapped(Replicas):
                 self.place(weight)
             self.send()
 
+    def drain(self) -> None:
+        super().drain()
+        for work in self.works:
+            work.wait()
+
     def close(self) -> None:
         for hook in self.hooks:
             hook.remove()
+        super().close()

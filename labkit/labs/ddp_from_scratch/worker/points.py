@@ -43,10 +43,12 @@ def measure(worker: Worker, point) -> None:
 def run_point(worker: Worker, point) -> None:
     """Time the steps under the point's strategy and note what they send, or trace one."""
     loop = Loop(worker, point, worker.state)
-    if isinstance(worker.plan, Profiles):
-        profile(worker, loop)
-    else:
-        time_steps(worker, loop)
-        if point.seed == worker.plan.seeds[0]:
-            note_sent(worker, loop)
-    loop.close()
+    try:
+        if isinstance(worker.plan, Profiles):
+            profile(worker, loop)
+        else:
+            time_steps(worker, loop)
+            if point.seed == worker.plan.seeds[0]:
+                note_sent(worker, loop)
+    finally:  # a point that runs out of memory is not the last one: the next wraps the same model
+        loop.close()

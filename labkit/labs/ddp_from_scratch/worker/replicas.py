@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,12 +21,14 @@ class Replicas(nn.Module):
     The mean is that of the ranks' gradients, each rank counting alike. Where a rank's loss is the mean over its samples
     and ranks have unequally many, scale each loss by its rank's samples × ranks / all samples to have every sample
     count alike. A rank without samples calls only `finish`. The group must reach host tensors, too
-    ("cpu:gloo,cuda:nccl").
+    ("cpu:gloo,cuda:nccl"). Inputs and outputs may be anything that the module takes and gives: tensors by position or
+    by name, a loss, a tuple, a dictionary.
     """
 
     def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
         super().__init__()
-        self.module, self.group, self.synced, self.told = module, group, True, None
+        self.module, self.group, self.synced = module, group, True
+        self.flags: dist.Work | None = None  # the last exchange of who used which weight
         self.weights = [weight for weight in module.parameters() if weight.requires_grad]  # a tied one once
         self.ranks = dist.get_world_size(group)
         self.start_alike()
@@ -34,9 +37,9 @@ class Replicas(nn.Module):
         """Give every rank the weights and buffers of rank 0."""
         self.as_on_rank_0([*self.module.parameters(), *self.module.buffers()])
 
-    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
-        """Give the module's loss."""
-        return self.module(*batch)
+    def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
+        """Return what the module returns."""
+        return self.module(*inputs, **named_inputs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -57,15 +60,18 @@ class Replicas(nn.Module):
         """Average the gradients of all weights that have one on some rank; ranks without one count as zero there.
 
         A weight without a gradient on any rank is left without one, as in one process: an optimizer leaves it alone.
+        The flags that say who has which may still be on their way afterwards: `drain` waits for them.
         """
+        if not self.weights:
+            return
         used = torch.tensor([weight.grad is not None for weight in self.weights], dtype=torch.uint8)
         lacking = [number for number, weight in enumerate(self.weights) if weight.grad is None]
         self.exchange()
-        if self.told:
-            self.told.wait()
-        self.told = dist.all_reduce(used, dist.ReduceOp.MAX, group=self.group, async_op=True)
+        if self.flags:
+            self.flags.wait()
+        self.flags = dist.all_reduce(used, dist.ReduceOp.MAX, group=self.group, async_op=True)
         if lacking:  # who lacks none knows that all are used somewhere, and need not wait to hear it
-            self.told.wait()
+            self.flags.wait()
         for number in lacking:
             if not used[number]:
                 self.weights[number].grad = None
@@ -92,5 +98,15 @@ class Replicas(nn.Module):
         for tensor in tensors:
             dist.broadcast(tensor.detach(), group=self.group, group_src=0)
 
+    def drain(self) -> None:
+        """Wait for all that this rank has sent.
+
+        Call it before a profile ends: torch's profiler that stops in the middle of a gloo collective frees memory that
+        the collective writes to when it ends.
+        """
+        if self.flags:
+            self.flags.wait()
+
     def close(self) -> None:
-        """Take away what hangs on the module, so that it can be wrapped anew."""
+        """Remove the hooks from the module, so that it can be wrapped anew, and wait for all that was sent."""
+        self.drain()

@@ -28,13 +28,13 @@ class Loop:
 
     def __init__(self, worker: Worker, point, model: nn.Module):
         plan, self.device = worker.plan, worker.device
-        self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
         self.optimizer = adamw(LEARNING_RATE, point.precision, True)(model.parameters())
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=point.precision == "autocast")
         numbers = torch.Generator().manual_seed(1000 * point.seed + worker.rank)
         tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=numbers)
         self.batch = [part.to(self.device) for part in (tokens[:, :-1], tokens[:, 1:])]
         self.tape, self.moments = Tape(self.device), []
+        self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
         first = next(model.parameters())
         self.hook = first.register_post_accumulate_grad_hook(lambda _: self.now())
 
@@ -98,7 +98,12 @@ def note_sent(worker: Worker, loop: Loop) -> None:
 
 def profile(worker: Worker, loop: Loop) -> None:
     """Append the profiler's rows of one step, after warm-ups."""
-    for _ in range(worker.plan.warm_ups):
+
+    def drained_step() -> None:
         loop.step()
+        loop.wrapped.drain()
+
+    for _ in range(worker.plan.warm_ups):
+        drained_step()
     worker.barrier()
-    traced(worker, loop.step)
+    traced(worker, drained_step)
