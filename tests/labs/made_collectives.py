@@ -41,10 +41,12 @@ def timed(took: float, spread: float = 0.02, first: float = 30.0) -> dict:
             "first_seconds": first * took, "status": "ok"}  # fmt: skip
 
 
-def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said="", spread=0.001) -> Run:
+def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said="", spread=0.001,
+               seeds=(0,)) -> Run:  # fmt: skip
     """Write a NcclTests run: ours at `ratio` times nccl-tests' rate; `ratio` may be a function of collective, bytes."""
     sizes = (65536, 262144, 1048576)
-    plan = NcclTests(device=device, gpus=gpus, sizes_kib=sizes, size="small" if device == "cpu" else "full")
+    size = "small" if device == "cpu" else "full"
+    plan = NcclTests(device=device, gpus=gpus, sizes_kib=sizes, size=size, seeds=seeds)
     rows = []
     for point in plan.points():
         own = dict(vars(point))

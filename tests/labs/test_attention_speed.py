@@ -110,6 +110,20 @@ def test_race_sets_every_time_beside_the_rival_and_the_limit(runs):
     assert table["phase"].tolist() == ["forward", "backward", "both"] * (len(table) // 3)
 
 
+@pytest.mark.parametrize(("kind", "table"), [(Race, tables.race), (Sweep, tables.sweep)])
+def test_every_seed_counts_and_none_adds_rows(tmp_path, kind, table):
+    """Gives the first seed 1 time, the second 3 times and the third 2 times what a setting takes: the median is 2."""
+    plans = [kind(device="cuda", seeds=seeds, sequences=(1024, 2048)) for seeds in ((0,), (0, 1, 2))]
+    times = {0: 1, 1: 3, 2: 2}
+    alone, repeated = (
+        table(run_of(tmp_path / str(len(plan.seeds)), plan, lambda point: times[point.seed] * time_ms(point)))
+        for plan in plans
+    )
+    assert len(repeated) == len(alone)
+    name = "ms" if "ms" in alone else "flash_ms"
+    assert (repeated[name] / alone[name]).tolist() == pytest.approx([2] * len(alone))
+
+
 @pytest.mark.parametrize(("name", "reached"), [("race", 0), ("partly", 1)])
 def test_a_point_out_of_memory_has_a_row_for_each_phase_that_it_did_not_reach(runs, name, reached):
     table = tables.race(runs[name])

@@ -39,6 +39,13 @@ def test_ours_over_theirs(tmp_path):
     assert failed.attrs["installed"] and set(failed["status"]) == {"failed"}
 
 
+@pytest.mark.parametrize("status", ["ok", "not installed"])
+def test_a_second_seed_adds_no_rows_beside_nccl_tests(tmp_path, status):
+    one = collectives.against(made_tests(tmp_path / "one", status=status))
+    two = collectives.against(made_tests(tmp_path / "two", status=status, seeds=(0, 1)))
+    assert two.drop(columns="spread_share").equals(one.drop(columns="spread_share"))
+
+
 def test_only_what_lies_alike_is_compared(tmp_path):
     run = made_tests(tmp_path / "run", ratio=0.99)
     both = run.rows_file(0).read_text()

@@ -78,10 +78,20 @@ def _timed(run) -> pd.DataFrame:
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     phases = zip(table["phase"], table["status"], strict=True)
     table["phase"] = [[phase] if status == "ok" else list(PHASES) for phase, status in phases]
-    table = table.explode("phase").drop_duplicates([*SETTING, "phase"])
+    table = _over_seeds(table.explode("phase"))
     if (table["clock"] == "captured").any():
         table = pd.concat([table, _captured_backward(table)]).drop_duplicates([*SETTING, "phase"])
     return table.sort_values(["point", "phase"], key=_in_order, ignore_index=True)
+
+
+def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Give a row a setting and phase: medians over the seeds, and a status other than "ok" where no seed reached it."""
+    keys, times = [*SETTING, "phase"], ["ms", "low_ms", "high_ms"]
+    table = table.astype(dict.fromkeys([*times, "repeats"], float))
+    groups = table.groupby(keys, sort=False)
+    told = groups[times].median().join(groups["repeats"].sum(min_count=1))
+    reached_first = table.sort_values("status", key=lambda status: status != "ok", kind="stable")
+    return reached_first.drop_duplicates(keys).drop(columns=[*times, "repeats"]).join(told, on=keys)
 
 
 def _captured_backward(table: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.collectives.tables.measured import about, bandwidths, summed
+from labkit.labs.collectives.tables.measured import about, bandwidths, summed, worst
 from labkit.labs.collectives.theory import ring
 
 KEYS = ["collective", "ranks", "bytes"]
@@ -20,13 +20,15 @@ def against(run) -> pd.DataFrame:
     """
     own = _of(run, "ours")
     ours = bandwidths(run).drop(columns=["limit", "share_of_limit", "verdict"])
-    ours = ours[ours["median_us"].notna()].merge(own[[*KEYS, "placement"]], on=KEYS)
+    ours = ours[ours["median_us"].notna()].merge(own[[*KEYS, "placement"]].drop_duplicates(), on=KEYS)
     theirs = _of(run, "nccl-tests").reindex(columns=[*KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"])
-    timed = theirs[theirs["seconds"].notna()]
+    by_seed = theirs[theirs["seconds"].notna()].groupby([*KEYS, "placement"], sort=False)
+    timed = by_seed.agg({"bus_gb_per_s": "median", "status": worst}).reset_index()
     table = ours.merge(timed[[*KEYS, "placement", "bus_gb_per_s", "status"]], on=[*KEYS, "placement"], how="left",
                        suffixes=("_ours", "_theirs"))  # fmt: skip
     table = table.rename(columns={"bus_gb_per_s_ours": "ours_gb_per_s", "bus_gb_per_s_theirs": "theirs_gb_per_s"})
-    failed = theirs[theirs["seconds"].isna()].set_index("collective")[["status", "said"]].to_dict("index")
+    untimed = theirs[theirs["seconds"].isna()].drop_duplicates("collective")
+    failed = untimed.set_index("collective")[["status", "said"]].to_dict("index")
     table["status"] = [_status(row, failed.get(row.collective, {})) for row in table.itertuples()]
     table["said"] = [failed.get(name, {}).get("said", "") for name in table["collective"]]
     table["ratio"] = (table["ours_gb_per_s"] / table["theirs_gb_per_s"]).where(table["status"] == "ok")

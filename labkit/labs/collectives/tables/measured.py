@@ -44,7 +44,7 @@ def summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Give one row a setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *MEASURED, "status"])])  # where every row failed
     groups = rows.groupby(by, sort=False)
-    table = groups.agg(MEASURED | {"status": _worst}).reset_index()
+    table = groups.agg(MEASURED | {"status": worst}).reset_index()
     table["median_us"], table["first_us"] = 1e6 * table["seconds"], 1e6 * table["first_seconds"]
     table["spread_us"] = 1e6 * (table["high_seconds"] - table["low_seconds"]) / 2
     columns = ["in_flight", "message_bytes", "median_us", "spread_us", "count", "first_us", "status"]
@@ -106,5 +106,5 @@ def _limit(known: limits.Spec | None, row) -> float | None:
     return limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
 
 
-def _worst(said: pd.Series) -> str:
+def worst(said: pd.Series) -> str:
     return next((status for status in said if status != "ok"), "ok")
