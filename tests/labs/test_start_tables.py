@@ -39,6 +39,21 @@ def test_sums_give_the_slowest_rank(tmp_path):
     assert table.attrs["gpus"] == 4
 
 
+def test_a_second_seed_adds_sums_and_no_start_up(tmp_path):
+    run = hello_run(tmp_path / "run", gpus=2)
+    alone = start.startup(run)
+    for rank in range(2):
+        once = run.rows_file(rank).read_text()
+        later = once.replace('"seconds": 0.9', '"seconds": 0.1')
+        again = later.replace('"point": 0, "seed": 0', '"point": 1, "seed": 1')
+        run.rows_file(rank).write_text(once + again)
+    assert start.startup(run).equals(alone)
+    sums = start.sums(run)
+    assert sums["iteration"].tolist() == list(range(40))
+    assert sums["seconds"].iloc[[0, 20]].tolist() == [0.9, 0.1]
+    assert len(start.ranks(run)) == 2
+
+
 def test_best_times_by_hand():
     table = start.best_times(gpu_node(1)).set_index("what")
     assert table.loc["read 1 GB: GPU memory", "least_ms"] == pytest.approx(1 / 4.8)

@@ -20,12 +20,13 @@ def ranks(run) -> pd.DataFrame:
 
 def startup(run) -> pd.DataFrame:
     """Give the parts of every rank's start-up, the first sum last: rank, part, start_s, end_s, seconds."""
-    spans = run.spans[run.spans["lane"] == "start-up"]
+    rows, spans = (table[table["point"] == 0] for table in (run.rows, run.spans))  # later points start nothing
+    spans = spans[spans["lane"] == "start-up"]
     table = pd.DataFrame({
         "rank": spans["rank"], "part": spans["span"],
         "start_s": spans["start_us"] / 1e6, "end_s": spans["end_us"] / 1e6,
     })  # fmt: skip
-    first = run.rows[run.rows["iteration"] == 0].set_index("rank")["seconds"]
+    first = rows[rows["iteration"] == 0].set_index("rank")["seconds"]
     ends = table.groupby("rank")["end_s"].max()
     sums = pd.DataFrame({
         "rank": first.index, "part": "the first sum", "start_s": ends.to_numpy(), "end_s": (ends + first).to_numpy(),
@@ -37,8 +38,9 @@ def startup(run) -> pd.DataFrame:
 
 
 def sums(run) -> pd.DataFrame:
-    """Give each sum over all ranks in order: iteration, seconds (of the slowest rank)."""
-    table = run.rows.groupby("iteration", as_index=False)["seconds"].max()
+    """Give each sum over all ranks in order: iteration (through all points), seconds (of the slowest rank)."""
+    slowest = run.rows.groupby(["point", "iteration"])["seconds"].max()
+    table = pd.DataFrame({"iteration": range(len(slowest)), "seconds": slowest.to_numpy()})
     table.attrs.update(source=run.source, small=run.plan.size == "small", gpus=run.plan.gpus)
     return table
 
