@@ -22,20 +22,31 @@ from multiprocessing import forkserver, popen_forkserver, resource_tracker
 import psutil
 
 from labkit.engine import watch
+from labkit.engine.excerpt import clipped
 from labkit.engine.preload import FORKSERVER, adopt
 from labkit.engine.run import Run
 
 TICK_SECONDS = 0.05
+MOST_ERROR = 1_000  # characters
 ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
 STOPPED: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
 LOADED = threading.Event()  # torch is
+OUTCOMES, TELLING = None, threading.Lock()  # the pipe to the kernel
 CHILDREN: dict[int, multiprocessing.Process] = {}  # every worker seen, by pid: its exit status is told afterwards
 
 
-def main(kernel_pid: int, folder: str) -> None:
-    """Serve requests until the kernel says so or is gone, or the forkserver is; `folder` is for its socket."""
+def main(kernel_pid: int, folder: str, outcomes: int) -> None:
+    """Serve requests until the kernel says so or is gone, or the forkserver is.
+
+    `folder` is for the forkserver's socket; `outcomes` is a pipe to the kernel: how each launch has ended.
+    """
+    global OUTCOMES
+    os.set_inheritable(outcomes, False)
+    OUTCOMES = open(outcomes, "wb", buffering=0)  # noqa: SIM115  (as long as this process)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the kernel alone decides when this process ends
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     try:
         kernel = os.pidfd_open(kernel_pid)
     except ProcessLookupError:
@@ -133,16 +144,20 @@ def serve(request: dict) -> None:
     try:
         outcome = _launch(run, request)
     except BaseException as error:
-        outcome = {"first": [], "error": f"{type(error).__name__}: {error}"}
-    watch.kill(run)  # what the workers have started and left; the kernel may be gone before it can
-    kill_adopted()
-    time.sleep(TICK_SECONDS)
-    statuses = {pid: child.exitcode for pid, child in CHILDREN.items()}
-    outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
-    for pid in outcome["statuses"]:
-        CHILDREN.pop(pid, None)
-    ACTIVE.pop(request["folder"], None)
-    run.write_outcome(request["launch"], outcome)
+        outcome = {"first": [], "error": clipped(f"{type(error).__name__}: {error}", MOST_ERROR)}
+    try:
+        watch.kill(run)  # what the workers have started and left; the kernel may be gone before it can
+        kill_adopted()
+        time.sleep(TICK_SECONDS)
+        statuses = {pid: child.exitcode for pid, child in CHILDREN.items()}
+        outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
+        for pid in outcome["statuses"]:
+            CHILDREN.pop(pid, None)
+        ACTIVE.pop(request["folder"], None)
+    finally:  # the kernel waits for it
+        line = json.dumps({"run": run.mark, "launch": request["launch"], **outcome}) + "\n"
+        with TELLING:
+            OUTCOMES.write(line.encode())
 
 
 def _launch(run: Run, request: dict) -> dict:
@@ -180,4 +195,4 @@ def _launch(run: Run, request: dict) -> dict:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -24,7 +24,7 @@ def measure_here(run: Run) -> Run:
 
     if run.plan.gpus != 1:
         raise PlanError(f"gpus={run.plan.gpus}: debug=True runs one process; make the plan with gpus=1")
-    begun, state = time.time(), "failed in the debugger"
+    begun, state = time.monotonic(), "failed in the debugger"
     with _environment(ALONE | {"LABKIT_LAUNCHED": repr(begun)}):
         try:
             lab, worker = importlib.import_module(run.plan.worker), Worker(run)
@@ -37,7 +37,7 @@ def measure_here(run: Run) -> Run:
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
-            seconds = time.time() - begun
+            seconds = time.monotonic() - begun
             run.close(state, launches=1, seconds=seconds, startup_seconds=0.0, measuring_seconds=seconds, debug=True)
     return run
 

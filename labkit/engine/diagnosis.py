@@ -8,15 +8,31 @@ import re
 import signal
 import sysconfig
 import textwrap
+from collections import defaultdict
 from pathlib import Path
 
-from labkit.engine.errors import MAKE_ROOM, LauncherLost, RunError, WorkerDied, WorkerHung, WorkerRaised
-from labkit.engine.run import Run, read_lines
+import psutil
+
+from labkit.engine.errors import (
+    MAKE_ROOM,
+    GroundLost,
+    LauncherLost,
+    RunError,
+    WorkerDied,
+    WorkerHung,
+    WorkerRaised,
+    with_limit,
+)
+from labkit.engine.excerpt import clipped
+from labkit.engine.lines import Lines
+from labkit.engine.run import Run
 from labkit.engine.session import Session
 
 LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
 MOST_LOG = 8_000  # bytes of all ranks' logs that an error shows
 MOST_MESSAGE = 300
+MOST_KNOB = 80  # characters of a knob's value in a sentence
+MOST_KNOBS = 600  # of all of them
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SIGNALS = {int(number): number.name for number in signal.Signals}
 
@@ -26,7 +42,7 @@ NOT_THE_LAB = re.compile(f"-packages/|^{_ENGINE}|^{_PYTHON}")
 
 
 class Diagnosis:
-    """What the ranks reported in one launch of a run, and what follows from it.
+    """What the ranks reported in one launch of a run, and what follows from it; `read` brings what is new.
 
     It is made before the launch, so that it knows what earlier launches of the run left in its files.
     """
@@ -35,16 +51,27 @@ class Diagnosis:
         self.run = run
         self.ranks = range(run.plan.gpus)
         self.points = run.plan.points()
-        self._skip = {rank: len(read_lines(run.events_file(rank))) for rank in self.ranks}
-        self._seen: dict[int, tuple[int, list[dict]]] = {}
+        self.heard = 0  # events
+        self.last: dict[int, str] = {}  # the name of each rank's latest event
+        self._events: dict[tuple[int, str], list[dict]] = defaultdict(list)
+        self._files = [Lines(run.events_file(rank)) for rank in self.ranks]
+        while self.read():
+            continue
+        self._events.clear(), self.last.clear()
 
-    def events(self, rank: int, name: str = "") -> list[dict]:
-        """Give what the rank reported in this launch, all or by name."""
-        file = self.run.events_file(rank)
-        if (now := size(file)) != self._seen.get(rank, (0, []))[0]:
-            self._seen[rank] = now, read_lines(file)[self._skip[rank] :]
-        found = self._seen.get(rank, (0, []))[1]
-        return [event for event in found if event["event"] == name] if name else found
+    def read(self) -> bool:
+        """Read what the ranks reported since the last call; return whether there was anything."""
+        before = self.heard
+        for rank, file in enumerate(self._files):
+            for event in file.new():
+                self._events[rank, event["event"]].append(event)
+                self.last[rank] = event["event"]
+                self.heard += 1
+        return self.heard > before
+
+    def events(self, rank: int, name: str) -> list[dict]:
+        """Return what the rank reported in this launch by that name."""
+        return self._events[rank, name]
 
     def pid(self, rank: int) -> int | None:
         """The rank's process; None where it has not started."""
@@ -52,7 +79,7 @@ class Diagnosis:
 
     def spoke(self, rank: int) -> bool:
         """Whether the rank itself said how it ended."""
-        return any(event["event"] in LAST_WORDS for event in self.events(rank))
+        return any(self.events(rank, name) for name in LAST_WORDS)
 
     def point(self, rank: int) -> int | None:
         """The last point that the rank began; None where it began none."""
@@ -63,7 +90,15 @@ class Diagnosis:
         return [item for item in self._raises() if not item[2]["victim"]]
 
     def _raises(self) -> list[tuple[float, int, dict]]:
-        return sorted((event["time"], rank, event) for rank in self.ranks for event in self.events(rank, "raised"))
+        raised = [(event["at"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
+        return sorted(raised, key=lambda item: item[:2])
+
+    def ground_lost(self, stands_still: bool) -> RunError | None:
+        """Give the error of a run whose folder is gone, or, where it stands still, that has no loopback."""
+        why = self.run.folder_lost()
+        if not why and stands_still and (lo := psutil.net_if_stats().get("lo")) and not lo.isup:
+            why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
+        return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
     def first_cause(self, outcome: dict | None, gone: list[int], session: Session) -> RunError:
         """Give the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
@@ -78,12 +113,13 @@ class Diagnosis:
             return self._died(*death)
         if raised and session.alive():
             return self._raised(*raised[0][1:])
-        why = (outcome or {}).get("error") or f"it ended with status {session.process.poll()}"
+        why = with_limit((outcome or {}).get("error") or session.how_it_ended())
         sentence = f"the process that starts the workers is lost, and no worker had failed: {why}{self._advice()}"
         return LauncherLost(sentence, run=self.run, detail=session.said(), logs=self.logs(None))
 
     def _raised(self, rank: int, event: dict) -> RunError:
         message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
+        message = with_limit(message)
         sentence = f"{self.who(rank)} raised {event['kind']}{message and f': {message}'} {self.where(event['point'])}"
         sentence += self._advice(event["errno"])
         detail, logs = event["traceback"], self.logs(rank)
@@ -153,11 +189,10 @@ class Diagnosis:
 
     def stands(self, rank: int) -> str:
         """Say in a few words where the rank is: the innermost line of the lab's own code, and what that has called."""
-        events = self.events(rank)
-        if not events:
+        if rank not in self.last:
             return "has not started"
         if self.spoke(rank):
-            return f"has {events[-1]['event']}"
+            return f"has {self.last[rank]}"
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if own is None:
@@ -165,7 +200,7 @@ class Diagnosis:
                 return "waits for the others to get ready"
             if any(name == "agree" for *_, name in frames):
                 return "has returned, and waits for the others to end this point"
-            return f"is past {events[-1]['event']!r}" + ("" if frames else ", and answers no signal: it may be stopped")
+            return f"is past {self.last[rank]!r}" + ("" if frames else ", and answers no signal: it may be stopped")
         path, line, function = frames[own]
         called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
         if not called:
@@ -188,16 +223,12 @@ class Diagnosis:
     def where(self, point: int | None) -> str:
         if point is None:
             return "before the first point"
-        knobs = ", ".join(f"{name}={value}" for name, value in vars(self.points[point]).items() if name != "point")
-        return f"at point {point} ({knobs})"
+        knobs = {name: clipped(str(value), MOST_KNOB) for name, value in vars(self.points[point]).items()}
+        shown = ", ".join(f"{name}={value}" for name, value in knobs.items() if name != "point")
+        return f"at point {point} ({clipped(shown, MOST_KNOBS)})"
 
 
 def _short(path: str) -> str:
     """A file's name; for a package's __init__.py, the package's too."""
     file = Path(path)
     return f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
-
-
-def size(file: Path) -> int:
-    """Bytes in the file; 0 where there is none."""
-    return file.stat().st_size if file.exists() else 0

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from functools import partial
 from typing import TYPE_CHECKING
+
+from labkit.engine.excerpt import clipped
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
+MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
+
+
+def with_limit(reason: str) -> str:
+    """Return the reason why a process or its files could not be had, with the system's limit where one is behind it."""
+    if "Too many open files" in reason:
+        return f"{reason} (`ulimit -n` allows {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} in each process)"
+    if "Resource temporarily unavailable" in reason or "can't start new thread" in reason:
+        return f"{reason} (`ulimit -u` allows {resource.getrlimit(resource.RLIMIT_NPROC)[0]} processes and threads)"
+    if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
+        return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
+    return reason
 
 
 class PlanError(ValueError):
@@ -31,6 +48,10 @@ class NowhereToWrite(OSError):
     """The folder that runs go to cannot be written; the message names it and says what to do."""
 
 
+class DamagedRun(ValueError):
+    """A file of a run's folder cannot be read; the message names the file and says why."""
+
+
 class RunError(RuntimeError):
     """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
 
@@ -48,16 +69,23 @@ class RunError(RuntimeError):
         detail: str = "",
         logs: str = "",
     ):
-        self.sentence, self.detail, self.logs = sentence, detail, logs
+        self.sentence, self.detail, self.logs = clipped(sentence, MOST_SENTENCE), detail, logs
         self.run, self.rank, self.point = run, rank, point
         self.gpu = None if rank is None else run.gpu(rank)
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        rows = len(self.run.rows)
+        rows = self.run.tally()["rows"]
         kept = f"{rows} row{'s were' if rows != 1 else ' was'} measured before that and kept: error.run.rows"
+        if not self.run.folder.exists():
+            kept = "the rows that were measured before that are lost with the folder"
         parts = (self.sentence, self.detail.rstrip(), self.logs, kept, f"logs: {self.run.logs}")
         return "\n\n".join(filter(None, parts))
+
+    def __reduce__(self) -> tuple:
+        """Let a process pool bring the error home: with the run's folder, not with its rows."""
+        told = {"run": self.run, "rank": self.rank, "point": self.point, "detail": self.detail, "logs": self.logs}
+        return partial(type(self), self.sentence, **told), ()
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""
@@ -80,9 +108,17 @@ class LauncherLost(RunError):
     """torchrun ended, though no worker had failed."""
 
 
+class GroundLost(RunError):
+    """What the run stands on was taken away while it went on: its folder, or the loopback interface."""
+
+
 class Interrupted(KeyboardInterrupt):
     """The user interrupted the cell; `run` keeps the rows measured so far."""
 
     def __init__(self, run: Run):
         self.run = run
-        super().__init__(f"interrupted; {len(run.rows)} rows were measured before that and kept in {run.folder}")
+        rows = run.tally()["rows"]
+        super().__init__(f"interrupted; {rows} rows were measured before that and kept in {run.folder}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.run,)

@@ -36,6 +36,12 @@ def shorten(text: str, most: int) -> str:
     return f"{head}\n… {len(text) - most:,} characters are left out here …\n{tail}"
 
 
+def clipped(text: str, most: int) -> str:
+    """Return a text as one line of at most about `most` characters: its head and tail where it has more."""
+    text = text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
+    return " ".join(text.split("\n"))
+
+
 def shown(data: bytes) -> str:
     """Turn what a program wrote into text that a notebook can show."""
     lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")

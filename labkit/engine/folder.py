@@ -11,21 +11,34 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
+from labkit.engine.lines import content, size, tally
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def runs_folder() -> Path:
-    """The folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository."""
-    return Path(os.environ.get("LABKIT_RUNS") or REPOSITORY / "runs").absolute()  # the agent may stand elsewhere
+    """The folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository.
+
+    Raises NowhereToWrite where its name is no UTF-8: error messages and notebooks could not show it.
+    """
+    folder = os.environ.get("LABKIT_RUNS") or str(REPOSITORY / "runs")
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise NowhereToWrite(f"LABKIT_RUNS={os.fsencode(folder)!r} is not UTF-8: choose another name") from None
+    return Path(folder).absolute()  # the agent may stand elsewhere
 
 
 class Folder:
     """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`."""
 
     def __init__(self, folder: Path | str):
-        self.folder, self.closed = Path(folder), {}
+        self.folder, self.closed, self._tally = Path(folder), {}, {}
+        self.identity = None  # of the folder that this process has made for the run
+        # What every process of this run carries in its environment: 32 digits, the same after the folder has moved.
+        self.mark = hashlib.sha256(os.fsencode(self.folder.absolute())).hexdigest()[:32]
 
     # The file names: no other module spells them.
     @property
@@ -49,10 +62,6 @@ class Folder:
         """What a bare torchrun said (`make bench`)."""
         return self.logs / "torchrun.txt"
 
-    def outcome_file(self, launch: int) -> Path:
-        """How the agent saw the launch end."""
-        return self.logs / f"outcome{launch}.json"
-
     def rows_file(self, rank: int) -> Path:
         return self.folder / f"rows-rank{rank}.jsonl"
 
@@ -74,24 +83,42 @@ class Folder:
         with suppress(OSError):  # a disk that is full must not hide how the run ended
             _write(self.status_file, json.dumps(self.closed, indent=1))
 
-    def write_outcome(self, launch: int, outcome: dict[str, Any]) -> None:
-        """Write down how the agent saw the launch end, in one step: a reader never sees half of it."""
-        _write(self.outcome_file(launch), json.dumps(outcome))
-
-    def outcome(self, launch: int) -> dict[str, Any] | None:
-        """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
-        file = self.outcome_file(launch)
-        return json.loads(file.read_text()) if file.exists() else None
-
-    @property
-    def mark(self) -> str:
-        """What every process of this run carries in its environment: 32 hexadecimal digits."""
-        return hashlib.sha256(str(self.folder.absolute()).encode()).hexdigest()[:32]
-
     @property
     def status(self) -> dict[str, Any]:
-        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on."""
-        return json.loads(self.status_file.read_text()) if self.status_file.exists() else self.closed
+        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on.
+
+        Where the file is damaged, its `state` says so: the rows can still be read.
+        """
+        if not self.status_file.exists():
+            return self.closed
+        try:
+            if isinstance(status := json.loads(content(self.status_file)), dict):
+                return status
+            why = "it holds no JSON object"
+        except (OSError, ValueError, RecursionError) as error:
+            why = str(error)
+        return self.closed or {"state": f"{self.status_file.name} cannot be read: {why}"}
+
+    def rows_files(self) -> list[Path]:
+        """The files of rows that exist, in the order of ranks."""
+        return [file for rank in range(self.plan.gpus) if (file := self.rows_file(rank)).exists()]
+
+    def tally(self) -> dict[str, Any]:
+        """Count what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
+
+        A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
+        `problem` says why.
+        """
+        files = self.rows_files()
+        written = sum(map(size, files))
+        for known in (self._tally, self.status.get("measured")):
+            if isinstance(known, dict) and known.get("bytes") == written and {"points", "rows", "not_ok"} <= {*known}:
+                return known
+        try:
+            self._tally = tally(files)
+        except (OSError, DamagedRun) as error:
+            return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}
+        return self._tally
 
     def log(self, rank: int) -> str:
         """What the rank printed, and its traceback if it raised."""
@@ -102,13 +129,36 @@ class Folder:
         """The head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""
         return excerpt(self.log_file(rank), most, end=end)
 
+    def folder_lost(self) -> str:
+        """Say that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
+        now = self.where_now()
+        if now == self.folder:
+            return ""
+        what = f"renamed to {now}" if now else "removed, or moved elsewhere,"
+        return f"the run's folder {self.folder} was {what} while the run went on"
+
+    def where_now(self) -> Path | None:
+        """Return the folder's path, also after it was renamed beside where it was; None where it is not there."""
+        try:
+            self.plan_file.stat()
+            return self.folder
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:  # a file system that is slow to answer
+            return self.folder
+        with suppress(OSError):
+            for other in self.folder.parent.iterdir():
+                if identity(other) == self.identity:
+                    return other
+        return None
+
     def unwritable(self) -> str:
         """Why nothing can be written to the folder; "" where something can."""
         probe = self.logs / "probe"
         try:
             probe.write_bytes(bytes(4096))
         except OSError as error:
-            return error.strerror
+            return f"{error.strerror}{no_inodes(self.folder)}"
         finally:
             with suppress(OSError):
                 probe.unlink(missing_ok=True)
@@ -127,6 +177,21 @@ def fresh_folder(name: str) -> Path:
             folder = runs_folder() / f"{name}-{next(attempts)}"
 
 
+def identity(folder: Path) -> tuple[int, int]:
+    """Return what stays the same where a folder is renamed, and differs from every other one's."""
+    about = folder.lstat()
+    return about.st_dev, about.st_ino
+
+
+def no_inodes(folder: Path) -> str:
+    """Say so where the folder's disk has room for bytes, but not for another file."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_files and not disk.f_favail and disk.f_bavail:
+            return " (no inodes are left, so no file can be made)"
+    return ""
+
+
 def _write(file: Path, text: str) -> None:
     """Write a file in one step: a reader never sees half of it."""
     draft = file.with_suffix(".part")
@@ -136,14 +201,3 @@ def _write(file: Path, text: str) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-def read_lines(file: Path) -> list[dict]:
-    """Give the JSON objects of a file, one a line; a last line that was cut off half-way is left out."""
-    if not file.exists():
-        return []
-    rows = []
-    for line in file.read_bytes().splitlines():
-        with suppress(ValueError):  # killed in the middle of this line
-            rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)]

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import sys
+import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from json import dumps  # a lab may patch the module's
+from time import monotonic
+from types import TracebackType
 from typing import Any
 
 from labkit.engine.excerpt import shorten
+from labkit.engine.lines import append
 
 MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them
 MOST_MESSAGE = 2_000
+VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
+HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
+_KEPT = []  # frames that were cut out: to free so many takes long, too, and this process ends
 
 # What a rank raises when another one is gone: never the first cause.
 VICTIM = re.compile(
@@ -18,6 +30,37 @@ VICTIM = re.compile(
     r"|pair closure|got 0 bytes|communicator was aborted",
     re.I,
 )
+
+
+def report(worker: Any, error: BaseException) -> None:
+    """Tell the host, then the log, of the exception that ends this rank (`worker` is worker.Worker).
+
+    Each step stands by itself: the lab may have closed files, patched modules or set off interrupts and alarms.
+    """
+    at, words, written = monotonic(), least(error), None
+    with suppress(BaseException):
+        for number in (signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+    if os.getpid() != worker.pid and isinstance(error, SystemExit):
+        os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))  # a forked one's own end
+    with suppress(BaseException):
+        words = of(error)
+    with suppress(BaseException):
+        written = os.fstat(2).st_size
+    told = {**words, "at": at, "point": getattr(worker.point, "point", None), "log_bytes": written}
+    for events in (lambda: worker._events, lambda: append(worker.run.events_file(worker.rank))):
+        with suppress(BaseException):
+            events().write(dumps({"event": "raised", **told}) + "\n")
+            break
+    with suppress(BaseException):
+        sys.stderr.write(formatted(error))
+    with suppress(BaseException):
+        time.sleep(VICTIM_SECONDS if words["victim"] else 0)
+
+
+def least(error: BaseException) -> dict[str, Any]:
+    """Return as much as `of` where nothing can be found out about the exception but its class."""
+    return {"kind": type(error).__name__, "message": "", "victim": False, "errno": None, "traceback": ""}
 
 
 def of(error: BaseException) -> dict[str, Any]:
@@ -33,9 +76,30 @@ def of(error: BaseException) -> dict[str, Any]:
 
 def formatted(error: BaseException) -> str:
     try:
+        for earlier in _chain(error):
+            _cut(earlier)
         return _writable("".join(traceback.format_exception(error)))
     except BaseException as another:  # the student's own exception class may be the broken one
         return f"{type(error).__name__}, whose traceback cannot be shown ({type(another).__name__})\n"
+
+
+def _cut(error: BaseException) -> None:
+    """Take the middle out of a traceback that is too long to be formatted, and say so in a note."""
+    frames, at = 0, error.__traceback__
+    while at:
+        frames, at = frames + 1, at.tb_next
+    if frames <= HEAD_FRAMES + TAIL_FRAMES:
+        return
+    last = _below(error.__traceback__, HEAD_FRAMES - 1)
+    _KEPT.append(last.tb_next)
+    last.tb_next = _below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
+    error.add_note(f"({frames - HEAD_FRAMES - TAIL_FRAMES:,} frames are left out)")
+
+
+def _below(frame: TracebackType, steps: int) -> TracebackType:
+    for _ in range(steps):
+        frame = frame.tb_next
+    return frame
 
 
 def message(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import time
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.errors import Interrupted, NotEnoughGpus, RunError, WorkerDied
+from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.plan import Plan
 from labkit.engine.receipt import Receipt
@@ -26,9 +26,9 @@ def launch(
     `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker
     in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
 
-    Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost (each names rank, GPU, point and log, and carries the
-    rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is interrupted. When it
-    returns or raises, no process of the run is left.
+    Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
+    carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
+    interrupted. When it returns or raises, no process of the run is left.
     """
     here = node.here()
     if plan.device == "cuda" and plan.gpus > len(here.gpus):
@@ -39,16 +39,17 @@ def launch(
         from labkit.engine.debug import measure_here
 
         return measure_here(run)
-    receipt, begun, startup_s, launches, state = Receipt(run), time.time(), 0.0, 0, "failed"
+    receipt, begun, awake, startup_s, launches, state = Receipt(run), time.monotonic(), watch.Awake(), 0.0, 0, "failed"
     point, points, death, session = 0, len(plan.points()), None, None
     bar = _bar(plan, points, progress)
     with Interrupts() as interrupts:
         try:
             while point < points:
                 launches += 1
-                launched = time.time()
+                launched = time.monotonic()
                 with Session.lent(plan.worker) as session:
-                    follower = watch.Watch(run, launches, session, bar, patience_s=patience_s, deadline=begun + limit_s)
+                    limits = {"awake": awake, "patience_s": patience_s, "limit_s": limit_s}
+                    follower = watch.Watch(run, launches, session, bar, **limits)
                     try:
                         start(run, session, launches, point)
                         point = follower.follow()
@@ -59,7 +60,7 @@ def launch(
                     finally:
                         with interrupts.later():
                             watch.end(run, launches, session)
-                            startup_s += (follower.ready() or time.time()) - launched
+                            startup_s += (follower.ready() or time.monotonic()) - launched
             if death:
                 raise death
             state = "finished"
@@ -68,6 +69,9 @@ def launch(
                 watch.end(run, launches, session)  # again: it may have come just before the end above
             state = "interrupted"
             raise Interrupted(run) from None
+        except OSError as error:  # no process, thread or descriptor is to be had
+            state = f"the workers cannot be started or followed: {with_limit(str(error))}"
+            raise LauncherLost(state, run=run) from None
         except RunError as error:
             if death not in (None, error):
                 error.sentence += f"; before that, {death.sentence}"
@@ -75,7 +79,8 @@ def launch(
             raise
         finally:
             bar.close()
-            seconds = time.time() - begun
+            seconds = time.monotonic() - begun
+            run.folder = run.where_now() or run.folder
             run.close(
                 state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
                 measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
@@ -107,7 +112,7 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
     return environment() | {
         MARK: run.mark,
         "LABKIT_LAUNCH": str(launches),
-        "LABKIT_LAUNCHED": repr(time.time()),
+        "LABKIT_LAUNCHED": repr(time.monotonic()),
         "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
         "GLOO_SOCKET_IFNAME": "lo",

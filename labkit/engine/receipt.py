@@ -6,7 +6,9 @@ from typing import Any
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.run import REPOSITORY, Run, read_lines
+from labkit.engine.errors import DamagedRun
+from labkit.engine.lines import content
+from labkit.engine.run import REPOSITORY, Run
 
 
 class Receipt:
@@ -20,10 +22,9 @@ class Receipt:
 
     def fields(self) -> dict[str, Any]:
         """Give processes started and left, GPU memory in use before and after (MiB, by index), and other holders."""
-        ranks = range(self.run.plan.gpus)
-        events = [event for rank in ranks for event in read_lines(self.run.events_file(rank))]
         return {
-            "processes_started": sum(event["event"] == "started" for event in events),
+            "measured": self.run.tally(),
+            "processes_started": sum(map(self._started, range(self.run.plan.gpus))),
             "processes_left": len(watch.members(self.run)),
             "gpu_mib_before": {str(gpu): mib for gpu, mib in self.before_mib.items()},
             "gpu_mib_after": {str(gpu): mib for gpu, mib in node.used_mib(self.gpus).items()},
@@ -31,25 +32,39 @@ class Receipt:
         }
 
 
+    def _started(self, rank: int) -> int:
+        try:
+            return content(self.run.events_file(rank)).count(b'"event": "started"')
+        except (OSError, DamagedRun):
+            return 0
+
+
 def lines(run: Run) -> list[tuple[str, str]]:
     """Give the receipt of a run, as its repr shows it: (what, value) pairs."""
-    status, plan, rows = run.status, run.plan, run.rows
-    measured = rows["point"].nunique() if len(rows) else 0
+    status, plan, measured = run.status, run.plan, run.tally()
+    counted = f"{measured['points']} of {len(plan.points())} measured, {measured['rows']} rows"
     told = [
         ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
         ("source", run.source),
         ("workers", f"{plan.gpus} × {plan.device}"),
-        ("points", f"{measured} of {len(plan.points())} measured, {len(rows)} rows"),
+        ("points", measured.get("problem") or counted),
         *_cost(status),
     ]
-    if len(rows) and (bad := rows.loc[rows["status"] != "ok", "status"]).size:
-        told.append(("not ok", ", ".join(f"{n} × {status}" for status, n in bad.value_counts().items())))
+    if measured["not_ok"]:
+        told.append(("not ok", ", ".join(f"{count} × {status}" for status, count in measured["not_ok"].items())))
     short = run.folder.relative_to(REPOSITORY) if run.folder.is_relative_to(REPOSITORY) else run.folder
     return [*told, ("folder", str(short))]
 
 
 def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Time, launches, processes and GPU memory, as far as the run's status knows them."""
+    try:
+        return _told(status)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return [("status", f"status.json is damaged: {type(error).__name__}: {error}")] if len(status) > 1 else []
+
+
+def _told(status: dict[str, Any]) -> list[tuple[str, str]]:
     told = []
     if status:
         start, measuring = status["startup_seconds"], status["measuring_seconds"]

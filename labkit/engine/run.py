@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
-from labkit.engine.folder import REPOSITORY, Folder, fresh_folder, read_lines, runs_folder
+from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
+from labkit.engine.folder import REPOSITORY, Folder, fresh_folder, identity, no_inodes, runs_folder
+from labkit.engine.lines import content, read_lines
 from labkit.engine.plan import Plan
 from labkit.node import Node
 
@@ -43,21 +44,32 @@ class Run(Folder):
         try:
             run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
             run.logs.mkdir(mode=0o700)
+            run.identity = identity(run.folder)
             run.plan_file.write_text(plan.to_json())
             run.node_file.write_text(node.to_json())
+        except NowhereToWrite:
+            raise
         except OSError as error:
             if run is not None:
                 shutil.rmtree(run.folder, ignore_errors=True)
-            raise NowhereToWrite(f"{runs_folder()} cannot be written: {error.strerror}. {MAKE_ROOM}") from None
+            why = f"{error.strerror}{no_inodes(runs_folder())}"
+            raise NowhereToWrite(f"{runs_folder()} cannot be written: {why}. {MAKE_ROOM}") from None
         return run
 
     @cached_property
     def plan(self) -> Plan:
-        return Plan.from_json(self.plan_file.read_text())
+        try:
+            return Plan.from_json(content(self.plan_file).decode(errors="replace"))
+        except (DamagedRun, PlanError) as error:
+            raise type(error)(f"{self.plan_file}: {error}") from None
 
     @cached_property
     def node(self) -> Node:
-        return Node.from_json(self.node_file.read_text())
+        try:
+            return Node.from_json(content(self.node_file).decode())
+        except ValueError as error:
+            why = f"{error}. Without it, nobody knows which machine the run was measured on"
+            raise DamagedRun(f"{self.node_file} cannot be read: {why}") from None
 
     @property
     def seconds(self) -> float:
@@ -87,7 +99,7 @@ class Run(Folder):
     def _table(self, *, spans: bool) -> pd.DataFrame:
         import pandas as pd
 
-        found = [row for rank in range(self.plan.gpus) for row in read_lines(self.rows_file(rank))]
+        found = [row for file in self.rows_files() for row in read_lines(file)]
         rows = [row for row in found if ("start_us" in row) == spans]
         told = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
         table = pd.DataFrame(rows, columns=[*told])
@@ -157,10 +169,12 @@ class Run(Folder):
 def replay(path: Path | str) -> Run:
     """Give the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
 
-    Raises FileNotFoundError, naming what is recorded, where there is none.
+    Raises FileNotFoundError, naming what is recorded, where there is none; PlanError for a plan that is damaged.
     """
     for folder in (RECORDED / path, Path(path)):
         if (folder / "plan.json").exists():
-            return Run(folder, recorded=True)
+            run = Run(folder, recorded=True)
+            _ = run.plan  # one that is damaged is told here
+            return run
     known = sorted(str(file.parent.relative_to(RECORDED)) for file in RECORDED.rglob("plan.json"))
     raise FileNotFoundError(f"no recorded run at {str(path)!r}; recorded are: {', '.join(known) or 'none yet'}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from labkit import node
-from labkit.engine.run import REPOSITORY
+from labkit.engine.run import REPOSITORY, Run
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
 FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -57,14 +57,20 @@ class Session:
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the forkserver's socket
+        self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
+        told, tells = os.pipe()  # no file: a disk may be full, a folder removed
+        self._told = open(told, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
+        os.set_blocking(told, False)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "labkit.engine.agent", str(os.getpid()), self._folder],
+            [sys.executable, "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
+            pass_fds=(tells,),
             env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": ",".join(modules)},
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,  # an interrupt typed in a terminal reaches the kernel alone, which ends the run
         )
+        os.close(tells)
 
     @classmethod
     @contextmanager
@@ -73,7 +79,7 @@ class Session:
         with cls._lock:
             last = cls._current
             if last is None or not last.serves(module):
-                cls._current = cls(tuple(dict.fromkeys((*(last.modules if last else ()), module))))
+                _keep(cls(tuple(dict.fromkeys((*(last.modules if last else ()), module)))))
                 if last is not None and not last.launches:
                     last.leave()
             session = cls._current
@@ -101,6 +107,15 @@ class Session:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
 
+    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
+        """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
+        with self._reading, suppress(ValueError):  # once the agent has left, the pipe is closed
+            while more := self._told.read(2**16):
+                *lines, self._half = (self._half + more).split(b"\n")
+                for told in map(json.loads, lines):
+                    self._outcomes[told["run"], told["launch"]] = told
+        return self._outcomes.get((run.mark, launch))
+
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
         self.ask(leave=True)  # a process forked from this one may hold its stdin open
@@ -111,7 +126,14 @@ class Session:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        with self._reading:
+            self._told.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def how_it_ended(self) -> str:
+        """Its status and the last line of its log: the reason where it could not go on."""
+        status, last = self.process.poll(), self.said().strip().rpartition("\n")[2]
+        return f"it ended with status {status}" + (f": {last}" if last and status and status > 0 else "")
 
     def said(self) -> str:
         """The end of what the agent wrote to its log."""
@@ -131,7 +153,13 @@ def _code() -> tuple:
 
 def _forget() -> None:
     """A process forked from a kernel has no session yet: that of its parent is not its own."""
-    Session._lock, Session._current = threading.RLock(), None
+    Session._lock = threading.RLock()
+    _keep(None)
+
+
+def _keep(session: Session | None) -> None:
+    """Hold the session where this module, reloaded, finds it: a second agent would hold as much memory again."""
+    Session._current = sys.__dict__["labkit_session"] = session
 
 
 @atexit.register
@@ -141,3 +169,4 @@ def _leave() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+_keep(sys.__dict__.get("labkit_session"))

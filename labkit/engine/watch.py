@@ -5,20 +5,21 @@ from __future__ import annotations
 import signal
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from labkit.engine.diagnosis import Diagnosis, size
+from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
+from labkit.engine.lines import size
 from labkit.engine.run import Run
 from labkit.engine.session import MARK, Session
 
 POLL_SECONDS = 0.05
+MOST_POLL_SECONDS = 1.0  # that one poll counts: after a longer one, all have been stopped, as on a suspended laptop
 START_SECONDS = 180.0  # the least patience while workers start: importing torch from a busy disk takes its time
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
-END_SECONDS = 10.0  # for the processes of ranks that have all finished to end
+END_SECONDS = 6.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
 AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
@@ -66,7 +67,7 @@ def end(run: Run, launch: int, session: Session) -> None:
 
     A worker that is just being made does not carry the mark yet: it is met before the agent tells the outcome.
     """
-    over = run.outcome(launch) is not None
+    over = session.outcome(run, launch) is not None
     if not over:
         session.ask(stop=str(run.folder), launch=launch)
         alive = members(run)
@@ -82,7 +83,7 @@ def end(run: Run, launch: int, session: Session) -> None:
             kill(run)
             break
         time.sleep(POLL_SECONDS)
-        over = run.outcome(launch) is not None
+        over = session.outcome(run, launch) is not None
 
 
 def _signal(process: psutil.Process, number: int) -> None:
@@ -107,61 +108,87 @@ def _alive(process: psutil.Process | int) -> bool:
         return False
 
 
+class Awake:
+    """A clock that stands still while its process is stopped; it counts from its making, when it is looked at."""
+
+    def __init__(self):
+        self._seconds, self._last = 0.0, time.monotonic()
+
+    def seconds(self) -> float:
+        now = time.monotonic()
+        self._seconds, self._last = self._seconds + min(now - self._last, MOST_POLL_SECONDS), now
+        return self._seconds
+
+
 class Watch:
     """Follows one launch of a run; `follow` returns the point to go on from, or raises what went wrong.
 
-    `patience_s` bounds the time without any sign (a row, an event); `deadline`, in Unix seconds, ends the whole run.
+    `patience_s` bounds the time without any sign (a row, an event), `limit_s` what `awake` may show: the whole run.
     """
 
-    def __init__(self, run: Run, launch: int, session: Session, bar: Any, *, patience_s: float, deadline: float):
+    def __init__(
+        self, run: Run, launch: int, session: Session, bar: Any, *, awake: Awake, patience_s: float, limit_s: float
+    ):
         self.run, self.launch, self.session, self.bar = run, launch, session, bar
-        self.patience_s, self.deadline = patience_s, deadline
+        self.awake, self.patience_s, self.limit_s = awake, patience_s, limit_s
         self.said = Diagnosis(run)
         self.ranks = self.said.ranks
-        self.sizes: dict[Path, int] = {}
+        self.signs: list[int] = []  # what shows that a rank is at work
         self.gone: list[int] = []
 
     def follow(self) -> int:
         """Wait for the end; give the first point that is still to be measured (one past the last when all are).
 
-        Raises WorkerRaised, WorkerDied, WorkerHung or LauncherLost.
+        Raises WorkerRaised, WorkerDied, WorkerHung, GroundLost or LauncherLost.
         """
-        last_sign = time.monotonic()
+        last_sign = self.awake.seconds()
         while not self._over() and not self._bad_news():
+            now = self.awake.seconds()
             if self._has_news():
-                last_sign = time.monotonic()
+                last_sign = now
                 self._show_progress()
-            still_s = time.monotonic() - last_sign
+            still_s = now - last_sign
+            self._check_ground(still_s)
             patience_s = self.patience_s if self.ready() else max(self.patience_s, START_SECONDS)
             if self._finished():
                 if still_s > END_SECONDS:
                     break
             elif still_s > patience_s:
-                raise self._hung(f"no rank made progress for {patience_s:.0f} s")
-            elif time.time() > self.deadline:
+                if not self._has_news():  # it may have come since the look above
+                    raise self._hung(f"no rank made progress for {patience_s:.0f} s")
+                last_sign = now
+            elif now > self.limit_s:
                 raise self._hung("the run outlasted its time limit")
             time.sleep(POLL_SECONDS)
         return self._outcome()
 
     def _finished(self) -> bool:
-        return all(self.said.events(rank, "finished") for rank in self.ranks)
+        """Whether every rank has finished, and none raised: a process that the lab forked may do that beside it."""
+        names = [{name for name in ("finished", "raised") if self.said.events(rank, name)} for rank in self.ranks]
+        return all(found == {"finished"} for found in names)
 
     def _over(self) -> bool:
-        return self.run.outcome_file(self.launch).exists() or not self.session.alive()
+        return self.session.outcome(self.run, self.launch) is not None or not self.session.alive()
 
     def ready(self) -> float | None:
-        """The time (Unix seconds) at which the last rank was ready to measure; None while one is not."""
-        times = [event["time"] for rank in self.ranks for event in self.said.events(rank, "ready")]
+        """The time (of the monotonic clock) at which the last rank was ready to measure; None while one is not."""
+        times = [event["at"] for rank in self.ranks for event in self.said.events(rank, "ready")]
         return max(times) if len(times) == len(self.ranks) else None
 
     def _has_news(self) -> bool:
-        before = self.sizes
-        files = [file for rank in self.ranks for file in (self.run.events_file(rank), self.run.rows_file(rank))]
-        self.sizes = {file: size(file) for file in files}
-        return self.sizes != before
+        self.said.read()
+        before, self.signs = self.signs, [self.said.heard, *(size(self.run.rows_file(rank)) for rank in self.ranks)]
+        return self.signs != before
+
+    def _check_ground(self, still_s: float) -> None:
+        """Raise GroundLost where there is nothing left to wait for."""
+        if lost := self.said.ground_lost(stands_still=still_s > MOST_POLL_SECONDS):
+            if not self.run.folder_lost():  # no loopback: the agent itself may wait for it
+                self.session.leave()
+            raise lost
 
     def _show_progress(self) -> None:
-        done = min(max((e["point"] + 1 for e in self.said.events(rank, "done")), default=0) for rank in self.ranks)
+        done = min(next((e["point"] + 1 for e in reversed(self.said.events(rank, "done"))), 0) for rank in self.ranks)
         doing = "measuring" if self.ready() else "starting"
         self.bar.set_description_str(f"{self.run.plan.lab}: {doing}", refresh=False)
         self.bar.update(max(done, self.bar.n) - self.bar.n)
@@ -170,8 +197,10 @@ class Watch:
         """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
             pid = self.said.pid(rank)
-            if pid and rank not in self.gone and not _alive(pid) and not self.said.spoke(rank):
-                self.gone.append(rank)
+            if pid and rank not in self.gone and not self.said.spoke(rank) and not _alive(pid):
+                self.said.read()  # it may have spoken just before its end
+                if not self.said.spoke(rank):
+                    self.gone.append(rank)
         return bool(self.gone) or any(self.said.events(rank, "raised") for rank in self.ranks)
 
     def _outcome(self) -> int:
@@ -180,22 +209,25 @@ class Watch:
         Where no rank raised for a reason of its own, only the agent knows how the first one died. It tells once all
         have ended; a worker that does not heed it is ended here.
         """
-        begun = time.monotonic()
-        while not self._over() and (waited := time.monotonic() - begun) < AGENT_SECONDS:
-            if waited > SETTLE_SECONDS and self.said.culprits():
+        waited = Awake()
+        while not self._over() and not self._finished() and waited.seconds() < AGENT_SECONDS:
+            self.said.read()
+            if waited.seconds() > SETTLE_SECONDS and self.said.culprits():
                 break
             time.sleep(POLL_SECONDS)
+        self.said.read()
         self._bad_news()
         self._show_progress()
         if self._finished():
             return len(self.said.points)
+        self._check_ground(still_s=0)
         restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
         if restarts and not self.said.culprits():
             return max(restarts) + 1
         ended_here = not self._over() and not self.said.culprits()
         if ended_here:
             end(self.run, self.launch, self.session)
-        outcome = self.run.outcome(self.launch)
+        outcome = self.session.outcome(self.run, self.launch)
         if outcome and ended_here:  # whom the agent then saw end first may have been ended by that
             outcome["first"] = [rank for rank in outcome["first"] if rank in self.gone]
         raise self.said.first_cause(outcome, self.gone, self.session)

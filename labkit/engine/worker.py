@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from json import dumps, loads  # a lab may patch the module's
+from time import monotonic  # a lab may patch the module's
+from time import time as unix_time
 from types import SimpleNamespace
-from typing import Any, TextIO
+from typing import Any
 
 from labkit.engine import lastwords
 from labkit.engine.enter import write_to
+from labkit.engine.lines import append
 from labkit.engine.plan import Plan
 from labkit.engine.preload import end_with
 from labkit.engine.run import Run
 
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
-VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
@@ -38,7 +39,7 @@ class Worker:
     """
 
     def __init__(self, run: Run):
-        self.run, self.plan, self.state, self.point = run, None, None, None
+        self.run, self.plan, self.state, self.point, self.pid = run, None, None, None, os.getpid()
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (_process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -64,7 +65,7 @@ class Worker:
 
     def reached(self, what: str) -> None:
         """Note that a part of the start-up, `what`, is over."""
-        self._milestones.append((time.time(), what))
+        self._milestones.append((monotonic(), what))
 
     def startup(self) -> list[tuple[float, float, str]]:
         """Give the parts of this process's start-up: began and ended, in seconds since the launch, and what."""
@@ -74,16 +75,23 @@ class Worker:
 
     def event(self, name: str, **more: Any) -> None:
         """Report what this rank is at; the host's progress bar and its error messages read it."""
-        self._events.write(json.dumps({"time": time.time(), "event": name, **more}) + "\n")
+        self._events.write(dumps({"event": name, "time": unix_time(), "at": monotonic(), **more}) + "\n")
 
     def record(self, **measured: Any) -> None:
         """Append one row: this point's knobs, then `measured` (a unit in every name). It is on disk on return.
 
         Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold.
         """
+        self.stay_alone()
         who = {"point": self.point.point, "rank": self.rank, "gpu": self.gpu, "seed": self.point.seed}
         row = {**who, **vars(self.point), "status": "ok", "warm_up": False, **measured}
         self._rows.write("{" + ", ".join(itertools.starmap(field, row.items())) + "}\n")
+
+    def stay_alone(self) -> None:
+        """Raise RuntimeError in a process that the lab has forked: it would measure and write everything twice."""
+        if os.getpid() != self.pid:
+            how = "end it with os._exit(0), or start it with subprocess or multiprocessing"
+            raise RuntimeError(f"a process that os.fork() made inside measure() has come back to the worker: {how}")
 
     def span(self, name: str, lane: str, start_us: float, end_us: float, **more: Any) -> None:
         """Append one finished span of a timeline."""
@@ -162,6 +170,7 @@ class Worker:
             except torch.OutOfMemoryError:
                 outcome = "out of memory"
                 self.record(status=outcome)
+            self.stay_alone()
             self.agree(outcome)
             self.event("done", point=point.point)
             if outcome != "ok":
@@ -180,7 +189,7 @@ def main(folder: str, first_point: int | str = 0) -> None:
     try:
         worker.event("started", pid=os.getpid())
         worker.reached("Python starts")
-        lab = importlib.import_module(json.loads(run.plan_file.read_text())["worker"])
+        lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         worker.reached("torch is imported")
         worker.join(run.plan)
         if hasattr(lab, "prepare"):
@@ -191,13 +200,8 @@ def main(folder: str, first_point: int | str = 0) -> None:
         worker.measure_points(lab, int(first_point))
         worker.event("finished")
     except BaseException as error:
-        raised = time.time()
         try:
-            point, written = getattr(worker.point, "point", None), os.fstat(2).st_size
-            words = lastwords.of(error)
-            worker.event("raised", **words | {"time": raised, "point": point, "log_bytes": written})
-            sys.stderr.write(lastwords.formatted(error))
-            time.sleep(VICTIM_SECONDS if words["victim"] else 0)
+            lastwords.report(worker, error)
         finally:
             os._exit(1)  # without the clean-up of a process group whose peers may be stuck
     worker.barrier()
@@ -207,26 +211,18 @@ def main(folder: str, first_point: int | str = 0) -> None:
     dist.destroy_process_group()
 
 
-def append(file: Path) -> TextIO:
-    """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
-    lines = file.open("a", buffering=1)
-    if lines.tell():
-        lines.write("\n")
-    return lines
-
-
 def _process_start() -> float:
-    """When this process was started, in Unix seconds (proc_pid_stat(5): field 22, in clock ticks since boot)."""
+    """When this process was started, by the monotonic clock (proc_pid_stat(5): field 22, in clock ticks since boot)."""
     with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
         ticks = int(stat.read().rpartition(")")[2].split()[19])
         age = float(uptime.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
+    return monotonic() - age
 
 
 def field(name: str, value: Any) -> str:
     """Give one field of a row as JSON; a scalar of NumPy or torch as the number that it holds."""
     try:
-        return f"{json.dumps(name)}: {json.dumps(value, default=_number)}"
+        return f"{dumps(name)}: {dumps(value, default=_number)}"
     except (TypeError, ValueError) as error:
         known = "a row holds numbers, strings, and lists or dicts of them"
         raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None

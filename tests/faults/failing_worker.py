@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import failing_memory
+import failing_odd
 import failing_output
 import failing_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
 import failing_raises
@@ -13,8 +14,9 @@ import psutil
 import torch
 import torch.distributed as dist
 
-ALONE = failing_raises.ALONE | failing_output.ALONE | failing_results.ALONE
+ALONE = failing_raises.ALONE | failing_output.ALONE | failing_results.ALONE | failing_odd.ALONE
 TOGETHER = failing_raises.TOGETHER | failing_output.TOGETHER | failing_results.TOGETHER | failing_memory.TOGETHER
+TOGETHER |= failing_odd.TOGETHER
 
 
 def prepare(worker) -> None:

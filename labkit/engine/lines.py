@@ -1,0 +1,110 @@
+"""Files of JSON lines: read as they grow, read as a whole, or only counted; what cannot be read is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from labkit.engine.errors import DamagedRun
+
+MOST_BYTES = 2**30  # of one file; its rows take about ten times as much memory
+MOST_NEW_BYTES = 2**24  # that one look at a growing file reads: the rest comes with the next look
+
+
+class Lines:
+    """The JSON objects of a file that grows; every call of `new` reads only what was appended since the last one."""
+
+    def __init__(self, file: Path):
+        self.file, self._read, self._half = file, 0, b""
+
+    def new(self) -> list[dict]:
+        """Return the objects of the lines that were completed since the last call."""
+        if (now := size(self.file)) < self._read:  # another file of that name
+            self._read, self._half = 0, b""
+        if now == self._read:
+            return []
+        with regular(self.file) as source:
+            source.seek(self._read)
+            data = source.read(MOST_NEW_BYTES)
+        self._read += len(data)
+        *lines, self._half = (self._half + data).split(b"\n")
+        self._half = self._half if len(self._half) < MOST_NEW_BYTES else b""  # nothing that a worker writes is as long
+        return list(_objects(lines))
+
+
+def read_lines(file: Path) -> list[dict]:
+    """Return the JSON objects of a file, one a line; a last line that was cut off half-way is left out.
+
+    Raises DamagedRun where the file is none that can be read.
+    """
+    return list(_objects(content(file).splitlines())) if file.exists() else []
+
+
+def content(file: Path) -> bytes:
+    """Return the bytes of a regular file of bounded size. Raises DamagedRun otherwise, FileNotFoundError."""
+    with regular(file) as source:
+        return source.read()
+
+
+def regular(file: Path):
+    """Open a regular file of bounded size; opening a FIFO would wait for ever."""
+    about = file.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise DamagedRun(f"{file} cannot be read: it is not a regular file")
+    if about.st_size > MOST_BYTES:
+        most = f"at most {MOST_BYTES / 1e9:.1f} GB are read; read it in parts, or measure fewer rows"
+        raise DamagedRun(f"{file} cannot be read: it holds {about.st_size / 1e9:.1f} GB, and {most}")
+    return file.open("rb")
+
+
+def append(file: Path) -> TextIO:
+    """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
+    lines = file.open("a", buffering=1)
+    if lines.tell():
+        lines.write("\n")
+    return lines
+
+
+def tally(files: Iterable[Path]) -> dict[str, Any]:
+    """Count the rows of some files: `points`, `rows`, `not_ok` (rows by status), and the files' `bytes`.
+
+    Spans are no rows. A row that `Worker.record` wrote, flat, is counted without being parsed.
+    """
+    points, statuses, read = set(), Counter(), 0
+    for file in files:
+        with regular(file) as source:
+            for line in source:
+                read += len(line)
+                point, _, rest = line.removeprefix(b'{"point": ').partition(b", ")
+                if rest.count(b"{") == 0 and b'"status": "ok"' in rest and rest.endswith(b"}\n") and point.isdigit():
+                    if b'"start_us": ' not in rest:
+                        points.add(point.decode())
+                        statuses["ok"] += 1
+                    continue
+                for row in _objects([line]):
+                    if "start_us" not in row:
+                        points.add(str(row.get("point")))
+                        statuses[str(row.get("status"))] += 1
+    not_ok = {status: count for status, count in statuses.most_common() if status != "ok"}
+    return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": read}
+
+
+def size(file: Path) -> int:
+    """Return the bytes in the file; 0 where there is none."""
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[dict]:
+    for line in lines:
+        with suppress(ValueError, RecursionError):  # a worker was killed in the middle of this line
+            if isinstance(found := json.loads(line), dict):
+                yield found

@@ -1,0 +1,71 @@
+"""Ranks that break what their own report needs, fork and come back, or wait while all are stopped."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def raise_value_error():
+    raise ValueError("the real reason")
+
+
+def raise_without_output(worker):
+    os.close(2)
+    raise_value_error()
+
+
+def raise_without_files(worker):
+    os.closerange(3, 1000)
+    raise_value_error()
+
+
+def raise_among_patches(worker):
+    json.dumps = time.time = time.monotonic = lambda *_, **__: 1 / 0
+    raise_value_error()
+
+
+def interrupt_from_threads(worker):
+    """Interrupts come all the time, also while this rank reports the first one."""
+
+    def interrupt():
+        while True:
+            _thread.interrupt_main()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    time.sleep(60)
+
+
+def fork_and_return(worker):
+    """The forked process goes on with the sweep, as if it were the worker."""
+    dist.barrier()
+    if os.fork():
+        time.sleep(0.5)
+
+
+def fork_and_exit(worker):
+    if not os.fork():
+        sys.exit(0)
+    os.wait()
+    dist.barrier()
+
+
+def wait_then_go_on(worker):
+    time.sleep(2.5)
+    dist.all_reduce(torch.zeros(1))
+
+
+ALONE = {
+    "no output": raise_without_output,
+    "no files": raise_without_files,
+    "patches": raise_among_patches,
+    "interrupts": interrupt_from_threads,
+}
+TOGETHER = {"fork": fork_and_return, "fork and exit": fork_and_exit, "wait": wait_then_go_on}

@@ -1,0 +1,97 @@
+"""What a run stands on is taken away while it goes on: its folder, the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from failing_launches import HERE, apart, nothing_left, works  # noqa: F401
+from failing_plan import Failing
+
+from labkit.engine.errors import GroundLost
+from labkit.engine.launch import launch
+from labkit.engine.run import Run
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def lost(tmp_path, take_away, *faults: str) -> tuple[GroundLost, float]:
+    """Give the error of a run whose folder is taken away once its first point is measured, and the seconds it took."""
+    taken = []
+
+    def watch():
+        while not (files := [*(tmp_path / "runs").glob("*/rows-rank1.jsonl")]) or not files[0].stat().st_size:
+            time.sleep(0.02)
+        take_away(files[0].parent)
+        taken.append(time.monotonic())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    with pytest.raises(GroundLost) as caught:
+        launch(Failing(faults=faults), patience_s=60)
+    ended = time.monotonic()
+    thread.join()
+    return caught.value, ended - taken[0]
+
+
+def test_a_run_folder_that_is_removed(tmp_path):
+    error, seconds = lost(tmp_path, shutil.rmtree, "slow")
+    assert seconds < 8
+    assert error.sentence.startswith(f"the run's folder {error.run.folder} was removed, or moved elsewhere")
+    assert "lost with the folder" in str(error)
+    nothing_left(error.run)
+    works()
+
+
+def test_a_run_folder_that_is_renamed(tmp_path):
+    kept = tmp_path / "runs" / "kept elsewhere"
+    error, seconds = lost(tmp_path, lambda folder: folder.rename(kept), "slow")
+    assert seconds < 8
+    assert f"was renamed to {kept} while the run went on" in error.sentence
+    assert error.run.folder == kept
+    assert len(error.run.rows) == 2
+    assert Run(kept).status["state"] == error.sentence
+    nothing_left(error.run)
+    works()
+
+
+WITHOUT_LOOPBACK = """
+import array, fcntl, json, socket, struct, sys, threading, time
+from failing_plan import Failing
+from labkit import launch
+from labkit.engine import watch
+
+def set_loopback(up):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", up))  # SIOCSIFFLAGS: IFF_UP
+
+set_loopback(int(sys.argv[1]))
+if sys.argv[1] == "1":
+    launch(Failing())
+    threading.Timer(1.5, set_loopback, (0,)).start()
+begun = time.monotonic()
+try:
+    launch(Failing(faults=("slow", "none")), patience_s=30)
+except Exception as error:
+    left = len(watch.members(error.run))
+    print(json.dumps([type(error).__name__, error.sentence, time.monotonic() - begun, left]))
+"""
+
+
+@pytest.mark.parametrize("at_first", [0, 1])
+def test_a_loopback_interface_that_is_down(at_first):
+    """In a network namespace of its own, where it is down from the start, or goes down while ranks measure."""
+    command = ["unshare", "--net", sys.executable, "-c", WITHOUT_LOOPBACK, str(at_first)]
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    ended = subprocess.run(command, cwd=HERE, env=os.environ, capture_output=True, text=True, timeout=100)
+    kind, sentence, seconds, left = json.loads(ended.stdout)
+    assert (kind, left) == ("GroundLost", 0)
+    assert sentence.startswith("the loopback interface lo is down")
+    assert seconds < 20

@@ -1,0 +1,66 @@
+"""The real reason arrives, whatever the lab has done to what its report needs; no row is written twice."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from failing_launches import apart, failed, nothing_left  # noqa: F401
+from failing_odd import raise_value_error
+from failing_plan import Failing
+
+from labkit.engine import lastwords
+from labkit.engine.errors import WorkerRaised
+from labkit.engine.launch import launch
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("fault", ["no output", "no files", "patches"])
+def test_a_raise_whose_report_meets_what_the_lab_has_broken(fault):
+    error = failed(WorkerRaised, fault)
+    assert error.sentence == f"rank 1 raised ValueError: the real reason at point 0 (seed=0, fault={fault})"
+    assert "in raise_value_error" in error.detail
+
+
+def test_interrupts_that_never_stop_in_one_rank():
+    error = failed(WorkerRaised, "interrupts")
+    assert error.sentence == "rank 1 raised KeyboardInterrupt at point 0 (seed=0, fault=interrupts)"
+    assert "in interrupt_from_threads" in error.detail
+
+
+def test_a_recursion_without_end():
+    """A traceback of millions of frames would take minutes to format, and gigabytes."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10**6)
+    try:
+        go_down(100_000)
+    except ValueError as error:
+        text = lastwords.formatted(error)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert text.count("\n") < 5_000
+    assert "in test_a_recursion_without_end" in text
+    assert "in raise_value_error" in text
+    assert text.endswith("ValueError: the real reason\n(98,903 frames are left out)\n")
+
+
+def go_down(depth: int) -> None:
+    go_further_down(depth - 1) if depth else raise_value_error()
+
+
+def go_further_down(depth: int) -> None:
+    go_down(depth - 1) if depth else raise_value_error()
+
+
+def test_a_forked_process_that_comes_back_writes_no_row():
+    error = failed(WorkerRaised, "none", "fork", "none", rank=pytest.approx(0.5, abs=0.5))
+    assert "a process that os.fork() made inside measure() has come back to the worker" in error.sentence
+    assert error.run.rows["point"].tolist().count(1) == 2
+    assert error.run.rows.duplicated(["point", "rank", "iteration"]).sum() == 0
+
+
+def test_a_forked_process_that_ends_is_no_fault():
+    run = launch(Failing(faults=("fork and exit", "none")))
+    nothing_left(run)
+    assert (run.status["state"], len(run.rows)) == ("finished", 4)
