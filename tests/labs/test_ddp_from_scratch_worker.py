@@ -174,6 +174,19 @@ def test_nothing_is_sent_under_no_sync_and_all_of_it_after(alone, strategy):
     assert sum(sent) == sum(weight.numel() for weight in wrapped.weights)
 
 
+def test_no_sync_inside_no_sync_ends_with_the_outer_one(alone):
+    wrapped = wrap(Probe("plain", 0, 0), "overlapped", 25)
+    sent, average = [], wrapped.average
+    wrapped.average = lambda tensor: sent.append(tensor) or average(tensor)
+    with wrapped.no_sync():
+        with wrapped.no_sync():
+            pass
+        wrapped(*samples_of("plain", 0, 0, 0)).backward()
+        assert not sent
+    wrapped(*samples_of("plain", 0, 0, 0)).backward()
+    assert sent
+
+
 @pytest.mark.parametrize("strategy", OURS)
 def test_all_that_was_sent_is_waited_for(alone, strategy):
     """On a CPU what follows in finish would hide a forgotten wait, on a GPU it would not."""
@@ -233,6 +246,19 @@ def test_a_point_out_of_memory_leaves_the_model_as_it_was(alone, strategy):
     assert all(weight.grad is None for weight in model.parameters())
     batch = torch.zeros(1, plan.sequence, dtype=torch.long)
     assert Issued(model).during(lambda: model(batch, batch), lambda: None)["collectives"] == 0
+
+
+def test_noting_ends_with_an_error():
+    def out_of_memory():
+        raise torch.OutOfMemoryError
+
+    layer = nn.Linear(2, 2)
+    noted = Issued(layer)
+    with pytest.raises(torch.OutOfMemoryError):
+        noted.during(lambda: layer(torch.ones(1, 2)).sum(), out_of_memory)
+    before = len(noted.events)
+    layer(torch.ones(1, 2)).sum().backward()
+    assert len(noted.events) == before
 
 
 def test_replicas_are_imported_without_transformers():

@@ -39,13 +39,15 @@ class Issued(Collectives):
         `before_last_gradient`: how many collectives were called while a gradient was still to come;
         `gradients_after_first`: how many gradients came after the first collective had been called.
         """
-        loss = forward()
-        with self:
-            loss.backward()
-            self.events.append("backward ends")
-            finish()
-        for hook in self.hooks:
-            hook.remove()
+        try:
+            loss = forward()
+            with self:
+                loss.backward()
+                self.events.append("backward ends")
+                finish()
+        finally:
+            for hook in self.hooks:
+                hook.remove()
         sizes = sent(self.events)
         last = max(number for number, event in enumerate(self.events) if event == "gradient")
         after = self.events[self.events.index(sizes[0]) :] if sizes else []

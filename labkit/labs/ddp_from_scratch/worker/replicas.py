@@ -44,11 +44,11 @@ class Replicas(nn.Module):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Add gradients up on each rank; the first backward outside exchanges their sums."""
-        self.synced = False
+        before, self.synced = self.synced, False
         try:
             yield
         finally:
-            self.synced = True
+            self.synced = before
 
     def finish(self) -> None:
         """Have every gradient be the mean over the ranks, and every buffer that of rank 0."""

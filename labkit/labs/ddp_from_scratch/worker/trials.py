@@ -13,8 +13,6 @@ from labkit.labs.ddp_from_scratch.worker.equality import from_rank_0
 from labkit.labs.ddp_from_scratch.worker.issued import Issued
 from labkit.labs.ddp_fsdp.worker.trials import along
 
-LATER_S = 0.1
-
 
 def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:
     """Append a row of one backward of the first model, which each rank made otherwise; the second is as rank 0 made it.
@@ -44,9 +42,8 @@ def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:
         found.append(gradients(model))
 
     sent = Issued(model).during(late, finish)
+    wrapped.drain()
     worker.synchronize()
-    worker.barrier()
-    time.sleep(LATER_S)  # a barrier follows no collective that nobody waits for
     found.append(gradients(model))
     wrapped.close()
     errors = [((each - due).norm() / due.norm()).item() for each in found]
