@@ -131,11 +131,36 @@ def _one_poll_at_a_time() -> None:
 def _import_torch() -> None:
     try:
         import torch.distributed.launcher.api  # noqa: F401
+
+        _status_0_can_be_a_failure()
     finally:
         LOADED.set()
 
     # The errors that it logs are told in the outcome, and logging the first takes a second of further imports.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+
+
+def _status_0_can_be_a_failure() -> None:
+    """Make torch's agent treat a worker that ended without returning as failed, even if its exit status is 0.
+
+    torch's own poll waits for the return value of such a worker for ever.
+    """
+    from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, RunProcsResult
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+    poll = MultiprocessContext._poll
+
+    def checked(self):
+        result = poll(self)
+        left = {*range(self.nprocs)} - {*self._pc.sentinels.values()} - {*self._return_values}
+        if result is not None or not left:
+            return result
+        self.close()
+        pids, files = self._pc.pids(), self.error_files
+        failures = {rank: ProcessFailure(rank, pids[rank], 0, files[rank]) for rank in left}
+        return RunProcsResult(failures=failures, stdouts=self.stdouts, stderrs=self.stderrs)
+
+    MultiprocessContext._poll = checked
 
 
 def serve(request: dict) -> None:

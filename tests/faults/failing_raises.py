@@ -122,4 +122,5 @@ TOGETHER = {
     "late": raise_after_the_victims,
     "late, in disguise": raise_after_victims_in_disguise,
     "exit 3 among the deaf": exit_among_the_deaf,
+    "all exit 0": lambda worker: os._exit(0),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from failing_launches import EITHER, HERE, apart, failed, place  # noqa: F401
+from failing_launches import EITHER, HERE, apart, failed, place, works  # noqa: F401
 from failing_plan import Unmeeting, Written
 
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
@@ -123,6 +123,16 @@ def test_a_death(fault, said, logged):
     assert logged.removesuffix(", in ") in error.logs
     assert error.run.status["launches"] == 2
     assert (error.run.rows["point"] == 2).sum() == 3
+
+
+@pytest.mark.parametrize(("gpus", "rank"), [(1, 0), (2, EITHER)])
+def test_all_ranks_exit_with_status_0(gpus, rank):
+    """A run of one worker is such a case. No rank is left to miss the others, and no status is an error."""
+    works()
+    error = failed(WorkerDied, "none", "all exit 0", "none", gpus=gpus, rank=rank, within_s=8)
+    said = f"rank {error.rank} ended before it had finished, without an error status"
+    assert error.sentence == said + AT_POINT_1.format("all exit 0")
+    assert (error.run.rows["point"] == 2).sum() == gpus
 
 
 def test_a_death_among_ranks_that_do_not_end():
