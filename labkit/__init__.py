@@ -24,6 +24,10 @@ measures.
 import importlib
 import sys
 
+from labkit import hidden_modules
+
+hidden_modules.require_none()
+
 _ROOMS = {
     "launch": "labkit.engine.launch",
     "replay": "labkit.engine.run",

@@ -10,11 +10,12 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.preload import FORKSERVER, HELD, adopt, end_with
+from labkit.engine.preload import FORKSERVER, HELD, adopt, end_with, in_standard_library
 from labkit.engine.run import Run
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
@@ -36,7 +37,7 @@ def enter(request: dict[str, Any]) -> None:
     adopt()
     resource_tracker._resource_tracker._fd = None  # the agent's; its own frees the run's shared memory with the run
     listen()
-    dress(request["environment"])
+    dress(request["environment"], request["path"])
     sys.dont_write_bytecode = True  # a module that is edited twice within a second would be met as it was before
     write_to(run.log_file(int(os.environ["RANK"])))
     with contextlib.suppress(OSError):  # the notebook's folder may have been removed under it
@@ -72,12 +73,18 @@ def listen() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
-def dress(environment: dict[str, str]) -> None:
-    """Put on the kernel's environment as it was at the launch; keep the ranks and addresses from torchrun's agent."""
+def dress(environment: dict[str, str], path: list[str]) -> None:
+    """Put on the kernel's environment as it was at the launch; keep the ranks and addresses from torchrun's agent.
+
+    Imports look where the kernel's do, `path`, but no file beside a script or a notebook hides a module of Python's.
+    """
     given = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
     os.environ.clear()
     os.environ.update(given | environment)
-    sys.path[:] = dict.fromkeys([*filter(None, os.environ["PYTHONPATH"].split(os.pathsep)), *sys.path])
+    named = filter(None, os.environ["PYTHONPATH"].split(os.pathsep))
+    standard = [folder for folder in sys.path if in_standard_library(folder)]
+    sys.path[:] = dict.fromkeys([*named, *standard, *path, *sys.path])
+    tempfile.tempdir = None  # the forkserver may have asked for it, under the agent's environment
 
 
 def write_to(log: Path) -> None:

@@ -12,7 +12,7 @@ from labkit.engine.interrupts import Interrupts
 from labkit.engine.plan import Plan
 from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
-from labkit.engine.session import MARK, Session, environment
+from labkit.engine.session import MARK, Session, environment, import_path
 
 
 def launch(
@@ -97,6 +97,7 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
         first_point=first_point,
         workers=run.plan.gpus,
         cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
+        path=import_path(),
         environment=worker_environment(run, launches),
     )
 

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import ctypes
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORKSERVER = "LABKIT_FORKSERVER"
 HELD = (signal.SIGTERM, signal.SIGHUP)  # until a new worker can hear them (enter.listen): none is lost meanwhile
+KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
 ALWAYS = ("torch", "torch.distributed", "labkit.engine.agent", "labkit.engine.enter")
 
 
@@ -59,10 +61,17 @@ def imports(module: str, seen: set[Path]) -> Iterator[str]:
                     yield from imports(name, seen)
 
 
+def in_standard_library(path: Path | str) -> bool:
+    """Tell whether the folder or file belongs to Python itself."""
+    zipped = sysconfig.get_config_var("py_version_nodot")
+    own = f"{path}/".startswith(f"{sysconfig.get_path('stdlib')}/") or f"{path}".endswith(f"/python{zipped}.zip")
+    return own and "-packages" not in str(path)
+
+
 def _own(module: str) -> Path | None:
     """The module's file, where it is neither installed nor of the standard library."""
     installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    for folder in dict.fromkeys(sys.path):
+    for folder in dict.fromkeys([*sys.path, *KERNEL_PATH]):
         for name in ("{}/__init__.py", "{}.py"):
             file = Path(folder, name.format(module.replace(".", "/")))
             if file.is_file():
@@ -85,4 +94,6 @@ if FORKSERVER in os.environ:
     end_with(int(os.environ[FORKSERVER]))
     os.environ[FORKSERVER] = str(os.getpid())
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
-    load([*ALWAYS, *filter(None, os.environ.get("LABKIT_PRELOAD", "").split(","))])
+    wanted = json.loads(os.environ.get("LABKIT_PRELOAD", '{"modules": [], "path": []}'))
+    KERNEL_PATH.extend(wanted["path"])
+    load([*ALWAYS, *wanted["modules"]])

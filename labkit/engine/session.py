@@ -43,6 +43,12 @@ def environment() -> dict[str, str]:
     return kept | interpreted | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
+def import_path() -> list[str]:
+    """Return the folders that this process imports from, each as an absolute path."""
+    here = os.readlink("/proc/self/cwd")  # known even where the folder was removed
+    return [os.path.normpath(os.path.join(here, folder)) for folder in sys.path if isinstance(folder, str)]
+
+
 class Session:
     """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
@@ -61,10 +67,12 @@ class Session:
         told, tells = os.pipe()  # no file: a disk may be full, a folder removed
         self._told = open(told, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
         os.set_blocking(told, False)
+        preload = json.dumps({"modules": modules, "path": import_path()})
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
+            # -P: the current folder may hold a torch.py, which is for a worker to import at most.
+            [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
             pass_fds=(tells,),
-            env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": ",".join(modules)},
+            env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
