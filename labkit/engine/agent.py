@@ -14,10 +14,11 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
-from multiprocessing import forkserver, popen_forkserver, resource_tracker
+from multiprocessing import forkserver, popen_forkserver, resource_tracker, util
 
 import psutil
 
@@ -38,7 +39,7 @@ CHILDREN: dict[int, multiprocessing.Process] = {}  # every worker seen, by pid: 
 def main(kernel_pid: int, folder: str, outcomes: int) -> None:
     """Serve requests until the kernel says so or is gone, or the forkserver is.
 
-    `folder` is for the forkserver's socket; `outcomes` is a pipe to the kernel: how each launch has ended.
+    `folder` is private to this process; `outcomes` is a pipe to the kernel: how each launch has ended.
     """
     global OUTCOMES
     os.set_inheritable(outcomes, False)
@@ -53,11 +54,11 @@ def main(kernel_pid: int, folder: str, outcomes: int) -> None:
         kernel = None
     adopt()
     _one_poll_at_a_time()
-    multiprocessing.current_process()._config["tempdir"] = folder
+    tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
     multiprocessing.set_forkserver_preload(["labkit.engine.preload"])
     os.environ[FORKSERVER] = str(os.getpid())
     if kernel is not None:
-        forkserver.ensure_running()  # it imports torch while this process does
+        _start_forkserver(folder)  # it imports torch while this process does
         helper = os.pidfd_open(forkserver._forkserver._forkserver_pid)
         threading.Thread(target=_import_torch, daemon=True).start()
         attend(kernel, helper)
@@ -68,6 +69,18 @@ def main(kernel_pid: int, folder: str, outcomes: int) -> None:
     kill_adopted()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def _start_forkserver(folder: str) -> None:
+    """Start the forkserver, whose socket lies in the folder, however long the folder's name is.
+
+    The path of a Unix socket has at most 107 characters (unix(7)); a descriptor of the folder gives it a short one.
+    """
+    config = multiprocessing.current_process()._config
+    config["tempdir"] = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}"
+    util.abstract_sockets_supported = False  # in 3.11.0 Python preferred a socket that every user can connect to
+    forkserver.ensure_running()
+    config["tempdir"] = folder
 
 
 def attend(kernel: int, helper: int) -> None:

@@ -62,7 +62,7 @@ class Session:
     def __init__(self, modules: tuple[str, ...]):
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
-        self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the forkserver's socket
+        self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the agent alone
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         told, tells = os.pipe()  # no file: a disk may be full, a folder removed
         self._told = open(told, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)

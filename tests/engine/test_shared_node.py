@@ -1,0 +1,120 @@
+"""On a node that others use, too: what another user can reach of a run, and what a batch system's folders do to it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from launches import HERE
+
+from labkit.engine.run import REPOSITORY
+
+NOBODY = 65534
+IN_CREATE = 0x100
+LAUNCH = """
+import json, os, sys
+from faults_plan import Faults
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+for fault in sys.argv[1:]:
+    try:
+        print(launch(Faults(faults=("none", fault))).status["state"])
+    except RunError as error:
+        print(type(error).__name__)
+"""
+
+
+def kernel(*faults: str, code: str = LAUNCH, **environment: str) -> list[str]:
+    """Give the lines that a process of its own prints: how its launches have ended."""
+    environment = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}"} | environment
+    command = [sys.executable, "-c", code, *faults]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@contextmanager
+def another_user(act, *arguments):
+    """Have a process of another user do this all the while; where the tests are no root's, it is the same user."""
+    if (process := os.fork()) == 0:
+        with suppress(BaseException):
+            if os.geteuid() == 0:
+                os.setgroups([]), os.setgid(NOBODY), os.setuid(NOBODY)
+            act(*arguments)
+        os._exit(0)
+    try:
+        yield
+    finally:
+        os.kill(process, 9)
+        os.waitpid(process, 0)
+
+
+def plant(folder: Path, marker: Path) -> None:
+    """Learn the names of files that somebody makes in the folder and removes again, and make pickles of these names."""
+    libc = ctypes.CDLL(None)
+    events = libc.inotify_init()
+    assert libc.inotify_add_watch(events, os.fsencode(folder), IN_CREATE) >= 0
+    planted = set()
+    while True:
+        names = set(re.findall(rb"pytorch-errorfile-\w+\.pickle", os.read(events, 65536)))
+        for name in names - planted:
+            file = folder / os.fsdecode(name)
+            while file.exists():
+                continue
+            file.write_bytes(b"cposix\nmkdir\n(V%s\ntR." % os.fsencode(marker))
+        planted |= names
+
+
+def test_another_users_file_is_not_run(tmp_path):
+    """torch makes, removes and, when a worker has failed, unpickles files of the temporary folder."""
+    shared, marker = Path(f"/tmp/labkit-shared-{os.getpid()}"), tmp_path / "code of another user was run"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    try:
+        with another_user(plant, shared, marker):
+            assert kernel("raise", TMPDIR=str(shared)) == ["WorkerRaised"]
+        assert not marker.exists()
+        assert not [*shared.glob("*")], "and nothing is left"
+    finally:
+        subprocess.run(["rm", "-r", str(shared)], check=True)
+
+
+def test_a_long_temporary_folder(tmp_path):
+    """The path of a Unix socket has at most 107 characters; batch systems name long folders."""
+    folder = tmp_path / ("a batch system's folder " * 8)
+    folder.mkdir()
+    assert len(str(folder)) > 200
+    assert kernel("none", "kill", TMPDIR=str(folder)) == ["finished", "WorkerDied"]
+    assert not [*folder.glob("*")]
+
+
+TEMPORARY = """
+import os, sys
+from own_plan import Own
+from labkit.engine.launch import launch
+for folder in sys.argv[1:]:
+    os.environ["TMPDIR"] = folder
+    print(*launch(Own()).rows["folder"].unique())
+"""
+
+
+def test_workers_use_the_users_temporary_folder(tmp_path):
+    """That of the kernel at the launch; the agent's private one is for the agent alone."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    (tmp_path / "own_plan.py").write_text(
+        "from dataclasses import dataclass\nfrom faults_plan import Faults\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Own(Faults):\n    worker = 'own_worker'\n"
+    )
+    (tmp_path / "own_worker.py").write_text(
+        "import own_plan, tempfile\n"
+        "def measure(worker, point):\n    worker.record(iteration=0, folder=tempfile.gettempdir())\n"
+    )
+    for folder in folders:
+        folder.mkdir()
+    paths = os.pathsep.join(map(str, (tmp_path, HERE, REPOSITORY)))
+    assert kernel(*map(str, folders), code=TEMPORARY, PYTHONPATH=paths) == [*map(str, folders)]
