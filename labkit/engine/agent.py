@@ -19,6 +19,7 @@ import threading
 import time
 from contextlib import suppress
 from multiprocessing import forkserver, popen_forkserver, resource_tracker, util
+from pathlib import Path
 
 import psutil
 
@@ -211,11 +212,13 @@ def _launch(run: Run, request: dict) -> dict:
     from labkit.engine import loopback
     from labkit.engine.enter import enter
 
+    run_id = f"{run.mark}-{request['launch']}"
+    store = Path(tempfile.gettempdir(), run_id)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=request["workers"],
-        run_id=f"{run.mark}-{request['launch']}",
+        run_id=run_id,
         rdzv_backend="loopback",
         local_addr=loopback.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
@@ -225,10 +228,12 @@ def _launch(run: Run, request: dict) -> dict:
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     try:
-        elastic_launch(config, enter)(request)
+        elastic_launch(config, enter)(request | {"store": str(store)})
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         return {"first": sorted(exits), "exits": exits, "error": ""}
+    finally:
+        store.unlink(missing_ok=True)
     return {"first": [], "error": ""}
 
 

@@ -28,7 +28,7 @@ def measure_here(run: Run) -> Run:
     with _environment(ALONE | {"LABKIT_LAUNCHED": repr(begun)}):
         try:
             lab, worker = importlib.import_module(run.plan.worker), Worker(run)
-            worker.join(run.plan, alone=True)
+            worker.join(run.plan, dist.HashStore())
             if hasattr(lab, "prepare"):
                 worker.state = lab.prepare(worker)
             worker.event("ready")

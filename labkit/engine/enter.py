@@ -1,4 +1,4 @@
-"""How a process that the forkserver has just made becomes a worker: its mark, guard, environment and output."""
+"""How a process that the forkserver has just made becomes a worker: its mark, guard, environment, output, store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def enter(request: dict[str, Any]) -> None:
 
     from labkit.engine.worker import main
 
-    main(request["folder"], request["first_point"])
+    main(request["folder"], request["first_point"], request["store"])
     atexit._run_exitfuncs()  # temporary folders and the like: before Python 3.13, a forked process left them out
 
 
@@ -97,3 +97,14 @@ def write_to(log: Path) -> None:
         io.TextIOWrapper(io.FileIO(number, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
         for number in (1, 2)
     )
+
+
+def meeting_place(file: str) -> Any:
+    """Return the store of all ranks: in this file, or the one that torchrun's environment names."""
+    import torch.distributed as dist
+
+    if not file:
+        return next(dist.rendezvous("env://"))[0]
+    store = dist.FileStore(file)
+    store.set_timeout(dist.constants.default_pg_timeout)
+    return store

@@ -1,13 +1,12 @@
-"""Where the workers of one node meet: a store that listens on the loopback interface alone.
+"""How the workers of one node meet, where no other user can read or change what they tell each other.
 
-torchrun's own rendezvous listens on every interface; no option of it says otherwise.
+torchrun's own rendezvous is a TCP store that listens on every interface and asks nobody who they are. Here the agent
+keeps its part in its own memory, and the workers keep theirs in a file of the agent's private folder.
 """
 
 from __future__ import annotations
 
-import socket
-
-from torch.distributed import PrefixStore, TCPStore
+from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import (
     RendezvousHandler,
     RendezvousInfo,
@@ -17,26 +16,22 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 ADDRESS = "127.0.0.1"
+NO_PORT = 0  # torch's agent hands an address on; nothing listens there
 
 
 class Loopback(RendezvousHandler):
     """Rendezvous of a single node: there is nobody to wait for."""
 
-    use_agent_store = True  # the workers meet at the same store
+    use_agent_store = False
 
     def __init__(self, parameters: RendezvousParameters):
-        self.run_id = parameters.run_id
-        listener = socket.create_server((ADDRESS, 0))
-        port = listener.getsockname()[1]
-        self.store = TCPStore(
-            ADDRESS, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), use_libuv=True
-        )
+        self.run_id, self.store = parameters.run_id, HashStore()
 
     def get_backend(self) -> str:
         return "loopback"
 
     def next_rendezvous(self) -> RendezvousInfo:
-        meeting = RendezvousStoreInfo(ADDRESS, self.store.port)
+        meeting = RendezvousStoreInfo(ADDRESS, NO_PORT)
         return RendezvousInfo(PrefixStore(self.run_id, self.store), 0, 1, meeting)
 
     def is_closed(self) -> bool:

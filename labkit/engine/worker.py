@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import os
 import signal
 import sys
@@ -15,19 +16,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from json import dumps, loads  # a lab may patch the module's
-from time import monotonic  # a lab may patch the module's
+from time import monotonic, sleep  # a lab may patch the module's
 from time import time as unix_time
 from types import SimpleNamespace
 from typing import Any
 
 from labkit.engine import lastwords
-from labkit.engine.enter import write_to
+from labkit.engine.enter import meeting_place, write_to
 from labkit.engine.lines import append
 from labkit.engine.plan import Plan
 from labkit.engine.preload import end_with
 from labkit.engine.run import Run
 
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
+MOST_PAUSE_S = 0.005  # between two looks at how the other ranks have ended a point
 PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
@@ -45,11 +47,8 @@ class Worker:
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
 
-    def join(self, plan: Plan, alone: bool = False) -> None:
-        """Meet the other workers: a process group over NCCL for device tensors and gloo for host tensors.
-
-        `alone` meets nobody: one process, as for a debugger.
-        """
+    def join(self, plan: Plan, store: Any) -> None:
+        """Meet the other workers at the store: a process group over NCCL for device tensors, gloo for host tensors."""
         import torch
         import torch.distributed as dist
 
@@ -59,8 +58,9 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        self.store, rank, size = (dist.HashStore(), 0, 1) if alone else next(dist.rendezvous("env://"))
-        dist.init_process_group(backend, store=dist.PrefixStore("group", self.store), rank=rank, world_size=size)
+        self.store = store
+        group = dist.PrefixStore("group", store)
+        dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
 
     def reached(self, what: str) -> None:
@@ -142,17 +142,14 @@ class Worker:
         queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
         RESTART and the launcher starts fresh workers for the points that are left.
         """
-        from datetime import timedelta
-
         key = f"{os.environ['LABKIT_LAUNCH']}/point{self.point.point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)
-        patience = timedelta(days=1) if outcome == "ok" else timedelta(seconds=PEERS_SECONDS)
+        deadline, pause_s = monotonic() + (math.inf if outcome == "ok" else PEERS_SECONDS), 10e-6
         keys = [f"{key}{rank}" for rank in range(self.gpus)]
-        try:
-            self.store.wait(keys, patience)
-            outcomes = {self.store.get(key).decode() for key in keys}
-        except RuntimeError:  # DistStoreError in newer torch: a time-out
-            outcomes = set()
+        while not (complete := self.store.check(keys)) and monotonic() < deadline:
+            sleep(pause_s)  # a FileStore's own wait() looks every 10 ms, which a sweep's short points would feel
+            pause_s = min(2 * pause_s, MOST_PAUSE_S)
+        outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
             self.event("restart", point=self.point.point)
             os._exit(RESTART)
@@ -177,8 +174,11 @@ class Worker:
                 torch.cuda.empty_cache()
 
 
-def main(folder: str, first_point: int | str = 0) -> None:
-    """Run one rank from start to end; whatever it raises is reported in its events before the process ends."""
+def main(folder: str, first_point: int = 0, store: str = "") -> None:
+    """Run one rank from start to end; whatever it raises is reported in its events before the process ends.
+
+    `store` is the file at which the ranks meet; without one they meet at torchrun's.
+    """
     run = Run(folder)
     rank = int(os.environ["RANK"])
     import faulthandler
@@ -191,13 +191,13 @@ def main(folder: str, first_point: int | str = 0) -> None:
         worker.reached("Python starts")
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         worker.reached("torch is imported")
-        worker.join(run.plan)
+        worker.join(run.plan, meeting_place(store))
         if hasattr(lab, "prepare"):
             worker.state = lab.prepare(worker)
         worker.barrier()
         worker.reached("the ranks meet")
         worker.event("ready")
-        worker.measure_points(lab, int(first_point))
+        worker.measure_points(lab, first_point)
         worker.event("finished")
     except BaseException as error:
         try:
@@ -237,4 +237,4 @@ def _number(value: Any) -> Any:
 if __name__ == "__main__":
     end_with(os.getppid())
     write_to(Run(sys.argv[1]).log_file(int(os.environ["RANK"])))
-    main(*sys.argv[1:])
+    main(sys.argv[1])

@@ -66,7 +66,7 @@ def test_files_of_the_current_folder_do_not_stand_in_for_modules(tmp_path):
 
 
 def test_modules_beside_the_script_are_found_from_any_folder(tmp_path):
-    """The plan's and the worker's; a file beside them that is named like a module of Python's hides it from no worker."""
+    """The plan's and the worker's; a file beside them that is named like a module hides it from no worker."""
     files = {"main": LAUNCH.format(plan="own_plan", kind="Own"), "own_plan": PLAN, "own_worker": WORKER}
     folder = hide(write(tmp_path / "script", **files), "torch.py", "colorsys.py")
     (tmp_path / "here").mkdir()

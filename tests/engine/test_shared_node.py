@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import socket
+import stat
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launches import HERE
+import psutil
+from launches import HERE, soon, the_run
 
 from labkit.engine.run import REPOSITORY
 
@@ -118,3 +121,36 @@ def test_workers_use_the_users_temporary_folder(tmp_path):
         folder.mkdir()
     paths = os.pathsep.join(map(str, (tmp_path, HERE, REPOSITORY)))
     assert kernel(*map(str, folders), code=TEMPORARY, PYTHONPATH=paths) == [*map(str, folders)]
+
+
+VALIDATE, NUMBER_OF_KEYS = b"\0" + (0x3C85F7CE).to_bytes(4, "little"), b"\7"  # of torch's TCPStore
+
+
+def answers_as_a_store(port: int) -> bool:
+    """Whether whoever connects to the port is told how many keys are kept there."""
+    with socket.create_connection(("127.0.0.1", port), timeout=1) as connection, suppress(OSError):
+        connection.sendall(VALIDATE + NUMBER_OF_KEYS)
+        return len(connection.recv(8)) == 8
+    return False
+
+
+def test_no_key_is_kept_where_others_could_read_or_write_it(tmp_path):
+    """What the ranks tell each other lies in a private folder; only the links between them listen, on loopback."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    environment = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}", "TMPDIR": str(shared)}
+    process = subprocess.Popen([sys.executable, "-c", LAUNCH, "sleep"], env=environment)
+    try:
+        run = the_run(tmp_path, rows=4)
+        family = psutil.Process(process.pid).children(recursive=True)
+        found = {(link.laddr, member.pid) for member in family for link in member.net_connections() if not link.raddr}
+        workers = set(run.rows["pid"])
+        assert workers < {member.pid for member in family}
+        assert found, "gloo's"
+        assert {(address.ip, pid in workers) for address, pid in found} == {("127.0.0.1", True)}
+        assert not [address for address, _ in found if answers_as_a_store(address.port)]
+        assert [stat.filemode(folder.stat().st_mode) for folder in shared.iterdir()] == ["drwx------"]
+    finally:
+        process.terminate()
+        process.wait()
+    soon(lambda: not [member for member in family if member.is_running()])
