@@ -136,6 +136,9 @@ def test_a_door_is_no_hole(house, tmp_path, name, source):
         ("system.py", '"""A module."""\nos.system("ls")'),
         ("jar.py", '"""A module."""\nfrom pickle import loads'),
         ("weights.py", '"""A module."""\ntorch.load(path)'),
+        ("link.py", '"""A module."""\ndist.all_gather_object(everyone, mine, group=group)'),
+        ("list.py", '"""A module."""\nfrom torch.distributed import broadcast_object_list as send'),
+        ("table.py", '"""A module."""\npd.read_pickle(path)'),
     ],
 )
 def test_a_bad_habit_is_found(tmp_path, name, source):

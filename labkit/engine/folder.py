@@ -6,6 +6,9 @@ import hashlib
 import itertools
 import json
 import os
+import pwd
+import stat
+import warnings
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -167,7 +170,8 @@ class Folder:
 
 def fresh_folder(name: str) -> Path:
     """Make a folder of this name, or with a number after it: two notebooks may launch within one second."""
-    runs_folder().mkdir(parents=True, exist_ok=True)
+    _make_private(runs_folder())
+    _warn_of_others(runs_folder())
     folder, attempts = runs_folder() / name, itertools.count(1)
     while True:
         try:
@@ -190,6 +194,34 @@ def no_inodes(folder: Path) -> str:
         if disk.f_files and not disk.f_favail and disk.f_bavail:
             return " (no inodes are left, so no file can be made)"
     return ""
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder and those above it that are missing, for this user alone: names tell who measures what."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _warn_of_others(folder: Path) -> None:
+    """Warn where another user could rename or replace the folders in this one; root is at home everywhere."""
+    found, user = folder.stat(), os.geteuid()
+    if not user:
+        return
+    if found.st_uid not in (0, user):
+        risk = f"{folder} belongs to {_name_of(found.st_uid)}, who can see, rename and replace your runs"
+    elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        risk = f"every user may write to {folder}, and can see, rename and replace your runs"
+    else:
+        return
+    warnings.warn(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
 
 
 def _write(file: Path, text: str) -> None:

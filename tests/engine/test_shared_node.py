@@ -9,13 +9,18 @@ import socket
 import stat
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
+import pytest
+from faults_plan import Faults
 from launches import HERE, soon, the_run
 
-from labkit.engine.run import REPOSITORY
+from labkit import node
+from labkit.engine.run import REPOSITORY, Run
 
 NOBODY = 65534
 IN_CREATE = 0x100
@@ -154,3 +159,59 @@ def test_no_key_is_kept_where_others_could_read_or_write_it(tmp_path):
         process.terminate()
         process.wait()
     soon(lambda: not [member for member in family if member.is_running()])
+
+
+def test_the_folders_that_a_run_makes_are_private(tmp_path, monkeypatch):
+    """All on the way to the run, too: a run's name says who measures what, and when."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "of" / "mine"))
+    before = os.umask(0)
+    try:
+        run = Run.create(Faults(), node.here())
+    finally:
+        os.umask(before)
+    made = [tmp_path / "of", tmp_path / "of" / "mine", run.folder, run.logs]
+    assert [stat.filemode(folder.stat().st_mode) for folder in made] == ["drwx------"] * 4
+
+
+def makes_a_run(user: int, folder: Path, of: node.Node) -> str:
+    """Give what this user is told, who makes a run in the folder: the warnings, or the error."""
+    reading, writing = os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            os.setgroups([]), os.setgid(user), os.setuid(user)
+            os.environ["LABKIT_RUNS"] = str(folder)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                Run.create(Faults(), of)
+            os.write(writing, " ".join(str(one.message) for one in told).encode())
+        except BaseException as error:
+            os.write(writing, repr(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as answer:
+        said = answer.read()
+    os.waitpid(process, 0)
+    return said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
+@pytest.mark.parametrize(
+    ("owner", "mode", "said"),
+    [
+        (NOBODY, 0o700, ""),
+        (0, 0o1777, ""),  # as /tmp is: nobody but the owner of a folder in it may rename it
+        (NOBODY - 1, 0o1777, f"belongs to user {NOBODY - 1}"),
+        (0, 0o777, "every user may write"),
+    ],
+)
+def test_a_folder_of_runs_that_others_can_change_is_told(owner, mode, said):
+    here = node.here()
+    with TemporaryDirectory(prefix="labkit-shared-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        (runs := Path(folder, "runs")).mkdir()
+        os.chown(runs, owner, -1)
+        runs.chmod(mode)
+        told = makes_a_run(NOBODY, runs, here)
+        assert said in told
+        assert bool(said) == (str(runs) in told)
+        assert bool(said) == ("LABKIT_RUNS" in told)

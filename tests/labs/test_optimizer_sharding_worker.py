@@ -1,6 +1,7 @@
 """Real launches on two and three processes: ours trains as the whole optimizer does, and holds and sends its share."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from labkit.labs.optimizer_sharding.checks import verdict_of
 from labkit.labs.optimizer_sharding.plan import CASES, OPTIMIZERS, VARIANTS, WAYS, Equality, Memory, Steps, Trial
 from labkit.labs.optimizer_sharding.theory.balance import fullest_bucket
 from labkit.labs.optimizer_sharding.worker.sharded import NEED_WHOLE, ShardedOptimizer, in_buckets
+from labkit.labs.optimizer_sharding.worker.states import as_json, from_json
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -43,6 +45,34 @@ def test_every_case_trains_as_the_whole_optimizer(ranks):
     rest = table.set_index("case")["state_share"]
     assert rest["to_plain"] == 1
     assert rest["other_ranks"] == 1, "the last rank went on alone"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor(7.0),
+        torch.tensor([float("nan"), -0.0, float("inf"), 3.14], dtype=torch.bfloat16),
+        torch.arange(6).reshape(2, 3).T,
+        torch.zeros(0, 3, dtype=torch.float64),
+        torch.bfloat16,
+        0.1,
+        None,
+    ],
+)
+def test_a_state_arrives_bit_by_bit(value):
+    text = json.dumps({"exp_avg": value}, default=as_json)
+    arrived = json.loads(text, object_hook=from_json)["exp_avg"]
+    assert type(arrived) is type(value)
+    if not torch.is_tensor(value):
+        assert arrived == value
+        return
+    assert (arrived.dtype, arrived.shape) == (value.dtype, value.shape)
+    assert arrived.flatten().view(torch.uint8).tolist() == value.flatten().view(torch.uint8).tolist()
+
+
+def test_a_state_that_json_cannot_hold_is_told():
+    with pytest.raises(TypeError, match="holds a set"):
+        json.dumps({"seen": {1}}, default=as_json)
 
 
 def test_each_bug_is_named_and_the_right_one_is_right(trial):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -15,9 +16,9 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     goes the way of the parameters.
     """
     mine = {piece.number: {name: told(value, piece) for name, value in state.items()} for piece, state in held(bucket)}
-    everyone: list[dict] = [{}] * optimizer.ranks
-    dist.all_gather_object(everyone, mine, group=optimizer.process_group)
-    known = {number: dict(state) for one in everyone for number, state in one.items()}
+    known = {}
+    for text in gather_texts(json.dumps([*mine.items()], default=as_json), optimizer.process_group, optimizer.ranks):
+        known.update(json.loads(text, object_hook=from_json))
     cuts = {name: kind for state in known.values() for name, kind in state.items() if isinstance(kind, torch.dtype)}
     for name, dtype in sorted(cuts.items()):
         flat = torch.zeros_like(bucket.flat, dtype=dtype)
@@ -30,6 +31,38 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
             if isinstance(known.get(number, {}).get(name), torch.dtype):
                 known[number][name] = flat[at : at + parameter.numel()].view(parameter.shape).cpu()
     return [known.get(number, {}) for number in range(len(bucket.parameters))]
+
+
+def gather_texts(text: str, group: dist.ProcessGroup, ranks: int) -> list[str]:
+    """Return every rank's text, sent as bytes: a link between processes must carry nothing that could run code."""
+    own = torch.tensor([*text.encode()], dtype=torch.uint8)
+    sizes = list(torch.zeros(ranks, 1, dtype=torch.int64))
+    dist.all_gather(sizes, torch.tensor([len(own)]), group=group)
+    longest = int(max(sizes))
+    texts = list(torch.zeros(ranks, longest, dtype=torch.uint8))
+    dist.all_gather(texts, torch.cat([own, own.new_zeros(longest - len(own))]), group=group)
+    return [bytes(one[: int(size)].tolist()).decode() for one, size in zip(texts, sizes, strict=True)]
+
+
+def as_json(value: Any) -> dict[str, Any]:
+    """Return a dtype, or a tensor with each of its bits, as JSON can hold it."""
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if torch.is_tensor(value):
+        content = bytes(value.detach().contiguous().flatten().view(torch.uint8).tolist())
+        return as_json(value.dtype) | {"shape": [*value.shape], "content": content.hex()}
+    raise TypeError(f"an optimizer's state holds a {type(value).__name__}, which cannot be sent to the other ranks")
+
+
+def from_json(stored: dict[str, Any]) -> Any:
+    """Return what `as_json` was given."""
+    if "dtype" not in stored:
+        return stored
+    dtype = getattr(torch, stored["dtype"])
+    if "content" not in stored:
+        return dtype
+    content = torch.tensor([*bytes.fromhex(stored["content"])], dtype=torch.uint8)
+    return content.view(dtype).reshape(stored["shape"])
 
 
 def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
