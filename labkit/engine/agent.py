@@ -29,6 +29,7 @@ from labkit.engine.preload import FORKSERVER, adopt
 from labkit.engine.run import Run
 
 TICK_SECONDS = 0.05
+LONG_FOLDER = 80  # bytes: Python adds a name of 18 for a socket
 MOST_ERROR = 1_000  # characters
 ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
 STOPPED: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
@@ -75,10 +76,11 @@ def main(kernel_pid: int, folder: str, outcomes: int) -> None:
 def _start_forkserver(folder: str) -> None:
     """Start the forkserver, whose socket lies in the folder, however long the folder's name is.
 
-    The path of a Unix socket has at most 107 characters (unix(7)); a descriptor of the folder gives it a short one.
+    The path of a Unix socket has at most 107 characters (unix(7)); a descriptor of a long folder gives it a short one.
     """
     config = multiprocessing.current_process()._config
-    config["tempdir"] = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}"
+    long = len(os.fsencode(folder)) > LONG_FOLDER
+    config["tempdir"] = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}" if long else folder
     util.abstract_sockets_supported = False  # in 3.11.0 Python preferred a socket that every user can connect to
     forkserver.ensure_running()
     config["tempdir"] = folder
