@@ -17,6 +17,7 @@ from labkit.engine.errors import NotEnoughGpus, PlanError
 
 # Without GPUs, processes stand in for them. More than eight on a laptop measure only its scheduler.
 MOST_CPU_PROCESSES = 8
+MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has as many GPUs
 SIZES = ("auto", "small", "full")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
 MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
@@ -54,6 +55,8 @@ class Plan:
         self.require("device", self.device, ("cuda", "cpu"))
         if self.gpus < 1:
             raise PlanError(f"gpus={self.gpus}: a run needs at least one worker")
+        if self.gpus > MOST_WORKERS:
+            raise PlanError(f"gpus={self.gpus}: a run has at most {MOST_WORKERS} workers")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
         self.check()

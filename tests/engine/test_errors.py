@@ -1,0 +1,106 @@
+"""Errors are bounded, cross processes, and say in their first sentence why."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+from faults_plan import Faults
+from launches import HERE, failed
+
+from labkit import node
+from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised
+from labkit.engine.launch import launch
+from labkit.engine.run import Run
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_an_error_crosses_processes():
+    error = failed(WorkerRaised, "raise")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (WorkerRaised, str(error))
+    assert (again.rank, again.point, again.gpu, again.sentence) == (1, 0, None, error.sentence)
+    assert len(again.run.rows) == len(error.run.rows) == 2
+    interrupted = pickle.loads(pickle.dumps(Interrupted(error.run)))
+    assert str(interrupted).startswith("interrupted; 2 rows were measured before that")
+
+
+@pytest.mark.parametrize("kind", [WorkerHung, GroundLost])
+def test_a_sentence_is_bounded(kind):
+    error = kind("a" * 300_000 + "\nb", run=Run.create(Faults(), node.here()))
+    assert len(str(error)) < 10_000
+    assert "\n" not in error.sentence
+
+
+def test_an_error_at_a_point_of_a_long_knob():
+    error = failed(WorkerHung, "x" * 300_000, patience_s=2)
+    assert len(error.sentence) < 1_500
+    assert len(str(error)) < 25_000
+
+
+def test_runs_that_go_to_a_name_which_is_not_utf_8(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_RUNS", os.fsdecode(os.fsencode(tmp_path) + b"/runs-\xe9"))
+    with pytest.raises(NowhereToWrite, match="is not UTF-8: choose another name") as caught:
+        launch(Faults())
+    str(caught.value).encode()
+    assert not [*tmp_path.iterdir()]
+
+
+LIMITED = """
+import resource, signal, sys, time
+from faults_plan import Faults
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+if files := int(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+if sys.argv[2:] == ["SIGCHLD"]:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+try:
+    run = launch(Faults())
+    print(run.status["state"], run.seconds - run.status["startup_seconds"])
+except RunError as error:
+    print(error)
+"""
+
+
+def limited(*arguments: str, before: tuple[str, ...] = ()) -> str:
+    """Give the first line that a kernel tells which launches under a limit."""
+    command = [*before, sys.executable, "-c", LIMITED, *arguments]
+    ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=100)
+    return ended.stdout.split("\n")[0]
+
+
+@pytest.mark.parametrize("files", ["10", "16", "24"])
+def test_few_open_files(files):
+    said = limited(files)
+    assert "Too many open files" in said
+    assert f"`ulimit -n` allows {files} in each process" in said
+
+
+@pytest.mark.parametrize("processes", ["1", "3", "6", "10"])
+def test_few_processes(processes):
+    """The limit holds for whoever is not root: here, a process with another user's number."""
+    before = ("setpriv", "--ruid", "65534", "--bounding-set", "-sys_resource,-sys_admin")
+    before = (*before, "prlimit", f"--nproc={processes}")
+    if subprocess.run([*before, "true"], capture_output=True).returncode:
+        pytest.skip("no process can be limited here")
+    said = limited("0", before=before)
+    assert f"`ulimit -u` allows {processes} processes and threads" in said
+
+
+def test_no_shared_memory():
+    mount = "mount --make-rprivate / && mount -t tmpfs -o ro none /dev/shm"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    said = limited("0", before=("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"))
+    assert "Read-only file system (/dev/shm cannot be written" in said
+
+
+def test_a_kernel_that_blocks_sigchld():
+    state, seconds = limited("0", "SIGCHLD").split()
+    assert state == "finished"
+    assert float(seconds) < 5
