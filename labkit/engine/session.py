@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ READ_EARLY = (
 MARK = "LABKIT_RUN"
 UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
 LEAVE_SECONDS = 5.0
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def environment() -> dict[str, str]:
@@ -62,23 +64,28 @@ class Session:
     def __init__(self, modules: tuple[str, ...]):
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
-        self._folder = tempfile.mkdtemp(prefix="labkit-agent-")  # for the agent alone
+        self._folder, self._locked = private_folder()  # for the agent alone
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         told, tells = os.pipe()  # no file: a disk may be full, a folder removed
         self._told = open(told, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
         os.set_blocking(told, False)
         preload = json.dumps({"modules": modules, "path": import_path()})
-        self.process = subprocess.Popen(
-            # -P: the current folder may hold a torch.py, which is for a worker to import at most.
-            [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
-            pass_fds=(tells,),
-            env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # an interrupt typed in a terminal reaches the kernel alone, which ends the run
-        )
-        os.close(tells)
+        try:
+            self.process = subprocess.Popen(
+                # -P: the current folder may hold a torch.py, which is for a worker to import at most.
+                [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
+                pass_fds=(tells, self._locked),
+                env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # an interrupt in a terminal reaches the kernel alone, which ends the run
+            )
+        except OSError:
+            self._clear()
+            raise
+        finally:
+            os.close(tells)
 
     @classmethod
     @contextmanager
@@ -134,9 +141,16 @@ class Session:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove the agent's folder, and close what led to it; more than once changes nothing."""
         with self._reading:
             self._told.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._locked is not None:
+                os.close(self._locked)
+            self._locked = None
 
     def how_it_ended(self) -> str:
         """Its status and the last line of its log: the reason where it could not go on."""
@@ -147,6 +161,31 @@ class Session:
         """The end of what the agent wrote to its log."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+
+
+def private_folder() -> tuple[str, int]:
+    """Make a folder for an agent; return it, and the descriptor that locks it while kernel or agent live (flock(2)).
+
+    The folders of agents that were killed together with their kernels are removed: nothing locks them.
+    """
+    prefix = f"labkit-agent-{os.geteuid()}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError):  # it is locked, or the file system knows no locks
+            descriptor = os.open(left, FOLDER)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+    while True:
+        folder = tempfile.mkdtemp(prefix=prefix)
+        with suppress(FileNotFoundError):
+            descriptor = os.open(folder, FOLDER)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.isdir(folder):  # nobody removed it before it was locked
+                return folder, descriptor
+            os.close(descriptor)
 
 
 def _code() -> tuple:

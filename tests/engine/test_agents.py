@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -46,3 +45,34 @@ def test_a_reloaded_engine_keeps_its_agent():
     assert [state for state, _ in told] == ["finished"] * 3
     assert [len(agents) for _, agents in told] == [1, 1, 1]
     assert len({agent for _, (agent,) in told}) == 1
+
+
+def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
+    """The next agent removes its folder, and leaves that of an agent that lives alone."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    environment = os.environ | {"TMPDIR": str(folder)}
+    start = "from faults_plan import Faults; from labkit import launch; launch(Faults()); print(1, flush=True); input()"
+
+    def kernel() -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", start], cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout.readline() == b"1\n"
+        return process
+
+    with kernel() as lives:
+        (of_the_living,) = folder.glob("labkit-agent-*")
+        with kernel() as killed:
+            (agent,) = psutil.Process(killed.pid).children()
+            agent.suspend()  # so that it has no time to clean up
+            killed.kill()
+            agent.kill()
+            psutil.wait_procs([agent])
+        assert len([*folder.glob("labkit-agent-*")]) == 2
+        with kernel() as another:
+            assert of_the_living.exists()
+            assert len([*folder.glob("labkit-agent-*")]) == 2, "of those that live"
+            another.communicate(b"\n")
+        lives.communicate(b"\n")
+    soon(lambda: not [*folder.iterdir()])
