@@ -21,6 +21,7 @@ START_SECONDS = 180.0  # the least patience while workers start: importing torch
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
 END_SECONDS = 6.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
+OTHERS_SECONDS = 5.0  # after a rank ended without a word: for the others, whom the agent asks to end
 AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
 CARE_SECONDS = 1.0  # of them, for caretakers
@@ -210,7 +211,7 @@ class Watch:
         have ended; a worker that does not heed it is ended here.
         """
         waited = Awake()
-        while not self._over() and not self._finished() and waited.seconds() < AGENT_SECONDS:
+        while not self._over() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
             self.said.read()
             if waited.seconds() > SETTLE_SECONDS and self.said.culprits():
                 break

@@ -52,11 +52,11 @@ def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
     environment = os.environ | {"TMPDIR": str(folder)}
-    start = "from faults_plan import Faults; from labkit import launch; launch(Faults()); print(1, flush=True); input()"
+    start = "from labkit.engine.session import Session\nwith Session.lent('labkit.engine.call'): print(1), input()"
 
     def kernel() -> subprocess.Popen:
         process = subprocess.Popen(
-            [sys.executable, "-c", start], cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-u", "-c", start], cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert process.stdout.readline() == b"1\n"
         return process

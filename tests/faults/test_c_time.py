@@ -8,9 +8,10 @@ import time
 import psutil
 import pytest
 from ends_scenes import Kernel
-from failing_launches import apart, nothing_left  # noqa: F401
+from failing_launches import apart, failed, nothing_left  # noqa: F401
 from failing_plan import Failing
 
+from labkit.engine.errors import WorkerDied
 from labkit.engine.launch import launch
 
 pytestmark = pytest.mark.timeout(120)
@@ -52,6 +53,11 @@ def test_everything_stopped_for_longer_than_the_patience(tmp_path):
         for process in reversed(family):
             process.send_signal(signal.SIGCONT)
         assert kernel.tells() == ["finished", 4]
+
+
+def test_ranks_that_do_not_end_when_another_one_has():
+    error = failed(WorkerDied, "none", "exit 3 among the deaf")
+    assert error.run.status["measuring_seconds"] < 10, "as the table of faults says"
 
 
 def test_a_rank_that_hangs_while_it_ends():
