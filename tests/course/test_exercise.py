@@ -6,9 +6,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from labkit import node
 from labkit.course import answers, exercise
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED
+from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
+from labkit.engine.run import Run
 
 INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
 
@@ -65,7 +68,8 @@ def test_what_gave_nothing_is_given_as_nothing(ends):
     ("error", "outcome", "says"), [(WorkerHung, HUNG, "did not come back within 3 s"), (RunError, RAISED, "it broke")]
 )
 def test_a_launch_that_failed_is_a_verdict(ends, error, outcome, says):
-    ends(error("it broke", run=SimpleNamespace(rows=[], logs=""), detail="line 1"))
+    run = Run.create(Call(gpus=1, device="cpu", file="answer.py", function="buckets"), node.here())
+    ends(error("it broke", run=run, detail="line 1"))
     answered()
     verdict = exercise.called("ddp_fsdp.buckets", INPUTS, 3.0)
     assert verdict.outcome == outcome
