@@ -83,7 +83,8 @@ def test_modules_of_the_current_folder_are_found_where_the_kernel_finds_them(tmp
 
 @pytest.mark.parametrize("name", ["json", "random", "psutil"])
 def test_a_file_beside_the_script_that_hides_a_module_is_named(tmp_path, name):
-    files = {"main": LAUNCH.format(plan="faults_plan", kind="Faults"), name: "MINE = 1"}
+    forget = f"import sys\nsys.modules.pop({name!r}, None)  # what an installed package loads as Python starts\n"
+    files = {"main": forget + LAUNCH.format(plan="faults_plan", kind="Faults"), name: "MINE = 1"}
     folder = write(tmp_path / "script", **files)
     done = run(folder / "main.py", tmp_path)
     last = done.stderr.strip().splitlines()[-1]
