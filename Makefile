@@ -38,10 +38,10 @@ lab: $(READY)  ## open JupyterLab on the notebooks (on a far node: ssh -L 8888:1
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
 
 scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
-	@$(PY) -m labkit.scorecard $(ARGS)
+	@$(PY) -m labkit.tools.scorecard $(ARGS)
 
 bench: $(READY)  ## measure this machine's own targets
-	@$(PY) -m labkit.bench $(ARGS)
+	@$(PY) -m labkit.tools.bench $(ARGS)
 
 lint: $(READY)  ## check the style of code and notebooks
 	@$(PY) -m ruff check . $(ARGS)

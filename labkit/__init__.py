@@ -38,11 +38,11 @@ _ROOMS = {
     "check": "labkit.node.limits",
     "here": "labkit.node",
     "check_parameters": "labkit.parameters",
-    "published": "labkit.reports",
-    "published_topology": "labkit.reports",
-    "source": "labkit.ui.source",
+    "published": "labkit.tables.published",
+    "published_topology": "labkit.tables.published",
+    "source": "labkit.course.source",
     "predict": "labkit.course.predict",
-    "beside": "labkit.ui.words",
+    "beside": "labkit.story.words",
 }
 __all__ = sorted([*_ROOMS, "node"])
 

@@ -13,7 +13,7 @@ from IPython.display import Markdown
 from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
-from labkit.ui.words import say
+from labkit.story.words import say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
 

@@ -3,8 +3,9 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.labs.ddp_fsdp.plan import Knobs, Strategies, Zero
-from labkit.labs.ddp_fsdp.tables.ledgers import MIB, forecast
-from labkit.labs.ddp_fsdp.theory.traffic import traffic
+from labkit.labs.ddp_fsdp.tables.ledgers import forecast
+from labkit.tables.ledgers import MIB
+from labkit.theory.traffic import traffic
 
 STEP_MS = {"single": 95.0, "ddp": 100.0, "fsdp_grad": 104.0, "fsdp_full": 101.0, "fsdp_root": 250.0}
 MEMORY = "out of memory"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from labkit.labs.ddp_fsdp.worker.counting import Collectives
-from labkit.labs.ddp_fsdp.worker.strategies import whole
-from labkit.labs.ddp_fsdp.worker.training import Trainer, adamw
-from labkit.labs.ddp_fsdp.worker.trials import mean
-from labkit.labs.pipeline.worker import prepare
 from labkit.labs.sharding.plan import Profiles
 from labkit.labs.sharding.worker import feed
-from labkit.labs.sharding.worker.gpt import Gpt
 from labkit.labs.sharding.worker.overlap import muted, settle
+from labkit.worker.counting import Collectives
+from labkit.worker.equality import mean
+from labkit.worker.gpt import Gpt
+from labkit.worker.settings import prepare
+from labkit.worker.strategies import whole
+from labkit.worker.trainer import Trainer, adamw
 
 __all__ = ["Muted", "measure", "prepare"]
 

@@ -10,7 +10,7 @@ from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
 from labkit.labs.accounting.theory.models import MODELS
 from labkit.labs.accounting.theory.speed import Mesh
-from labkit.reports import published
+from labkit.tables.published import published
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
 from labkit.labs.accounting.theory.models import MODELS, Model
 from labkit.labs.accounting.theory.speed import Mesh
-from labkit.reports import published
+from labkit.tables.published import published
 
 PRINTED = published("communication_accounting")
 TINY = Model(64, 256, 2)

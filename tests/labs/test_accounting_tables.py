@@ -11,7 +11,7 @@ from labkit.labs import accounting, sharding
 from labkit.labs.accounting.tables.reading import agrees
 from labkit.labs.accounting.theory.models import MODELS
 from labkit.labs.accounting.theory.speed import Mesh
-from labkit.reports import published
+from labkit.tables.published import published
 
 PRINTED = published("communication_accounting")
 TABLES = {

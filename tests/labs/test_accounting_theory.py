@@ -11,8 +11,8 @@ from labkit.labs.accounting.theory.models import COURSE, MODELS, XXL, Model
 from labkit.labs.accounting.theory.sizes import UNITS, devices, number_in, of
 from labkit.labs.accounting.theory.speed import COURSE as MESH
 from labkit.labs.accounting.theory.speed import Mesh, least_tokens, times
-from labkit.labs.ddp_fsdp.theory.memory import ledger
-from labkit.labs.sharding.theory import gpt
+from labkit.theory import gpt
+from labkit.theory.memory import ledger
 
 STATES = sum(memory.parts(XXL, 0).values())
 

@@ -7,7 +7,7 @@ from labkit.labs import attention
 from labkit.labs.attention.charts import memory as memory_charts
 from labkit.labs.attention.charts import speed as charts
 from labkit.labs.attention.tables import memory, scorecard, speed
-from labkit.reports import published
+from labkit.tables.published import published
 
 PREDICTION = "your prediction"
 

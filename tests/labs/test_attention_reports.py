@@ -12,7 +12,7 @@ from labkit.labs.attention.charts.published import attention_chart
 from labkit.labs.attention.story.reports import doubt_reports
 from labkit.labs.attention.tables import reading
 from labkit.labs.attention.tables.physics import CACHE_BYTES, physics, rates
-from labkit.reports import published
+from labkit.tables.published import published
 
 H100, H200, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "Tesla V100-SXM2-16GB"
 TARGET = {"implementation": "flash", "phase": "both", "heads": 16, "sequence": 16384, "head_dim": 64,

@@ -5,7 +5,7 @@ import pytest
 from made import attributed
 
 from labkit.labs import broadcast
-from labkit.ui.words import SMALL_NOTE
+from labkit.story.words import SMALL_NOTE
 
 NAN = float("nan")
 

@@ -8,7 +8,7 @@ from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_
 
 from labkit.labs import broadcast
 from labkit.labs.broadcast.plan import Trial
-from labkit.reports import published
+from labkit.tables.published import published
 
 SIZE = 4 * 2**30  # bytes
 HOST, NVLINK = 64e9, 18 * 26.562e9  # an H200's rates in bytes a second, by datasheet

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from labkit.labs import broadcast, start, topology
 from labkit.node import parse_topology
-from labkit.reports import PUBLISHED, published
+from labkit.tables.published import PUBLISHED, published
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
 MATRICES = sorted([*FIXTURES.glob("*.txt"), *(PUBLISHED / "topology").glob("*.txt")])

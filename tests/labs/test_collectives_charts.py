@@ -7,14 +7,14 @@ from made_collectives import GIB, KIB, made_sweep, made_tests
 from matplotlib.colors import to_hex
 from test_charts import checked
 
+from labkit.charts import canvas
 from labkit.course.predict import Prediction
 from labkit.labs import collectives
 from labkit.labs.collectives.charts.axes import COLORS, factor_bars, named
 from labkit.labs.collectives.charts.ring import MOVED, shade
 from labkit.labs.collectives.theory.steps import ring
 from labkit.labs.collectives.theory.volume import COLLECTIVES
-from labkit.reports import published
-from labkit.ui import canvas
+from labkit.tables.published import published
 
 
 @pytest.fixture(scope="module")

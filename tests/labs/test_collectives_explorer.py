@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from labkit.charts import canvas
 from labkit.labs.collectives.explorer import LANE, MOVED, PART, RANKS, SIZES, explore, picture
 from labkit.labs.collectives.theory import volume
 from labkit.labs.collectives.theory.steps import (
@@ -21,7 +22,6 @@ from labkit.labs.collectives.theory.steps import (
     start,
     steps_of,
 )
-from labkit.ui import canvas
 
 SVG = re.compile(r"<svg.*</svg>", re.S)
 LINK = (2**20, 5, 100)  # message in bytes, α in µs, β in GB/s

@@ -7,8 +7,8 @@ from labkit.engine.run import replay
 from labkit.labs import collectives
 from labkit.labs.collectives.checks import verdict_of
 from labkit.labs.collectives.theory.volume import COLLECTIVES
-from labkit.reports import published
-from labkit.ui.words import SMALL_NOTE
+from labkit.story.words import SMALL_NOTE
+from labkit.tables.published import published
 
 
 @pytest.fixture(scope="module")

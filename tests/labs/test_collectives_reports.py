@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from labkit.labs import collectives
-from labkit.reports import published
+from labkit.tables.published import published
 
 TIMES, RESNET = "all_reduce", "resnet_compute_communication"
 

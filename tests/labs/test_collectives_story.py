@@ -4,7 +4,7 @@ import pytest
 from made_collectives import MIB, made_ring, made_sweep, made_tests
 
 from labkit.labs import collectives
-from labkit.ui.words import SMALL_NOTE
+from labkit.story.words import SMALL_NOTE
 
 
 def told(explain, run, *more) -> str:

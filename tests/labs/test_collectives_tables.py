@@ -8,7 +8,7 @@ from labkit.labs import collectives
 from labkit.labs.collectives.plan import VARIANTS, Ring, Trial
 from labkit.labs.collectives.tables.reading import PARAMETERS
 from labkit.labs.collectives.theory.volume import COLLECTIVES
-from labkit.reports import published
+from labkit.tables.published import published
 
 RIGHT = {"seconds": 1.0, "late_seconds": 1e-6, "again_seconds": 1.0, "calls_before": 1, "claimed_gb_per_s": 100.0,
          "bus_gb_per_s": 100.0, "wrong_ranks": 0, "wrong_on_rank_0": False, "wrong_share": 0.0,

@@ -8,7 +8,7 @@ from test_charts import checked
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
-from labkit.reports import published
+from labkit.tables.published import published
 
 SMALL = {"device": "cpu", "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500,
          "sequence": 32}  # fmt: skip

@@ -6,7 +6,7 @@ from test_charts import checked
 from labkit.engine.run import replay
 from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES
-from labkit.reports import published
+from labkit.tables.published import published
 
 
 @pytest.fixture(scope="module")

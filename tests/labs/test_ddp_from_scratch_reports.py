@@ -4,7 +4,7 @@ import pytest
 
 from labkit.labs.ddp_from_scratch.story.reports import doubt_reports
 from labkit.labs.ddp_from_scratch.tables.reading import everything
-from labkit.reports import published
+from labkit.tables.published import published
 
 
 @pytest.fixture

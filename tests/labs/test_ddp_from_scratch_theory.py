@@ -6,9 +6,9 @@ import pytest
 
 from labkit.labs.ddp_from_scratch.theory.buckets import MIB, fill, messages
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead, fit
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
-from labkit.labs.ddp_fsdp.theory.shapes import bert
-from labkit.labs.ddp_fsdp.theory.traffic import buckets
+from labkit.theory.shapes import bert
+from labkit.theory.traffic import buckets
+from labkit.theory.transformer import SIZES, transformer
 
 MODELS = [bert(128, 2, 1000, 64), bert(768, 12, 30522, 512), *(transformer(*SIZES[name][:3]) for name in SIZES)]
 COUNTS = [338, 190, 60, 12, 8]

@@ -21,7 +21,7 @@ from labkit.labs.ddp_from_scratch.worker.issued import Issued
 from labkit.labs.ddp_from_scratch.worker.others import wrap
 from labkit.labs.ddp_from_scratch.worker.points import built, run_point
 from labkit.labs.ddp_from_scratch.worker.probes import Probe, samples_of
-from labkit.labs.sharding.worker.trace import GAP_US
+from labkit.worker.trace import GAP_US
 
 MODEL = {"layers": 2, "repeats": 2, "seeds": (0,)}
 

@@ -10,7 +10,7 @@ from test_charts import apart
 
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_fsdp
-from labkit.reports import published
+from labkit.tables.published import published
 
 UNITS = ("GiB", "MiB", "/second", "%")
 

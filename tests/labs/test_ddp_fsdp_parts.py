@@ -7,11 +7,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.labs.ddp_fsdp.plan import PRECISIONS, Strategies
-from labkit.labs.ddp_fsdp.worker.counting import Collectives, Saved
-from labkit.labs.ddp_fsdp.worker.data import batches
-from labkit.labs.ddp_fsdp.worker.models import Bert, samples
-from labkit.labs.ddp_fsdp.worker.training import MasterAdamW, Trainer, adamw
+from labkit.labs.ddp_fsdp.plan import Strategies
+from labkit.theory.training import PRECISIONS
+from labkit.worker.bert import Bert, samples
+from labkit.worker.counting import Collectives, Saved
+from labkit.worker.data import batches
+from labkit.worker.trainer import MasterAdamW, Trainer, adamw
 
 CPU = torch.device("cpu")
 BATCH, STEPS = 12, 4  # of an epoch

@@ -5,7 +5,7 @@ from test_ddp_fsdp_charts import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import ddp_fsdp
-from labkit.reports import published
+from labkit.tables.published import published
 
 SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
 

@@ -12,7 +12,7 @@ from labkit.labs.ddp_fsdp.tables.reading import (
     savings,
     traffic,
 )
-from labkit.reports import published
+from labkit.tables.published import published
 
 TABLES = (differences, samples_per_gpu, savings, traffic, physics)
 

@@ -6,8 +6,8 @@ from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.plan import Strategies, Trial
-from labkit.labs.ddp_fsdp.tables.ledgers import MIB
-from labkit.reports import published
+from labkit.tables.ledgers import MIB
+from labkit.tables.published import published
 
 
 def test_throughput_is_of_the_slowest_rank_and_beside_ranks_alone(tmp_path):

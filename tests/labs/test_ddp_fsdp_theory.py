@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertForSequenceClassification
 
 from labkit.labs.ddp_fsdp.plan import Strategies
-from labkit.labs.ddp_fsdp.theory.memory import ITEMS, bert_activations, ledger
-from labkit.labs.ddp_fsdp.theory.shapes import Model, bert, elements, shard
-from labkit.labs.ddp_fsdp.theory.traffic import BUCKET, FIRST_BUCKET, Sent, buckets, through_a_link, traffic
-from labkit.labs.ddp_fsdp.worker.counting import Saved
-from labkit.labs.ddp_fsdp.worker.models import Bert, samples
+from labkit.theory.memory import ITEMS, bert_activations, ledger
+from labkit.theory.shapes import Model, bert, elements, shard
+from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, buckets, through_a_link, traffic
+from labkit.worker.bert import Bert, samples
+from labkit.worker.counting import Saved
 
 CPU = torch.device("cpu")
 TINY = Model(before=((4, 2),), block=((6, 2), (6,)), after=((2, 2),), blocks=3, buffers_bytes=40)

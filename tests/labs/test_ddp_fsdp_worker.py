@@ -7,7 +7,8 @@ from labkit.engine.launch import launch
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
 from labkit.labs.ddp_fsdp.checks import verdict_of
-from labkit.labs.ddp_fsdp.plan import STRATEGIES, VARIANTS, Strategies, Trial
+from labkit.labs.ddp_fsdp.plan import VARIANTS, Strategies, Trial
+from labkit.theory.training import STRATEGIES
 
 SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
 from labkit.labs.optimizer_sharding.explorer import HELD, LANE, MIDDLE, OPTIMIZERS, SENT, explore, picture
 from labkit.labs.optimizer_sharding.theory.stages import PRECISIONS, STAGES, stage
+from labkit.theory.transformer import SIZES, transformer
 
 
 def bars(html: str) -> tuple[dict[str, float], dict[str, float]]:

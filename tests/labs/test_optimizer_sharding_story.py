@@ -5,7 +5,7 @@ from made import said, table
 
 from labkit.labs import optimizer_sharding
 from labkit.labs.optimizer_sharding.story.reports import doubt_report
-from labkit.reports import published
+from labkit.tables.published import published
 
 NAN = float("nan")
 SMALL = "This run is small"

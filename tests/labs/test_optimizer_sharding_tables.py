@@ -8,7 +8,7 @@ from test_charts import checked
 
 from labkit.labs import optimizer_sharding
 from labkit.node import limits
-from labkit.reports import published
+from labkit.tables.published import published
 
 GIB = 1024
 

@@ -10,7 +10,7 @@ from labkit.engine.run import replay
 from labkit.labs import pipeline
 from labkit.labs.pipeline.explorer import picture
 from labkit.node.limits import check
-from labkit.reports import published
+from labkit.tables.published import published
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from test_charts import checked
 from test_sharding_tables import full, made, step_of
 
 from labkit.labs import sharding
-from labkit.reports import published
+from labkit.tables.published import published
 
 LARGE, SHARED = "large batch", "the report's batch, shared out"
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from labkit.labs.ddp_fsdp.theory.memory import ITEMS
 from labkit.labs.sharding.explorer import COLORS, LEFT, MEMORY_GIB, STRATEGIES, explore, picture
 from labkit.labs.sharding.theory.fitting import COUNTS, GIB, fewest_gpus, fits
-from labkit.labs.sharding.theory.gpt import SIZES, gpt
+from labkit.theory.gpt import SIZES, gpt
+from labkit.theory.memory import ITEMS
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

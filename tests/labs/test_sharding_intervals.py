@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.labs.sharding.theory.intervals import accounted, drawn, length, merged, shared, without
-from labkit.labs.sharding.theory.kernels import collective, family, short_name
+from labkit.theory.intervals import accounted, drawn, length, merged, shared, without
+from labkit.theory.kernels import collective, family, short_name
 
 SOME = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda at: (at[0], at[0] + at[1])), max_size=9)
 

@@ -8,15 +8,17 @@ import pytest
 from made import CPU, attributed, gpu_node, write_run
 from test_charts import checked
 
-from labkit.labs.ddp_fsdp.theory.shapes import Model, elements
-from labkit.labs.ddp_fsdp.theory.traffic import Sent, buckets, through_a_link, traffic
 from labkit.labs.sharding.charts.links import links_chart, projection_chart
 from labkit.labs.sharding.plan import Links, Strategies
 from labkit.labs.sharding.story.projection import explain_links, explain_projection
-from labkit.labs.sharding.tables.links import fits, links, projection
-from labkit.labs.sharding.theory.gpt import gpt
-from labkit.labs.sharding.theory.links import Link, fit, project
-from labkit.reports import published
+from labkit.labs.sharding.tables.links import projection
+from labkit.labs.sharding.theory.links import project
+from labkit.tables.lines import fits, links
+from labkit.tables.published import published
+from labkit.theory.gpt import gpt
+from labkit.theory.lines import Link, fit
+from labkit.theory.shapes import Model, elements
+from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
 
 NAMES = ("all-reduce", "all-gather", "reduce-scatter")
 STRATEGIES = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")

@@ -5,9 +5,10 @@ from made import CPU, gpu_node, write_run
 from test_charts import checked
 from traced_plan import Traced
 
-from labkit.labs.sharding.charts.profile import breakdown_chart, segments_chart, timeline_chart, trace_chart
-from labkit.labs.sharding.tables.profile import memory_timeline, operators, profile, segments, trace_spans
+from labkit.charts.profile import breakdown_chart, trace_chart
+from labkit.labs.sharding.charts.profile import segments_chart, timeline_chart
 from labkit.labs.sharding.theory.allocations import fragments, timeline
+from labkit.tables.profile import memory_timeline, operators, profile, segments, trace_spans
 
 GIB = 1024
 # ms a step: compute, communication, hidden; kernels: name → family, calls, µs

@@ -8,8 +8,8 @@ from test_pipeline_recorded import drawn
 from labkit.engine.run import replay
 from labkit.labs import sharding
 from labkit.labs.sharding.story import runs as told
-from labkit.labs.sharding.theory.gpt import LADDER, gpt
-from labkit.reports import published
+from labkit.tables.published import published
+from labkit.theory.gpt import LADDER, gpt
 
 PUBLISHED = 32582  # tokens/s
 

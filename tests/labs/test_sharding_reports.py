@@ -4,7 +4,7 @@ import pytest
 
 from labkit.labs.sharding.story.reports import doubt_report
 from labkit.labs.sharding.tables import reading
-from labkit.reports import published
+from labkit.tables.published import published
 
 PRINTED = {
     "model": (reading.model_of, "memory"),

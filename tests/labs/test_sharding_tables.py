@@ -6,10 +6,10 @@ import pytest
 from made import gpu_node, write_run
 
 from labkit.labs import sharding
-from labkit.labs.ddp_fsdp.theory.traffic import traffic
 from labkit.labs.sharding.tables.training import forecast
-from labkit.labs.sharding.theory.gpt import LADDER
 from labkit.node.limits import spec
+from labkit.theory.gpt import LADDER
+from labkit.theory.traffic import traffic
 
 H200 = spec("NVIDIA H200")
 FLOP = 5_210_411_520  # a token of GPT-2 Large: 6 · 774 030 080 + 12 · 36 · 1280 · 1024

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from labkit.labs.ddp_fsdp.theory.shapes import elements
-from labkit.labs.ddp_fsdp.worker.counting import Saved
 from labkit.labs.sharding.plan import Batches, Profiles
-from labkit.labs.sharding.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt, padded
-from labkit.labs.sharding.worker.gpt import Gpt, samples
+from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt, padded
+from labkit.theory.shapes import elements
+from labkit.worker.counting import Saved
+from labkit.worker.gpt import Gpt, samples
 
 
 def built(plan, **setting) -> tuple[Gpt, SimpleNamespace]:

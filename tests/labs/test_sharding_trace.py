@@ -10,7 +10,7 @@ from traced_plan import Traced
 
 from labkit.engine.launch import launch
 from labkit.engine.run import REPOSITORY
-from labkit.labs.sharding.worker import trace
+from labkit.worker import trace
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from labkit.engine.launch import launch
 from labkit.engine.run import REPOSITORY
 from labkit.labs import sharding
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
 from labkit.labs.sharding.checks import verdict_of
 from labkit.labs.sharding.plan import VARIANTS
-from labkit.labs.sharding.theory.gpt import LADDER
 from labkit.labs.sharding.worker import links
-from labkit.labs.sharding.worker.gpt import Gpt, samples
+from labkit.tables.rows import entries
+from labkit.theory.gpt import LADDER
+from labkit.worker.gpt import Gpt, samples
 
 CPU = torch.device("cpu")
 STRATEGIES = {"ddp", "fsdp_grad", "fsdp_full", "fsdp_root"}

@@ -4,7 +4,7 @@ import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
 from labkit.labs import start
-from labkit.scorecard import scorecard
+from labkit.tools.scorecard import scorecard
 
 
 def test_ranks(tmp_path):

@@ -9,8 +9,8 @@ from made import attributed
 from labkit.labs import topology
 from labkit.node import parse_topology
 from labkit.node.topology import Device, Topology
-from labkit.reports import published_topology
-from labkit.ui.words import SMALL_NOTE
+from labkit.story.words import SMALL_NOTE
+from labkit.tables.published import published_topology
 
 NAN = float("nan")
 ODD = Path(__file__).parents[1] / "fixtures" / "topology" / "odd_cpu_list.txt"

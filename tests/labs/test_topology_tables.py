@@ -9,7 +9,7 @@ from made import copies_run, gpu_node
 
 from labkit.labs import topology
 from labkit.node import Device, parse_topology
-from labkit.reports import published, published_topology
+from labkit.tables.published import published, published_topology
 
 NVLINK, OWN, PCIE = 18 * 26.562, 2400, 64  # an H200's rates in GB/s: links, half its memory's, host
 

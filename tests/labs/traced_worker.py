@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from labkit.labs.sharding.worker.allocator import remembered
-from labkit.labs.sharding.worker.trace import traced
+from labkit.worker.trace import traced
 
 WIDTH = 256
 

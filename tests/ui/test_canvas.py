@@ -6,7 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from labkit.ui import canvas
+from labkit.charts import canvas
 
 DRAW = """
 from labkit.ui import canvas

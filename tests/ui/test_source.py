@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from labkit.ui.source import source
+from labkit.course.source import source
 
 LANES = "labkit.labs.broadcast.worker.lanes"
 
@@ -59,7 +59,7 @@ def test_it_is_highlighted_as_python():
 def test_nothing_of_it_is_imported():
     code = (
         "import sys\n"
-        "from labkit.ui.source import source\n"
+        "from labkit.course.source import source\n"
         "source('labkit.labs.broadcast.worker.methods.pipelined'); source('labkit.labs.broadcast.worker')\n"
         "print([m for m in sys.modules if m == 'torch' or m.startswith('labkit.labs.broadcast')])\n"
     )

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from labkit.ui import units
+from labkit.story import units
 
 NAN = math.nan
 

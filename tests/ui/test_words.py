@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.ui.words import SMALL_NOTE, beside, listed, resolved, say
+from labkit.story.words import SMALL_NOTE, beside, listed, resolved, say
 
 
 def test_say_leaves_out_what_has_nothing_to_say():

@@ -17,7 +17,7 @@ from labkit.labs.accounting.theory.memory import KINDS, WHOLE
 from labkit.labs.accounting.theory.models import XXL
 from labkit.labs.accounting.theory.sizes import of
 from labkit.labs.accounting.theory.speed import COURSE, times
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = {"devices_needed": (SIZES, judge_devices), "compute_bound_batch": (BATCHES, judge_batch)}
 CLOSE = 0.01

@@ -10,7 +10,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.theory.models import Model
 from labkit.labs.accounting.theory.sizes import devices, of
 from labkit.labs.accounting.theory.speed import Mesh, least_tokens, times
-from labkit.ui import units
+from labkit.story import units
 
 EVEN_GIB = 80 * 10**9 / 2**30  # 80 GB exactly, for that is a binary fraction
 SIZES = (

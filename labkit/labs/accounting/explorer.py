@@ -6,11 +6,12 @@ from math import inf, log10
 
 import ipywidgets
 
+from labkit.charts import canvas
 from labkit.labs.accounting.charts.memory import COLORS
 from labkit.labs.accounting.theory.memory import KINDS, held
 from labkit.labs.accounting.theory.models import XXL, Model
 from labkit.labs.accounting.theory.speed import COURSE, Mesh, least_tokens, times
-from labkit.ui import canvas, units
+from labkit.story import units
 
 WIDTH, LEFT, RIGHT = 920, 80, 130  # pixels of the drawing, of the room for names and for the end of lines
 BAR, TOP, HEIGHT = 26, 66, 210  # pixels of the bar, where the curves begin, and how high they are

@@ -10,7 +10,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.attention.bugs import SYMPTOMS
 from labkit.labs.attention.exercise import SETTINGS, judge_online
 from labkit.labs.attention.plan import PROBE
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("online_softmax",)
 TOLERANCE = 1e-3  # float32

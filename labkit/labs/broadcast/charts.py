@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 NAMES = {
     "links": "all host links (yardstick)",

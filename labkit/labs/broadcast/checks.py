@@ -12,7 +12,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
 from labkit.labs.broadcast.graph import Copy, Graph
 from labkit.labs.broadcast.plan import CHUNKED, Trial
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = CHUNKED
 TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good

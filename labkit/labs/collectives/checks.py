@@ -9,7 +9,7 @@ from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.collectives.bugs import SYMPTOMS
 from labkit.labs.collectives.exercise import SETTINGS, judge_ring
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("ring_step",)
 LATE = 0.1  # of what the clock showed

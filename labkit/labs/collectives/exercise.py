@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.collectives.theory.steps import Held, Move, moved, start, steps_of
-from labkit.ui.words import listed
+from labkit.story.words import listed
 
 RINGS = (2, 3, 4, 5)
 SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ranks)) for rank in range(ranks)]

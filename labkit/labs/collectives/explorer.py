@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipywidgets
 
+from labkit.charts import canvas
 from labkit.labs.collectives.charts.ring import MOVED, shade
 from labkit.labs.collectives.theory.steps import ALL_GATHER, START, Step, ring, seconds, sent_bytes, steps_of
-from labkit.ui import canvas, units
+from labkit.story import units
 
 SIZES = {units.size(size): size for size in (1024 * 4**power for power in range(11))}  # 1 KiB to 1 GiB
 RANKS = (2, 16)

@@ -10,7 +10,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
 from labkit.labs.ddp_from_scratch.exercise import SETTINGS, judge_started
 from labkit.labs.ddp_from_scratch.tables.trials import symptoms
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("started",)
 TOLERANCE = 1e-3  # of the gradients' length, in float32

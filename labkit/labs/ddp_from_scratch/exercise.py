@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.ui.words import listed
+from labkit.story.words import listed
 
 SETTINGS = {  # the parameters in each bucket, then the parameters in the order in which their gradients arrive
     "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipywidgets
 
+from labkit.charts import canvas
+from labkit.charts.knobs import with_picture
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
 from labkit.labs.ddp_from_scratch.theory.overlap import exposed_s, timeline, waited_s
-from labkit.ui import canvas, units
-from labkit.ui.knobs import with_picture
+from labkit.story import units
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 WIDTH, LANE, LEFT, RIGHT = 920, 30, 100, 90  # pixels of the drawing, of a lane's height, of the room at both sides

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
-from labkit.labs.ddp_from_scratch.theory.transformer import VOCABULARY, transformer
-from labkit.labs.ddp_fsdp.theory.shapes import Model
+from labkit.theory.transformer import Course
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none: nothing is exchanged; ddp: torch's
@@ -26,32 +24,6 @@ SMALL = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Course(Plan):
-    """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
-
-    least: ClassVar[int] = 2
-
-    hidden: int = 1600
-    inner: int = 6400
-    layers: int = 48
-    heads: int = 25
-    vocabulary: int = VOCABULARY
-    sequence: int = 128
-    samples: int = 2  # a rank and step
-    warm_ups: int = 2
-    repeats: int = 5
-
-    def check(self) -> None:
-        if self.hidden % (2 * self.heads):
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
-        if min(self.samples, self.warm_ups, self.repeats) < 1:
-            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
-
-    @property
-    def model(self) -> Model:
-        """The model as its parameters' shapes."""
-        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
 from labkit.labs.ddp_fsdp.tables.trials import symptoms
-from labkit.ui import units
+from labkit.story import units
 
 MIB = 2**20
 SETTINGS = (

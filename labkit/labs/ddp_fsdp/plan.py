@@ -9,12 +9,9 @@ from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
-from labkit.labs.ddp_fsdp.theory.shapes import Model, bert
+from labkit.theory.shapes import Model, bert
+from labkit.theory.training import STRATEGIES, Training
 
-STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
-ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
-PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 SMALL = {
     "size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "sequence": 64, "batches": (16, 8),
@@ -27,9 +24,6 @@ def installed(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
 
-def roomy() -> bool:
-    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
-    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
 
 
 def divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
@@ -37,31 +31,6 @@ def divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
     return tuple(max(gpus, batch - batch % gpus) for batch in batches)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training(Plan):
-    """What plans that train share: how often a step is timed, and what a point may set.
-
-    A point sets strategy (single: every rank alone, nothing is exchanged), ranks (GPUs used; others idle), batch (over
-    all ranks, a step), precision (autocast: bfloat16 products over float32 weights; bfloat16: weights, too, with
-    float32 copies in the optimizer), fused (AdamW in one kernel) and compiled.
-    """
-
-    least: ClassVar[int] = 2
-    SMALLER: ClassVar[dict[str, Any]] = {}
-
-    warm_ups: int = 3
-    repeats: int = 8
-
-    def check(self) -> None:
-        if min(self.warm_ups, self.repeats) < 1:
-            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
-        for knobs in self.knobs():
-            self.require("strategy", knobs["strategy"], STRATEGIES + ZERO)
-            self.require("precision", knobs["precision"], PRECISIONS)
-            if not 1 <= knobs["ranks"] <= self.gpus:
-                raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
-            if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:
-                raise PlanError(f"batch={knobs['batch']} does not divide among {knobs['ranks']} ranks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
 from labkit.labs.optimizer_sharding.exercise import SETTINGS, judge_shards
 from labkit.labs.optimizer_sharding.tables.trials import faults, symptoms
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("shards",)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipywidgets
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
+from labkit.charts import canvas
+from labkit.charts.knobs import with_picture
 from labkit.labs.optimizer_sharding.charts.balance import STAGES
 from labkit.labs.optimizer_sharding.theory.stages import PRECISIONS, Stage, stage
-from labkit.ui import canvas, units
-from labkit.ui.knobs import with_picture
+from labkit.story import units
+from labkit.theory.transformer import SIZES, transformer
 
 OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states an element
 COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
-from labkit.labs.ddp_from_scratch.plan import Course
+from labkit.theory.transformer import Course
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")

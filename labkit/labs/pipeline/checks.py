@@ -11,7 +11,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.exercise import SETTINGS, SPLITS, explained, judge_schedule, judge_split, key_of
 from labkit.labs.pipeline.tables.trials import symptoms
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("one_f_one_b", "balanced_split")
 NOISE = 0.95  # a clock that shows less than this share of the step stopped too soon

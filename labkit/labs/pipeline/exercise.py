@@ -10,7 +10,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.theory.schedules import Step, one_f_one_b
 from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
 from labkit.labs.pipeline.theory.splits import every_split
-from labkit.ui import units
+from labkit.story import units
 
 # Ranks, micro-batches. With fewer micro-batches than ranks, the first ranks run out of forwards while they warm up.
 SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3))

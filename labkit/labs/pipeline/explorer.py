@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipywidgets
 
+from labkit.charts import canvas
 from labkit.labs.pipeline.charts.lanes import COLORS, NAMES, WORDS
 from labkit.labs.pipeline.tables.ideal import ideal
-from labkit.ui import canvas, units
+from labkit.story import units
 
 WIDTH, LANE, LEFT = 920, 30, 60  # pixels of the drawing, of a lane's height, of the room for its name
 NUMBERED = 15  # pixels that a bar must have to hold its micro-batch's number

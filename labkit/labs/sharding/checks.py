@@ -12,7 +12,7 @@ from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.sharding.bugs import SYMPTOMS
 from labkit.labs.sharding.tables.training import symptoms
-from labkit.ui import units
+from labkit.story import units
 
 EXERCISES = ("held_bytes",)
 SETTINGS = tuple(

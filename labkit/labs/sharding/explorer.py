@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipywidgets
 
-from labkit.labs.sharding.theory.fitting import COUNTS, PRECISIONS, fewest_gpus, fits
-from labkit.labs.sharding.theory.gpt import SIZES
-from labkit.ui import canvas, units
-from labkit.ui.knobs import with_picture
-from labkit.ui.words import listed
+from labkit.charts import canvas
+from labkit.charts.knobs import with_picture
+from labkit.labs.sharding.theory.fitting import COUNTS, fewest_gpus, fits
+from labkit.story import units
+from labkit.story.words import listed
+from labkit.theory.gpt import SIZES
+from labkit.theory.memory import PRECISIONS
 
 STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 # As nvidia-smi prints it.

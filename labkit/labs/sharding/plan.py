@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.labs.ddp_fsdp.plan import Training, roomy
-from labkit.labs.ddp_fsdp.theory.shapes import Model
-from labkit.labs.sharding.theory.gpt import LADDER, VOCABULARY, gpt, padded
+from labkit.theory.gpt import LADDER, VOCABULARY, gpt, padded
+from labkit.theory.shapes import Model
+from labkit.theory.training import Training, roomy
 
 CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")

@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "sweep": "launch(), a sweep"}
 

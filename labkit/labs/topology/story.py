@@ -7,8 +7,8 @@ import itertools
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 EQUAL = 1.05  # pairs within 5 % of each other are called equal
 WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}

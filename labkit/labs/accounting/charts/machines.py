@@ -7,8 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from labkit.charts import canvas
 from labkit.labs.ddp_fsdp.charts import NAMES
-from labkit.ui import canvas, units
+from labkit.story import units
 
 DASHES = (0, (4, 2))
 COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}

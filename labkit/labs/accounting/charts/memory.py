@@ -8,7 +8,8 @@ import seaborn as sns
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 COLORS = {  # as in the ledgers of labs 04 and 05
     "parameters": "#999999", "gradients": "#D55E00", "optimizer": "#009E73", "activations": "#56B4E9",

@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 
 def published_chart(table: pd.DataFrame) -> Figure:

@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 DASHES = (0, (4, 2))
 WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}

@@ -6,8 +6,8 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.labs.ddp_fsdp.story.runs import NAMES
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 POINT = 0.02  # of a single GPU's speed; less than this, or than the spread, is no difference
 FULL = 0.9  # of a single GPU's speed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 STATES = ("parameters", "gradients", "optimizer")
 HARDLY = 512  # GPUs

@@ -6,8 +6,8 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.labs.accounting.story.memory import both
-from labkit.ui import units
-from labkit.ui.words import listed
+from labkit.story import units
+from labkit.story.words import listed
 
 DEVICES, SHARDS, BATCH = "H100 80GB equivalents", "smallest N_FSDP under 95 GB", "compute-bound batch"
 

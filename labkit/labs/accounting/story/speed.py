@@ -7,8 +7,8 @@ from math import isfinite
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 
 def explain_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:

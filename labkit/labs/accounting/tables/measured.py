@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.theory.traffic import through_a_link, traffic
-from labkit.labs.sharding.tables.links import fits
-from labkit.labs.sharding.tables.training import strategies
-from labkit.labs.sharding.theory.gpt import flop_per_token
-from labkit.labs.sharding.theory.links import Link
 from labkit.node import limits
+from labkit.tables.lines import fits
+from labkit.tables.rates import strategies
+from labkit.theory.gpt import flop_per_token
+from labkit.theory.lines import Link
+from labkit.theory.traffic import through_a_link, traffic
 
 SHARDED = ("fsdp_full", "fsdp_grad")
 PEAK, WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}

@@ -10,7 +10,7 @@ from labkit.labs.accounting.theory.memory import smallest_fsdp
 from labkit.labs.accounting.theory.models import MODELS, XXL
 from labkit.labs.accounting.theory.sizes import devices, number_in, of
 from labkit.labs.accounting.theory.speed import COURSE, least_tokens
-from labkit.labs.ddp_fsdp.tables.scorecard import COLUMNS
+from labkit.tables.targets import COLUMNS
 
 LLAMA_7B, LLAMA_405B = 6_738_415_616, 405_853_388_800  # of the published weights
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from labkit.labs.accounting.theory.models import Model
-from labkit.labs.sharding.theory.fitting import PRECISIONS
+from labkit.theory.memory import PRECISIONS
 
 KINDS = ("parameters", "gradients", "optimizer", "activations")
 WHOLE = {"parameters": 4, "gradients": 4, "optimizer": 8}  # bytes a parameter: all in float32, AdamW's two moments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, VOCABULARY
+from labkit.theory.transformer import SIZES, VOCABULARY
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from labkit.ui import units
+from labkit.story import units
 
 MOST = 7  # names that fit under one of two panels
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.attention.charts.lengths import mark_lengths
-from labkit.ui import canvas, units
+from labkit.story import units
 
 IMPLEMENTATIONS = {
     "by_hand": (canvas.SERIES[0], "o", "softmax by hand"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.attention.charts.lengths import mark_lengths
-from labkit.ui import canvas
 
 # Problem and implementation of the assignment: colour, marker, name.
 PRINTED = {

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.attention.charts.lengths import mark_lengths
-from labkit.ui import canvas
 
 NAMES = {
     "plain": "plain PyTorch", "by_hand": "by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",

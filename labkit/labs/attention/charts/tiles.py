@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from labkit.charts import canvas
 from labkit.labs.attention.theory.tiles import FULL, SKIPPED, Step
-from labkit.ui import canvas, units
+from labkit.story import units
 
 MASKED = canvas.IDLE
 SHADES = LinearSegmentedColormap.from_list("scores", ["#EDF4F9", canvas.COMPUTE])

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 NAMES = {"by_hand": "softmax by hand", "plain": "torch's softmax", "compiled": "compiled", "flash": "flash",
          "tiled": "tiles in PyTorch"}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units, words
+from labkit.story import units, words
 
 SAME = 0.1  # times within 10 % are called the same
 FOLLOWS = 1.0  # a time that grows with a lower power of N does not follow work that grows as N²

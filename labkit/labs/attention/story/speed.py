@@ -8,8 +8,8 @@ from functools import partial
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 NAMES = {
     "plain": "plain PyTorch", "by_hand": "attention by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.attention.tables import memory, speed
-from labkit.labs.ddp_fsdp.tables.scorecard import card
+from labkit.tables.targets import card
 
 TARGET_MS = 4.0  # forward and backward, 16 heads, N = 16 384, d = 64, causal, bfloat16
 LONG = 65536

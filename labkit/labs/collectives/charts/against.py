@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from labkit.charts import canvas
 from labkit.labs.collectives.charts.axes import COLORS, DASHES, mark_sizes
-from labkit.ui import canvas
 
 GOAL = 0.98
 

@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from labkit.charts import canvas
 from labkit.labs.collectives.theory.volume import COLLECTIVES
-from labkit.ui import canvas, units
+from labkit.story import units
 
 # The reader's prediction keeps its colour to itself.
 COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))

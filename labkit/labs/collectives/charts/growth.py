@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
+from labkit.charts import canvas
 from labkit.labs.collectives.charts.axes import BACKENDS, DASHES, factor_bars, named
 from labkit.labs.collectives.theory.volume import bus_factor, hops
-from labkit.ui import canvas
 
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
 MARKERS = {"nccl": "o", "gloo": "s"}

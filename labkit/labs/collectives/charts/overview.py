@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.collectives.charts.axes import BACKENDS, DASHES, factor_bars, mark_sizes
 from labkit.labs.collectives.theory.volume import bus_factor
-from labkit.ui import canvas
 
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
 SMALL, LARGE = 2**10, 2**30  # bytes that the reader predicts

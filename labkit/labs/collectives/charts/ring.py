@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from labkit.charts import canvas
 from labkit.labs.collectives.theory.steps import ALL_GATHER, START, Step
-from labkit.ui import canvas
 
 SHADES = LinearSegmentedColormap.from_list("parts", ["#EDF4F9", canvas.COMPUTE])
 MOVED = canvas.COMMUNICATE

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from labkit.charts import canvas
 from labkit.labs.collectives.charts.axes import BACKENDS, COLORS, DASHES, factor_bars, mark_regions, mark_sizes
 from labkit.labs.collectives.theory.volume import bus_factor
-from labkit.ui import canvas, units
+from labkit.story import units
 
 CLOCK, FIRST = "in flight", "all-reduce"
 HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data

@@ -9,8 +9,8 @@ from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
 from labkit.labs.collectives.theory.volume import bus_factor, hops
-from labkit.ui import units
-from labkit.ui.words import listed, resolved, say
+from labkit.story import units
+from labkit.story.words import listed, resolved, say
 
 GOOD, EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than that nobody asks
 BEYOND = 1.25  # times as much as the ring's larger term

@@ -7,8 +7,8 @@ from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import ends
 from labkit.labs.collectives.theory.volume import bus_factor, hops
-from labkit.ui import units
-from labkit.ui.words import listed
+from labkit.story import units
+from labkit.story.words import listed
 
 COLLECTIVE = "all-reduce"
 FOLLOWS = 0.5  # the power of the size below which a time does not follow it

@@ -7,8 +7,8 @@ from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import ends
 from labkit.labs.collectives.theory.volume import bus_factor
-from labkit.ui import units
-from labkit.ui.words import listed, resolved, say
+from labkit.story import units
+from labkit.story.words import listed, resolved, say
 
 GOAL, FROM = 0.98, 64 * units.MIB
 SAME = 0.01  # of the bytes: chunks differ by an element

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from labkit.labs.collectives.theory.volume import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
-from labkit.labs.sharding.theory.links import fit
 from labkit.node import limits
+from labkit.theory.lines import fit
 
 SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
 LINE = ["backend", "collective", "ranks"]

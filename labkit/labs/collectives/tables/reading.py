@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from labkit.labs.collectives.theory.volume import GB, bus_factor, bus_gb_per_s, hops
-from labkit.labs.sharding.theory.links import fit
 from labkit.node import limits
+from labkit.theory.lines import fit
 
 GPU = limits.spec("Tesla V100-SXM2-32GB")  # of all V100s the ones with NVLink
 LIMIT = limits.ring_bus_limit_gb_per_s(GPU)

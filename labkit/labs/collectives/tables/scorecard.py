@@ -6,7 +6,7 @@ import pandas as pd
 
 from labkit.labs.collectives.tables.beside import against, rings, symptoms
 from labkit.labs.collectives.tables.measured import bandwidths
-from labkit.labs.ddp_fsdp.tables.scorecard import card
+from labkit.tables.targets import card
 
 GOAL = 0.98
 LARGE = 64 * 2**20

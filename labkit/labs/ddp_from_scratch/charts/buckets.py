@@ -6,9 +6,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
+from labkit.charts.captions import sources, where
 from labkit.labs.ddp_from_scratch.theory.overlap import Flight, exposed_s, timeline
-from labkit.labs.ddp_fsdp.charts import sources, where
-from labkit.ui import canvas, units
+from labkit.story import units
 
 MB = 1e6
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 
 def published_chart(published: pd.DataFrame, repeats: pd.DataFrame) -> Figure:

@@ -6,8 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from labkit.labs.ddp_fsdp.charts import sources, where
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.charts.captions import sources, where
+from labkit.story import units
 
 NAMES = {"none": "nothing sent", "naive": "naive", "flat": "flat", "overlapped": "overlapped", "bucketed": "bucketed",
          "ddp": "torch's DDP"}  # fmt: skip

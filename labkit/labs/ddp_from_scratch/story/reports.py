@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units, words
+from labkit.story import units, words
 
 SLACK = 0.1  # of the communication: what may seem hidden beyond all of it
 NEAR = 0.02  # steps this near are the same

@@ -7,8 +7,8 @@ from math import inf
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, resolved, say
+from labkit.story import units
+from labkit.story.words import listed, resolved, say
 
 NAMES = {"none": "nothing sent", "naive": "naive", "flat": "flat", "overlapped": "overlapped", "bucketed": "bucketed",
          "ddp": "torch's DDP"}  # fmt: skip

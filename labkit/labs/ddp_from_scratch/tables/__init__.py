@@ -5,7 +5,7 @@ from labkit.labs.ddp_from_scratch.tables.scorecard import scorecard
 from labkit.labs.ddp_from_scratch.tables.sent import overlap, sending
 from labkit.labs.ddp_from_scratch.tables.steps import implementations
 from labkit.labs.ddp_from_scratch.tables.trials import cases, equality, symptoms
-from labkit.labs.sharding.tables.profile import profile, trace_spans
+from labkit.tables.profile import profile, trace_spans
 
 __all__ = [
     "buckets", "cases", "curve", "equality", "implementations", "overhead", "overlap", "profile", "scorecard",

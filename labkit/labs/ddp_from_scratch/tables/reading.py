@@ -7,9 +7,9 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
-from labkit.labs.ddp_fsdp.theory.traffic import buckets
 from labkit.node import limits
+from labkit.theory.traffic import buckets
+from labkit.theory.transformer import SIZES, transformer
 
 GPU, GPUS = "NVIDIA H100 80GB HBM3", 2  # the report says "H100"; this is the one with NVLink
 MODEL = transformer(*SIZES["xl"][:3])

@@ -8,7 +8,7 @@ from labkit.labs.ddp_from_scratch.tables.buckets import buckets
 from labkit.labs.ddp_from_scratch.tables.sent import overlap
 from labkit.labs.ddp_from_scratch.tables.steps import implementations
 from labkit.labs.ddp_from_scratch.tables.trials import equality
-from labkit.labs.ddp_fsdp.tables.scorecard import card
+from labkit.tables.targets import card
 
 GOAL = 1.03  # times torch's step
 

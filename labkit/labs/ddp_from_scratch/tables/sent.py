@@ -6,9 +6,9 @@ import pandas as pd
 
 from labkit.labs.ddp_from_scratch.tables.steps import SETTING, about, implementations
 from labkit.labs.ddp_from_scratch.theory.buckets import messages
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
-from labkit.labs.ddp_fsdp.theory.traffic import Sent, through_a_link
 from labkit.node import limits
+from labkit.tables.rows import entries
+from labkit.theory.traffic import Sent, through_a_link
 
 MIB = 2**20
 COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]

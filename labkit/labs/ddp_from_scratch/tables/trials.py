@@ -6,7 +6,7 @@ import pandas as pd
 
 from labkit.labs.ddp_from_scratch.tables.steps import about
 from labkit.labs.ddp_from_scratch.theory.buckets import MIB, messages
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
+from labkit.tables.rows import entries
 
 ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
 MEANING = {

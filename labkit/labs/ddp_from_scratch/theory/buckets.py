@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labkit.labs.ddp_fsdp.theory.shapes import Model
-from labkit.labs.ddp_fsdp.theory.traffic import FIRST_BUCKET
+from labkit.theory.shapes import Model
+from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from labkit.labs.ddp_from_scratch.theory.buckets import MIB, fill
 from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped
-from labkit.labs.ddp_fsdp.theory.traffic import FIRST_BUCKET
+from labkit.theory.traffic import FIRST_BUCKET
 
 BUCKET_MB = 25  # torch's own size, for a `bucket_mb` of None, as there
 

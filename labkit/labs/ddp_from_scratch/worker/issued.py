@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from labkit.labs.ddp_fsdp.worker.counting import Collectives
+from labkit.worker.counting import Collectives
 
 
 class Issued(Collectives):

@@ -8,11 +8,10 @@ from labkit.engine.worker import Worker
 from labkit.labs.ddp_from_scratch.plan import Equality, Profiles, Replicas, Trial
 from labkit.labs.ddp_from_scratch.worker.equality import compare
 from labkit.labs.ddp_from_scratch.worker.steps import Loop, note_sent, profile, time_steps
-from labkit.labs.ddp_from_scratch.worker.transformer import Transformer
 from labkit.labs.ddp_from_scratch.worker.trials import put_on_trial
-from labkit.labs.ddp_fsdp.worker import forget
-from labkit.labs.pipeline.worker import prepare as settle
-from labkit.labs.pipeline.worker import set_precision
+from labkit.worker.settings import forget, set_precision
+from labkit.worker.settings import prepare as settle
+from labkit.worker.transformer import Transformer
 
 
 def prepare(worker: Worker) -> Transformer | None:

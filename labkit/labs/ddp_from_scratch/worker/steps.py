@@ -10,9 +10,9 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_from_scratch.worker.issued import Issued
 from labkit.labs.ddp_from_scratch.worker.others import wrap
-from labkit.labs.ddp_fsdp.worker.training import adamw
-from labkit.labs.pipeline.worker.clocks import Tape, fence
-from labkit.labs.sharding.worker.trace import traced
+from labkit.worker.clocks import Tape, fence
+from labkit.worker.trace import traced
+from labkit.worker.trainer import adamw
 
 LEARNING_RATE = 1e-4
 PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")

@@ -11,7 +11,7 @@ from labkit.engine.worker import Worker
 from labkit.labs.ddp_from_scratch.worker.broken import VARIANTS
 from labkit.labs.ddp_from_scratch.worker.equality import from_rank_0
 from labkit.labs.ddp_from_scratch.worker.issued import Issued
-from labkit.labs.ddp_fsdp.worker.trials import along
+from labkit.worker.equality import along
 
 
 def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:

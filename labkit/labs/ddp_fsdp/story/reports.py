@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units, words
+from labkit.story import units, words
 
 ALIKE = 2.0  # uses of the same GPU within this factor
 STEADY = 0.05  # savings within 5 % are called the same

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.training import EXPLAINED
+from labkit.story.words import listed, say
 
 NAMES = {
     "single": "one rank alone", "ddp": "DDP", "fsdp_root": "FSDP as one group", "fsdp_grad": "FSDP gradient-only",
     "fsdp_full": "FSDP full", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3",
 }  # fmt: skip
-EXPLAINED = 0.1  # of the peak: what may stay unexplained
 
 
 def explain_memory(table: pd.DataFrame) -> Markdown:
@@ -49,25 +49,6 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
     return say(*sentences, small=table.attrs["small"])
 
 
-def explain_sent(table: pd.DataFrame) -> Markdown:
-    """Say whether what was counted is what the formula gives, and what full sharding sends beside DDP."""
-    unequal = table[~table["equal"].astype(bool)]
-    total = f"All {len(table)} collectives"
-    if unequal.empty:
-        sentences = [f"{total} were called as often, and with as many bytes, as the formulas say."]
-    else:
-        names = listed(f"{NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
-                       for r in unequal.itertuples())  # fmt: skip
-        sentences = [f"**{len(unequal)} of {len(table)} collectives are not the formulas'**: {names}."]
-    link = table.assign(link=table["counted_mib"] * table["collective"].map({"all-reduce": 2.0}).fillna(1.0))
-    link = link[link["collective"] != "broadcast"].groupby("strategy", sort=False)["link"].sum()
-    if {"ddp", "fsdp_full"} <= set(link.index):
-        ratio = link["fsdp_full"] / link["ddp"]
-        sentences.append(
-            f"FSDP full sends {units.times(ratio)} what DDP sends: the blocks' parameters twice, the rest's and all "
-            "gradients once."
-        )
-    return say(*sentences, small=table.attrs["small"])
 
 
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
@@ -91,45 +72,8 @@ def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     return say(*sentences or ["There is no DDP here to compare with."], small=table.attrs["small"])
 
 
-def explain_knobs(table: pd.DataFrame) -> Markdown:
-    """Say what every knob brought, which brought most, and which brought nothing."""
-    rate = f"{table.attrs['unit']}_per_s"
-    rows = table[table[rate].notna()]
-    failed = [f"{r.knob} ({r.status})" for r in table[table[rate].isna()].itertuples()]
-    sentences = [f"Not measured: {listed(failed)}."] if failed else []
-    if len(rows) < 2:
-        return say("One rung is no ladder.", *sentences, small=table.attrs["small"])
-    spread = rows[f"spread_{rate}"] / rows[rate]
-    gains = rows.assign(clear=(rows["times_previous"] - 1).abs() > spread + spread.shift()).iloc[1:]
-    faster = gains[gains["clear"] & (gains["times_previous"] > 1)]
-    if faster.empty:
-        sentences.insert(0, "No knob made the step faster, as far as these data tell.")
-    else:
-        most, best = faster.loc[faster["times_previous"].idxmax()], gains.loc[gains[rate].idxmax()]
-        reach = "All together" if best.name == gains.index[-1] else f"Up to {best['knob']}"
-        sentences.insert(0, f"{reach}: {units.times(best['times_first'])} the first configuration's rate. Most comes "
-                            f"from {most['knob']}, {units.times(most['times_previous'])}.")  # fmt: skip
-    slower = [f"{r.knob} ({units.times(r.times_previous)})" for r in gains.itertuples() if r.clear and
-              r.times_previous < 1]  # fmt: skip
-    nothing = [r.knob for r in gains.itertuples() if not r.clear]
-    if slower:
-        sentences.append(f"**Slower**: {listed(slower)}.")
-    if nothing:
-        sentences.append(f"Not resolved by these data: {listed(nothing)}.")
-    return say(*sentences, small=table.attrs["small"])
 
 
-def explain_equality(table: pd.DataFrame) -> Markdown:
-    """Say whether every strategy trained as one process does."""
-    wrong = table[~table["equal"]]
-    worst = table[["loss_error", "update_error"]].max(axis=None)
-    if wrong.empty:
-        return say(f"All {len(table)} strategies on {table.attrs['ranks']} ranks trained as one process does on the "
-                   f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
-                   small=table.attrs["small"])  # fmt: skip
-    names = listed(NAMES[name] for name in wrong["strategy"])
-    return say(f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).",
-               small=table.attrs["small"])  # fmt: skip
 
 
 def explain_zero(table: pd.DataFrame) -> Markdown:

@@ -6,10 +6,10 @@ import math
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.theory.shapes import bert
-from labkit.labs.ddp_fsdp.theory.traffic import through_a_link
-from labkit.labs.ddp_fsdp.theory.traffic import traffic as sent_in_a_step
 from labkit.node import limits
+from labkit.theory.shapes import bert
+from labkit.theory.traffic import through_a_link
+from labkit.theory.traffic import traffic as sent_in_a_step
 
 GPU = limits.spec("NVIDIA H100 80GB HBM3")
 MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)

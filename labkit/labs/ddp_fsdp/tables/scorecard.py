@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import memory, sent
-from labkit.labs.ddp_fsdp.tables.strategies import ladder, throughput
+from labkit.labs.ddp_fsdp.tables.strategies import throughput
 from labkit.labs.ddp_fsdp.tables.trials import ERRORS, equality
-
-COLUMNS = ["lab", "target", "measured", "goal", "unit", "met"]
+from labkit.tables.ledgers import memory, sent
+from labkit.tables.rates import ladder
+from labkit.tables.targets import card, ledgers
 
 
 def scorecard(run) -> pd.DataFrame:
@@ -17,24 +17,8 @@ def scorecard(run) -> pd.DataFrame:
     return card(run, shown, "ddp_fsdp")
 
 
-def card(run, shown: dict, lab: str, least: int = 2) -> pd.DataFrame:
-    """Give a card of what the function of the run's plan finds, empty where GPUs are fewer than `least`."""
-    if run.plan.device != "cuda" or run.plan.gpus < least or run.plan.name not in shown:
-        return pd.DataFrame(columns=COLUMNS).astype({"measured": float, "met": bool})
-    found = pd.DataFrame(shown[run.plan.name](run), columns=COLUMNS[1:])
-    found["measured"] = found["measured"].astype(float).round(3)
-    found.insert(0, "lab", lab)
-    return found
 
 
-def ledgers(held: pd.DataFrame, moved: pd.DataFrame) -> list[tuple]:
-    """Give the two targets of ledgers: the largest unexplained share of a peak, and collectives equal to formula."""
-    worst = 100 * held["unexplained_share"].abs().max()
-    unequal = int((~moved["equal"].astype(bool)).sum())
-    return [
-        (f"largest unexplained share, of {len(held)} peaks", worst, "≤ 10", "%", worst <= 10),
-        (f"collectives that are not the formula's, of {len(moved)}", unequal, "0", "", unequal == 0),
-    ]
 
 
 def _strategies(run) -> list[tuple]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
+from labkit.tables.rows import entries
 
 ERRORS = ["loss_error", "update_error"]
 

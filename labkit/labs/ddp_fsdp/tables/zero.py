@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import MIB, entries
 from labkit.labs.ddp_fsdp.tables.strategies import throughput
-from labkit.labs.ddp_fsdp.theory.traffic import Sent, through_a_link
+from labkit.tables.ledgers import MIB
+from labkit.tables.rows import entries
+from labkit.theory.traffic import Sent, through_a_link
 
 LIKE = {"zero1": "ddp", "zero2": "fsdp_grad", "zero3": "fsdp_full"}  # what shards the same, or next to it
 

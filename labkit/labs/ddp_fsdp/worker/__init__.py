@@ -10,18 +10,17 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp.plan import Trial
-from labkit.labs.ddp_fsdp.worker.data import batches
-from labkit.labs.ddp_fsdp.worker.ledger import keep_ledgers
-from labkit.labs.ddp_fsdp.worker.models import Bert, samples
-from labkit.labs.ddp_fsdp.worker.training import Trainer, adamw, train
 from labkit.labs.ddp_fsdp.worker.trials import compare
-from labkit.labs.pipeline.worker import prepare, set_precision
-from labkit.labs.pipeline.worker.clocks import fence
+from labkit.worker.bert import Bert, samples
+from labkit.worker.clocks import fence
+from labkit.worker.data import batches
+from labkit.worker.ledger import keep_ledgers
+from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.trainer import Trainer, adamw, time_steps, train
 
 __all__ = ["measure", "prepare"]
 
 LEARNING_RATE = 1e-4
-NCCL_LOOKS = 0.25  # seconds: twice as long as NCCL's watchdog takes to let the last collectives' tensors go
 EPOCH = 16  # global batches before samples come again
 
 
@@ -36,13 +35,6 @@ def measure(worker: Worker, point) -> None:
     forget(worker)
 
 
-def forget(worker: Worker) -> None:
-    """Give the point's memory back, so that the next one starts as the first did."""
-    gc.collect()
-    if worker.device.type == "cuda":
-        worker.synchronize()
-        time.sleep(NCCL_LOOKS)
-        torch.cuda.empty_cache()
 
 
 def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
@@ -59,11 +51,3 @@ def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     trainer.close()
 
 
-def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup | None) -> None:
-    """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(lambda: trainer.step(some()), **often, before=lambda: fence(group)):
-        worker.record(
-            entry="step", iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds,
-            loss=timing.result,
-        )  # fmt: skip

@@ -10,11 +10,10 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp import bugs
-from labkit.labs.ddp_fsdp.worker.data import batches
-from labkit.labs.ddp_fsdp.worker.models import Bert, samples
-from labkit.labs.ddp_fsdp.worker.training import Trainer, train
-
-LEARNING_RATE = 0.1  # of plain SGD: AdamW would hide a gradient that is N times too large
+from labkit.worker.bert import Bert, samples
+from labkit.worker.data import batches
+from labkit.worker.equality import along, changes, mean, sgd
+from labkit.worker.trainer import Trainer, train
 
 
 class Unused(nn.Module):
@@ -76,30 +75,12 @@ def summed(group, bucket):  # torch looks at the annotations, which are strings 
     return work.get_future().then(lambda future: future.value()[0])
 
 
-def sgd(parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=LEARNING_RATE)
 
 
-def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give how the weights have changed since the start, under the strategy and in one process, as two long vectors."""
-
-    def change(weights) -> torch.Tensor:
-        pairs = zip(weights, start, strict=False)  # an unused layer stands last and has no counterpart
-        return torch.cat([(weight - before).flatten() for weight, before in pairs])
-
-    return change(trainer.whole()), change(reference.whole())
 
 
-def along(change: torch.Tensor, right: torch.Tensor) -> float:
-    """Give the change along the right one, in its lengths."""
-    return (change @ right / (right @ right)).item()
 
 
-def mean(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
-    """Give the mean of a number over the ranks."""
-    total = value.detach().double().cpu()
-    dist.all_reduce(total, group=group)
-    return total.item() / dist.get_world_size(group)
 
 
 def gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:

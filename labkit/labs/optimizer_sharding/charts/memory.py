@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from labkit.labs.ddp_fsdp.charts import where
-from labkit.ui import canvas
+from labkit.charts import canvas
+from labkit.charts.captions import where
 
 NAMES = {"unsharded": "unsharded", "zero_redundancy": "torch's ZeRO", "zero_buckets": "torch's, in buckets",
          "sharded": "ours"}  # fmt: skip

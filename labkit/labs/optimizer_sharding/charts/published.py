@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from labkit.labs.ddp_fsdp.charts import sources, where
+from labkit.charts import canvas
+from labkit.charts.captions import sources, where
 from labkit.labs.optimizer_sharding.charts.memory import KERNELS
-from labkit.ui import canvas
 
 GB_PER_MIB = 2**20 / 1e9
 

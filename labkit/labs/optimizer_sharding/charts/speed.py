@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from labkit.labs.ddp_fsdp.charts import where
+from labkit.charts import canvas
+from labkit.charts.captions import where
 from labkit.labs.optimizer_sharding.charts.memory import NAMES
-from labkit.ui import canvas
 
 SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
 GAP = 1.4  # bars between two optimizers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
+from labkit.story import units
 
 
 def doubt_report(report: pd.DataFrame) -> Markdown:

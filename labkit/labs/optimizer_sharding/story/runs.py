@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, resolved, say
+from labkit.story import units
+from labkit.story.words import listed, resolved, say
 
 MIB = 2**20
 EXPLAINED, EVEN = 0.1, 0.05

@@ -6,11 +6,11 @@ import math
 
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
 from labkit.labs.optimizer_sharding.tables.memory import sizes, sourced
 from labkit.labs.optimizer_sharding.theory.balance import RULES, excess, least_excess, loads
 from labkit.labs.optimizer_sharding.theory.updates import STATE_BYTES
+from labkit.tables.rows import entries
+from labkit.theory.transformer import SIZES, transformer
 
 WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
 

@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
 from labkit.labs.optimizer_sharding.theory.ledger import ITEMS, activations, ledger
+from labkit.tables.rows import entries
 
 MIB = 2**20
 BY = ["kernel", "way", "step", "moment"]

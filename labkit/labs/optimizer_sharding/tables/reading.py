@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
 from labkit.labs.optimizer_sharding.theory.updates import MOVED_BYTES, STATE_BYTES, TEMPORARY_BYTES, sent_s
 from labkit.node import limits
+from labkit.theory.transformer import SIZES, transformer
 
 GPU = limits.spec("NVIDIA H100 80GB HBM3")
 RANKS, MODEL = 2, "xl"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.scorecard import card
 from labkit.labs.optimizer_sharding.tables.balance import owned
 from labkit.labs.optimizer_sharding.tables.memory import complete, memory, sent
 from labkit.labs.optimizer_sharding.tables.steps import steps
 from labkit.labs.optimizer_sharding.tables.trials import equality, faults, symptoms
+from labkit.tables.targets import card
 
 MOST_EXCESS, FASTER = 0.05, 0.95
 

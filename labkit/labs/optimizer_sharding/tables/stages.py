@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.theory.transformer import SIZES, transformer
 from labkit.labs.optimizer_sharding.theory.stages import STAGES, stage
+from labkit.theory.transformer import SIZES, transformer
 
 GIB = 2**30
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
 from labkit.labs.optimizer_sharding.tables.memory import sourced
+from labkit.tables.rows import entries
 
 SAME = 1e-6
 SYMPTOMS = {"state_share": "max", "error": "max", "first_error": "max", "drift": "max", "saved": "min"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker import forget
 from labkit.labs.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
 from labkit.labs.optimizer_sharding.worker.equality import compare
 from labkit.labs.optimizer_sharding.worker.memory import weigh
 from labkit.labs.optimizer_sharding.worker.steps import time_steps, time_updates
 from labkit.labs.optimizer_sharding.worker.trials import attempt
-from labkit.labs.pipeline.worker import prepare, set_precision
+from labkit.worker.settings import forget, prepare, set_precision
 
 __all__ = ["measure", "prepare"]
 

@@ -7,9 +7,9 @@ import gc
 import torch
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker.counting import Collectives, Saved
 from labkit.labs.optimizer_sharding.worker.training import Replica
 from labkit.labs.optimizer_sharding.worker.ways import held, states
+from labkit.worker.counting import Collectives, Saved
 
 MIB = 2**20
 

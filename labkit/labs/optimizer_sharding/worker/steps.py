@@ -5,7 +5,7 @@ from __future__ import annotations
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.worker.training import Replica
 from labkit.labs.optimizer_sharding.worker.ways import local_update
-from labkit.labs.pipeline.worker.clocks import fence
+from labkit.worker.clocks import fence
 
 
 def time_steps(worker: Worker, point) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from labkit.labs.ddp_from_scratch.worker.transformer import Transformer
 from labkit.labs.optimizer_sharding.worker.ways import average, made
+from labkit.worker.transformer import Transformer
 
 
 class Replica:

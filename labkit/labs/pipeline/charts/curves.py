@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.pipeline.charts.lanes import NAMES
-from labkit.ui import canvas, units
+from labkit.story import units
 
 MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}
 ORIGINS = {

@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 # Forward is what the whole workbook calls compute; the backward's parts are darker, so that the two stay one family.
 COLORS = {

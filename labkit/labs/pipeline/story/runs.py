@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units
-from labkit.ui.words import listed, resolved, say
+from labkit.story import units
+from labkit.story.words import listed, resolved, say
 
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
 CLOSE = 0.05  # a prediction within 5 % is called right

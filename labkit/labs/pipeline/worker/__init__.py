@@ -10,22 +10,16 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline.plan import Layers, Trial
 from labkit.labs.pipeline.theory.splits import layers_of
-from labkit.labs.pipeline.worker.clocks import Clock, fence
 from labkit.labs.pipeline.worker.parts import time_parts
 from labkit.labs.pipeline.worker.pipe import Pipe
 from labkit.labs.pipeline.worker.trials import compare
+from labkit.worker.clocks import Clock, fence
+from labkit.worker.settings import set_precision
 
 TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
 MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
 
 
-def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
-    """Make one process group for each number of ranks that the plan uses, the same on every rank."""
-    if worker.device.type == "cpu":
-        torch.set_num_threads(1)  # as a GPU does not lend its cores to its neighbour
-    gc.freeze()  # what is imported stays: collecting after each point is then quick
-    needed = sorted({getattr(point, "ranks", worker.gpus) for point in worker.plan.points()})
-    return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
 
 
 def measure(worker: Worker, point) -> None:
@@ -40,9 +34,6 @@ def measure(worker: Worker, point) -> None:
         torch.cuda.empty_cache()
 
 
-def set_precision(precision: str) -> None:
-    """Have float32 matrices multiplied in float32 or, for "tf32", on the tensor cores with 10 bits of mantissa."""
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
 def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.pipeline.worker.clocks import fence
-from labkit.labs.pipeline.worker.stages import LABELS, Stage
+from labkit.worker.bert import LABELS, Stage
+from labkit.worker.clocks import fence
 
 LAYERS_AT_ONCE = 3  # as in a stage: what the host needs to start one hides behind the one before
 TRANSFERS = 10

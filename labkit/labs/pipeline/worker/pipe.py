@@ -14,8 +14,9 @@ from torch.distributed.pipelining import (
 
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline.theory.splits import layers_of
-from labkit.labs.pipeline.worker.clocks import Tape
-from labkit.labs.pipeline.worker.stages import Stage, cut, data, loss_of
+from labkit.labs.pipeline.worker.stages import cut, data
+from labkit.worker.bert import Stage, loss_of
+from labkit.worker.clocks import Tape
 
 SCHEDULES = {
     "gpipe": ScheduleGPipe,

@@ -7,9 +7,10 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline import bugs
-from labkit.labs.pipeline.worker.clocks import fence
 from labkit.labs.pipeline.worker.pipe import Pipe
-from labkit.labs.pipeline.worker.stages import Stage, cut, data, loss_of
+from labkit.labs.pipeline.worker.stages import cut, data
+from labkit.worker.bert import Stage, loss_of
+from labkit.worker.clocks import fence
 
 
 def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:

@@ -7,8 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
+from labkit.charts import canvas
 from labkit.labs.ddp_fsdp.charts import NAMES
-from labkit.ui import canvas, units
+from labkit.story import units
 
 COLLECTIVES = {"all-reduce": canvas.SERIES[0], "all-gather": canvas.SERIES[1], "reduce-scatter": canvas.SERIES[2]}
 STRATEGIES = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from labkit.labs.ddp_fsdp.charts import NAMES, sources, where
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.charts.captions import sources, where
+from labkit.labs.ddp_fsdp.charts import NAMES
+from labkit.story import units
 
 LOADS = {"large": canvas.SERIES[0], "shared out": canvas.SERIES[4]}
 

@@ -6,8 +6,8 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.labs.ddp_fsdp.story.runs import NAMES
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.story import units
+from labkit.story.words import listed, say
 
 CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
 POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right

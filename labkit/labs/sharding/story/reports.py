@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.ui import units, words
+from labkit.story import units, words
 
 SAME = 0.02  # figures within 2 % agree
 EXACT = 0.001

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_fsdp.story.runs import EXPLAINED, NAMES, explain_knobs, explain_sent
-from labkit.ui import units
-from labkit.ui.words import listed, say
+from labkit.labs.ddp_fsdp.story.runs import NAMES
+from labkit.story import units
+from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
+from labkit.story.words import listed, say
 
 GOAL = 0.95  # of a GPU alone
 AGREE = 3.0  # points of overlap

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.theory.traffic import Sent, through_a_link
-from labkit.labs.sharding.theory.links import GB, Link, fit, project
-from labkit.node import limits
+from labkit.labs.sharding.theory.links import project
+from labkit.tables.lines import _about, fits
+from labkit.theory.lines import Link
 
-SETTING = ["collective", "ranks", "kib"]
 STEP = ["strategy", "ranks", "micro_batch", "micro_batches", "load", "precision", "vocabulary"]
 SAME = ["micro_batch", "precision", "vocabulary"]  # what the projected share with the single GPU
 COLUMNS = [
@@ -19,40 +18,8 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def links(run) -> pd.DataFrame:
-    """Give one row a collective, number of ranks and size: what it takes, and its bus bandwidth beside the limit.
-
-    Columns: SETTING, median_us, spread_us, count, status, whole_bytes, link_bytes (what a ring sends through a link),
-    bus_gb_per_s (these bytes over the median, as nccl-tests defines it), limit, share_of_limit and verdict. Only an
-    all-reduce may also add in the switch, which allows it more.
-    """
-    table = run.medians(SETTING, "seconds").rename(columns={"seconds": "median_us", "spread_seconds": "spread_us"})
-    table[["median_us", "spread_us"]] *= 1e6
-    table = table.merge(run.rows.groupby(SETTING)["whole_bytes"].max().reset_index(), on=SETTING, how="left")
-    rows = list(table.itertuples())
-    table["link_bytes"] = [through_a_link([Sent(row.collective, 1, row.whole_bytes)], row.ranks) for row in rows]
-    table["bus_gb_per_s"] = table["link_bytes"] / table["median_us"] * 1e6 / GB
-    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    table["limit"] = [
-        limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
-        for row in rows
-    ]
-    return _about(limits.check(table, "bus_gb_per_s", "limit"), run)
 
 
-def fits(run) -> pd.DataFrame:
-    """Give one row a collective and number of ranks: alpha_us, beta_gb_per_s, residual and knee_mib of its line.
-
-    The line is over link_bytes, so β is a bus bandwidth. A collective with fewer than two sizes measured has no row.
-    """
-    lines = []
-    for (collective, ranks), rows in links(run).dropna(subset="median_us").groupby(["collective", "ranks"], sort=False):
-        if len(rows) > 1:
-            line = fit(rows["link_bytes"], rows["median_us"] / 1e6)
-            lines.append((collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual,
-                          line.knee_bytes / 2**20))  # fmt: skip
-    columns = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
-    return _about(pd.DataFrame(lines, columns=columns), run)
 
 
 def projection(links_run, strategies_run, *, micro_batch: int | None = None, load: str = "large",
@@ -109,6 +76,3 @@ def _lines_at(lines: pd.DataFrame, count: int) -> tuple[int, dict[str, Link]]:
     return fitted, {row.collective: Link(row.alpha_us / 1e6, row.beta_gb_per_s) for row in rows.itertuples()}
 
 
-def _about(table: pd.DataFrame, run) -> pd.DataFrame:
-    table.attrs = {"source": run.source, "small": run.plan.size == "small"}
-    return table

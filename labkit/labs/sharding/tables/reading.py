@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.theory.traffic import through_a_link, traffic
-from labkit.labs.sharding.theory.gpt import SIZES, gpt
-from labkit.labs.sharding.theory.gpt import flop_per_token as flop_of
-from labkit.labs.sharding.theory.kernels import collective
 from labkit.node import limits
+from labkit.theory.gpt import SIZES, gpt
+from labkit.theory.gpt import flop_per_token as flop_of
+from labkit.theory.kernels import collective
+from labkit.theory.traffic import through_a_link, traffic
 
 GPU = limits.spec("NVIDIA H100 80GB HBM3")
 GPUS = 2

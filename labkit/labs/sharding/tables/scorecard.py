@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.scorecard import card, ledgers
 from labkit.labs.sharding.tables import training
+from labkit.tables.targets import card, ledgers
 
 PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
 

@@ -5,44 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.ddp_fsdp.tables import ledgers
-from labkit.labs.ddp_fsdp.tables.ledgers import entries
-from labkit.labs.ddp_fsdp.tables.strategies import ladder as rungs
-from labkit.labs.ddp_fsdp.tables.strategies import rates
-from labkit.labs.ddp_fsdp.theory.memory import ledger
-from labkit.labs.sharding.tables.profile import profile
-from labkit.labs.sharding.theory.gpt import activations, flop_per_token, gpt
-from labkit.node.limits import check, spec
-
-SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
-PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
-
-
-def strategies(run) -> pd.DataFrame:
-    """Give, a setting: tokens_per_s with spread and seed_std, efficiency, mfu, and the verdict beside the peak.
-
-    `efficiency` is tokens a second a GPU over those of "single" under the same load. `mfu`: see `utilised`.
-    """
-    table = rates(run, SETTING, per_sample=run.plan.sequence, unit="tokens")
-    alone = table[table["strategy"] == "single"].set_index("load")["tokens_per_s"]
-    table["efficiency"] = table["tokens_per_s"] / table["ranks"] / table["load"].map(alone)
-    return utilised(table, run, run.plan.precision)
-
-
-def utilised(table: pd.DataFrame, run, precision) -> pd.DataFrame:
-    """Add mfu: the model's FLOP a second and GPU over the datasheet's dense rate, and the verdict (limits.check).
-
-    FLOP a token: 6 a parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
-    """
-    plan = run.plan
-    flop = flop_per_token(gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden,
-                          plan.sequence)  # fmt: skip
-    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
-    peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
-    table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]
-    table["peak_tflops"] = table["peak_tflops"].astype(float)
-    table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
-    checked = check(table, "tflops_per_gpu", "peak_tflops")
-    return checked.rename(columns={"share_of_limit": "mfu"})
+from labkit.tables.profile import profile
+from labkit.tables.rates import ladder as rungs
+from labkit.tables.rates import rates, utilised
+from labkit.tables.rows import entries
+from labkit.theory.gpt import activations
+from labkit.theory.memory import ledger
 
 
 def ladder(run) -> pd.DataFrame:

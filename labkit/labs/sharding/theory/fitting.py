@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from labkit.labs.ddp_fsdp.theory.memory import ledger
-from labkit.labs.sharding.theory.gpt import SIZES, VOCABULARY, activations, gpt
+from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
+from labkit.theory.memory import PRECISIONS, ledger
 
 GIB = 2**30
 KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
-PRECISIONS = {  # bytes a parameter: the weight (and its gradient), the optimizer's states
-    "float32": (4, 8),  # AdamW's two moments
-    "bfloat16": (2, 12),  # and the float32 copy of the weight
-}
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 

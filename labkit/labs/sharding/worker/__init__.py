@@ -8,17 +8,16 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker import forget, time_steps
-from labkit.labs.ddp_fsdp.worker.data import batches
-from labkit.labs.ddp_fsdp.worker.ledger import keep_ledgers
-from labkit.labs.ddp_fsdp.worker.training import Batch, Trainer, adamw
-from labkit.labs.pipeline.worker import prepare, set_precision
 from labkit.labs.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from labkit.labs.sharding.worker.allocator import remembered
-from labkit.labs.sharding.worker.gpt import Gpt, samples
 from labkit.labs.sharding.worker.links import time_collective
 from labkit.labs.sharding.worker.overlap import profile
 from labkit.labs.sharding.worker.trials import compare
+from labkit.worker.data import batches
+from labkit.worker.gpt import Gpt, samples
+from labkit.worker.ledger import keep_ledgers
+from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.trainer import Batch, Trainer, adamw, time_steps
 
 __all__ = ["measure", "prepare"]
 

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.pipeline.worker.clocks import fence
+from labkit.worker.clocks import fence
 
 
 def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> None:

@@ -9,10 +9,9 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker import time_steps
-from labkit.labs.ddp_fsdp.worker.training import Trainer
-from labkit.labs.pipeline.worker.clocks import Clock, Tape, fence
-from labkit.labs.sharding.worker.trace import traced
+from labkit.worker.clocks import Clock, Tape, fence
+from labkit.worker.trace import traced
+from labkit.worker.trainer import Trainer, time_steps
 
 
 def profile(worker: Worker, trainer: Trainer, some: Callable, group: dist.ProcessGroup | None) -> None:

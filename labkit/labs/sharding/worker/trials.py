@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker.counting import Collectives
-from labkit.labs.ddp_fsdp.worker.data import batches
-from labkit.labs.ddp_fsdp.worker.training import Trainer
-from labkit.labs.ddp_fsdp.worker.trials import along, changes, mean, sgd
-from labkit.labs.sharding.worker.gpt import Gpt, samples
+from labkit.worker.counting import Collectives
+from labkit.worker.data import batches
+from labkit.worker.equality import along, changes, mean, sgd
+from labkit.worker.gpt import Gpt, samples
+from labkit.worker.trainer import Trainer
 
 
 def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:

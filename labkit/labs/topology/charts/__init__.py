@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from labkit.charts import canvas
 from labkit.labs.topology.charts.node_map import node_map as node_map
-from labkit.ui import canvas, units
+from labkit.story import units
 
 WAYS = {"host_to_gpu": "host → GPU", "gpu_to_host": "GPU → host"}
 

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path
 
-from labkit.ui import canvas, units
+from labkit.charts import canvas
+from labkit.story import units
 
 # Path classes, nearest first, with nvidia-smi's own names; distant ones are not drawn but listed.
 CLASSES = {"NV": "#009E73", "PIX": "#0072B2", "PXB": "#56B4E9", "PHB": "#E69F00", "NODE": "#CC79A7", "SYS": "#B5B5B5"}

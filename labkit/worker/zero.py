@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import torch
 from torch import nn
 
-from labkit.labs.ddp_fsdp.worker.training import Batch, Trainer
+from labkit.worker.trainer import Batch, Trainer
 
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from labkit.engine.run import RECORDED, Run, replay
-from labkit.reports import published
+from labkit.tables.published import published
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ from typing import Any
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from labkit.labs.sharding.theory.intervals import accounted, drawn
-from labkit.labs.sharding.theory.kernels import collective, family, short_name
+from labkit.theory.intervals import accounted, drawn
+from labkit.theory.kernels import collective, family, short_name
 
 LISTED = 25  # kernels with a row of their own, most time first; the rest is one row
 GAP_US, MOST_SPANS = 20.0, 400  # in the drawing

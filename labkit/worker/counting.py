@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labkit.labs.ddp_fsdp.worker.strategies import local
+from labkit.worker.strategies import local
 
 NAMES = {"allreduce_": "all-reduce", "broadcast_": "broadcast", "_allgather_base_": "all-gather",
          "allgather_": "all-gather", "allgather_into_tensor_coalesced_": "all-gather",

@@ -1,4 +1,4 @@
-"""Draws the README's charts from the recorded runs: `python -m labkit.gallery`."""
+"""Draws the README's charts from the recorded runs: `python -m labkit.tools.gallery`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.labs.ddp_fsdp.theory.shapes import Model
+from labkit.theory.shapes import Model
 
 # layers, hidden, heads (Radford and others, 2019); the last three have their authors' sizes (Touvron and others, 2023)
 SIZES = {

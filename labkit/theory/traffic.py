@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from labkit.labs.ddp_fsdp.theory.shapes import Model, Shape, shard
+from labkit.theory.shapes import Model, Shape, shard
 
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes: DistributedDataParallel's defaults
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.labs.ddp_fsdp.theory.shapes import Model, elements, shard
+from labkit.theory.shapes import Model, elements, shard
 
 ITEMS = ("parameters", "gradients", "optimizer", "activations", "gathered", "buffers")
 
@@ -56,3 +56,9 @@ def _moment(model, strategy, ranks, activations, element_bytes, state_bytes, mic
         }[strategy]
     held = (own * element_bytes, own * element_bytes * kept, own * state_bytes, activations * (not at_end))
     return dict(zip(ITEMS, (*held, gathered, buffers), strict=True))
+
+
+PRECISIONS = {  # bytes a parameter: the weight (and its gradient), the optimizer's states
+    "float32": (4, 8),  # AdamW's two moments
+    "bfloat16": (2, 12),  # and the float32 copy of the weight
+}

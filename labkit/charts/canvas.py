@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from labkit.ui import units
+from labkit.story import units
 
 # What a GPU is doing keeps its colour in the whole workbook (Okabe and Ito's palette: told apart by colour-blind eyes).
 COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"

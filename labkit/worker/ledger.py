@@ -7,8 +7,8 @@ import gc
 import torch
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_fsdp.worker.counting import Collectives, Saved
-from labkit.labs.ddp_fsdp.worker.training import Batch, Trainer
+from labkit.worker.counting import Collectives, Saved
+from labkit.worker.trainer import Batch, Trainer
 
 MIB = 2**20
 

@@ -9,8 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.labs.ddp_fsdp.plan import ZERO
-from labkit.labs.ddp_fsdp.worker.strategies import held, local, whole, wrap
+from labkit.engine.worker import Worker
+from labkit.theory.training import ZERO
+from labkit.worker.clocks import fence
+from labkit.worker.strategies import held, local, whole, wrap
 
 Batch = tuple[torch.Tensor, ...]
 
@@ -121,6 +123,16 @@ def train(model: nn.Module, point, group: dist.ProcessGroup | None, device: torc
     """Give the trainer of the point's strategy; DeepSpeed is imported for its own alone."""
     if point.strategy not in ZERO:
         return Trainer(model, point.strategy, group, device, optimizer)
-    from labkit.labs.ddp_fsdp.worker.zero import ZeroTrainer
+    from labkit.worker.zero import ZeroTrainer
 
     return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks)
+
+
+def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup | None) -> None:
+    """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(lambda: trainer.step(some()), **often, before=lambda: fence(group)):
+        worker.record(
+            entry="step", iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds,
+            loss=timing.result,
+        )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Rows → samples or tokens a second, with spread, and how far strategies are apart."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.node.limits import check, spec
+from labkit.theory.gpt import flop_per_token, gpt
+
+
+def rates(run, by: list[str], *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
+    """Give step_ms by the columns `by`, and from it `<unit>_per_s`: batch × per_sample over the step, with its spread.
+
+    A setting that did not fit has the status that says so, and no rate.
+    """
+    table = run.medians(by, "step_ms")
+    rate = f"{unit}_per_s"
+    table[rate] = 1e3 * per_sample * table["batch"] / table["step_ms"]
+    table[f"spread_{rate}"] = table[rate] * table["spread_step_ms"] / table["step_ms"]
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "step_ms", "iteration"])])
+    rows = rows[~rows["warm_up"].astype(bool) & rows["step_ms"].notna()]
+    steps = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)["step_ms"].max().reset_index()
+    steps[rate] = 1e3 * per_sample * steps["batch"] / steps["step_ms"]
+    seeds = steps.groupby([*by, "seed"], sort=False, dropna=False)[rate].median()
+    spread = seeds.groupby(by, sort=False, dropna=False).std().rename("seed_std").reset_index()
+    table = table.merge(spread, on=by, how="left")
+    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
+    return table
+
+
+def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("batch",)) -> pd.DataFrame:
+    """Give each strategy's rate over that of `to` less one, in percent, and the half-width of its spread.
+
+    `resolved` says whether the two medians differ by more than their half-spreads (half the interquartile range of
+    all steps of all seeds) together.
+    """
+    parts = []
+    for _, rows in table.groupby(list(by), sort=False):
+        rows = rows.set_index("strategy")
+        if to not in rows.index or ("single" in rows.index and len(rows) < 3):
+            continue
+        base = rows.loc[to]
+        others = rows.drop([to, "single"], errors="ignore").reset_index()
+        ratio = others["samples_per_s"] / base["samples_per_s"]
+        spread = others["spread_samples_per_s"] / base["samples_per_s"] + base["spread_samples_per_s"] / base[
+            "samples_per_s"]  # fmt: skip
+        parts.append(others[["strategy", *by, "count"]].assign(
+            percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread))  # fmt: skip
+    columns = ["strategy", *by, "count", "percent", "spread_percent", "resolved"]
+    result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    result.attrs = dict(table.attrs) | {"to": to}
+    return result
+
+
+def ladder(run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
+    """Give, a rung: its knob, step_ms, rate with spread, times the rung before, times the first, and its status.
+
+    A rung that failed has no rate; the next one is held against the last that has.
+    """
+    table = rates(run, ["knob", "batch"], per_sample=per_sample, unit=unit)
+    rate = table[f"{unit}_per_s"]
+    table["times_previous"], table["times_first"] = rate / rate.ffill().shift(), rate / rate.bfill().iloc[0]
+    table.attrs["unit"] = unit
+    return table
+
+
+SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
+
+
+PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
+
+
+def strategies(run) -> pd.DataFrame:
+    """Give, a setting: tokens_per_s with spread and seed_std, efficiency, mfu, and the verdict beside the peak.
+
+    `efficiency` is tokens a second a GPU over those of "single" under the same load. `mfu`: see `utilised`.
+    """
+    table = rates(run, SETTING, per_sample=run.plan.sequence, unit="tokens")
+    alone = table[table["strategy"] == "single"].set_index("load")["tokens_per_s"]
+    table["efficiency"] = table["tokens_per_s"] / table["ranks"] / table["load"].map(alone)
+    return utilised(table, run, run.plan.precision)
+
+
+def utilised(table: pd.DataFrame, run, precision) -> pd.DataFrame:
+    """Add mfu: the model's FLOP a second and GPU over the datasheet's dense rate, and the verdict (limits.check).
+
+    FLOP a token: 6 a parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
+    """
+    plan = run.plan
+    flop = flop_per_token(gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden,
+                          plan.sequence)  # fmt: skip
+    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
+    table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]
+    table["peak_tflops"] = table["peak_tflops"].astype(float)
+    table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
+    checked = check(table, "tflops_per_gpu", "peak_tflops")
+    return checked.rename(columns={"share_of_limit": "mfu"})

@@ -1,0 +1,50 @@
+"""What plans that train share: strategies, precisions, and how often a step is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from labkit import node
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+
+STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+
+
+ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
+
+
+PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
+
+
+def roomy() -> bool:
+    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
+    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Plan):
+    """What plans that train share: how often a step is timed, and what a point may set.
+
+    A point sets strategy (single: every rank alone, nothing is exchanged), ranks (GPUs used; others idle), batch (over
+    all ranks, a step), precision (autocast: bfloat16 products over float32 weights; bfloat16: weights, too, with
+    float32 copies in the optimizer), fused (AdamW in one kernel) and compiled.
+    """
+
+    least: ClassVar[int] = 2
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    warm_ups: int = 3
+    repeats: int = 8
+
+    def check(self) -> None:
+        if min(self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
+        for knobs in self.knobs():
+            self.require("strategy", knobs["strategy"], STRATEGIES + ZERO)
+            self.require("precision", knobs["precision"], PRECISIONS)
+            if not 1 <= knobs["ranks"] <= self.gpus:
+                raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
+            if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:
+                raise PlanError(f"batch={knobs['batch']} does not divide among {knobs['ranks']} ranks")

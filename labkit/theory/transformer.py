@@ -1,0 +1,51 @@
+"""The course's transformer in five sizes, as the shapes of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.theory.shapes import Model
+
+SIZES = {  # hidden, inner, layers, heads
+    "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
+    "xl": (1600, 6400, 48, 25), "2.7b": (2560, 10240, 32, 32),
+}  # fmt: skip
+VOCABULARY = 10_000
+
+
+def transformer(hidden: int, inner: int, layers: int, vocabulary: int = VOCABULARY) -> Model:
+    """Give a decoder with RMSNorms, SwiGLU and a head of its own: no bias anywhere, positions by rotation."""
+    square, row, wide, narrow = (hidden, hidden), (hidden,), (inner, hidden), (hidden, inner)
+    block = (row, square, square, square, square, row, wide, wide, narrow)
+    return Model(((vocabulary, hidden),), block, (row, (vocabulary, hidden)), layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course(Plan):
+    """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
+
+    least: ClassVar[int] = 2
+
+    hidden: int = 1600
+    inner: int = 6400
+    layers: int = 48
+    heads: int = 25
+    vocabulary: int = VOCABULARY
+    sequence: int = 128
+    samples: int = 2  # a rank and step
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def check(self) -> None:
+        if self.hidden % (2 * self.heads):
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
+        if min(self.samples, self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
+
+    @property
+    def model(self) -> Model:
+        """The model as its parameters' shapes."""
+        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)

@@ -1,1 +1,0 @@
-"""What all labs share on the page: canvas and palette, units, Markdown, highlighted source."""

@@ -1,0 +1,106 @@
+"""BERT for classification, whole or cut into stages."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertPooler
+
+LABELS = 2
+
+
+SPREAD = 0.02  # standard deviation of BERT's initial weights
+
+
+EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
+
+
+def config(plan) -> BertConfig:
+    """Give the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
+    return BertConfig(
+        hidden_size=plan.hidden, num_hidden_layers=plan.layers, num_attention_heads=plan.heads,
+        intermediate_size=4 * plan.hidden, vocab_size=plan.vocabulary, max_position_embeddings=max(512, plan.sequence),
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa",
+    )  # fmt: skip
+
+
+class Stage(nn.Module):
+    """Some consecutive layers of BERT; tokens (batch, sequence) enter the first, logits (batch, 2) leave the last.
+
+    Between stages goes the hidden state (batch, sequence, hidden). `precision` bfloat16 is autocast: weights, and what
+    goes between stages, stay float32.
+    """
+
+    def __init__(self, plan, layers: range, seed: int, device: torch.device, precision: str = "float32", *,
+                 first: bool = False, last: bool = False):  # fmt: skip
+        super().__init__()
+        shape = config(plan)
+        self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "bfloat16"}
+        self.embedding = _part(BertEmbeddings, shape, (seed, EMBEDDING), device) if first else None
+        self.numbers = layers
+        self.layers = nn.ModuleList([_part(BertLayer, shape, (seed, layer), device) for layer in layers])
+        self.head = _part(_head, shape, (seed, HEAD), device) if last else None
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(**self.autocast):
+            if self.embedding is not None:
+                hidden = self.embedding(hidden)
+            for layer in self.layers:
+                out = layer(hidden)
+                hidden = out if isinstance(out, torch.Tensor) else out[0]  # by transformers' version
+            if self.head is not None:
+                hidden = self.head(hidden)
+        return hidden.float()
+
+    def parts(self) -> dict[str | int, nn.Module]:
+        """Give the parts by name: "embedding", the layers by their number in the whole model, "head"."""
+        found = {"embedding": self.embedding, **dict(zip(self.numbers, self.layers, strict=True)), "head": self.head}
+        return {name: part for name, part in found.items() if part is not None}
+
+
+def _head(shape: BertConfig) -> nn.Module:
+    return nn.Sequential(BertPooler(shape), nn.Linear(shape.hidden_size, LABELS))
+
+
+def _part(kind, shape: BertConfig, number: tuple[int, int], device: torch.device) -> nn.Module:
+    """Give one part with BERT's initial weights, which depend on the seed and the part, not on how the model is cut."""
+    with torch.device(device):
+        part = kind(shape)
+    generator = torch.Generator(device).manual_seed(number[0] * 10_007 + number[1])
+    for name, weight in part.named_parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, std=SPREAD, generator=generator)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weight)
+    return part
+
+
+def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Give the mean cross-entropy over the samples of a (micro-)batch."""
+    return nn.functional.cross_entropy(logits, labels)
+
+
+class Bert(Stage):
+    """BERT with a head; `blocks` are its layers. `precision` "bfloat16" holds the weights in it, too."""
+
+    def __init__(self, plan, seed: int, device: torch.device, precision: str = "float32"):
+        autocast = "bfloat16" if precision == "autocast" else "float32"
+        super().__init__(plan, range(plan.layers), seed, device, autocast, first=True, last=True)
+        if precision == "bfloat16":
+            self.to(torch.bfloat16)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        return self.layers
+
+    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Give the mean loss of tokens (batch, sequence) and labels (batch)."""
+        return loss_of(super().forward(tokens), labels)
+
+
+def samples(plan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give tokens (count, sequence) and labels (count), all random."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, plan.vocabulary, (count, plan.sequence), generator=generator)
+    return tokens, torch.randint(0, LABELS, (count,), generator=generator)

@@ -1,0 +1,36 @@
+"""Training under a strategy beside one process that trains on the same global batches."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from labkit.worker.trainer import Trainer
+
+LEARNING_RATE = 0.1  # of plain SGD: AdamW would hide a gradient that is N times too large
+
+
+def sgd(parameters) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=LEARNING_RATE)
+
+
+def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give how the weights have changed since the start, under the strategy and in one process, as two long vectors."""
+
+    def change(weights) -> torch.Tensor:
+        pairs = zip(weights, start, strict=False)  # an unused layer stands last and has no counterpart
+        return torch.cat([(weight - before).flatten() for weight, before in pairs])
+
+    return change(trainer.whole()), change(reference.whole())
+
+
+def along(change: torch.Tensor, right: torch.Tensor) -> float:
+    """Give the change along the right one, in its lengths."""
+    return (change @ right / (right @ right)).item()
+
+
+def mean(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
+    """Give the mean of a number over the ranks."""
+    total = value.detach().double().cpu()
+    dist.all_reduce(total, group=group)
+    return total.item() / dist.get_world_size(group)

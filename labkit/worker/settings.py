@@ -1,0 +1,37 @@
+"""How a worker is set up before a point and tidied up after it: groups, threads, precision, memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+
+
+def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
+    """Make one process group for each number of ranks that the plan uses, the same on every rank."""
+    if worker.device.type == "cpu":
+        torch.set_num_threads(1)  # as a GPU does not lend its cores to its neighbour
+    gc.freeze()  # what is imported stays: collecting after each point is then quick
+    needed = sorted({getattr(point, "ranks", worker.gpus) for point in worker.plan.points()})
+    return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
+
+
+def set_precision(precision: str) -> None:
+    """Have float32 matrices multiplied in float32 or, for "tf32", on the tensor cores with 10 bits of mantissa."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+NCCL_LOOKS = 0.25  # seconds: twice as long as NCCL's watchdog takes to let the last collectives' tensors go
+
+
+def forget(worker: Worker) -> None:
+    """Give the point's memory back, so that the next one starts as the first did."""
+    gc.collect()
+    if worker.device.type == "cuda":
+        worker.synchronize()
+        time.sleep(NCCL_LOOKS)
+        torch.cuda.empty_cache()
