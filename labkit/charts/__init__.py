@@ -1,1 +1,1 @@
-"""charts"""
+"""The canvas and palette, and the parts that all figures are composed of."""

@@ -84,6 +84,15 @@ def legend_above(ax: Axes, columns: int = 5, **options) -> None:
     ax.figure.legend(handles, labels, loc="outside upper right", ncols=columns, fontsize=9, **options)
 
 
+def shared_legend(figure: Figure, axes, columns: int = 5) -> None:
+    """Name what any of the axes shows, once, over the figure."""
+    named = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    figure.legend(named.values(), named.keys(), loc="outside upper right", ncols=columns, fontsize=9)
+
+
 def _sharp_in_notebooks() -> None:
     """Ask the notebook's backend for pixels that stay sharp on a modern screen; outside a notebook, nothing happens."""
     from IPython import get_ipython

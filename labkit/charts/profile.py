@@ -6,8 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.labs.ddp_fsdp.charts import NAMES
+from labkit.charts.captions import sources, where
 from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
 
 COLLECTIVES = {"all_gather": canvas.COMMUNICATE, "reduce_scatter": "#96650A", "all_reduce": "#F2C14E"}
 
@@ -33,13 +34,13 @@ def breakdown_chart(*tables: pd.DataFrame) -> Figure:
         for place, row in zip(places, table.itertuples(), strict=True):
             hidden = f", {units.percent(row.overlap)} hidden" if row.overlap == row.overlap else ""
             ax.text(row.window_ms, place, f" {units.seconds(row.window_ms / 1e3)}{hidden}", va="center", fontsize=8)
-        names = [NAMES.get(row.strategy, row.strategy) for row in table.itertuples()]
-        ax.set(title=_where(table), yticks=places, yticklabels=names, xlabel="ms a step")
+        names = [STRATEGY_LABELS.get(row.strategy, row.strategy) for row in table.itertuples()]
+        ax.set(title=where(table), yticks=places, yticklabels=names, xlabel="ms a step")
         ax.set_ylim(len(table) - 0.4, -0.6)
         ax.set_xlim(0, (1.25 + 0.2 * len(tables)) * table["window_ms"].max())
         ax.grid(axis="x")
     canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, _sources(*tables))
+    return canvas.finish(figure, sources(*tables))
 
 
 def trace_chart(*tables: pd.DataFrame) -> Figure:
@@ -60,7 +61,7 @@ def trace_chart(*tables: pd.DataFrame) -> Figure:
                 top = ranks.index(rank) + (0.02 if what == "communicate" else -0.36)
                 ax.broken_barh(spans, (top, 0.34), facecolors=_color(what, collective), linewidth=0)
         share = units.seconds(table["end_ms"].max() / 1e3)
-        ax.set(title=f"{_setting(table)}: {share}", yticks=range(len(ranks)))
+        ax.set(title=f"{setting_label(table)}: {share}", yticks=range(len(ranks)))
         ax.set_yticklabels([f"rank {rank}" for rank in ranks])
         ax.set_ylim(len(ranks) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
@@ -69,7 +70,7 @@ def trace_chart(*tables: pd.DataFrame) -> Figure:
     for what, collective in sorted(kinds, key=lambda kind: (SPANS.index(kind[0]), kind[1])):
         axes[0, 0].plot([], [], color=_color(what, collective), lw=6, label=(collective or what).replace("_", "-"))
     canvas.legend_above(axes[0, 0], columns=6)
-    return canvas.finish(figure, _sources(*tables))
+    return canvas.finish(figure, sources(*tables))
 
 
 def _color(what: str, collective: str) -> str:
@@ -78,15 +79,6 @@ def _color(what: str, collective: str) -> str:
     return canvas.COMPUTE if what == "compute" else "#8DB7CE"
 
 
-def _setting(table: pd.DataFrame) -> str:
+def setting_label(table: pd.DataFrame) -> str:
     strategy, ranks = table.attrs["setting"].split(", ")
-    return f"{NAMES.get(strategy, strategy)}, {ranks}"
-
-
-def _where(table: pd.DataFrame) -> str:
-    size = "small" if table.attrs["small"] else "full"
-    return f"{'Recorded' if table.attrs['source'].startswith('recorded') else 'Here'}, {size} size"
-
-
-def _sources(*tables: pd.DataFrame) -> str:
-    return " · ".join(dict.fromkeys(table.attrs["source"] for table in tables))
+    return f"{STRATEGY_LABELS.get(strategy, strategy)}, {ranks}"

@@ -8,7 +8,6 @@ from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
 from labkit.charts.captions import sources, where
-from labkit.labs.ddp_fsdp.charts import _legend
 from labkit.story import units
 
 
@@ -55,5 +54,5 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.grid(axis="x")
     if published is not None or guess is not None:
-        _legend(figure, axes[0][::-1])
+        canvas.shared_legend(figure, axes[0][::-1])
     return canvas.finish(figure, sources(*tables))

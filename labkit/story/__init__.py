@@ -1,1 +1,1 @@
-"""story"""
+"""Words, units and names, and the sentences that several labs say."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_fsdp.story.runs import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
 
 EXPLAINED = 0.1  # of the peak: what may stay unexplained
@@ -19,7 +19,7 @@ def explain_sent(table: pd.DataFrame) -> Markdown:
     if unequal.empty:
         sentences = [f"{total} were called as often, and with as many bytes, as the formulas say."]
     else:
-        names = listed(f"{NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
+        names = listed(f"{STRATEGY_NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
                        for r in unequal.itertuples())  # fmt: skip
         sentences = [f"**{len(unequal)} of {len(table)} collectives are not the formulas'**: {names}."]
     link = table.assign(link=table["counted_mib"] * table["collective"].map({"all-reduce": 2.0}).fillna(1.0))
@@ -69,6 +69,6 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
         return say(f"All {len(table)} strategies on {table.attrs['ranks']} ranks trained as one process does on the "
                    f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
                    small=table.attrs["small"])  # fmt: skip
-    names = listed(NAMES[name] for name in wrong["strategy"])
+    names = listed(STRATEGY_NAMES[name] for name in wrong["strategy"])
     return say(f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).",
                small=table.attrs["small"])  # fmt: skip

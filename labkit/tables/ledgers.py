@@ -6,21 +6,15 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.ledgers import forecast
 from labkit.tables.rows import entries
 from labkit.theory.memory import ITEMS
 from labkit.theory.traffic import traffic
 
 MIB = 2**20
-
-
-COUNTED = ["parameters", "gradients", "optimizer", "activations"]
-
-
 BY = ["strategy", "batch"]
 
 
-def memory(run, by: list[str] = BY, predict: Callable = forecast) -> pd.DataFrame:
+def memory(run, by: list[str], predict: Callable) -> pd.DataFrame:
     """Give, a setting: MiB predicted for each item, their sum, the allocator's peak and reserved, what is unexplained.
 
     Measured is the fullest rank's. `unexplained_share` is of the peak. On a CPU there is no allocator to ask: the

@@ -29,7 +29,7 @@ def links(run) -> pd.DataFrame:
         limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
         for row in rows
     ]
-    return _about(limits.check(table, "bus_gb_per_s", "limit"), run)
+    return about(limits.check(table, "bus_gb_per_s", "limit"), run)
 
 
 def fits(run) -> pd.DataFrame:
@@ -44,9 +44,9 @@ def fits(run) -> pd.DataFrame:
             lines.append((collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual,
                           line.knee_bytes / 2**20))  # fmt: skip
     columns = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
-    return _about(pd.DataFrame(lines, columns=columns), run)
+    return about(pd.DataFrame(lines, columns=columns), run)
 
 
-def _about(table: pd.DataFrame, run) -> pd.DataFrame:
+def about(table: pd.DataFrame, run) -> pd.DataFrame:
     table.attrs = {"source": run.source, "small": run.plan.size == "small"}
     return table

@@ -1,1 +1,1 @@
-"""theory"""
+"""What can be said before anything runs, for more than one lab: shapes, ledgers, traffic, lines, the models' arithmetic."""

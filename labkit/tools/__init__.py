@@ -1,1 +1,1 @@
-"""tools"""
+"""Commands behind make targets: scorecard, bench, gallery."""

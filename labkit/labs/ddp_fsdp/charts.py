@@ -8,11 +8,8 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.captions import sources, where
+from labkit.story.names import STRATEGY_LABELS
 
-NAMES = {
-    "single": "alone", "ddp": "DDP", "fsdp_root": "FSDP, one group", "fsdp_grad": "FSDP, gradient-only",
-    "fsdp_full": "FSDP, full", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3",
-}  # fmt: skip
 ITEMS = {
     "parameters": "#0072B2", "gradients": "#D55E00", "optimizer": "#009E73", "activations": "#C8D8E4",
     "gathered": "#56B4E9", "buffers": "#E69F00",
@@ -39,13 +36,13 @@ def ledger_chart(*tables: pd.DataFrame, guess=None) -> Figure:
         if "peak" in rows and rows["peak"].notna().any():
             ax.scatter(rows["peak"] / scale, range(len(rows)), marker="D", s=34, color=canvas.INK, zorder=3,
                        label="measured peak")  # fmt: skip
-        ax.set(yticks=range(len(rows)), yticklabels=[NAMES[name] for name in rows["strategy"]],
+        ax.set(yticks=range(len(rows)), yticklabels=[STRATEGY_LABELS[name] for name in rows["strategy"]],
                xlabel=f"memory on each of {table.attrs['ranks']} ranks, {unit}", title=_title(table, rows))  # fmt: skip
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.grid(axis="x")
         if ax is axes[0, -1]:
             _guess(ax, guess, 1 if unit == "GiB" else 1024)
-    _legend(figure, axes[0], columns=4)
+    canvas.shared_legend(figure, axes[0], columns=4)
     return canvas.finish(figure, sources(*tables))
 
 
@@ -79,12 +76,12 @@ def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = Non
             if ax is axes[0, -1] and published is not None:
                 _printed(ax, published, batch, dict(zip(names, at, strict=True)))
         ax.set(title=f"{where(table)}: batch {' and '.join(map(str, batches))}", ylabel="samples/second")
-        ax.set_xticks(range(len(names)), [NAMES[name].replace(", ", "\n") for name in names], fontsize=8.5)
+        ax.set_xticks(range(len(names)), [STRATEGY_LABELS[name].replace(", ", "\n") for name in names], fontsize=8.5)
         ax.grid(axis="y")
     if published is not None:
         for report, marker in zip(published["report"].unique(), "^vsP", strict=False):
             axes[0, 0].scatter([], [], marker=marker, color=canvas.PUBLISHED, label=f"{report} (4 GPUs)")
-    _legend(figure, axes[0])
+    canvas.shared_legend(figure, axes[0])
     return canvas.finish(figure, sources(*tables, published))
 
 
@@ -103,7 +100,7 @@ def differences_chart(*tables: pd.DataFrame, printed: pd.DataFrame | None = None
     Small runs are left out where there is a full one: what CPU processes say of this is another matter.
     """
     tables = [table for table in tables if not table.attrs["small"]] or tables
-    rows = [(f"{NAMES[r.strategy]}, batch {r.batch}", r.percent, r.spread_percent, r.resolved, where(table))
+    rows = [(f"{STRATEGY_LABELS[r.strategy]}, batch {r.batch}", r.percent, r.spread_percent, r.resolved, where(table))
             for table in tables for r in table.itertuples()]  # fmt: skip
     if printed is not None:
         rows += [(f"{r.report}, batch {r.global_batch}", 100 * r.difference, 200 * r.standard_error, r.resolved,
@@ -136,18 +133,12 @@ def zero_chart(table: pd.DataFrame) -> Figure:
         ax.grid(axis="x")
     axes[0].errorbar(table["samples_per_s"], range(len(table)), xerr=table["spread_samples_per_s"], ls="",
                      color=canvas.INK, capsize=3)  # fmt: skip
-    axes[0].set(yticks=range(len(table)), yticklabels=[NAMES[name] for name in table["strategy"]])
+    axes[0].set(yticks=range(len(table)), yticklabels=[STRATEGY_LABELS[name] for name in table["strategy"]])
     axes[0].set_ylim(len(table) - 0.5, -0.5)
     return canvas.finish(figure, table.attrs["source"])
 
 
-def _legend(figure: Figure, axes, columns: int = 5) -> None:
-    """Name what any of the axes shows, once, over the figure."""
-    named = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    figure.legend(named.values(), named.keys(), loc="outside upper right", ncols=columns, fontsize=9)
+
 
 
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from labkit.charts import canvas
-from labkit.labs.ddp_fsdp.charts import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
 
 DASHES = (0, (4, 2))
 COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
@@ -46,7 +46,7 @@ def measured_chart(table: pd.DataFrame) -> Figure:
             ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
         ax.plot(rows["tokens"], rows["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
         ax.errorbar(rows["tokens"], rows["efficiency"], yerr=rows["spread"], color=color, fmt="o", ms=7, capsize=3,
-                    label=NAMES.get(strategy, strategy))  # fmt: skip
+                    label=STRATEGY_LABELS.get(strategy, strategy))  # fmt: skip
     ax.plot([], [], color=canvas.QUIET, lw=1.5, label="datasheets")
     ax.plot([], [], color=canvas.QUIET, marker="_", ms=14, mew=2.2, ls="none", label="parts added up")
     ax.plot([], [], color=canvas.QUIET, marker="o", ms=7, ls="none", label="measured")

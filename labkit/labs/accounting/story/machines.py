@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_fsdp.story.runs import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
 
 POINT = 0.02  # of a single GPU's speed; less than this, or than the spread, is no difference
@@ -15,7 +15,7 @@ FULL = 0.9  # of a single GPU's speed
 
 def explain_measured(table: pd.DataFrame) -> Markdown:
     """Say, a strategy, how far above the datasheets' bound it ran, what it reached, and whether its parts say so."""
-    bullets = [_strategy(NAMES.get(name, name), rows) for name, rows in table.groupby("strategy", sort=False)]
+    bullets = [_strategy(STRATEGY_NAMES.get(name, name), rows) for name, rows in table.groupby("strategy", sort=False)]
     return say("\n".join(f"- {bullet}" for bullet in bullets), "" if table.empty else f"\n\n{_lesson(table)}",
                small=table.attrs["small"])  # fmt: skip
 

@@ -6,13 +6,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.story import units
+from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED
 from labkit.story.words import listed, say
-
-NAMES = {
-    "single": "one rank alone", "ddp": "DDP", "fsdp_root": "FSDP as one group", "fsdp_grad": "FSDP gradient-only",
-    "fsdp_full": "FSDP full", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3",
-}  # fmt: skip
 
 
 def explain_memory(table: pd.DataFrame) -> Markdown:
@@ -27,7 +23,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
             f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**")  # fmt: skip
     else:
         share = abs(worst["unexplained_share"])
-        where = f"{NAMES[worst['strategy']]}, batch {worst['batch']}"
+        where = f"{STRATEGY_NAMES[worst['strategy']]}, batch {worst['batch']}"
         sentences.append(
             f"The ledgers explain every peak to within {units.percent(share)} ({where})." if share <= EXPLAINED else
             f"**{units.percent(share)} of a peak is not explained** ({where}).")  # fmt: skip
@@ -58,9 +54,9 @@ def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
         if pd.notna(row.efficiency):
             sentences.append(f"DDP, batch {row.batch}: {units.number(row.samples_per_s)} samples/s, "
                              f"{units.percent(row.efficiency)} of ranks that exchange nothing.")  # fmt: skip
-    told = [f"{NAMES[r.strategy]} by {r.percent:+.1f} % (batch {r.batch})" for r in apart.itertuples() if r.resolved]
+    told = [f"{STRATEGY_NAMES[r.strategy]} by {r.percent:+.1f} % (batch {r.batch})" for r in apart.itertuples() if r.resolved]
     not_told, missing = (
-        [f"{NAMES[r.strategy]} (batch {r.batch})" for r in apart[some].itertuples() if not r.resolved]
+        [f"{STRATEGY_NAMES[r.strategy]} (batch {r.batch})" for r in apart[some].itertuples() if not r.resolved]
         for some in (apart["percent"].notna(), apart["percent"].isna())
     )
     if told:
@@ -89,7 +85,7 @@ def explain_zero(table: pd.DataFrame) -> Markdown:
         memory = (
             f" and {units.number(a['peak_mib'] / b['peak_mib'])}× its peak memory" if pd.notna(a["peak_mib"]) else ""
         )
-        sentences.append(f"{NAMES[zero]} beside {NAMES[fsdp]}: {speed}{memory}.")
+        sentences.append(f"{STRATEGY_NAMES[zero]} beside {STRATEGY_NAMES[fsdp]}: {speed}{memory}.")
     if {"zero2", "ddp"} <= set(rows.index):
         ratio = rows.loc["zero2", "link_mib"] / rows.loc["ddp", "link_mib"]
         sentences.append(

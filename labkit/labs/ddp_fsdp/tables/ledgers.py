@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.tables.ledgers import MIB
+from labkit.tables import ledgers
+from labkit.tables.ledgers import BY, MIB
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert
 from labkit.theory.traffic import through_a_link, traffic
@@ -15,6 +16,11 @@ def forecast(plan, row) -> dict[str, int]:
     share = row["batch"] // row["ranks"]
     kept = bert_activations(plan.layers, plan.hidden, plan.heads, share, plan.sequence)
     return ledger(plan.model, row["strategy"], row["ranks"], kept)
+
+
+def memory(run) -> pd.DataFrame:
+    """Return the memory ledger of BERT, a row a strategy and batch (labkit.tables.ledgers.memory has the columns)."""
+    return ledgers.memory(run, BY, forecast)
 
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from labkit.labs.ddp_fsdp.tables.ledgers import memory
 from labkit.labs.ddp_fsdp.tables.strategies import throughput
 from labkit.labs.ddp_fsdp.tables.trials import ERRORS, equality
-from labkit.tables.ledgers import memory, sent
+from labkit.tables.ledgers import sent
 from labkit.tables.rates import ladder
 from labkit.tables.targets import card, ledgers
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
-
 import torch
 import torch.distributed as dist
 
@@ -12,11 +9,10 @@ from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp.plan import Trial
 from labkit.labs.ddp_fsdp.worker.trials import compare
 from labkit.worker.bert import Bert, samples
-from labkit.worker.clocks import fence
 from labkit.worker.data import batches
 from labkit.worker.ledger import keep_ledgers
 from labkit.worker.settings import forget, prepare, set_precision
-from labkit.worker.trainer import Trainer, adamw, time_steps, train
+from labkit.worker.trainer import adamw, time_steps, train
 
 __all__ = ["measure", "prepare"]
 

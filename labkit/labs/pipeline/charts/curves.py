@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.captions import sources, where
 from labkit.labs.pipeline.charts.lanes import NAMES
 from labkit.story import units
 
@@ -31,7 +32,7 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
             )
             ax.plot(rows["ranks"], rate.iloc[0] * rows["limit"], color=color, ls=(0, (4, 2)), lw=1.1)
         ax.set(
-            title=_where(table),
+            title=where(table),
             xlabel="GPUs in the pipeline",
             ylabel="samples/second",
             xticks=sorted(set(table["ranks"])),
@@ -52,7 +53,7 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     for ax in axes[0]:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
     canvas.legend_above(handles, columns=6)
-    return canvas.finish(figure, _sources(*tables, published))
+    return canvas.finish(figure, sources(*tables, published))
 
 
 def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
@@ -69,7 +70,7 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
         counts = sorted(set(table["micro_batches"]))
         ax.set_xscale("log", base=2)
         ax.set(
-            title=_where(table),
+            title=where(table),
             xlabel="micro-batches (log)",
             ylabel="samples/second",
             xticks=counts,
@@ -80,7 +81,7 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
         ax.grid(axis="y")
     axes[0, 0].scatter([], [], s=110, fc="none", ec=canvas.QUIET, label="best count")
     canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, _sources(*tables))
+    return canvas.finish(figure, sources(*tables))
 
 
 def memory_chart(table: pd.DataFrame) -> Figure:
@@ -117,14 +118,14 @@ def bubble_chart(*tables: pd.DataFrame) -> Figure:
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
         names = [f"{NAMES[row.schedule]}, {row.micro_batches}\n{units.seconds(row.step_ms / 1e3)} a step"
                  for row in table.itertuples()]  # fmt: skip
-        ax.set(title=_where(table), yticks=places, yticklabels=names, xlabel="bubble, % of the ranks' time")
+        ax.set(title=where(table), yticks=places, yticklabels=names, xlabel="bubble, % of the ranks' time")
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.set_xlim(0, 1.12 * max(1.0, ax.get_xlim()[1]))
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
         ax.grid(axis="x")
     canvas.legend_above(axes[0, 0], markerscale=0.7)
-    return canvas.finish(figure, _sources(*tables))
+    return canvas.finish(figure, sources(*tables))
 
 
 def splits_chart(*tables: pd.DataFrame) -> Figure:
@@ -141,18 +142,9 @@ def splits_chart(*tables: pd.DataFrame) -> Figure:
         )
         for place, row in zip(places, table.itertuples(), strict=True):
             ax.text(0.06, place, units.times(row.ratio), va="center", fontsize=9, color="white")
-        ax.set(title=f"{_where(table)}, {table['mode'].iloc[0]}", yticks=places, yticklabels=table["split"])
+        ax.set(title=f"{where(table)}, {table['mode'].iloc[0]}", yticks=places, yticklabels=table["split"])
         ax.set(xlabel=f"times the step of {table.attrs['even']}", xlim=(0, 1.22 * ax.get_xlim()[1]))
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.grid(axis="x")
     canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, _sources(*tables))
-
-
-def _where(table: pd.DataFrame) -> str:
-    size = "small" if table.attrs["small"] else "full"
-    return f"{'Recorded' if table.attrs['source'].startswith('recorded') else 'Here'}, {size} size"
-
-
-def _sources(*tables: pd.DataFrame | None) -> str:
-    return " · ".join(dict.fromkeys(table.attrs["source"] for table in tables if table is not None))
+    return canvas.finish(figure, sources(*tables))

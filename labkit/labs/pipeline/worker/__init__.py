@@ -14,6 +14,7 @@ from labkit.labs.pipeline.worker.parts import time_parts
 from labkit.labs.pipeline.worker.pipe import Pipe
 from labkit.labs.pipeline.worker.trials import compare
 from labkit.worker.clocks import Clock, fence
+from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import set_precision
 
 TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas
-from labkit.labs.ddp_fsdp.charts import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
 
 COLLECTIVES = {"all-reduce": canvas.SERIES[0], "all-gather": canvas.SERIES[1], "reduce-scatter": canvas.SERIES[2]}
 STRATEGIES = {
@@ -60,7 +60,7 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
     figure, ax = canvas.canvas(height=4.2)
     for place, (strategy, rows) in enumerate(table.groupby("strategy", sort=False)):
         color, dodge = STRATEGIES[strategy], 2 ** (0.06 * (place - 1.5))  # so that no dot hides another
-        ax.plot(rows["gpus"], rows["efficiency"], color=color, lw=1.5, label=NAMES[strategy])
+        ax.plot(rows["gpus"], rows["efficiency"], color=color, lw=1.5, label=STRATEGY_LABELS[strategy])
         ax.plot(rows["gpus"], rows["efficiency_at_fixed_alpha"], color=color, lw=1, ls=(0, (4, 2)))
         ax.scatter(dodge * rows["gpus"], rows["efficiency"] / (1 + rows["error"]), color=color, s=36, zorder=3)
     ax.plot([], [], color=canvas.QUIET, lw=1, ls=(0, (4, 2)), label="α fixed")

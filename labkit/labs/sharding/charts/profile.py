@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.profile import _setting
+from labkit.charts.profile import setting_label
 from labkit.story import units
 
 LAYERS = {
@@ -37,7 +37,7 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
               drawstyle="steps-post", label="reserved")  # fmt: skip
     end = table["t_ms"].iloc[-1]
     axes.set(xlim=(0, end), ylim=(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / 1024))
-    axes.set(xlabel="ms", ylabel="GiB", title=f"{_setting(table)}: at most {_gib(table['allocated_mib'].max())}")
+    axes.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {_gib(table['allocated_mib'].max())}")
     starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
     for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
         axes.axvline(start, color=canvas.QUIET, lw=0.6)
@@ -60,7 +60,7 @@ def segments_chart(table: pd.DataFrame) -> Figure:
     unused, reserved = units.percent(table.attrs["unused_share"]), _gib(table["segment_mib"].sum())
     smaller = int(table["segments"].sum()) - len(bars)
     more = f"; {smaller} smaller ones are not drawn" if smaller else ""
-    title = f"{_setting(table)}: {unused} of {reserved} reserved is not in use"
+    title = f"{setting_label(table)}: {unused} of {reserved} reserved is not in use"
     axes.set(title=title, ylabel="MiB", xlabel=f"rank 0's segments, largest first{more}")
     axes.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
     axes.grid(axis="y")

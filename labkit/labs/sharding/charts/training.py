@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.captions import sources, where
-from labkit.labs.ddp_fsdp.charts import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
 
 LOADS = {"large": canvas.SERIES[0], "shared out": canvas.SERIES[4]}
 
@@ -29,7 +29,7 @@ def scaling_chart(*tables: pd.DataFrame) -> Figure:
                 if pd.notna(rate):
                     ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color="white")
         ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
-        ax.set(yticks=range(len(settings)), yticklabels=[f"{NAMES[name]}\n{count} ranks" for count, name in settings])
+        ax.set(yticks=range(len(settings)), yticklabels=[f"{STRATEGY_LABELS[name]}\n{count} ranks" for count, name in settings])
         ax.set(title=where(table), xlabel="rate a GPU, times that of one GPU alone", xlim=(0, 1.1))
         ax.tick_params(axis="y", labelsize=8.5)
         ax.set_ylim(len(settings) - 0.5, -0.5)

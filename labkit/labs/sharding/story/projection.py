@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_fsdp.story.runs import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
 
 CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
@@ -49,13 +49,13 @@ def explain_projection(table: pd.DataFrame, small: bool, lines: pd.DataFrame | N
     `lines` are the fits that it was made with, to be said first.
     """
     fitted = explain_links(lines, False).data if lines is not None else ""
-    bullets = [f"- {_error(NAMES[strategy], rows)} {_fall(rows)}"
+    bullets = [f"- {_error(STRATEGY_NAMES[strategy], rows)} {_fall(rows)}"
                for strategy, rows in table.groupby("strategy", sort=False)]  # fmt: skip
     return say("\n".join([fitted, "", *bullets, "", _reported(table) or ""]), small=small)
 
 
 def _error(strategy: str, rows: pd.DataFrame) -> str:
-    name, known = NAMES.get(strategy, strategy), rows[rows["error"].notna()]
+    name, known = STRATEGY_NAMES.get(strategy, strategy), rows[rows["error"].notna()]
     if known.empty:
         return f"**{name}** was not measured: its projection stands untested."
     lost, measured = 1 - known["efficiency"], 1 - known["efficiency"] / (1 + known["error"])
@@ -100,7 +100,7 @@ def _reported(table: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
     speedups = REPORTED_GPUS * rows["efficiency"]
-    ours = listed(f"{units.number(speedup)}× ({NAMES[strategy]})"
+    ours = listed(f"{units.number(speedup)}× ({STRATEGY_NAMES[strategy]})"
                   for speedup, strategy in zip(speedups, rows["strategy"], strict=True))  # fmt: skip
     said = f"The report projects {REPORTED_SPEEDUP}× for FSDP on {REPORTED_GPUS} GPUs; here it would be {ours}"
     off = speedups / REPORTED_SPEEDUP - 1

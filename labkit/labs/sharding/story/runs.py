@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_fsdp.story.runs import NAMES
 from labkit.story import units
+from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
 from labkit.story.words import listed, say
 
@@ -19,7 +19,7 @@ def explain_scaling(table: pd.DataFrame) -> Markdown:
     """Say which strategies keep 95 % of a GPU's rate, which do not, and what the smaller batch costs."""
     large = table[(table["load"] == "large") & (table["strategy"] != "single")]
     good, poor = (
-        [f"{NAMES[r.strategy]} on {r.ranks} ({units.percent(r.efficiency)})" for r in rows.itertuples()]
+        [f"{STRATEGY_NAMES[r.strategy]} on {r.ranks} ({units.percent(r.efficiency)})" for r in rows.itertuples()]
         for rows in (large[large["efficiency"] >= GOAL], large[large["efficiency"] < GOAL])
     )
     sentences = [f"With the large batch at least 95 % of a GPU alone: {listed(good)}." if good else None]
@@ -30,10 +30,10 @@ def explain_scaling(table: pd.DataFrame) -> Markdown:
         if len(same) and row.efficiency < same.iloc[0] - 0.02:
             sentences.append(
                 f"The report's batch, shared out, gives a GPU less to do for each launch and each exchange: "
-                f"{NAMES[row.strategy]} falls to {units.percent(row.efficiency)}.")  # fmt: skip
+                f"{STRATEGY_NAMES[row.strategy]} falls to {units.percent(row.efficiency)}.")  # fmt: skip
     if table["mfu"].notna().any():
         best = table.loc[table["mfu"].idxmax()]
-        sentences.append(f"Best MFU: {units.percent(best['mfu'])} ({NAMES[best['strategy']]}).")
+        sentences.append(f"Best MFU: {units.percent(best['mfu'])} ({STRATEGY_NAMES[best['strategy']]}).")
     return say(*sentences, small=table.attrs["small"])
 
 
@@ -45,7 +45,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
                    f"{units.percent(error)}; a CPU has no allocator to ask for more."  # fmt: skip
         return say(sentence, small=table.attrs["small"])
     worst = table.loc[table["unexplained_share"].abs().idxmax()]
-    share, where = abs(worst["unexplained_share"]), f"{NAMES[worst['strategy']]}, {worst['load']}"
+    share, where = abs(worst["unexplained_share"]), f"{STRATEGY_NAMES[worst['strategy']]}, {worst['load']}"
     sentences = [
         f"The ledgers explain all {len(table)} peaks to within {units.percent(share)}." if share <= EXPLAINED else
         f"**{units.percent(share)} of a peak is not explained** ({where})."]  # fmt: skip
@@ -128,7 +128,7 @@ def explain_accumulation(table: pd.DataFrame) -> Markdown:
         kept = row.peak_mib_last - row.peak_mib_every
         price = f"; the price: {units.size(kept * 2**20)} more at the peak" if kept > 0 else ""
         sentences.append(
-            f"{NAMES[row.strategy]}: one exchange for {table.attrs['times']} micro-batches sends {fewer} fewer bytes "
+            f"{STRATEGY_NAMES[row.strategy]}: one exchange for {table.attrs['times']} micro-batches sends {fewer} fewer bytes "
             f"of gradients; {time}{price}."
         )
     return say(*sentences, small=table.attrs["small"])
@@ -139,7 +139,7 @@ def explain_overlap(table: pd.DataFrame) -> Markdown:
     sentences = [_overlap(row) for row in table.itertuples()]
     slowed = table[table["slowed_ms"] > NOTABLE * table["communication_ms"]]
     if len(slowed):
-        names = listed(NAMES[name] for name in slowed["strategy"])
+        names = listed(STRATEGY_NAMES[name] for name in slowed["strategy"])
         sentences.append(f"**What is hidden is not free**: seen under {names}; kernels share cores and memory.")
     return say(*sentences or ["Nothing was communicated."], small=table.attrs["small"])
 
@@ -154,7 +154,7 @@ def _overlap(row) -> str:
         )
     )
     head = (
-        f"**{NAMES[row.strategy]}**: of {units.seconds(row.communication_ms / 1e3)} communication exposed are {exposed}"
+        f"**{STRATEGY_NAMES[row.strategy]}**: of {units.seconds(row.communication_ms / 1e3)} communication exposed are {exposed}"
     )
     if row.apart_points <= AGREE:
         return f"{head}; the methods agree to {units.number(row.apart_points, 2)} points."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from labkit.labs.sharding.theory.links import project
-from labkit.tables.lines import _about, fits
+from labkit.tables.lines import about, fits
 from labkit.theory.lines import Link
 
 STEP = ["strategy", "ranks", "micro_batch", "micro_batches", "load", "precision", "vocabulary"]
@@ -62,7 +62,7 @@ def projection(links_run, strategies_run, *, micro_batch: int | None = None, loa
             rows.append((strategy, count, count * tokens / step.step_s, compute_s / step.step_s,
                          count * tokens / took, took / step.step_s - 1, 1e3 * step.exposed_s,
                          1e3 * step.communication_s, 1e3 * step.latency_s, compute_s / fixed.step_s))  # fmt: skip
-    table = _about(pd.DataFrame(rows, columns=COLUMNS), strategies_run)
+    table = about(pd.DataFrame(rows, columns=COLUMNS), strategies_run)
     sources = dict.fromkeys(run.source for run in (strategies_run, links_run))
     table.attrs |= {"source": " · ".join(sources), "per_node": per_node, "network_gb_per_s": network_gb_per_s,
                     "micro_batch": int(base["micro_batch"])}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables import ledgers
+from labkit.tables import ledgers
 from labkit.tables.profile import profile
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
