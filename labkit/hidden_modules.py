@@ -8,11 +8,40 @@ import sys
 from importlib.machinery import PathFinder
 
 STANDARD = (
-    "ast", "atexit", "collections", "contextlib", "csv", "ctypes", "dataclasses", "datetime", "functools", "hashlib",
-    "html", "json", "logging", "math", "multiprocessing", "pathlib", "platform", "random", "re", "select", "shutil",
-    "signal", "socket", "string", "subprocess", "sysconfig", "tempfile", "textwrap", "threading", "traceback", "types",
-    "typing", "zlib",
-)  # fmt: skip
+    "ast",
+    "atexit",
+    "collections",
+    "contextlib",
+    "csv",
+    "ctypes",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "hashlib",
+    "html",
+    "json",
+    "logging",
+    "math",
+    "multiprocessing",
+    "pathlib",
+    "platform",
+    "random",
+    "re",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "string",
+    "subprocess",
+    "sysconfig",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "traceback",
+    "types",
+    "typing",
+    "zlib",
+)
 INSTALLED = ("IPython", "ipywidgets", "matplotlib", "numpy", "pandas", "psutil", "seaborn", "tqdm")
 
 

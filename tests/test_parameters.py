@@ -19,8 +19,15 @@ from labkit.labs import accounting, attention, broadcast, sharding, start
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-TWO_OR_MORE = {"02_broadcast", "03_pipeline", "04_ddp_fsdp", "05_sharding", "09_collectives", "10_ddp_from_scratch",
-               "11_optimizer_sharding"}  # fmt: skip
+TWO_OR_MORE = {
+    "02_broadcast",
+    "03_pipeline",
+    "04_ddp_fsdp",
+    "05_sharding",
+    "09_collectives",
+    "10_ddp_from_scratch",
+    "11_optimizer_sharding",
+}
 WITHOUT_LAUNCH = "12_accounting"
 
 
@@ -214,9 +221,15 @@ def test_papermill_itself_ends_with_one_sentence_before_anything_is_launched(tmp
     (path,) = [path for path in NOTEBOOKS if path.stem == "05_sharding"]
     with pytest.raises(papermill.PapermillExecutionError) as caught:
         papermill.execute_notebook(
-            path, tmp_path / "ran.ipynb", parameters=parameters, cwd=path.parent, progress_bar=False, language="python",
-            kernel_name="python3", kernel_manager_class=ThisInterpreter,
-        )  # fmt: skip
+            path,
+            tmp_path / "ran.ipynb",
+            parameters=parameters,
+            cwd=path.parent,
+            progress_bar=False,
+            language="python",
+            kernel_name="python3",
+            kernel_manager_class=ThisInterpreter,
+        )
     assert caught.value.ename == "ParameterError"
     assert words in caught.value.evalue
     ran = [cell for cell in nbformat.read(tmp_path / "ran.ipynb", as_version=4).cells if cell.get("execution_count")]

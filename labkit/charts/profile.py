@@ -27,8 +27,17 @@ def breakdown_chart(*tables: pd.DataFrame) -> Figure:
         places = range(len(table))
         compute, exposed = table["compute_ms"], table["exposed_ms"]
         ax.barh(places, compute, color=canvas.COMPUTE, height=0.62, label="compute")
-        ax.barh(places, table["hidden_ms"], left=compute - table["hidden_ms"], height=0.62, facecolor=canvas.COMPUTE,
-                edgecolor=canvas.COMMUNICATE, hatch="////", linewidth=0, label="communication meanwhile")  # fmt: skip
+        ax.barh(
+            places,
+            table["hidden_ms"],
+            left=compute - table["hidden_ms"],
+            height=0.62,
+            facecolor=canvas.COMPUTE,
+            edgecolor=canvas.COMMUNICATE,
+            hatch="////",
+            linewidth=0,
+            label="communication meanwhile",
+        )
         ax.barh(places, exposed, left=compute, color=canvas.COMMUNICATE, height=0.62, label="exposed communication")
         ax.barh(places, table["idle_ms"], left=compute + exposed, color=canvas.IDLE, height=0.62, label="idle")
         for place, row in zip(places, table.itertuples(), strict=True):

@@ -35,8 +35,15 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
             ax.barh(place, rate - start, left=start, color=color if clear else canvas.IDLE, height=0.6)
             factor = units.number(rate) if first else f"{units.number(row.times_previous)}×"
             room = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # a line for a given rate may pass there
-            ax.annotate(factor, (max(rate, start), place), xytext=(6, 0), textcoords="offset points", va="center",
-                        fontsize=9, bbox=room)  # fmt: skip
+            ax.annotate(
+                factor,
+                (max(rate, start), place),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                bbox=room,
+            )
         last = axes[0, -1] is ax
         for value, name, color in (
             (published, "published", canvas.PUBLISHED),

@@ -82,10 +82,14 @@ def launch(
             seconds = time.monotonic() - begun
             run.folder = run.where_now() or run.folder
             run.close(
-                state, launches=launches, seconds=round(seconds, 3), startup_seconds=round(startup_s, 3),
-                measuring_seconds=round(seconds - startup_s, 3), omp_num_threads=omp_num_threads(plan, here),
+                state,
+                launches=launches,
+                seconds=round(seconds, 3),
+                startup_seconds=round(startup_s, 3),
+                measuring_seconds=round(seconds - startup_s, 3),
+                omp_num_threads=omp_num_threads(plan, here),
                 **receipt.fields(),
-            )  # fmt: skip
+            )
     return run
 
 

@@ -22,9 +22,12 @@ FORKSERVER = "LABKIT_FORKSERVER"
 HELD = (signal.SIGTERM, signal.SIGHUP)  # until a new worker can hear them (enter.listen): none is lost meanwhile
 KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
 ALWAYS = (
-    "torch", "torch.distributed", "torch.distributed.elastic.multiprocessing.api", "labkit.engine.agent",
+    "torch",
+    "torch.distributed",
+    "torch.distributed.elastic.multiprocessing.api",
+    "labkit.engine.agent",
     "labkit.engine.enter",
-)  # fmt: skip
+)
 
 
 def end_with(parent: int) -> None:

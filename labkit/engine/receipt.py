@@ -31,7 +31,6 @@ class Receipt:
             "held_by_others": self.held,
         }
 
-
     def _started(self, rank: int) -> int:
         try:
             return content(self.run.events_file(rank)).count(b'"event": "started"')

@@ -127,12 +127,14 @@ class Run(Folder):
         slowest = iterations.agg(**{value: (value, "max"), "status": ("status", worst)})
         good = slowest[value].where(slowest["status"] == "ok")
         grouped = good.groupby(by, sort=False, dropna=False)
-        table = pd.DataFrame({
-            value: grouped.median(),
-            f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
-            "count": grouped.count(),
-            "status": slowest["status"].groupby(by, sort=False, dropna=False).agg(worst),
-        }).reset_index()  # fmt: skip
+        table = pd.DataFrame(
+            {
+                value: grouped.median(),
+                f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+                "count": grouped.count(),
+                "status": slowest["status"].groupby(by, sort=False, dropna=False).agg(worst),
+            }
+        ).reset_index()
         table.attrs["source"] = self.source
         return table
 

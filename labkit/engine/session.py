@@ -26,8 +26,18 @@ OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS", "LABKIT_NCCL_TESTS")
 
 # Python and its libraries read these while they are loaded, which the agent does once.
 READ_EARLY = (
-    "HF_", "KMP_", "LD_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "PYTORCH_", "TORCH", "TRANSFORMERS_", "TRITON_",
-)  # fmt: skip
+    "HF_",
+    "KMP_",
+    "LD_",
+    "MKL_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "TORCH",
+    "TRANSFORMERS_",
+    "TRITON_",
+)
 
 MARK = "LABKIT_RUN"
 UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it

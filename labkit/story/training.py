@@ -19,8 +19,10 @@ def explain_sent(table: pd.DataFrame) -> Markdown:
     if unequal.empty:
         sentences = [f"{total} were called as often, and with as many bytes, as the formulas say."]
     else:
-        names = listed(f"{STRATEGY_NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
-                       for r in unequal.itertuples())  # fmt: skip
+        names = listed(
+            f"{STRATEGY_NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
+            for r in unequal.itertuples()
+        )
         sentences = [f"**{len(unequal)} of {len(table)} collectives are not the formulas'**: {names}."]
     link = table.assign(link=table["counted_mib"] * table["collective"].map({"all-reduce": 2.0}).fillna(1.0))
     link = link[link["collective"] != "broadcast"].groupby("strategy", sort=False)["link"].sum()
@@ -49,10 +51,14 @@ def explain_knobs(table: pd.DataFrame) -> Markdown:
     else:
         most, best = faster.loc[faster["times_previous"].idxmax()], gains.loc[gains[rate].idxmax()]
         reach = "All together" if best.name == gains.index[-1] else f"Up to {best['knob']}"
-        sentences.insert(0, f"{reach}: {units.times(best['times_first'])} the first configuration's rate. Most comes "
-                            f"from {most['knob']}, {units.times(most['times_previous'])}.")  # fmt: skip
-    slower = [f"{r.knob} ({units.times(r.times_previous)})" for r in gains.itertuples() if r.clear and
-              r.times_previous < 1]  # fmt: skip
+        sentences.insert(
+            0,
+            f"{reach}: {units.times(best['times_first'])} the first configuration's rate. Most comes "
+            f"from {most['knob']}, {units.times(most['times_previous'])}.",
+        )
+    slower = [
+        f"{r.knob} ({units.times(r.times_previous)})" for r in gains.itertuples() if r.clear and r.times_previous < 1
+    ]
     nothing = [r.knob for r in gains.itertuples() if not r.clear]
     if slower:
         sentences.append(f"**Slower**: {listed(slower)}.")
@@ -66,9 +72,12 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     wrong = table[~table["equal"]]
     worst = table[["loss_error", "update_error"]].max(axis=None)
     if wrong.empty:
-        return say(f"All {len(table)} strategies on {table.attrs['ranks']} ranks trained as one process does on the "
-                   f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
-                   small=table.attrs["small"])  # fmt: skip
+        return say(
+            f"All {len(table)} strategies on {table.attrs['ranks']} ranks trained as one process does on the "
+            f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
+            small=table.attrs["small"],
+        )
     names = listed(STRATEGY_NAMES[name] for name in wrong["strategy"])
-    return say(f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).",
-               small=table.attrs["small"])  # fmt: skip
+    return say(
+        f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).", small=table.attrs["small"]
+    )

@@ -24,14 +24,20 @@ def memory(run, by: list[str], predict: Callable) -> pd.DataFrame:
     rows = entries(run, "memory").reindex(columns=[*dict.fromkeys([*run.rows, "peak_mib", "reserved_mib"])])
     parts = []
     for setting, group in rows.groupby(by, sort=False):
-        fullest = group.sort_values("peak_mib", kind="stable").iloc[-1] if group["peak_mib"].notna().any() else (
-            group.iloc[0])  # fmt: skip
+        fullest = (
+            group.sort_values("peak_mib", kind="stable").iloc[-1]
+            if group["peak_mib"].notna().any()
+            else (group.iloc[0])
+        )
         items = predict(run.plan, fullest)
         row = dict(zip(by, setting, strict=True)) | {item: items[item] / MIB for item in ITEMS}
         row["predicted"] = sum(items.values()) / MIB
         row |= {"peak": fullest["peak_mib"], "reserved": fullest["reserved_mib"]}
-        row["counted_error"] = max(abs(fullest.get(f"{item}_mib", float("nan")) * MIB / items[item] - 1)
-                                   for item in ("parameters", "optimizer", "activations") if items[item])  # fmt: skip
+        row["counted_error"] = max(
+            abs(fullest.get(f"{item}_mib", float("nan")) * MIB / items[item] - 1)
+            for item in ("parameters", "optimizer", "activations")
+            if items[item]
+        )
         parts.append(row)
     columns = [*by, *ITEMS, "predicted", "peak", "reserved", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
@@ -59,9 +65,17 @@ def sent(run, by: list[str] = BY, model: Callable = lambda plan, row: plan.model
             due, was = formula.get(name), counted.loc[name] if name in counted.index else None
             calls, size = (due.calls, due.bytes) if due else (0, 0)
             n, b = (int(was["calls"]), int(was["sent_bytes"])) if was is not None else (0, 0)
-            parts.append(dict(zip(by, setting, strict=True)) | {
-                "collective": name, "calls": calls, "counted_calls": n, "mib": size / MIB, "counted_mib": b / MIB,
-                "equal": (calls, size) == (n, b)})  # fmt: skip
+            parts.append(
+                dict(zip(by, setting, strict=True))
+                | {
+                    "collective": name,
+                    "calls": calls,
+                    "counted_calls": n,
+                    "mib": size / MIB,
+                    "counted_mib": b / MIB,
+                    "equal": (calls, size) == (n, b),
+                }
+            )
     columns = [*by, "collective", "calls", "counted_calls", "mib", "counted_mib", "equal"]
     table = pd.DataFrame(parts, columns=columns)
     table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)

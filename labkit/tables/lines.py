@@ -41,8 +41,9 @@ def fits(run) -> pd.DataFrame:
     for (collective, ranks), rows in links(run).dropna(subset="median_us").groupby(["collective", "ranks"], sort=False):
         if len(rows) > 1:
             line = fit(rows["link_bytes"], rows["median_us"] / 1e6)
-            lines.append((collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual,
-                          line.knee_bytes / 2**20))  # fmt: skip
+            lines.append(
+                (collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, line.knee_bytes / 2**20)
+            )
     columns = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
     return about(pd.DataFrame(lines, columns=columns), run)
 

@@ -7,9 +7,16 @@ import pandas as pd
 PARTS = ["window_ms", "compute_ms", "communication_ms", "hidden_ms", "exposed_ms", "idle_ms"]
 KERNELS = ["kernels", "communication_kernels"]
 MOMENT = [
-    "t_ms", "base_mib", "activations_mib", "gradients_mib", "optimizer_mib", "temporary_mib", "allocated_mib",
-    "reserved_mib", "phase",
-]  # fmt: skip
+    "t_ms",
+    "base_mib",
+    "activations_mib",
+    "gradients_mib",
+    "optimizer_mib",
+    "temporary_mib",
+    "allocated_mib",
+    "reserved_mib",
+    "phase",
+]
 SEGMENT = ["segment_mib", "allocated_mib", "largest_free_mib", "segments"]
 SHOWN = 12  # rows of a comparison, the last one included
 
@@ -47,8 +54,9 @@ def operators(run, strategy: str, base: str, **setting) -> pd.DataFrame:
     table = ours.join(theirs.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
     table["calls_difference"] = table["calls"] - table["base_calls"]
     table["difference_us"] = table["total_us"] - table["base_total_us"]
-    table = table[["operator", "family", "calls", "base_calls", "calls_difference", "total_us", "base_total_us",
-                   "difference_us"]]  # fmt: skip
+    table = table[
+        ["operator", "family", "calls", "base_calls", "calls_difference", "total_us", "base_total_us", "difference_us"]
+    ]
     table = table.sort_values("difference_us", key=lambda us: -us.abs(), kind="stable", ignore_index=True)
     named = table["operator"] != "other"
     shown = table[named].head(SHOWN - 1)

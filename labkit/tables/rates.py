@@ -42,10 +42,15 @@ def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("ba
         base = rows.loc[to]
         others = rows.drop([to, "single"], errors="ignore").reset_index()
         ratio = others["samples_per_s"] / base["samples_per_s"]
-        spread = others["spread_samples_per_s"] / base["samples_per_s"] + base["spread_samples_per_s"] / base[
-            "samples_per_s"]  # fmt: skip
-        parts.append(others[["strategy", *by, "count"]].assign(
-            percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread))  # fmt: skip
+        spread = (
+            others["spread_samples_per_s"] / base["samples_per_s"]
+            + base["spread_samples_per_s"] / base["samples_per_s"]
+        )
+        parts.append(
+            others[["strategy", *by, "count"]].assign(
+                percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread
+            )
+        )
     columns = ["strategy", *by, "count", "percent", "spread_percent", "resolved"]
     result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
     result.attrs = dict(table.attrs) | {"to": to}
@@ -87,8 +92,9 @@ def utilised(table: pd.DataFrame, run, precision) -> pd.DataFrame:
     FLOP a token: 6 a parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
     """
     plan = run.plan
-    flop = flop_per_token(gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden,
-                          plan.sequence)  # fmt: skip
+    flop = flop_per_token(
+        gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden, plan.sequence
+    )
     known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
     peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
     table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]

@@ -6,23 +6,44 @@ from labkit.theory.shapes import Model
 
 # layers, hidden, heads (Radford and others, 2019); the last three have their authors' sizes (Touvron and others, 2023)
 SIZES = {
-    "GPT-2 small": (12, 768, 12), "GPT-2 medium": (24, 1024, 16), "GPT-2 Large": (36, 1280, 20),
-    "GPT-2 XL": (48, 1600, 25), "7 B": (32, 4096, 32), "13 B": (40, 5120, 40), "65 B": (80, 8192, 64),
-}  # fmt: skip
+    "GPT-2 small": (12, 768, 12),
+    "GPT-2 medium": (24, 1024, 16),
+    "GPT-2 Large": (36, 1280, 20),
+    "GPT-2 XL": (48, 1600, 25),
+    "7 B": (32, 4096, 32),
+    "13 B": (40, 5120, 40),
+    "65 B": (80, 8192, 64),
+}
 VOCABULARY = 50257
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
-    "the report's": {"micro_batch": 0}, "fused attention": {"attention": "fused"}, "fused AdamW": {"fused": True},
-    "torch.compile": {"compiled": "blocks"}, "padded vocabulary": {"pad": True},
-    "bfloat16 weights": {"precision": "bfloat16"}, "larger micro-batch": {},
+    "the report's": {"micro_batch": 0},
+    "fused attention": {"attention": "fused"},
+    "fused AdamW": {"fused": True},
+    "torch.compile": {"compiled": "blocks"},
+    "padded vocabulary": {"pad": True},
+    "bfloat16 weights": {"precision": "bfloat16"},
+    "larger micro-batch": {},
     "one graph": {"compiled": "whole"},
-}  # fmt: skip
+}
 
 
 def gpt(layers: int, hidden: int, vocabulary: int = VOCABULARY, positions: int = 1024) -> Model:
     """Give GPT-2 with its head tied to the embedding: LayerNorms, q, k and v in one matrix, four times wider inside."""
     row = (hidden,)
-    block = (row, row, (3 * hidden, hidden), (3 * hidden,), (hidden, hidden), row, row, row, (4 * hidden, hidden),
-             (4 * hidden,), (hidden, 4 * hidden), row)  # fmt: skip
+    block = (
+        row,
+        row,
+        (3 * hidden, hidden),
+        (3 * hidden,),
+        (hidden, hidden),
+        row,
+        row,
+        row,
+        (4 * hidden, hidden),
+        (4 * hidden,),
+        (hidden, 4 * hidden),
+        row,
+    )
     return Model(((vocabulary, hidden), (positions, hidden)), block, (row, row), layers)
 
 
@@ -40,8 +61,9 @@ def padded(vocabulary: int, multiple: int = 128) -> int:
     return -(-vocabulary // multiple) * multiple
 
 
-def activations(layers: int, hidden: int, heads: int, vocabulary: int, micro_batch: int, sequence: int,
-                element_bytes: int = 4) -> int:  # fmt: skip
+def activations(
+    layers: int, hidden: int, heads: int, vocabulary: int, micro_batch: int, sequence: int, element_bytes: int = 4
+) -> int:
     """Give the bytes that the forward of one micro-batch keeps for its backward, attention by a fused kernel.
 
     In units of tokens × hidden a block keeps 16: its input, the first LayerNorm's output, q, k and v, the attention's

@@ -20,8 +20,16 @@ def bert_activations(layers: int, hidden: int, heads: int, batch: int, sequence:
     return (16 * layers + 2) * tokens * hidden * element_bytes + statistics
 
 
-def ledger(model: Model, strategy: str, ranks: int, activations: int, *, element_bytes: int = 4,
-           state_bytes: int = 8, micro_batches: int = 1) -> dict[str, int]:  # fmt: skip
+def ledger(
+    model: Model,
+    strategy: str,
+    ranks: int,
+    activations: int,
+    *,
+    element_bytes: int = 4,
+    state_bytes: int = 8,
+    micro_batches: int = 1,
+) -> dict[str, int]:
     """Give the bytes a rank holds, by the names in ITEMS, at the moment when they are most.
 
     The backward frees activations block by block and makes gradients: the fullest moment is at its start, or at its
@@ -29,8 +37,10 @@ def ledger(model: Model, strategy: str, ranks: int, activations: int, *, element
     there from the start. An optimizer that keeps float32 copies of smaller parameters turns the gradients into float32,
     too: then the update is a third such moment.
     """
-    moments = [_moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end)
-               for at_end in (False, True)]  # fmt: skip
+    moments = [
+        _moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end)
+        for at_end in (False, True)
+    ]
     if element_bytes < 4:
         own = moments[0]["parameters"] // element_bytes
         moments.append(dict(zip(ITEMS, (own * element_bytes, own * 4, own * state_bytes, 0, 0, 0), strict=True)))

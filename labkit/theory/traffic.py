@@ -32,8 +32,9 @@ def buckets(shapes: tuple[Shape, ...], element_bytes: int = 4, cap: int = BUCKET
     return count + (held > 0)
 
 
-def traffic(model: Model, strategy: str, ranks: int, *, element_bytes: int = 4, synced: int = 1,
-            micro_batches: int = 1) -> list[Sent]:  # fmt: skip
+def traffic(
+    model: Model, strategy: str, ranks: int, *, element_bytes: int = 4, synced: int = 1, micro_batches: int = 1
+) -> list[Sent]:
     """Give what one rank calls in a step of `micro_batches`, of which `synced` exchange their gradients.
 
     Sharded strategies gather the parameters of a group (a block, or the root's) before its forward. "fsdp_full" lets a
@@ -43,8 +44,9 @@ def traffic(model: Model, strategy: str, ranks: int, *, element_bytes: int = 4, 
     if strategy == "single" or (ranks == 1 and strategy == "ddp"):
         return []
     if strategy == "ddp":
-        sent = [Sent("all-reduce", synced * buckets(model.shapes, element_bytes),
-                     synced * model.parameters * element_bytes)]  # fmt: skip
+        sent = [
+            Sent("all-reduce", synced * buckets(model.shapes, element_bytes), synced * model.parameters * element_bytes)
+        ]
         return sent + ([Sent("broadcast", synced, synced * model.buffers_bytes)] if model.buffers_bytes else [])
     whole = element_bytes * ranks
     root, block = shard(model.root, ranks) * whole, shard(model.block, ranks) * whole
@@ -53,8 +55,12 @@ def traffic(model: Model, strategy: str, ranks: int, *, element_bytes: int = 4, 
         return _sharded(micro_batches, micro_batches * everything, synced, synced * everything)
     passes = 2 if strategy == "fsdp_full" else 1
     groups, everything = model.blocks + 1, model.blocks * block + root
-    return _sharded(micro_batches * (passes * model.blocks + 1), micro_batches * (passes * model.blocks * block + root),
-                    synced * groups, synced * everything)  # fmt: skip
+    return _sharded(
+        micro_batches * (passes * model.blocks + 1),
+        micro_batches * (passes * model.blocks * block + root),
+        synced * groups,
+        synced * everything,
+    )
 
 
 def _sharded(gathers: int, gathered: int, scatters: int, scattered: int) -> list[Sent]:

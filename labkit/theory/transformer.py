@@ -10,9 +10,12 @@ from labkit.engine.plan import Plan
 from labkit.theory.shapes import Model
 
 SIZES = {  # hidden, inner, layers, heads
-    "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
-    "xl": (1600, 6400, 48, 25), "2.7b": (2560, 10240, 32, 32),
-}  # fmt: skip
+    "small": (768, 3072, 12, 12),
+    "medium": (1024, 4096, 24, 16),
+    "large": (1280, 5120, 36, 20),
+    "xl": (1600, 6400, 48, 25),
+    "2.7b": (2560, 10240, 32, 32),
+}
 VOCABULARY = 10_000
 
 

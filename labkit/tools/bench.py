@@ -19,9 +19,16 @@ def torchrun(plan: start.BertStep) -> Run:
     """Run the plan's worker as a student would without labkit: torchrun on the command line."""
     run = Run.create(plan, node.here())
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(plan.gpus),
-        "-m", "labkit.engine.worker", str(run.folder),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(plan.gpus),
+        "-m",
+        "labkit.engine.worker",
+        str(run.folder),
+    ]
     with run.launcher_log.open("wb") as log:
         subprocess.run(command, env=worker_environment(run, 1), stdout=log, stderr=log, check=True)
     return run

@@ -19,10 +19,16 @@ EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for thei
 def config(plan) -> BertConfig:
     """Give the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
     return BertConfig(
-        hidden_size=plan.hidden, num_hidden_layers=plan.layers, num_attention_heads=plan.heads,
-        intermediate_size=4 * plan.hidden, vocab_size=plan.vocabulary, max_position_embeddings=max(512, plan.sequence),
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa",
-    )  # fmt: skip
+        hidden_size=plan.hidden,
+        num_hidden_layers=plan.layers,
+        num_attention_heads=plan.heads,
+        intermediate_size=4 * plan.hidden,
+        vocab_size=plan.vocabulary,
+        max_position_embeddings=max(512, plan.sequence),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="sdpa",
+    )
 
 
 class Stage(nn.Module):
@@ -32,8 +38,17 @@ class Stage(nn.Module):
     goes between stages, stay float32.
     """
 
-    def __init__(self, plan, layers: range, seed: int, device: torch.device, precision: str = "float32", *,
-                 first: bool = False, last: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        plan,
+        layers: range,
+        seed: int,
+        device: torch.device,
+        precision: str = "float32",
+        *,
+        first: bool = False,
+        last: bool = False,
+    ):
         super().__init__()
         shape = config(plan)
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "bfloat16"}

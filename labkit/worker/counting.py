@@ -10,9 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.worker.strategies import local
 
-NAMES = {"allreduce_": "all-reduce", "broadcast_": "broadcast", "_allgather_base_": "all-gather",
-         "allgather_": "all-gather", "allgather_into_tensor_coalesced_": "all-gather",
-         "_reduce_scatter_base_": "reduce-scatter", "reduce_scatter_": "reduce-scatter"}  # fmt: skip
+NAMES = {
+    "allreduce_": "all-reduce",
+    "broadcast_": "broadcast",
+    "_allgather_base_": "all-gather",
+    "allgather_": "all-gather",
+    "allgather_into_tensor_coalesced_": "all-gather",
+    "_reduce_scatter_base_": "reduce-scatter",
+    "reduce_scatter_": "reduce-scatter",
+}
 
 
 class Collectives(TorchDispatchMode):
@@ -30,8 +36,12 @@ class Collectives(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace == "c10d":
             name = function.overloadpacket.__name__
-            tensors = [each for arg in args for each in (arg if isinstance(arg, list | tuple) else [arg])
-                       if isinstance(each, torch.Tensor)]  # fmt: skip
+            tensors = [
+                each
+                for arg in args
+                for each in (arg if isinstance(arg, list | tuple) else [arg])
+                if isinstance(each, torch.Tensor)
+            ]
             name = NAMES.get(name, name)
             self.calls[name] += 1
             whole = max(tensor.nbytes for tensor in tensors)

@@ -8,8 +8,16 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
-def batches(tensors: tuple[torch.Tensor, ...], batch: int, rank: int, ranks: int, seed: int, *,
-            share: bool = True, reshuffle: bool = True) -> Iterator[tuple[torch.Tensor, ...]]:  # fmt: skip
+def batches(
+    tensors: tuple[torch.Tensor, ...],
+    batch: int,
+    rank: int,
+    ranks: int,
+    seed: int,
+    *,
+    share: bool = True,
+    reshuffle: bool = True,
+) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield this rank's part of one global batch of `batch` samples after another, epoch after epoch, without end.
 
     The sampler shuffles by seed and epoch alike on all ranks, then takes every `ranks`-th sample: together the ranks

@@ -24,8 +24,17 @@ class Trainer:
     micro-batch exchanges gradients ("every") or only the last ("last"): between, they are added up where they are.
     """
 
-    def __init__(self, model: nn.Module, strategy: str, group: dist.ProcessGroup | None, device: torch.device,
-                 optimizer: Callable, *, synced: str = "last", divide: bool = True):  # fmt: skip
+    def __init__(
+        self,
+        model: nn.Module,
+        strategy: str,
+        group: dist.ProcessGroup | None,
+        device: torch.device,
+        optimizer: Callable,
+        *,
+        synced: str = "last",
+        divide: bool = True,
+    ):
         self.model, self.strategy, self.synced, self.divide = model, strategy, synced, divide
         self.device, self.wrapped = device, wrap(model, strategy, group, device)
         self.optimizer = optimizer(self.wrapped.parameters())
@@ -76,11 +85,18 @@ class Trainer:
 
     def holds(self) -> dict[str, int]:
         """Give the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
-        states = [value for state in self.optimizer.state.values() for value in state.values()
-                  if torch.is_tensor(value) and value.dim()]  # fmt: skip
+        states = [
+            value
+            for state in self.optimizer.state.values()
+            for value in state.values()
+            if torch.is_tensor(value) and value.dim()
+        ]
         gradients = [weight.grad for weight in self.weights() if weight.grad is not None]
-        return {"parameters": held(self.weights()), "gradients": held(gradients),
-                "optimizer": held(states) + held(getattr(self.optimizer, "masters", []))}  # fmt: skip
+        return {
+            "parameters": held(self.weights()),
+            "gradients": held(gradients),
+            "optimizer": held(states) + held(getattr(self.optimizer, "masters", [])),
+        }
 
 
 class MasterAdamW:
@@ -133,6 +149,9 @@ def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup 
     often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(lambda: trainer.step(some()), **often, before=lambda: fence(group)):
         worker.record(
-            entry="step", iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds,
+            entry="step",
+            iteration=timing.iteration,
+            warm_up=timing.warm_up,
+            step_ms=1e3 * timing.seconds,
             loss=timing.result,
-        )  # fmt: skip
+        )

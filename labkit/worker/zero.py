@@ -35,12 +35,21 @@ class ZeroTrainer(Trainer):
         self.synced, self.divide = "last", True
         sizes = {"reduce_bucket_size": min(sum(map(torch.Size.numel, self.shapes)), BUCKET)}
         if self.stage == 3:
-            sizes |= {"stage3_param_persistence_threshold": 0, "stage3_max_reuse_distance": 0,
-                      "stage3_max_live_parameters": 0}  # fmt: skip
-        self.wrapped = deepspeed.initialize(model=model, optimizer=optimizer(model.parameters()), config={
-            "train_micro_batch_size_per_gpu": micro_batch, "gradient_clipping": 0.0,
-            "zero_allow_untested_optimizer": True, "zero_optimization": {"stage": self.stage, **sizes},
-        })[0]  # fmt: skip
+            sizes |= {
+                "stage3_param_persistence_threshold": 0,
+                "stage3_max_reuse_distance": 0,
+                "stage3_max_live_parameters": 0,
+            }
+        self.wrapped = deepspeed.initialize(
+            model=model,
+            optimizer=optimizer(model.parameters()),
+            config={
+                "train_micro_batch_size_per_gpu": micro_batch,
+                "gradient_clipping": 0.0,
+                "zero_allow_untested_optimizer": True,
+                "zero_optimization": {"stage": self.stage, **sizes},
+            },
+        )[0]
         self.optimizer = self.wrapped.optimizer
 
     def exchanging(self, now: bool):

@@ -29,8 +29,10 @@ def call(body: str, inputs: list, before: str = "", signature: str = "x", patien
 def test_what_is_returned_arrives_as_it_was():
     """None is not NaN, an integer is not a float beside one, large integers keep every digit."""
     values = [None, math.nan, 1, 2.5, True, "F0", 2**63 + 1, [1, None], {"a": [0.5]}]
-    given = call(f"return [{', '.join(map(repr, values)).replace('nan', 'float(`nan`)')}][x]".replace("`", "'"),
-                 [[i] for i in range(len(values))])  # fmt: skip
+    given = call(
+        f"return [{', '.join(map(repr, values)).replace('nan', 'float(`nan`)')}][x]".replace("`", "'"),
+        [[i] for i in range(len(values))],
+    )
     assert math.isnan(given[1]) and given[1] is not None
     assert [*map(repr, given)] == [*map(repr, values)]
 

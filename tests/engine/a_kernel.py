@@ -11,11 +11,15 @@ from labkit.engine.launch import launch
 try:
     launch(Faults(faults=tuple(sys.argv[1:])))
 except BaseException as error:
-    print(json.dumps({
-        "error": type(error).__name__,
-        "interrupt": isinstance(error, KeyboardInterrupt),
-        "text": str(error),
-        "rows": len(error.run.rows),
-        "state": error.run.status["state"],
-        "left": [process.pid for process in watch.members(error.run)],
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "error": type(error).__name__,
+                "interrupt": isinstance(error, KeyboardInterrupt),
+                "text": str(error),
+                "rows": len(error.run.rows),
+                "state": error.run.status["state"],
+                "left": [process.pid for process in watch.members(error.run)],
+            }
+        )
+    )

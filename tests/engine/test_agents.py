@@ -56,7 +56,11 @@ def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
 
     def kernel() -> subprocess.Popen:
         process = subprocess.Popen(
-            [sys.executable, "-u", "-c", start], cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-u", "-c", start],
+            cwd=HERE,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert process.stdout.readline() == b"1\n"
         return process

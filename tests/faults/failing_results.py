@@ -16,11 +16,18 @@ from failing_raises import die
 
 def record_values(worker):
     worker.record(
-        iteration=1, nan_ms=float("nan") if worker.rank else 0.5, inf_ms=float("inf"),
+        iteration=1,
+        nan_ms=float("nan") if worker.rank else 0.5,
+        inf_ms=float("inf"),
         note='two\nlines\r, "quotes", \u2028 and é 漢 🙂 \ud800',
-        numpy_ms=np.float32(1.5), count=np.int64(7), flag=np.bool_(True), torch_ms=torch.tensor(2.5),
-        half=torch.tensor(0.5, dtype=torch.bfloat16), several=[np.float64(1.0), torch.tensor(2)], nothing=None,
-    )  # fmt: skip
+        numpy_ms=np.float32(1.5),
+        count=np.int64(7),
+        flag=np.bool_(True),
+        torch_ms=torch.tensor(2.5),
+        half=torch.tensor(0.5, dtype=torch.bfloat16),
+        several=[np.float64(1.0), torch.tensor(2)],
+        nothing=None,
+    )
 
 
 def record(value):
@@ -58,10 +65,16 @@ def tell(worker):
     sockets = [socket.laddr.ip for process in family for socket in process.net_connections() if not socket.raddr]
     worker.barrier()
     worker.record(
-        iteration=1, environment=dict(os.environ), cwd=os.getcwd(), executable=sys.executable, sockets=sockets,
-        family=[process.exe() for process in family], threads=torch.get_num_threads(), hash=str(hash("labkit")),
+        iteration=1,
+        environment=dict(os.environ),
+        cwd=os.getcwd(),
+        executable=sys.executable,
+        sockets=sockets,
+        family=[process.exe() for process in family],
+        threads=torch.get_num_threads(),
+        hash=str(hash("labkit")),
         module=__import__(os.environ["A_MODULE"]).NAME if "A_MODULE" in os.environ else None,
-    )  # fmt: skip
+    )
 
 
 ALONE = {

@@ -19,10 +19,20 @@ from labkit.engine.run import REPOSITORY
 pytestmark = pytest.mark.timeout(90)
 
 FOREIGN = {
-    "RANK": "7", "LOCAL_RANK": "7", "WORLD_SIZE": "9", "LOCAL_WORLD_SIZE": "9", "MASTER_ADDR": "192.0.2.1",
-    "MASTER_PORT": "1", "GROUP_RANK": "3", "SLURM_PROCID": "3", "SLURM_NTASKS": "64", "PET_NNODES": "2",
-    "TORCHELASTIC_RUN_ID": "another", "TORCHELASTIC_ERROR_FILE": "/nowhere/error.json", "OMPI_COMM_WORLD_RANK": "5",
-}  # fmt: skip
+    "RANK": "7",
+    "LOCAL_RANK": "7",
+    "WORLD_SIZE": "9",
+    "LOCAL_WORLD_SIZE": "9",
+    "MASTER_ADDR": "192.0.2.1",
+    "MASTER_PORT": "1",
+    "GROUP_RANK": "3",
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "64",
+    "PET_NNODES": "2",
+    "TORCHELASTIC_RUN_ID": "another",
+    "TORCHELASTIC_ERROR_FILE": "/nowhere/error.json",
+    "OMPI_COMM_WORLD_RANK": "5",
+}
 
 
 def told(gpus: int = 2) -> pd.DataFrame:

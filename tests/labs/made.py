@@ -17,10 +17,13 @@ CPU = Node((), "AMD EPYC 7B13", 2, ((0, "0-1"),), 8.0, None, None, {"python": "3
 # 4 GiB to four H200s, in seconds, as facts.md beside the blueprint gives them; the rest is made to fit.
 COUNTS = (4, 8, 16, 32, 64, 128)
 H200_SECONDS = {
-    ("direct", "pageable", 1): 1.66, ("direct", "pinned", 1): 0.083,
-    ("staged", "pageable", 1): 0.445, ("staged", "pinned", 1): 0.110,
-    ("nccl", "pageable", 1): 0.428, ("nccl", "pinned", 1): 0.0915,
-}  # fmt: skip
+    ("direct", "pageable", 1): 1.66,
+    ("direct", "pinned", 1): 0.083,
+    ("staged", "pageable", 1): 0.445,
+    ("staged", "pinned", 1): 0.110,
+    ("nccl", "pageable", 1): 0.428,
+    ("nccl", "pinned", 1): 0.0915,
+}
 for _chunks, _links, _pipelined, _scatter in zip(
     COUNTS,
     (0.0213, 0.0214, 0.0214, 0.0215, 0.0217, 0.0220),
@@ -29,17 +32,24 @@ for _chunks, _links, _pipelined, _scatter in zip(
     strict=True,
 ):
     H200_SECONDS |= {
-        ("links", "pageable", _chunks): 0.415, ("links", "pinned", _chunks): _links,
-        ("pipelined", "pageable", _chunks): 0.42 + 0.04 / _chunks, ("pipelined", "pinned", _chunks): _pipelined,
+        ("links", "pageable", _chunks): 0.415,
+        ("links", "pinned", _chunks): _links,
+        ("pipelined", "pageable", _chunks): 0.42 + 0.04 / _chunks,
+        ("pipelined", "pinned", _chunks): _pipelined,
         ("scatter_all_gather", "pageable", _chunks): 0.418 + 0.01 / _chunks,
         ("scatter_all_gather", "pinned", _chunks): _scatter,
-    }  # fmt: skip
+    }
 CPU_SECONDS = {
-    ("links", "pageable", 4): 0.0048, ("links", "pageable", 16): 0.0051, ("direct", "pageable", 1): 0.021,
-    ("staged", "pageable", 1): 0.026, ("nccl", "pageable", 1): 0.061, ("pipelined", "pageable", 4): 0.019,
-    ("pipelined", "pageable", 16): 0.0205, ("scatter_all_gather", "pageable", 4): 0.0182,
+    ("links", "pageable", 4): 0.0048,
+    ("links", "pageable", 16): 0.0051,
+    ("direct", "pageable", 1): 0.021,
+    ("staged", "pageable", 1): 0.026,
+    ("nccl", "pageable", 1): 0.061,
+    ("pipelined", "pageable", 4): 0.019,
+    ("pipelined", "pageable", 16): 0.0205,
+    ("scatter_all_gather", "pageable", 4): 0.0182,
     ("scatter_all_gather", "pageable", 16): 0.0221,
-}  # fmt: skip
+}
 
 
 def gpu_node(gpus: int = 4, name: str = "NVIDIA H200") -> Node:
@@ -112,8 +122,22 @@ def copies(method: str, chunks: int, length_us: float, gpus: int) -> list[dict]:
     return spans
 
 
-def copies_run(folder, *, gpus=4, device="cuda", node=None, memories=("pageable", "pinned"), numa=(0,), size="full",
-               pair=396.0, own=1900.0, alone=None, together=None, far=1.0, odd=None) -> Run:  # fmt: skip
+def copies_run(
+    folder,
+    *,
+    gpus=4,
+    device="cuda",
+    node=None,
+    memories=("pageable", "pinned"),
+    numa=(0,),
+    size="full",
+    pair=396.0,
+    own=1900.0,
+    alone=None,
+    together=None,
+    far=1.0,
+    odd=None,
+) -> Run:
     """Write a run of lab 01 with the given rates in GB/s; `odd` overrides pairs, `far` scales nodes but the own."""
     alone = alone or {"pageable": 10.4, "pinned": 55.0}
     together = together or {"pageable": 9.1, "pinned": 48.3}

@@ -14,16 +14,34 @@ SIZES_KIB = (1, 16, 256, 4096, 65536, 1048576)
 SMALL_KIB = (1, 16, 256, 1024)
 
 
-def made_sweep(folder, *, gpus=4, device="cuda", counts=None, lines=None, bend=None, spread=0.02, first=30.0,
-               status=None, size=None, name="NVIDIA H200", **knobs) -> Run:  # fmt: skip
+def made_sweep(
+    folder,
+    *,
+    gpus=4,
+    device="cuda",
+    counts=None,
+    lines=None,
+    bend=None,
+    spread=0.02,
+    first=30.0,
+    status=None,
+    size=None,
+    name="NVIDIA H200",
+    **knobs,
+) -> Run:
     """Write a Sweep whose times are `lines` by backend; `bend(bytes, seconds, knobs)` may change each.
 
     `spread`: the quartiles' distance from the median, as its share; `first`: the first call, in later ones; `status`:
     what a point ends with, by collective.
     """
     small = device == "cpu"
-    plan = Sweep(device=device, gpus=gpus, counts=counts or (gpus,), size=size or ("small" if small else "full"),
-                 **{"sizes_kib": SMALL_KIB if small else SIZES_KIB} | knobs)  # fmt: skip
+    plan = Sweep(
+        device=device,
+        gpus=gpus,
+        counts=counts or (gpus,),
+        size=size or ("small" if small else "full"),
+        **{"sizes_kib": SMALL_KIB if small else SIZES_KIB} | knobs,
+    )
     rows = []
     for point in plan.points():
         own = dict(vars(point))
@@ -37,12 +55,17 @@ def made_sweep(folder, *, gpus=4, device="cuda", counts=None, lines=None, bend=N
 
 def timed(took: float, spread: float = 0.02, first: float = 30.0) -> dict:
     """Give what a point's row says of its times."""
-    return {"seconds": took, "low_seconds": took * (1 - spread), "high_seconds": took * (1 + spread), "repeats": 7,
-            "first_seconds": first * took, "status": "ok"}  # fmt: skip
+    return {
+        "seconds": took,
+        "low_seconds": took * (1 - spread),
+        "high_seconds": took * (1 + spread),
+        "repeats": 7,
+        "first_seconds": first * took,
+        "status": "ok",
+    }
 
 
-def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said="", spread=0.001,
-               seeds=(0,)) -> Run:  # fmt: skip
+def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said="", spread=0.001, seeds=(0,)) -> Run:
     """Write a NcclTests run: ours at `ratio` times nccl-tests' rate; `ratio` may be a function of collective, bytes."""
     sizes = (65536, 262144, 1048576)
     size = "small" if device == "cpu" else "full"
@@ -61,8 +84,14 @@ def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said=""
                 for kib in sizes:
                     took = seconds(point.collective, gpus, kib * KIB, 5e-6, 380.0)
                     rate = bus_gb_per_s(point.collective, gpus, kib * KIB, took)
-                    row = {"bytes": kib * KIB, "seconds": took, "bus_gb_per_s": rate, "placement": placement,
-                           "status": "ok", "version": "2.17.1"}  # fmt: skip
+                    row = {
+                        "bytes": kib * KIB,
+                        "seconds": took,
+                        "bus_gb_per_s": rate,
+                        "placement": placement,
+                        "status": "ok",
+                        "version": "2.17.1",
+                    }
                     rows.append((0, own | row))
     return write_run(folder, plan, CPU if device == "cpu" else gpu_node(gpus), rows)
 

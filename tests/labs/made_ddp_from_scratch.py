@@ -28,15 +28,33 @@ def steps_run(folder, plan, step_ms, *, failed=(), extra_call=0) -> Run:
             parts = {"forward_ms": 20.0, "backward_ms": took - 30 - waited, "waited_ms": waited, "optimizer_ms": 10.0}
             peak = {"peak_mib": 40_000.0 + rank + 7_600 * (point.strategy == "flat")} if plan.device == "cuda" else {}
             for iteration, noise in enumerate((9, *NOISE)):
-                rows.append((rank, knobs | parts | peak | {
-                    "iteration": iteration, "warm_up": noise == 9, "step_ms": took * (1 + noise) - rank}))  # fmt: skip
+                rows.append(
+                    (
+                        rank,
+                        knobs
+                        | parts
+                        | peak
+                        | {"iteration": iteration, "warm_up": noise == 9, "step_ms": took * (1 + noise) - rank},
+                    )
+                )
             if point.seed == plan.seeds[0]:
                 sent = sizes + [4] * extra_call
                 early = len(sent) if point.strategy in EARLY else 0
-                rows.append((rank, vars(point) | {
-                    "entry": "sent", "collectives": len(sent), "during_backward": early, "sizes_bytes": sent,
-                    "before_last_gradient": max(0, early - 1), "gradients": len(plan.model.shapes),
-                    "gradients_after_first": 400 if early else 0}))  # fmt: skip
+                rows.append(
+                    (
+                        rank,
+                        vars(point)
+                        | {
+                            "entry": "sent",
+                            "collectives": len(sent),
+                            "during_backward": early,
+                            "sizes_bytes": sent,
+                            "before_last_gradient": max(0, early - 1),
+                            "gradients": len(plan.model.shapes),
+                            "gradients_after_first": 400 if early else 0,
+                        },
+                    )
+                )
     node = gpu_node(plan.gpus) if plan.device == "cuda" else CPU
     return write_run(folder, plan, node, rows)
 
@@ -62,8 +80,14 @@ def buckets_run(folder, *, line=LINE, ddp_ms=100.0, device="cuda", **knobs) -> R
 def equality_run(folder, **wrong) -> Run:
     """Write a run of all cases, right but for what `wrong` says of rank 1."""
     plan = Equality(device="cuda", gpus=2, size="full")
-    right = {"entry": "equality", "gradient_error": 1e-7, "weight_error": 1e-7, "buffer_error": 0.0, "apart": 0.0,
-             "none_right": True}  # fmt: skip
+    right = {
+        "entry": "equality",
+        "gradient_error": 1e-7,
+        "weight_error": 1e-7,
+        "buffer_error": 0.0,
+        "apart": 0.0,
+        "none_right": True,
+    }
     rows = [(rank, vars(point) | right | (wrong if rank else {})) for point in plan.points() for rank in range(2)]
     return write_run(folder, plan, gpu_node(2), rows)
 
@@ -73,7 +97,15 @@ def trial_run(folder, **wrong) -> Run:
     plan = Trial(device="cuda", gpus=2, size="full")
     (point,) = plan.points()
     sizes = messages(plan.model, "bucketed", point.bucket_mb)
-    right = {"entry": "trial", "error": 1e-7, "later_error": 1e-7, "ratio": 1.0, "start_apart": 0.0,
-             "collectives": len(sizes), "sizes_bytes": sizes, "before_last_gradient": len(sizes) - 1}  # fmt: skip
+    right = {
+        "entry": "trial",
+        "error": 1e-7,
+        "later_error": 1e-7,
+        "ratio": 1.0,
+        "start_apart": 0.0,
+        "collectives": len(sizes),
+        "sizes_bytes": sizes,
+        "before_last_gradient": len(sizes) - 1,
+    }
     rows = [(rank, vars(point) | right | (wrong if rank else {})) for rank in range(2)]
     return write_run(folder, plan, gpu_node(2), rows)

@@ -7,8 +7,12 @@ from labkit.labs.optimizer_sharding.tables.memory import MIB, sizes
 from labkit.labs.optimizer_sharding.theory.ledger import MOMENTS, activations, ledger
 
 # step, update, local: ms of each way
-TIMES = {"unsharded": (140.0, 36.0, 36.0), "zero_redundancy": (146.0, 41.0, 18.5), "zero_buckets": (145.0, 40.0, 18.5),
-         "sharded": (125.0, 20.0, 18.4)}  # fmt: skip
+TIMES = {
+    "unsharded": (140.0, 36.0, 36.0),
+    "zero_redundancy": (146.0, 41.0, 18.5),
+    "zero_buckets": (145.0, 40.0, 18.5),
+    "sharded": (125.0, 20.0, 18.4),
+}
 
 
 def memory_run(folder, *, device="cuda", size="full", unexplained=0.02, uneven=1.0, more_sent=8, **knobs):

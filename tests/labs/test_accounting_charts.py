@@ -44,8 +44,9 @@ def test_devices_chart(guess):
     assert "published: more than 34" in labels and ("your prediction" in labels) == (guess is not None)
 
 
-@pytest.mark.parametrize("knobs", [{}, {"precision": "float32", "recompute": False}, {"tokens": 8192},
-                                   {"models": {"mine": MODELS["70 B"]}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "knobs", [{}, {"precision": "float32", "recompute": False}, {"tokens": 8192}, {"models": {"mine": MODELS["70 B"]}}]
+)
 def test_fit_chart(knobs):
     table = accounting.fit(**knobs)
     figure = checked(accounting.fit_chart(table))

@@ -23,9 +23,12 @@ def like(table: pd.DataFrame, **columns) -> pd.DataFrame:
 
 
 def memory(parts=None, labels=None, drivers=None, over=None) -> str:
-    told = (accounting.parts() if parts is None else parts, accounting.labels() if labels is None else labels,
-            accounting.drivers(gpu_node(1)) if drivers is None else drivers,
-            accounting.over_devices() if over is None else over)  # fmt: skip
+    told = (
+        accounting.parts() if parts is None else parts,
+        accounting.labels() if labels is None else labels,
+        accounting.drivers(gpu_node(1)) if drivers is None else drivers,
+        accounting.over_devices() if over is None else over,
+    )
     return accounting.explain_memory(*told).data
 
 
@@ -137,12 +140,12 @@ def test_measured_the_other_way_round(trained):
 
 
 def doubts(printed: dict[str, float] | None = None) -> str:
-    values = PRINTED["value"].where(~PRINTED["quantity"].isin(printed or {}),
-                                    PRINTED["quantity"].map(printed or {}))  # fmt: skip
+    values = PRINTED["value"].where(~PRINTED["quantity"].isin(printed or {}), PRINTED["quantity"].map(printed or {}))
     answers = accounting.answers(like(PRINTED, value=values))
     batch = answers.set_index("quantity")["printed"]["compute-bound batch"]
-    return accounting.doubt_report(answers, accounting.mistakes(printed=batch), accounting.labels(),
-                                   accounting.bounds()).data  # fmt: skip
+    return accounting.doubt_report(
+        answers, accounting.mistakes(printed=batch), accounting.labels(), accounting.bounds()
+    ).data
 
 
 def test_doubts_of_the_published_answers():

@@ -15,11 +15,18 @@ from labkit.tables.published import published
 
 PRINTED = published("communication_accounting")
 TABLES = {
-    "parts": accounting.parts, "labels": accounting.labels, "over_devices": accounting.over_devices,
-    "fit": accounting.fit, "over_tokens": accounting.over_tokens, "bounds": accounting.bounds,
-    "knobs": accounting.knobs, "splits": accounting.splits, "machines": accounting.machines,
-    "drivers": accounting.drivers, "mistakes": accounting.mistakes,
-}  # fmt: skip
+    "parts": accounting.parts,
+    "labels": accounting.labels,
+    "over_devices": accounting.over_devices,
+    "fit": accounting.fit,
+    "over_tokens": accounting.over_tokens,
+    "bounds": accounting.bounds,
+    "knobs": accounting.knobs,
+    "splits": accounting.splits,
+    "machines": accounting.machines,
+    "drivers": accounting.drivers,
+    "mistakes": accounting.mistakes,
+}
 
 
 def changed(quantity: str, value: float) -> pd.DataFrame:
@@ -148,9 +155,15 @@ def test_measured_is_the_recorded_runs_own(trained):
 
 @pytest.mark.parametrize(
     ("printed", "ours", "same"),
-    [(2.2e11, 219848638464, True), (0.016, 0.01634, True), (0.016, 0.0166, False), (41, 44, False),
-     (3276, 3276.4, True), (3276, 3277, False)],
-)  # fmt: skip
+    [
+        (2.2e11, 219848638464, True),
+        (0.016, 0.01634, True),
+        (0.016, 0.0166, False),
+        (41, 44, False),
+        (3276, 3276.4, True),
+        (3276, 3277, False),
+    ],
+)
 def test_answers_agree_to_the_digits_printed(printed, ours, same):
     assert agrees(printed, ours) is same
 

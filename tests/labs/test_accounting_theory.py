@@ -42,9 +42,14 @@ def test_devices_come_whole():
 
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [("7 B", 6_738_415_616), ("13 B", 13_015_864_320), ("70 B", 68_976_648_192), ("405 B", 405_853_388_800),
-     ("XXL", 219_848_638_464)],
-)  # fmt: skip
+    [
+        ("7 B", 6_738_415_616),
+        ("13 B", 13_015_864_320),
+        ("70 B", 68_976_648_192),
+        ("405 B", 405_853_388_800),
+        ("XXL", 219_848_638_464),
+    ],
+)
 def test_parameters_are_those_published(name, parameters):
     assert MODELS[name].parameters == parameters
 

@@ -151,8 +151,9 @@ def test_two_numbers_that_look_alike_get_more_digits():
     )
     assert "l is 1.4502, not 1.44996" in faults(rounded(np.float16))["l"]
     assert "is a `return` missing?" in faults(lambda *_: None)["form"]
-    assert "o is [0.5392, 2.922], not [-1.572, 1.287]: scores and values are out of step" in (
-        faults(changed(DROPPED))["o_misaligned"]
+    assert (
+        "o is [0.5392, 2.922], not [-1.572, 1.287]: scores and values are out of step"
+        in (faults(changed(DROPPED))["o_misaligned"])
     )
 
 

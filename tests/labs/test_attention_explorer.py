@@ -60,13 +60,18 @@ def test_the_frame_stands_around_the_current_tile():
     [
         ((1, 4, 4, True), "nothing was summed before, so m, l and o are this tile's own. These queries are done"),
         ((2, 4, 4, True), "all keys come after all queries: skipped, no work."),
-        ((6, 4, 4, True), "query 7's maximum rises from 2.00 to 2.90, so what was summed before is multiplied by 0.41, "
-                          "and likewise in 2 more of these rows. These queries are done: o / l is their output"),
-        ((14, 4, 4, True), "query 14's maximum rises from 0.60 to 2.30, so what was summed before is "
-                           "multiplied by 0.18.<"),
+        (
+            (6, 4, 4, True),
+            "query 7's maximum rises from 2.00 to 2.90, so what was summed before is multiplied by 0.41, "
+            "and likewise in 2 more of these rows. These queries are done: o / l is their output",
+        ),
+        (
+            (14, 4, 4, True),
+            "query 14's maximum rises from 0.60 to 2.30, so what was summed before is multiplied by 0.18.<",
+        ),
         ((11, 4, 4, True), "no maximum rises, so the tile's part is added and what was summed before stays as it is."),
     ],
-)  # fmt: skip
+)
 def test_what_a_step_does_is_said(setting, sentence):
     assert f": {sentence}" in picture(*setting)
 

@@ -41,8 +41,12 @@ def weight(point, gpu: bool) -> dict:
         square = point.heads * point.sequence**2 * WIDTH[point.precision] / MIB
         return {"forward_mib": square, "held_mib": square, "backward_mib": 3 * square}
     form = {"heads": point.heads, "causal": point.causal}
-    size = {moment: moment_bytes(point.implementation, moment, point.sequence, point.head_dim, WIDTH[point.precision],
-                                 **form) for moment in MOMENTS}  # fmt: skip
+    size = {
+        moment: moment_bytes(
+            point.implementation, moment, point.sequence, point.head_dim, WIDTH[point.precision], **form
+        )
+        for moment in MOMENTS
+    }
     more = {f"{moment}_mib": size[moment] / MIB for moment in MOMENTS[1:]} if gpu else {}
     return {"kept_bytes": size["kept"]} | more
 
@@ -50,8 +54,10 @@ def weight(point, gpu: bool) -> dict:
 def times(point) -> dict:
     """Give ms: as N² from 1 at 4096, launching without waiting takes 0.08 ms at any length."""
     slower = {"by_hand": 2.0, "plain": 1.0, "compiled": 0.5}[point.implementation]
-    return {name: slower * (ms if name == "unsynchronised" else max(ms * (point.sequence / 4096) ** 2, 0.1))
-            for name, ms in MS.items()}  # fmt: skip
+    return {
+        name: slower * (ms if name == "unsynchronised" else max(ms * (point.sequence / 4096) ** 2, 0.1))
+        for name, ms in MS.items()
+    }
 
 
 def written(folder, plan, *, change=lambda point, row: row, time=times, failed=lambda point: not fits(point)):
@@ -135,16 +141,22 @@ def test_plain_gives_every_setting_its_times_memory_and_verdicts(runs):
     assert close["backward_least_ms"] < close["unsynchronised_ms"] < close["forward_least_ms"]
     assert close["unsynchronised_verdict"] == "impossible", "it is judged as a forward's time"
     gone = at(table, implementation="by_hand", head_dim=64, sequence=32768)
-    assert (gone["status"], gone["forward_verdict"]) == ("out of memory in the first forward or backward",
-                                                         "not measured")  # fmt: skip
+    assert (gone["status"], gone["forward_verdict"]) == (
+        "out of memory in the first forward or backward",
+        "not measured",
+    )
     assert table.attrs["small"] is False and table.attrs["source"]
 
 
 def test_a_phase_that_runs_out_of_memory_is_named(tmp_path):
     plan = full(Plain, implementations=("plain",), sequences=(1024,), head_dims=(16,))
     point = plan.points()[0]
-    told = [{"phase": "memory"} | weight(point, True), {"phase": "forward", "ms": 1.0},
-            {"phase": "unsynchronised", "ms": 0.1}, NO_MEMORY]  # fmt: skip
+    told = [
+        {"phase": "memory"} | weight(point, True),
+        {"phase": "forward", "ms": 1.0},
+        {"phase": "unsynchronised", "ms": 0.1},
+        NO_MEMORY,
+    ]
     table = tables.plain(write_run(tmp_path / "run", plan, gpu_node(1), [(0, vars(point) | row) for row in told]))
     assert (table["status"].item(), table["forward_ms"].item()) == ("out of memory in backward", 1.0)
 
@@ -166,8 +178,13 @@ def test_held_counts_matrices_and_growth(runs, tmp_path):
         assert tuple(rows[name][f"{moment}_squares"] for moment in MOMENTS) == pytest.approx(squares)
     assert rows["flash"]["exponent"] == pytest.approx(1) and rows["plain"]["exponent"] == pytest.approx(1.98, abs=0.01)
     assert at(table, implementation="by_hand", sequence=32768)[["kept_mib", "exponent"]].isna().all()
-    more = written(tmp_path / "more", full(Memory), change=lambda point, row: row | {
-        "kept_bytes": row["kept_bytes"] + 2 * point.heads * point.sequence**2, "reserved_mib": 100.0})  # fmt: skip
+    more = written(
+        tmp_path / "more",
+        full(Memory),
+        change=lambda point, row: (
+            row | {"kept_bytes": row["kept_bytes"] + 2 * point.heads * point.sequence**2, "reserved_mib": 100.0}
+        ),
+    )
     odd = at(tables.held(more), implementation="flash", sequence=4096)
     assert (odd["kept_squares"], odd["reserved_squares"]) == (1, 100 / 512)
     compiled = at(tables.held(runs["plain"]), implementation="compiled", sequence=4096)
@@ -206,8 +223,11 @@ def test_plain_chart(runs, name):
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert ("impossible" in labels) == ("least, plain" in labels) == (name == "plain")
     own = table[(table["head_dim"] == 64) & (table["implementation"] == "plain")]
-    assert any(list(line.get_ydata()) == list(own["unsynchronised_ms"]) for line in figure.axes[0].lines
-               if line.get_linestyle() == "--")  # fmt: skip
+    assert any(
+        list(line.get_ydata()) == list(own["unsynchronised_ms"])
+        for line in figure.axes[0].lines
+        if line.get_linestyle() == "--"
+    )
 
 
 @pytest.mark.parametrize(("name", "panels"), [("memory", 2), ("plain", 2), ("memory_small", 1), ("plain_small", 1)])
@@ -224,12 +244,16 @@ def test_memory_chart(runs, name, panels):
 def test_the_story_of_plain_attention(runs, tmp_path):
     said(
         explain_plain(tables.plain(runs["plain"])),
-        ("from 4 096 to 16 384 tokens, where work grows 16×, times grow 16×: they follow it", "launch, not the work",
-         "0.0400 to 0.160 ms from 256 to", "times impossible, from 4 096 tokens on, and none of our",
-         "Compiled, plain attention is 2.0× as fast in forward at 32 768",
-         "from 32 768 on softmax by hand (out of memory in"),
+        (
+            "from 4 096 to 16 384 tokens, where work grows 16×, times grow 16×: they follow it",
+            "launch, not the work",
+            "0.0400 to 0.160 ms from 256 to",
+            "times impossible, from 4 096 tokens on, and none of our",
+            "Compiled, plain attention is 2.0× as fast in forward at 32 768",
+            "from 32 768 on softmax by hand (out of memory in",
+        ),
         ("do not follow", "sees the work", "All ran"),
-    )  # fmt: skip
+    )
 
 
 def test_the_story_of_plain_attention_the_other_way(tmp_path):
@@ -242,10 +266,17 @@ def test_the_story_of_plain_attention_the_other_way(tmp_path):
     table = tables.plain(written(tmp_path / "run", plan, time=turned, failed=lambda point: False))
     said(
         explain_plain(table),
-        ("torch's softmax in backward", "do not follow it", "sees the work", "0 of this clock's", "**18 of our",
-         "as fast in forward at 4 096 and 2.0× as slow in backward at 4 096", "All ran, up to 4 096"),
+        (
+            "torch's softmax in backward",
+            "do not follow it",
+            "sees the work",
+            "0 of this clock's",
+            "**18 of our",
+            "as fast in forward at 4 096 and 2.0× as slow in backward at 4 096",
+            "All ran, up to 4 096",
+        ),
         ("the launch, not", "none of our", "Not measured"),
-    )  # fmt: skip
+    )
 
 
 def test_the_story_of_plain_attention_on_a_cpu(runs):
@@ -259,11 +290,17 @@ def story(run):
 def test_the_story_of_memory(runs):
     said(
         story(runs["memory"]),
-        ("softmax by hand 2.00 (exp(S − max) and P), torch's softmax 1.00 (P) and flash 0 (nothing N×N)",
-         "flash as N^1.00: flash is linear", "measured sizes agree within 1 %.", "Softmax by hand fails at 32 768",
-         "backward has 6", "the GPU has 140 GiB, enough for 27 9", "flash to 65 536 (1.01 GiB)"),
+        (
+            "softmax by hand 2.00 (exp(S − max) and P), torch's softmax 1.00 (P) and flash 0 (nothing N×N)",
+            "flash as N^1.00: flash is linear",
+            "measured sizes agree within 1 %.",
+            "Softmax by hand fails at 32 768",
+            "backward has 6",
+            "the GPU has 140 GiB, enough for 27 9",
+            "flash to 65 536 (1.01 GiB)",
+        ),
         ("by formula 2", "not linear", "would fit", "a CPU"),
-    )  # fmt: skip
+    )
     said(story(runs["plain"]), "compiled 1.00", "compiled 1.00 (")
 
 
@@ -276,10 +313,15 @@ def test_the_story_of_memory_the_other_way(tmp_path):
     early = written(tmp_path / "early", short, change=more, failed=lambda point: point.sequence > 4096)
     said(
         story(early),
-        ("torch's softmax 2.00 (**by formula 1**)", "flash is not linear", "measured sizes 12 agree",
-         "farthest apart is", "**that would fit** in the GPU's 140 GiB: something else"),
+        (
+            "torch's softmax 2.00 (**by formula 1**)",
+            "flash is not linear",
+            "measured sizes 12 agree",
+            "farthest apart is",
+            "**that would fit** in the GPU's 140 GiB: something else",
+        ),
         ("flash is linear", "agree within 1 %.", "enough for", "Without failing"),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("squares", "end"), [(5, "here 160 GiB, too much."), (4.2, "here 134 GiB.")])
@@ -296,16 +338,33 @@ def test_what_torch_set_aside_may_not_fit_where_the_formula_does(tmp_path, squar
 def test_the_story_of_memory_on_a_cpu(runs):
     said(
         story(runs["memory_small"]),
-        ("flash 0 (nothing N×N)", "all 9 measured sizes agree within 1 %; a CPU tells only what is kept",
-         "flash to 64", "This run is small"),
+        (
+            "flash 0 (nothing N×N)",
+            "all 9 measured sizes agree within 1 %; a CPU tells only what is kept",
+            "flash to 64",
+            "This run is small",
+        ),
         ("fails", "by formula 2"),
-    )  # fmt: skip
+    )
 
 
 def test_the_story_of_errors(tmp_path):
     good = explain_errors(tables.errors(errors_run(tmp_path / "good", worst=0.008)))
-    said(good, ("every tensor of tiles in PyTorch (9 shapes) and flash (10 shapes) is within", "80 % of 0.01",
-                "gives the same bits"), ("Beyond", "Other bits"))  # fmt: skip
+    said(
+        good,
+        (
+            "every tensor of tiles in PyTorch (9 shapes) and flash (10 shapes) is within",
+            "80 % of 0.01",
+            "gives the same bits",
+        ),
+        ("Beyond", "Other bits"),
+    )
     bad = explain_errors(tables.errors(errors_run(tmp_path / "bad", worst=0.02, same=False)))
-    said(bad, ("**Beyond the tolerance**: dK of flash in bfloat16 (0.0200, at 1 × 1000 × 16)",
-               "**Other bits in a second run**: flash in bfloat16"), ("within", "the same bits"))  # fmt: skip
+    said(
+        bad,
+        (
+            "**Beyond the tolerance**: dK of flash in bfloat16 (0.0200, at 1 × 1000 × 16)",
+            "**Other bits in a second run**: flash in bfloat16",
+        ),
+        ("within", "the same bits"),
+    )

@@ -15,8 +15,17 @@ from labkit.labs.attention.tables.physics import CACHE_BYTES, physics, rates
 from labkit.tables.published import published
 
 H100, H200, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "Tesla V100-SXM2-16GB"
-TARGET = {"implementation": "flash", "phase": "both", "heads": 16, "sequence": 16384, "head_dim": 64,
-          "precision": "bfloat16", "causal": True, "gpu": H200, "ms": 4.0}  # fmt: skip
+TARGET = {
+    "implementation": "flash",
+    "phase": "both",
+    "heads": 16,
+    "sequence": 16384,
+    "head_dim": 64,
+    "precision": "bfloat16",
+    "causal": True,
+    "gpu": H200,
+    "ms": 4.0,
+}
 ATTENTION, FLASH = published("attention"), published("flash_attention")
 CAUSAL = 16384 * 16385 / 2
 
@@ -215,8 +224,12 @@ def compiled(made):
 def holding(squares):
     def memory(made):
         rows = 8 * 4 * made["sequence"]
-        return {"memory_gb": (squares * rows * made["sequence"] + 4 * rows * made["head_dim"]).where(
-            made["memory_gb"].notna()) / 1e9}  # fmt: skip
+        return {
+            "memory_gb": (squares * rows * made["sequence"] + 4 * rows * made["head_dim"]).where(
+                made["memory_gb"].notna()
+            )
+            / 1e9
+        }
 
     return memory
 
@@ -250,10 +263,12 @@ def faster(times):
 def as_work(fixed):
     """Give times that go with N² and with the head dimension beyond a fixed part; PyTorch's are twice Triton's."""
     return lambda made: (
-        made["sequence"] ** 2 * (made["head_dim"] + fixed) * 1e-8
+        made["sequence"] ** 2
+        * (made["head_dim"] + fixed)
+        * 1e-8
         * made["phase"].map({"forward": 1, "backward": 2.5, "forward_backward": 3.5})
         * made["implementation"].map({"triton": 1, "pytorch": 2})
-    )  # fmt: skip
+    )
 
 
 def longer(made):
@@ -265,14 +280,18 @@ def longer(made):
     [
         (faster(200), LONG | {"head_dim": 128, "phase": "forward"}, "attention.csv, 2 of 144 in flash", "0 of 144"),
         (faster(2), LONG | {"precision": "bfloat16"}, "float32: bfloat16 gains.", "gains nothing"),
-        (faster(4), LONG | {"precision": "float32"}, "81.0 TFLOP/s, is more than it has without tensor cores: **TF32",
-         "neither shows"),
+        (
+            faster(4),
+            LONG | {"precision": "float32"},
+            "81.0 TFLOP/s, is more than it has without tensor cores: **TF32",
+            "neither shows",
+        ),
         (faster(3), TRITON, "Triton's forward is 1.5 to 16× as fast as PyTorch's. From", "loses"),
         (faster(0.1), TRITON, "Triton wins nowhere; up to there it loses 24 of 24 (0.049 to 0.52×)", "beyond"),
         (as_work(4), {}, "Triton's forward is 2.0× as fast as PyTorch's. 65 536", "launches"),
         (as_work(4), {}, "(forward: 3.0 %): both go with the products.", "not tiles"),
     ],
-)  # fmt: skip
+)
 def test_where_triton_is_another_the_opposite_is_said(change, where, part, unsaid):
     says(story(flash=flash(change, **where or {"report": "cs336-a2"})), part, unsaid)
 

@@ -22,8 +22,11 @@ def time_ms(point) -> float:
     """Give forward and backward together: the GPU's time goes with the work, and launching is added to it."""
     width = point.head_dim / 64 * (12 if point.precision == "float32" else 1)
     alone = PER_TOKEN_PAIR[point.implementation] * point.sequence**2 * width
-    return alone if getattr(point, "clock", "launched") == "captured" else alone + LAUNCHING_MS.get(
-        point.implementation, 0.2)  # fmt: skip
+    return (
+        alone
+        if getattr(point, "clock", "launched") == "captured"
+        else alone + LAUNCHING_MS.get(point.implementation, 0.2)
+    )
 
 
 def run_of(folder, plan, ms=time_ms, failed=lambda point: None, gpu=H200):
@@ -48,8 +51,10 @@ def tuned(folder, ms):
         for kernel in ("forward", "keys_values", "queries"):
             times = {tile: ms(kernel, point.sequence, tile) for tile in ("64×64", "128×64")}
             best = min((tile for tile in times if times[tile]), key=times.get)
-            rows += [(0, vars(point) | {"kernel": kernel, "tile": tile, "ms": value, "chosen": tile == best})
-                     for tile, value in times.items()]  # fmt: skip
+            rows += [
+                (0, vars(point) | {"kernel": kernel, "tile": tile, "ms": value, "chosen": tile == best})
+                for tile, value in times.items()
+            ]
     return write_run(folder, plan, gpu_node(1), rows)
 
 
@@ -80,10 +85,17 @@ def runs(tmp_path_factory):
         "small sweep": run_of(folder / "small sweep", Sweep.small(**small)),
         "tuning": tuned(folder / "tuning", lambda kernel, n, tile: 1.0 if (n > 1024) == (tile == "64×64") else 1.2),
         "unfit": tuned(folder / "unfit", lambda kernel, n, tile: 1.0 if tile == "64×64" else None),
-        "small tuning": write_run(folder / "small tuning", Tuning.small(**small), CPU, [
-            (0, vars(point) | {"kernel": kernel, "tile": "32×16", "chosen": True})
-            for point in Tuning.small(**small).points() for kernel in ("forward", "keys_values", "queries")]),
-    }  # fmt: skip
+        "small tuning": write_run(
+            folder / "small tuning",
+            Tuning.small(**small),
+            CPU,
+            [
+                (0, vars(point) | {"kernel": kernel, "tile": "32×16", "chosen": True})
+                for point in Tuning.small(**small).points()
+                for kernel in ("forward", "keys_values", "queries")
+            ],
+        ),
+    }
 
 
 def cell(table, **where):
@@ -190,11 +202,23 @@ HOST, KERNEL, UNTOLD = "the host takes to launch", "there it is the kernel", "no
 @pytest.mark.parametrize(
     ("changed", "parts", "unsaid"),
     [
-        ({}, (f"**captured** clock ours {NEVER}", f"**launched** clock ours {SLOWER} in 15 of 36", HOST, "**missed**",
-              "at d = 64 at 1 024 (forward) it works 0.00524 of 0.0802 ms", "8 192 the clocks differ by at most 22 %"),
-         (KERNEL, UNTOLD)),
-        ({"flash_ms": 0.1}, (f"**captured** clock ours {NEVER}", f"**launched** clock ours {NEVER}"),
-         (SLOWER, HOST, KERNEL)),
+        (
+            {},
+            (
+                f"**captured** clock ours {NEVER}",
+                f"**launched** clock ours {SLOWER} in 15 of 36",
+                HOST,
+                "**missed**",
+                "at d = 64 at 1 024 (forward) it works 0.00524 of 0.0802 ms",
+                "8 192 the clocks differ by at most 22 %",
+            ),
+            (KERNEL, UNTOLD),
+        ),
+        (
+            {"flash_ms": 0.1},
+            (f"**captured** clock ours {NEVER}", f"**launched** clock ours {NEVER}"),
+            (SLOWER, HOST, KERNEL),
+        ),
         ({"flash": 4e-8}, (f"**captured** clock ours {SLOWER} in 24 of 24", KERNEL, UNTOLD, "1.3×"), (NEVER, HOST)),
         ({"plan": {"captured": 0}}, (SLOWER, "For 15 of these no captured clock"), (HOST, KERNEL, "captured:")),
         ({"flash": 1e-8, "flash_ms": 0.2}, ("ours takes 2.88 ms, 28 % below: **met**", "is ours in 9 of 12"), "missed"),
@@ -202,7 +226,7 @@ HOST, KERNEL, UNTOLD = "the host takes to launch", "there it is the kernel", "no
         ({"flash": 1e-9, "flash_ms": 0.0}, ("times are shorter than this GPU allows",), "No time is shorter"),
         ({"plan": {"sequences": (64,)}}, ("target's setting was not measured", "measured beside SDPA-flash"), NEVER),
     ],
-)  # fmt: skip
+)
 def test_explain_race(tmp_path, changed, parts, unsaid):
     said(story.explain_race(raced(tmp_path, **changed)), parts, unsaid)
 
@@ -227,8 +251,15 @@ def test_race_charts(runs, name):
 
 def test_explain_floors(runs, tmp_path):
     table, floors = tables.sweep(runs["sweep"]), tables.floor(runs["sweep"])
-    said(story.explain_sweep(table, floors), ("ours in bfloat16 takes at least 0.300 ms, and no more than 1.5 times "
-         "that at 4 096 tokens, 1 016× the scores", "**launch-bound.**"), "greater lengths")  # fmt: skip
+    said(
+        story.explain_sweep(table, floors),
+        (
+            "ours in bfloat16 takes at least 0.300 ms, and no more than 1.5 times "
+            "that at 4 096 tokens, 1 016× the scores",
+            "**launch-bound.**",
+        ),
+        "greater lengths",
+    )
     grows = run_of(tmp_path / "grows", Sweep(**SWEPT), lambda point: 1e-6 * point.sequence**2)
     said(story.explain_sweep(table, tables.floor(grows)), "more than 1.5 times that at greater lengths", "launch-bound")
     busy = floors.assign(share_of_limit=0.6)
@@ -240,10 +271,17 @@ def test_explain_floors(runs, tmp_path):
 def test_explain_sweep(runs, tmp_path):
     table, floors = tables.sweep(runs["sweep"]), tables.floor(runs["sweep"])
     none = "**slower in none of 80 settings**"
-    said(story.explain_sweep(table, floors), ("ours is at most 10× (forward, float32, d = 128 at 65 536) as fast",
-         "Neither runs out of memory up to 65 536", "bfloat16, d = 16 at 128, 256, 512 and 1 024",
-         "times bfloat16's time: three TF32 products each, at the datasheet's rates, are 6.0×",
-         "that is not all"), (none, "nowhere", "suffice"))  # fmt: skip
+    said(
+        story.explain_sweep(table, floors),
+        (
+            "ours is at most 10× (forward, float32, d = 128 at 65 536) as fast",
+            "Neither runs out of memory up to 65 536",
+            "bfloat16, d = 16 at 128, 256, 512 and 1 024",
+            "times bfloat16's time: three TF32 products each, at the datasheet's rates, are 6.0×",
+            "that is not all",
+        ),
+        (none, "nowhere", "suffice"),
+    )
     full = story.explain_sweep(tables.sweep(runs["full"]), floors)
     said(full, "suffice for plain PyTorch: float32, d = 16 at 65 536; float32, d = 32 at 65 536", "Neither")
     quick = table.assign(flash_ms=0.5 * table["plain_ms"], speed_up=2.0)

@@ -68,9 +68,15 @@ def test_any_tiles_end_where_the_whole_softmax_does(problem, tile_rows, tile_col
 def test_tiles_go_along_the_rows():
     steps = tiled(*example(), 8, 4, True)
     assert [(step.rows.start, step.columns.start, step.kind) for step in steps] == [
-        (0, 0, PARTLY), (0, 4, PARTLY), (0, 8, SKIPPED), (0, 12, SKIPPED),
-        (8, 0, FULL), (8, 4, FULL), (8, 8, PARTLY), (8, 12, PARTLY),
-    ]  # fmt: skip
+        (0, 0, PARTLY),
+        (0, 4, PARTLY),
+        (0, 8, SKIPPED),
+        (0, 12, SKIPPED),
+        (8, 0, FULL),
+        (8, 4, FULL),
+        (8, 8, PARTLY),
+        (8, 12, PARTLY),
+    ]
     assert {step.kind for step in tiled(*example(), 8, 4, False)} == {FULL}
     for step in steps:
         assert (step.kind != SKIPPED) or (step.before == step.after and set(step.factors) == {1.0})

@@ -13,10 +13,19 @@ NAN = float("nan")
 def methods(*rows, small=False):
     """Give a methods table from (method, memory, chunks, seconds, spread, and what differs from a good row)."""
     made = [
-        {"method": method, "memory": memory, "chunks": chunks, "seconds": seconds, "spread_seconds": spread,
-         "status": "ok", "verdict": "ok", "share_of_links": 0.0213 / seconds} | more
+        {
+            "method": method,
+            "memory": memory,
+            "chunks": chunks,
+            "seconds": seconds,
+            "spread_seconds": spread,
+            "status": "ok",
+            "verdict": "ok",
+            "share_of_links": 0.0213 / seconds,
+        }
+        | more
         for method, memory, chunks, seconds, spread, more in rows
-    ]  # fmt: skip
+    ]
     return attributed(made, small=small)
 
 
@@ -30,23 +39,31 @@ WRONG = ("staged", "pinned", 1, NAN, NAN, {"status": "wrong copy on GPU 2", "ver
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (methods(LINKS, DIRECT, PIPED, SCATTER), (
-            "**scatter + all-gather (pinned, 16 chunks)** was fastest: 21.7 ms, 3.8× as fast as the "
-"slowest, direct (pinned)",
-            "1.02× the time that all host links", "next to nothing left",
-            "all 4 settings was compared with the source, and equal",
-        ), "not resolved"),
+        (
+            methods(LINKS, DIRECT, PIPED, SCATTER),
+            (
+                "**scatter + all-gather (pinned, 16 chunks)** was fastest: 21.7 ms, 3.8× as fast as the "
+                "slowest, direct (pinned)",
+                "1.02× the time that all host links",
+                "next to nothing left",
+                "all 4 settings was compared with the source, and equal",
+            ),
+            "not resolved",
+        ),
         (methods(LINKS, DIRECT, PIPED), ("3.71× the time", "could still bring it in sooner"), "next to nothing"),
         (methods(LINKS, DIRECT, (*PIPED[:4], 0.004, {})), ("is faster is not resolved by these data",), "was fastest"),
         (methods(LINKS, DIRECT, (*PIPED[:3], 0.083, 0.001, {})), ("not resolved by these data",), "was fastest"),
         (methods(LINKS, PIPED, SCATTER, WRONG), ("1 setting(s) failed (wrong copy on GPU 2)",), "and equal"),
         (methods(LINKS, WRONG), ("No setting brought right copies",), "fastest"),
         (methods(LINKS, PIPED), ("One setting was right, pipelined (pinned, 32 chunks): 79.0 ms.",), "fast as"),
-        (methods(LINKS, PIPED, (*SCATTER[:5], {"verdict": "impossible"})),
-            ("1 time(s) beat the datasheet",), "wrong copy"),
+        (
+            methods(LINKS, PIPED, (*SCATTER[:5], {"verdict": "impossible"})),
+            ("1 time(s) beat the datasheet",),
+            "wrong copy",
+        ),
         (methods(DIRECT, (*PIPED[:5], {"share_of_links": NAN}), small=True), (SMALL_NOTE,), "host links"),
     ],
-)  # fmt: skip
+)
 def test_methods(table, said, unsaid):
     text = broadcast.explain_methods(table).data
     assert all(part in text for part in said), text
@@ -65,27 +82,45 @@ def ablation(direct, pipelined, scatter=(0.418, 0.0217), small=False):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (ablation((1.66, 0.083), (0.42, 0.079)), (
-            "falls 21×", "**Pinning, not topology, made the difference**: 20× by pinning, then 1.1× by the path",
-            "Left in pageable memory, the same path gains 4.0×", "where the path does count: 3.6× over pipelined",
-            "A single copy gains 5.3× by pinning; direct gains 3.8× more, because a pageable copy keeps the thread",
-        ), "did more"),
-        (ablation((1.0, 0.25), (0.3, 0.1)),
-            ("**Pinning did more than the path**: 4.0× by pinning, then 2.5×",), "keeps the thread"),
+        (
+            ablation((1.66, 0.083), (0.42, 0.079)),
+            (
+                "falls 21×",
+                "**Pinning, not topology, made the difference**: 20× by pinning, then 1.1× by the path",
+                "Left in pageable memory, the same path gains 4.0×",
+                "where the path does count: 3.6× over pipelined",
+                "A single copy gains 5.3× by pinning; direct gains 3.8× more, because a pageable copy keeps the thread",
+            ),
+            "did more",
+        ),
+        (
+            ablation((1.0, 0.25), (0.3, 0.1)),
+            ("**Pinning did more than the path**: 4.0× by pinning, then 2.5×",),
+            "keeps the thread",
+        ),
         (ablation((1.0, 0.95), (0.3, 0.2)), ("**The path, not pinning, made the difference**",), "Pinning, not"),
-        (ablation((1.0, 0.5), (0.2, 0.1)), ("**The path did more than pinning**: 2.0× by pinning, then "
-"5.0×",), "not pinning"),
+        (
+            ablation((1.0, 0.5), (0.2, 0.1)),
+            ("**The path did more than pinning**: 2.0× by pinning, then 5.0×",),
+            "not pinning",
+        ),
         (ablation((1.0, 0.5), (0.4, 0.25)), ("did about the same: 2.0× by pinning, then 2.0×",), "**"),
         (ablation((1.0, 0.5), (0.5, 0.25)), ("did about the same",), "Left in pageable"),
-        (ablation((1.66, 0.083), (0.42, 0.079), (0.4, 0.078)),
-            ("gained nothing here (1.0× over pipelined)",), "does count"),
+        (
+            ablation((1.66, 0.083), (0.42, 0.079), (0.4, 0.078)),
+            ("gained nothing here (1.0× over pipelined)",),
+            "does count",
+        ),
         (ablation((1.66, 0.083), (0.42, 0.079), (0.4, NAN)), ("Pinning, not topology",), "catter"),
-        (ablation((1.0, NAN), (0.9, NAN), (0.8, NAN), small=True),
-            ("Nothing was pinned in this run", SMALL_NOTE), "topology"),
+        (
+            ablation((1.0, NAN), (0.9, NAN), (0.8, NAN), small=True),
+            ("Nothing was pinned in this run", SMALL_NOTE),
+            "topology",
+        ),
         (ablation((1.0, 0.5), (0.9, NAN)), ("lacks direct or pipelined",), "did about"),
         (ablation((NAN, 0.5), (0.9, 0.4)), ("lacks direct or pipelined",), "did about"),
     ],
-)  # fmt: skip
+)
 def test_pinning(table, said, unsaid):
     text = broadcast.explain_pinning(table).data
     assert all(part in text for part in said), text
@@ -179,18 +214,28 @@ def ladder(*readings):
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (ladder("pageable", "pageable", "pinned"), (
-            "their pipelined figures (41.7 GB/s through one host link) fit only pinned memory",
-            "direct and staged figures (10.6 to 11.4 GB/s) fit pageable",
-            "**The step to pipelined changed two things at once**",
-        ), "path alone"),
-        (ladder("pageable", "pinned", "pinned"),
-            ("**The step to staged and pipelined changed two things",), "path alone"),
-        (ladder("pageable", "pageable", "pageable"),
-            ("All of the reports' figures fit pageable memory", "the path alone"), "two things"),
+        (
+            ladder("pageable", "pageable", "pinned"),
+            (
+                "their pipelined figures (41.7 GB/s through one host link) fit only pinned memory",
+                "direct and staged figures (10.6 to 11.4 GB/s) fit pageable",
+                "**The step to pipelined changed two things at once**",
+            ),
+            "path alone",
+        ),
+        (
+            ladder("pageable", "pinned", "pinned"),
+            ("**The step to staged and pipelined changed two things",),
+            "path alone",
+        ),
+        (
+            ladder("pageable", "pageable", "pageable"),
+            ("All of the reports' figures fit pageable memory", "the path alone"),
+            "two things",
+        ),
         (ladder("pinned", "pinned", "pinned"), ("All of the reports' figures fit pinned memory",), "two things"),
     ],
-)  # fmt: skip
+)
 def test_ladder(table, said, unsaid):
     text = broadcast.doubt_ladder(table).data
     assert all(part in text for part in said), text

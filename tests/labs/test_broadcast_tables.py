@@ -117,8 +117,10 @@ def test_ladder_reads_the_published_figures(run):
     assert 9 < table.attrs["pageable"] < 12
     assert table.attrs["pinned"] == pytest.approx(SIZE / 0.0788 / 1e9)
     assert dict(zip(table["method"], table["reading"], strict=True)) == {
-        "direct": "pageable", "staged": "pageable", "pipelined": "pinned",
-    }  # fmt: skip
+        "direct": "pageable",
+        "staged": "pageable",
+        "pipelined": "pinned",
+    }
     first = table[table["report"] == "eml3-4xh100"]
     assert first["copy_gb_per_s"].tolist() == pytest.approx([4 * SIZE / 1.504e9, SIZE / 0.404e9, SIZE / 0.103e9])
     assert first["factor_to_next"].tolist()[:2] == pytest.approx([1.504 / 0.404, 0.404 / 0.103])

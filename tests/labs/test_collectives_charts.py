@@ -132,8 +132,10 @@ def test_growth_chart(runs, times):
     for name, dashed in (("a ring's latency", False), ("a ring's bandwidth", True)):
         looks = [own.is_dashed() for ax in figure.axes for own in ax.lines if own.get_label() == name]
         assert looks == [dashed, dashed], "a name looks alike in both panels"
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Smallest: 1 KiB (report: 1 MB)",
-                                                               "Largest: 1 GiB (report: 1000 MB)"]  # fmt: skip
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [
+        "Smallest: 1 KiB (report: 1 MB)",
+        "Largest: 1 GiB (report: 1000 MB)",
+    ]
 
 
 def test_one_number_of_ranks_grows_nowhere(runs):

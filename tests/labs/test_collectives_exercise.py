@@ -42,8 +42,11 @@ CASES = {
     "stops half way": (lambda r, s, n: right(r, s, n) if s < n - 1 else None, {"no_gather"}),
     "begins again": (lambda r, s, n: (*right(r, s % (n - 1), n)[:2], s < n - 1), {"overwritten"}),
     "the same chunk round": (
-        lambda r, s, n: right(r, s, n) if s < n - 1 else (*right(r, n - 1, n)[:2], False) if s == n - 1 else
-        ((r + 1) % n, r, False), {"unfinished"}),
+        lambda r, s, n: (
+            right(r, s, n) if s < n - 1 else (*right(r, n - 1, n)[:2], False) if s == n - 1 else ((r + 1) % n, r, False)
+        ),
+        {"unfinished"},
+    ),
     "no modulo": (lambda r, s, n: (r - s, r - s - 1, s < n - 1), {"range"}),
     "right for three only": (lambda r, s, n: ((r - s) % 3, (r - s - 1) % 3, s < n - 1), {"range", "mismatch"}),
     "mod one fewer": (lambda r, s, n: ((r - s) % max(1, n - 1), (r - s - 1) % max(1, n - 1), s < n - 1), {"mismatch"}),
@@ -56,14 +59,16 @@ CASES = {
     "the other phase first": (lambda r, s, n: (*right(r, s, n)[:2], s >= n - 1), {"replaced"}),
     "rank 0 only": (lambda r, s, n: right(r, s, n) if r == 0 else right(0, s, n), {"mismatch"}),
     "whole chunks from 0 on": (
-        lambda r, s, n: right(r, s, n) if s < n - 1 else ((r - s - 1) % n, (r - s - 2) % n, False), {"overwritten"}),
+        lambda r, s, n: right(r, s, n) if s < n - 1 else ((r - s - 1) % n, (r - s - 2) % n, False),
+        {"overwritten"},
+    ),
     "a dict": (lambda r, s, n: dict(zip("abc", right(r, s, n), strict=True)), {"form"}),
     "two values": (lambda r, s, n: right(r, s, n)[:2], {"form"}),
     "none": (lambda r, s, n: None, {"form"}),
     "floats": (lambda r, s, n: (0.0, 1.0, True), {"form"}),
     "booleans for chunks": (lambda r, s, n: (True, False, True), {"form"}),
     "a number for whether": (lambda r, s, n: (*right(r, s, n)[:2], 1), {"form"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -63,8 +63,10 @@ def test_one_size_makes_no_line_and_failed_settings_are_left_out(tmp_path):
 
 def test_every_clock_has_a_line_of_its_own(tmp_path):
     run = made_sweep(tmp_path / "run")
-    alpha = {clock: collectives.fits(run, clock).query("backend == 'nccl'")["hop_us"].iloc[0]
-             for clock in ("in flight", "one call", "captured")}  # fmt: skip
+    alpha = {
+        clock: collectives.fits(run, clock).query("backend == 'nccl'")["hop_us"].iloc[0]
+        for clock in ("in flight", "one call", "captured")
+    }
     assert alpha["captured"] < alpha["in flight"] < alpha["one call"]
 
 

@@ -10,13 +10,25 @@ from labkit.labs.collectives.tables.reading import PARAMETERS
 from labkit.labs.collectives.theory.volume import COLLECTIVES
 from labkit.tables.published import published
 
-RIGHT = {"seconds": 1.0, "late_seconds": 1e-6, "again_seconds": 1.0, "calls_before": 1, "claimed_gb_per_s": 100.0,
-         "bus_gb_per_s": 100.0, "wrong_ranks": 0, "wrong_on_rank_0": False, "wrong_share": 0.0,
-         "message_bytes": MIB}  # fmt: skip
+RIGHT = {
+    "seconds": 1.0,
+    "late_seconds": 1e-6,
+    "again_seconds": 1.0,
+    "calls_before": 1,
+    "claimed_gb_per_s": 100.0,
+    "bus_gb_per_s": 100.0,
+    "wrong_ranks": 0,
+    "wrong_on_rank_0": False,
+    "wrong_share": 0.0,
+    "message_bytes": MIB,
+}
 FAULTS = {
-    "unsynchronised": {"late_seconds": 0.2}, "cold": {"calls_before": 0}, "wrong_factor": {"claimed_gb_per_s": 133.0},
-    "no_all_gather": {"wrong_ranks": 4, "wrong_on_rank_0": True}, "rank_0_only": {"wrong_ranks": 3},
-}  # fmt: skip
+    "unsynchronised": {"late_seconds": 0.2},
+    "cold": {"calls_before": 0},
+    "wrong_factor": {"claimed_gb_per_s": 133.0},
+    "no_all_gather": {"wrong_ranks": 4, "wrong_on_rank_0": True},
+    "rank_0_only": {"wrong_ranks": 3},
+}
 
 
 def trial_run(folder, faults=FAULTS, **right):
@@ -123,9 +135,22 @@ def test_the_other_targets(tmp_path):
     assert not any(met(collectives.scorecard(accused)).values()), "the right one must not be accused"
     for name, sent in (("right", 1), ("double", 2)):
         plan = Ring(device="cuda", gpus=2, size="full", lengths=(1000,))
-        rows = [(0, vars(point) | {"seconds": 1.0, "low_seconds": 1.0, "high_seconds": 1.0, "first_seconds": 1.0,
-                                   "message_bytes": 4000, "repeats": 7, "sent_bytes": sent * 4000})
-                for point in plan.points()]  # fmt: skip
+        rows = [
+            (
+                0,
+                vars(point)
+                | {
+                    "seconds": 1.0,
+                    "low_seconds": 1.0,
+                    "high_seconds": 1.0,
+                    "first_seconds": 1.0,
+                    "message_bytes": 4000,
+                    "repeats": 7,
+                    "sent_bytes": sent * 4000,
+                },
+            )
+            for point in plan.points()
+        ]
         card = collectives.scorecard(write_run(tmp_path / name, plan, gpu_node(2), rows))
         assert card["met"].tolist() == [sent == 1]
 

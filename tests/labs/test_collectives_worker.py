@@ -111,8 +111,13 @@ def test_each_wrong_benchmark_shows_its_own_fault_and_the_right_one_none(gpus):
     assert factor.drop("wrong_factor").to_list() == pytest.approx([1] * 5)
     assert factor["wrong_factor"] == pytest.approx(gpus / (gpus - 1))
     assert table["wrong_ranks"].to_dict() == {
-        "right": 0, "unsynchronised": 0, "cold": 0, "wrong_factor": 0, "no_all_gather": gpus, "rank_0_only": gpus - 1,
-    }  # fmt: skip
+        "right": 0,
+        "unsynchronised": 0,
+        "cold": 0,
+        "wrong_factor": 0,
+        "no_all_gather": gpus,
+        "rank_0_only": gpus - 1,
+    }
     assert not table.loc["rank_0_only", "wrong_on_rank_0"] and table.loc["no_all_gather", "wrong_on_rank_0"]
     assert table.loc["no_all_gather", "wrong_share"] == pytest.approx((gpus - 1) / gpus, rel=1e-3)
 

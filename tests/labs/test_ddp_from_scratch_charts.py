@@ -10,8 +10,16 @@ from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
 from labkit.tables.published import published
 
-SMALL = {"device": "cpu", "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500,
-         "sequence": 32}  # fmt: skip
+SMALL = {
+    "device": "cpu",
+    "size": "small",
+    "hidden": 64,
+    "inner": 256,
+    "layers": 3,
+    "heads": 4,
+    "vocabulary": 500,
+    "sequence": 32,
+}
 PRINTED = published("ddp_from_scratch")
 
 

@@ -12,13 +12,27 @@ from labkit.labs.ddp_from_scratch.checks import check, verdict_of
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 FAULTS = {
-    "right": set(), "one_rank": {"one_rank"}, "one_bucket": {"bucket_size"}, "undivided": {"undivided"},
-    "unwaited": {"unwaited"}, "no_first_broadcast": {"no_first_broadcast"},
-}  # fmt: skip
+    "right": set(),
+    "one_rank": {"one_rank"},
+    "one_bucket": {"bucket_size"},
+    "undivided": {"undivided"},
+    "unwaited": {"unwaited"},
+    "no_first_broadcast": {"no_first_broadcast"},
+}
 HEALTHY = {
-    "variant": "a", "ranks": 2, "error_rank_0": 1e-7, "error_worst": 1e-7, "error_later": 1e-7, "ratio": 1.0,
-    "start_apart": 0.0, "collectives": 4, "due": 4, "largest_mib": 2.5, "bucket_mb": 2.0, "before_last_gradient": 3,
-}  # fmt: skip
+    "variant": "a",
+    "ranks": 2,
+    "error_rank_0": 1e-7,
+    "error_worst": 1e-7,
+    "error_later": 1e-7,
+    "ratio": 1.0,
+    "start_apart": 0.0,
+    "collectives": 4,
+    "due": 4,
+    "largest_mib": 2.5,
+    "bucket_mb": 2.0,
+    "before_last_gradient": 3,
+}
 ANSWER = """
 def started(buckets, arrivals):
     arrived, begun, starts = set(), 0, []

@@ -157,8 +157,7 @@ def judged(function) -> Verdict:
         (only_the_open_bucket, {"missing"}),
         (own_bucket_and_next, {"late"}),
         (lambda buckets, arrivals: [[buckets[n] for n in now] for now in right(buckets, arrivals)], {"form"}),
-        (lambda buckets, arrivals: [buckets[n] for now in right(buckets, arrivals) for n in now],
-         {"form", "early"}),
+        (lambda buckets, arrivals: [buckets[n] for now in right(buckets, arrivals) for n in now], {"form", "early"}),
         (lambda buckets, arrivals: [now[:1] for now in right(buckets, arrivals)], {"missing"}),
         (lambda buckets, arrivals: [now[::-1] for now in right(buckets, arrivals)], {"order"}),
         (lambda buckets, arrivals: [[], *right(buckets, arrivals)[:-1]], {"late", "missing"}),
@@ -172,7 +171,7 @@ def judged(function) -> Verdict:
         (lambda buckets, arrivals: None, {"form"}),
         (lambda buckets, arrivals: float("nan"), {"form"}),
     ],
-)  # fmt: skip
+)
 def test_each_fault_by_its_kind(function, kinds):
     verdict = judged(function)
     assert set(verdict.faults) == kinds, verdict

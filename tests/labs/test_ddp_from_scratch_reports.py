@@ -89,21 +89,30 @@ def test_every_doubt_is_said(printed):
 @pytest.mark.parametrize(
     ("changes", "part", "unsaid"),
     [
-        ([("individual (bucket experiment)", None, "0.78"), ("overlap_individual", None, "0.78")],
-         "0.52 % apart: less than any two bucket sizes are.", "not told apart"),
+        (
+            [("individual (bucket experiment)", None, "0.78"), ("overlap_individual", None, "0.78")],
+            "0.52 % apart: less than any two bucket sizes are.",
+            "not told apart",
+        ),
         ([("bucketed", 10, "0.973")], "They are printed 0 % apart, as they should be.", "no size's doing"),
         ([("bucketed", 10, "0.91")], "printed 6.9 % apart: **as the repeats above, and no size's doing.**", "worse"),
         ([("flat", None, "0.8")], "Flat is no slower than naive", "slower than naive; 28"),
         ([("flat", None, "0.87")], "(28.6 ms more) and copying (9.54 ms) explain that.", "not explained"),
-        ([("individual", None, "0.70")], "Individual saves 214 % of naive's communication, **more than there is",
-         "as much as there is"),
-        ([(name, None, "0.8") for name in ("overlap_individual", "individual", "individual (bucket experiment)")]
-         + [("bucketed", 1, "0.82"), ("bucketed", 10, "0.8"), ("bucketed", 100, "0.81")],
-         "Overlapping hides 38 % to 68 % of naive's communication.", "hides nothing"),
+        (
+            [("individual", None, "0.70")],
+            "Individual saves 214 % of naive's communication, **more than there is",
+            "as much as there is",
+        ),
+        (
+            [(name, None, "0.8") for name in ("overlap_individual", "individual", "individual (bucket experiment)")]
+            + [("bucketed", 1, "0.82"), ("bucketed", 10, "0.8"), ("bucketed", 100, "0.81")],
+            "Overlapping hides 38 % to 68 % of naive's communication.",
+            "hides nothing",
+        ),
         ([("bucketed", 100, "0.8")], "negative cost: **no size is best by these figures.**", "moved so"),
         ([("bucketed", 1000, "0.9")], "Every bucket size fitted.", "ran out"),
     ],
-)  # fmt: skip
+)
 def test_a_doubt_goes_where_its_reason_goes(printed, changes, part, unsaid):
     said = story(changed(printed, *changes))
     assert part in said, said
@@ -114,10 +123,15 @@ def test_a_doubt_goes_where_its_reason_goes(printed, changes, part, unsaid):
     ("implementation", "seconds", "part", "unsaid"),
     [
         ("naive", 0.01, "**No NVLink moves the gradients as fast as printed**: naive.", "far from full"),
-        ("naive", 0.02, "84 % of NVLink's 478 GB/s, where 16.7 ms would do. PCIe would take 125 ms: **NVLink was used, "
-         "and nearly full.**", "far from full"),
+        (
+            "naive",
+            0.02,
+            "84 % of NVLink's 478 GB/s, where 16.7 ms would do. PCIe would take 125 ms: **NVLink was used, "
+            "and nearly full.**",
+            "far from full",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_link_is_judged_by_its_limit(printed, implementation, seconds, part, unsaid):
     said = story(changed(printed, (implementation, None, seconds), column="communication_seconds"))
     assert part in said, said

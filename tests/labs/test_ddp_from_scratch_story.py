@@ -8,8 +8,17 @@ from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
 
 SMALL = "This run is small"
-CPU = {"device": "cpu", "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500,
-       "sequence": 32, "bucket_mb": 0.25}  # fmt: skip
+CPU = {
+    "device": "cpu",
+    "size": "small",
+    "hidden": 64,
+    "inner": 256,
+    "layers": 3,
+    "heads": 4,
+    "vocabulary": 500,
+    "sequence": 32,
+    "bucket_mb": 0.25,
+}
 
 
 def told(run):
@@ -19,33 +28,55 @@ def told(run):
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        ({}, (
-            "A step that sends nothing takes 90.0 ms. Sending adds to it: naive 32.0 ms (26 % of its step), flat 28.0",
-            "**One call is not faster than many that begin early**: flat sends when backward is over, and takes 18.0",
-            "there save: flat 12 %, overlapped 69 %, bucketed 78 % and torch's DDP 81 %.",
-            "Bucketed takes 1.01 × torch's DDP: at most the 1.03 × asked for.",
-            "More memory at the peak than without sending: flat 7.42 GiB."),
-         ("resolved", "one call beats", "**nothing**", "Not measured", "more than", "apart from naive", SMALL)),
-        ({"step_ms": {"flat": 122.1, "bucketed": 121.9}}, (
-            "there save: overlapped 69 % and torch's DDP 81 %. Not told apart from naive: flat and bucketed.",),
-         ("save: flat", "bucketed 0")),
-        ({"strategies": ("none", "naive", "flat"), "step_ms": {"flat": 122.1}}, (
-            "Not told apart from naive: flat.",), ("there save",)),
-        ({"step_ms": {"overlapped": 130.0, "bucketed": 100.0}}, (
-            "**Here one call beats many that begin early**: flat is 12.0 ms faster than overlapped.",
-            "overlapped **nothing**", "Bucketed takes 1.04 × torch's DDP: **more than** the 1.03 × asked for."),
-         ("One call is not", "at most")),
-        ({"step_ms": {"overlapped": 118.1, "bucketed": 96.05}}, (
-            "Whether flat's one call or overlapped's many are faster is not resolved by these data.",
-            "1.00 × torch's DDP, not told apart from it by these data: at most"), ("begin early**",)),
+        (
+            {},
+            (
+                "A step that sends nothing takes 90.0 ms. Sending adds to it: naive 32.0 ms (26 % of its step), flat 28.0",
+                "**One call is not faster than many that begin early**: flat sends when backward is over, and takes 18.0",
+                "there save: flat 12 %, overlapped 69 %, bucketed 78 % and torch's DDP 81 %.",
+                "Bucketed takes 1.01 × torch's DDP: at most the 1.03 × asked for.",
+                "More memory at the peak than without sending: flat 7.42 GiB.",
+            ),
+            ("resolved", "one call beats", "**nothing**", "Not measured", "more than", "apart from naive", SMALL),
+        ),
+        (
+            {"step_ms": {"flat": 122.1, "bucketed": 121.9}},
+            ("there save: overlapped 69 % and torch's DDP 81 %. Not told apart from naive: flat and bucketed.",),
+            ("save: flat", "bucketed 0"),
+        ),
+        (
+            {"strategies": ("none", "naive", "flat"), "step_ms": {"flat": 122.1}},
+            ("Not told apart from naive: flat.",),
+            ("there save",),
+        ),
+        (
+            {"step_ms": {"overlapped": 130.0, "bucketed": 100.0}},
+            (
+                "**Here one call beats many that begin early**: flat is 12.0 ms faster than overlapped.",
+                "overlapped **nothing**",
+                "Bucketed takes 1.04 × torch's DDP: **more than** the 1.03 × asked for.",
+            ),
+            ("One call is not", "at most"),
+        ),
+        (
+            {"step_ms": {"overlapped": 118.1, "bucketed": 96.05}},
+            (
+                "Whether flat's one call or overlapped's many are faster is not resolved by these data.",
+                "1.00 × torch's DDP, not told apart from it by these data: at most",
+            ),
+            ("begin early**",),
+        ),
         ({"step_ms": {"bucketed": 90.05}}, ("Not resolved from it: bucketed.",), ("bucketed 0.05",)),
-        ({"step_ms": dict.fromkeys(("naive", "flat", "overlapped", "bucketed", "ddp"), 90.0)}, (
-            "What sending adds is not resolved by these data.",), ("Sending adds to it", "save:")),
+        (
+            {"step_ms": dict.fromkeys(("naive", "flat", "overlapped", "bucketed", "ddp"), 90.0)},
+            ("What sending adds is not resolved by these data.",),
+            ("Sending adds to it", "save:"),
+        ),
         ({"failed": ("flat",)}, ("Not measured: flat (out of memory).",), ("One call", "one call beats", "save: flat")),
         ({"strategies": ("naive", "flat")}, ("",), ("sends nothing", "torch", "begin early", "save:", "More memory")),
         (CPU, ("× torch's DDP.", SMALL), ("asked for", "memory than", "needs more memory")),
     ],
-)  # fmt: skip
+)
 def test_steps(tmp_path, made, parts, unsaid):
     said(told(implementations_run(tmp_path / "run", **made)), parts, *unsaid)
 
@@ -84,10 +115,13 @@ def explained(folder, **made):
 
 
 def test_buckets_of_a_sweep_that_follows_the_formula(tmp_path):
-    parts = ("Buckets of 100 MB are fastest", "n·o + s/(n·w) with o = 20.0 µs a call and w = 100 GB/s misses no size",
-             "Its best mean bucket is 121 MiB, **where the fastest were measured**: 115 MiB; 39.3 and 254 MiB are",
-             "The slowest, 8000 MB, takes",
-             "× torch's DDP: at most the 1.03 × asked for.")  # fmt: skip
+    parts = (
+        "Buckets of 100 MB are fastest",
+        "n·o + s/(n·w) with o = 20.0 µs a call and w = 100 GB/s misses no size",
+        "Its best mean bucket is 121 MiB, **where the fastest were measured**: 115 MiB; 39.3 and 254 MiB are",
+        "The slowest, 8000 MB, takes",
+        "× torch's DDP: at most the 1.03 × asked for.",
+    )
     said(explained(tmp_path / "run"), parts, "resolved", "not where", "alone", SMALL)
 
 

@@ -104,8 +104,10 @@ def carried(sizes, first, cap):
         (lambda sizes, first, cap: [list(map(float, one)) for one in own(sizes, first, cap)], {"form"}),
         (lambda sizes, first, cap: [[sizes[i] for i in one] for one in own(sizes, first, cap)], {"missing"}),
         (lambda sizes, first, cap: [i for one in own(sizes, first, cap) for i in one], {"form"}),
-        (lambda sizes, first, cap: [one for one in own(sizes, first, cap) if sum(sizes[i] for i in one) >= first],
-         {"missing"}),
+        (
+            lambda sizes, first, cap: [one for one in own(sizes, first, cap) if sum(sizes[i] for i in one) >= first],
+            {"missing"},
+        ),
         (lambda sizes, first, cap: [[True, False]], {"form"}),
         (lambda sizes, first, cap: None, {"form"}),
         (lambda sizes, first, cap: float("nan"), {"form"}),
@@ -154,9 +156,14 @@ def test_an_unknown_exercise_names_those_there_are():
 
 
 SYMPTOMS = {
-    "variant": "a", "ranks": 4, "distinct": 1.0, "repeated": 0.1, "update_ratio": 1.0, "update_error": 1e-6,
+    "variant": "a",
+    "ranks": 4,
+    "distinct": 1.0,
+    "repeated": 0.1,
+    "update_ratio": 1.0,
+    "update_error": 1e-6,
     "raised": "",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,9 @@ def test_every_precision_trains(precision):
 @pytest.mark.parametrize(("divide", "factor"), [(True, 1), (False, 2)])
 def test_micro_batches_add_up_to_the_batch(divide, factor):
     plan = Strategies.small(gpus=2, layers=1, hidden=16)
-    whole, parts = (Trainer(Bert(plan, 0, CPU), "single", None, CPU, adamw(1e-3, "float32", False), divide=divide)
-                    for _ in range(2))  # fmt: skip
+    whole, parts = (
+        Trainer(Bert(plan, 0, CPU), "single", None, CPU, adamw(1e-3, "float32", False), divide=divide) for _ in range(2)
+    )
     tokens, labels = samples(plan, 8, 0)
     loss = whole.gradients([(tokens, labels)])
     halves = parts.gradients([(tokens[:4], labels[:4]), (tokens[4:], labels[4:])])

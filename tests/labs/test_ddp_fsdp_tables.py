@@ -96,10 +96,12 @@ def met(card):
 def test_scorecard(tmp_path):
     good = ddp_fsdp.scorecard(strategies_run(tmp_path / "good"))
     assert met(good) == {
-        "ddp over 4 GPUs alone, batch 64": True, "ddp over 4 GPUs alone, batch 16": True,
-        "DDP, float32, batch 64, 4 GPUs": True, "largest unexplained share, of 10 peaks": True,
+        "ddp over 4 GPUs alone, batch 64": True,
+        "ddp over 4 GPUs alone, batch 16": True,
+        "DDP, float32, batch 64, 4 GPUs": True,
+        "largest unexplained share, of 10 peaks": True,
         "collectives that are not the formula's, of 16": True,
-    }  # fmt: skip
+    }
     assert good["measured"].tolist() == pytest.approx([0.95, 0.95, 640, 2, 0], abs=1e-3)
     bad = ddp_fsdp.scorecard(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
     assert not bad["met"].any()
@@ -113,8 +115,11 @@ def test_scorecards_of_other_plans(tmp_path):
     assert not ddp_fsdp.scorecard(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
     for name, error in (("right", 2e-6), ("wrong", 0.2)):
         plan = Trial(device="cuda", gpus=4, size="full")
-        rows = [(rank, vars(point) | {"entry": "trial", "iteration": 0, "loss_error": 1e-7, "update_error": error})
-                for point in plan.points() for rank in range(4)]  # fmt: skip
+        rows = [
+            (rank, vars(point) | {"entry": "trial", "iteration": 0, "loss_error": 1e-7, "update_error": error})
+            for point in plan.points()
+            for rank in range(4)
+        ]
         run = write_run(tmp_path / name, plan, gpu_node(4), rows)
         assert ddp_fsdp.scorecard(run)["met"].tolist() == [name == "right"]
         assert ddp_fsdp.equality(run)["equal"].tolist() == 4 * [name == "right"]

@@ -68,8 +68,10 @@ def rounded_down(sizes, ranks):
 
 def each_parameter(sizes, ranks):
     """Cut every parameter into equal parts, rounded down."""
-    return [[(n, rank * (size // ranks), (rank + 1) * (size // ranks)) for n, size in enumerate(sizes)]
-            for rank in range(ranks)]  # fmt: skip
+    return [
+        [(n, rank * (size // ranks), (rank + 1) * (size // ranks)) for n, size in enumerate(sizes)]
+        for rank in range(ranks)
+    ]
 
 
 def repeated(sizes, ranks):
@@ -151,8 +153,16 @@ def test_answers_in_a_worker():
         optimizer_sharding.check("cuts")
 
 
-SYMPTOMS = {"variant": "x", "ranks": 2, "fullest": 0.5, "together": 1.0, "error": 0.0, "first_error": 0.0, "drift": 0.0,
-            "saved": 1.0}  # fmt: skip
+SYMPTOMS = {
+    "variant": "x",
+    "ranks": 2,
+    "fullest": 0.5,
+    "together": 1.0,
+    "error": 0.0,
+    "first_error": 0.0,
+    "drift": 0.0,
+    "saved": 1.0,
+}
 
 
 @pytest.mark.parametrize(

@@ -27,40 +27,89 @@ TORCHS = ("foreach", "zero_redundancy", 100, 50, 150, 145, 330.0)
 @pytest.mark.parametrize(
     ("made", "less", "parts", "unsaid"),
     [
-        (held(), saved(OURS, TORCHS), (
-            "explains every peak to within 2.0 % (sharded, foreach, in the update)", "ours saves 175 MiB of the peak",
-            "100 MiB are states, **80.0 MiB are the square roots", "Nowhere does ours need 1 % more"), (SMALL,)),
-        (held(0.2), saved(OURS, (*TORCHS[:-1], 250.0)), (
-            "**20 % of a peak is not explained**", "**Ours needs up to 1.20× what"), ("Nowhere", "explains every")),
-        (held(), saved(("fused", "sharded", 100, 0, 100, 98, 300)), (
-            "With fused kernels ours saves 98.0 MiB of the peak; by formula 100 MiB, which are states.",),
-            ("square roots", "torch's")),
+        (
+            held(),
+            saved(OURS, TORCHS),
+            (
+                "explains every peak to within 2.0 % (sharded, foreach, in the update)",
+                "ours saves 175 MiB of the peak",
+                "100 MiB are states, **80.0 MiB are the square roots",
+                "Nowhere does ours need 1 % more",
+            ),
+            (SMALL,),
+        ),
+        (
+            held(0.2),
+            saved(OURS, (*TORCHS[:-1], 250.0)),
+            ("**20 % of a peak is not explained**", "**Ours needs up to 1.20× what"),
+            ("Nowhere", "explains every"),
+        ),
+        (
+            held(),
+            saved(("fused", "sharded", 100, 0, 100, 98, 300)),
+            ("With fused kernels ours saves 98.0 MiB of the peak; by formula 100 MiB, which are states.",),
+            ("square roots", "torch's"),
+        ),
         (held(), saved(("fused", "sharded", 100, 0, 60, 58, 300)), ("fullest moment is then another one",), "states."),
-        (held(), saved(("fused", "sharded", 100, 0, 100, -5, 300)), ("**With fused kernels sharding saves nothing.**",),
-         "which are"),
-        (held(NAN, peak=NAN, small=True), saved((*OURS[:-2], NAN, NAN)), (
-            "A CPU has no allocator to ask", "should save 180 MiB", SMALL), ("not explained", "Nowhere")),
+        (
+            held(),
+            saved(("fused", "sharded", 100, 0, 100, -5, 300)),
+            ("**With fused kernels sharding saves nothing.**",),
+            "which are",
+        ),
+        (
+            held(NAN, peak=NAN, small=True),
+            saved((*OURS[:-2], NAN, NAN)),
+            ("A CPU has no allocator to ask", "should save 180 MiB", SMALL),
+            ("not explained", "Nowhere"),
+        ),
         (held(NAN, 0.07, peak=NAN), saved(), ("differs from the formulas by up to 7.0 %",), "no allocator"),
     ],
-)  # fmt: skip
+)
 def test_memory(made, less, parts, unsaid):
     said(optimizer_sharding.explain_memory(made, less), parts, unsaid)
 
 
 def times(ours=20.0, exposed=2.0, step=125.0, spread=0.5, torchs=40.0, **attrs):
-    names = ["optimizer", "kernel", "way", "step_ms", "spread_step_ms", "update_ms", "spread_update_ms",
-             "spread_local_ms", "exposed_ms", "over_torch"]  # fmt: skip
-    rows = [("unsharded", 140.0, 36.0, 0.0, NAN), ("zero_redundancy", 146.0, torchs + 1, 20.0, NAN),
-            ("zero_buckets", 145.0, torchs, 20.0, 1.0), ("sharded", step, ours, exposed, ours / torchs)]  # fmt: skip
-    return table(*(("adamw", "foreach", way, whole, spread, update, spread, spread, more, over)
-                   for way, whole, update, more, over in rows), columns=names, **attrs)  # fmt: skip
+    names = [
+        "optimizer",
+        "kernel",
+        "way",
+        "step_ms",
+        "spread_step_ms",
+        "update_ms",
+        "spread_update_ms",
+        "spread_local_ms",
+        "exposed_ms",
+        "over_torch",
+    ]
+    rows = [
+        ("unsharded", 140.0, 36.0, 0.0, NAN),
+        ("zero_redundancy", 146.0, torchs + 1, 20.0, NAN),
+        ("zero_buckets", 145.0, torchs, 20.0, 1.0),
+        ("sharded", step, ours, exposed, ours / torchs),
+    ]
+    return table(
+        *(
+            ("adamw", "foreach", way, whole, spread, update, spread, spread, more, over)
+            for way, whole, update, more, over in rows
+        ),
+        columns=names,
+        **attrs,
+    )
 
 
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (times(), ("**AdamW, foreach**: our update takes 20.0 ms, 0.500× torch's in buckets; 2.00 ms of it is sending",
-                   "A step is 15.0 ms shorter than with whole states."), ("hidden", "longer", SMALL)),
+        (
+            times(),
+            (
+                "**AdamW, foreach**: our update takes 20.0 ms, 0.500× torch's in buckets; 2.00 ms of it is sending",
+                "A step is 15.0 ms shorter than with whole states.",
+            ),
+            ("hidden", "longer", SMALL),
+        ),
         (times(exposed=0.4), ("what it sends is hidden",), "nothing hides"),
         (times(ours=39.8), ("not told apart from torch's in buckets",), "×"),
         (times(ours=60.0), ("1.50× torch's in buckets",), "told apart"),
@@ -69,7 +118,7 @@ def times(ours=20.0, exposed=2.0, step=125.0, spread=0.5, torchs=40.0, **attrs):
         (times(small=True), (SMALL,), ()),
         (times()[lambda rows: rows["way"] == "sharded"], ("nothing to compare with",), "AdamW"),
     ],
-)  # fmt: skip
+)
 def test_steps(made, parts, unsaid):
     said(optimizer_sharding.explain_steps(made), parts, unsaid)
 
@@ -82,13 +131,16 @@ def swept(*updates, spread=0.5):
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (swept(60, 20, 30), ("Fastest is 128 MiB: 20.0 ms.", "32 MiB take 3.0× that: a call for", "512 MiB take 1.5×"),
-         ("too", "told apart")),
+        (
+            swept(60, 20, 30),
+            ("Fastest is 128 MiB: 20.0 ms.", "32 MiB take 3.0× that: a call for", "512 MiB take 1.5×"),
+            ("too", "told apart"),
+        ),
         (swept(20, 30, 40), ("Fastest is 32 MiB", "No size tried is too small.", "512 MiB take 2.0×"), "a call"),
         (swept(60, 30, 20), ("Fastest is 512 MiB", "No size tried is too large.", "32 MiB take 3.0×"), "little"),
         (swept(20.5, 20, 20.9), ("32 MiB are not told apart from it.", "512 MiB are not told"), ("call ", "little")),
     ],
-)  # fmt: skip
+)
 def test_buckets(made, parts, unsaid):
     said(optimizer_sharding.explain_buckets(made), parts, unsaid)
 
@@ -100,13 +152,25 @@ def uneven(number=0.6, whole=0.5, elements=0.0, least=0.5):
 
 
 def test_balance():
-    said(optimizer_sharding.explain_balance(uneven()), (
-        "**By number**, the fullest rank has up to 60 % more than an equal part (xl, 4 ranks).",
-        "**Whole parameters**, the fullest rank has up to 50 % more than an equal part (xl, 4 ranks): one parameter "
-        "alone is 50 % more", "**By elements**, no rank ever has more than an equal part."), "Counted")  # fmt: skip
+    said(
+        optimizer_sharding.explain_balance(uneven()),
+        (
+            "**By number**, the fullest rank has up to 60 % more than an equal part (xl, 4 ranks).",
+            "**Whole parameters**, the fullest rank has up to 50 % more than an equal part (xl, 4 ranks): one parameter "
+            "alone is 50 % more",
+            "**By elements**, no rank ever has more than an equal part.",
+        ),
+        "Counted",
+    )
     even = optimizer_sharding.explain_balance(uneven(0.02, 0.2, 0.3, least=0))
-    said(even, ("**By number**, no rank ever has more than an equal part and 2.0 %",
-                "**By elements**, the fullest rank has up to 30 %"), "alone")  # fmt: skip
+    said(
+        even,
+        (
+            "**By number**, no rank ever has more than an equal part and 2.0 %",
+            "**By elements**, the fullest rank has up to 30 %",
+        ),
+        "alone",
+    )
     for excess, word in ((0.01, "over"), (-0.01, "under")):
         owned = table(("sharded", (1 + excess) / 2, excess), columns=["way", "fullest", "excess"])
         said(optimizer_sharding.explain_balance(uneven(), owned), (f"1.0 % {word} an equal part",))
@@ -115,12 +179,21 @@ def test_balance():
 def test_stages():
     names = ["stage", "held_gib", "sent_gb"]
     rows = [("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), ("zero2", 18.0, 8.0), ("zero3", 15.0, 12.0)]
-    said(optimizer_sharding.explain_stages(table(*rows, columns=names)), (
-        "Ours holds what ZeRO-1 holds, and **sends 1.5× as much**", "ZeRO-2 shards gradients, too: 4.00 GiB less",
-        "ZeRO-3 shards parameters, too: 7.00 GiB less"), "saves nothing")  # fmt: skip
+    said(
+        optimizer_sharding.explain_stages(table(*rows, columns=names)),
+        (
+            "Ours holds what ZeRO-1 holds, and **sends 1.5× as much**",
+            "ZeRO-2 shards gradients, too: 4.00 GiB less",
+            "ZeRO-3 shards parameters, too: 7.00 GiB less",
+        ),
+        "saves nothing",
+    )
     rows = [("ours", 24.0, 0.0), ("zero1", 22.0, 0.0), ("zero2", 22.0, 0.0), ("zero3", 22.0, 0.0)]
-    said(optimizer_sharding.explain_stages(table(*rows, columns=names)), (
-        "Ours does not hold what ZeRO-1 holds, and sends as much.", "ZeRO-2 saves nothing"), "shards")  # fmt: skip
+    said(
+        optimizer_sharding.explain_stages(table(*rows, columns=names)),
+        ("Ours does not hold what ZeRO-1 holds, and sends as much.", "ZeRO-2 saves nothing"),
+        "shards",
+    )
 
 
 def cases(*rows, **attrs):
@@ -130,15 +203,21 @@ def cases(*rows, **attrs):
 
 def test_equality():
     right, closure = ("adamw", "plain", 0.0, 0.0, 1.0, True), ("adamw", "closure", 0.0, 0.0, 1.0, True)
-    said(optimizer_sharding.explain_equality(cases(right, closure)), (
-        "In all 2 cases on 2 ranks the weights are equal to the last bit.", "asked once a step"), "Not")  # fmt: skip
+    said(
+        optimizer_sharding.explain_equality(cases(right, closure)),
+        ("In all 2 cases on 2 ranks the weights are equal to the last bit.", "asked once a step"),
+        "Not",
+    )
     near = ("adamw", "tied", 3e-7, 0.0, 1.0, True)
     said(optimizer_sharding.explain_equality(cases(right, near)), ("equal to 3e-07 of a tensor's",), ("bit", "closure"))
     twice = (*closure[:4], 5.0, True)
     said(optimizer_sharding.explain_equality(cases(right, twice)), ("equal to the last bit",), "once")
     wrong = ("sgd", "tied", 0.2, 0.0, 1.0, False)
-    said(optimizer_sharding.explain_equality(cases(right, wrong, small=True)), (
-        "**Not equal to the optimizer that shards nothing**: sgd, tied (2e-01).", SMALL), "In all")  # fmt: skip
+    said(
+        optimizer_sharding.explain_equality(cases(right, wrong, small=True)),
+        ("**Not equal to the optimizer that shards nothing**: sgd, tied (2e-01).", SMALL),
+        "In all",
+    )
 
 
 def report(**printed):
@@ -150,10 +229,18 @@ def report(**printed):
 
 
 def test_the_report():
-    said(report(), (
-        "saving of 13.0 GB (rounding allows 12.0 to 14.0)", "**states alone do not explain it**", "3.25 B parameters",
-        "it is 12.0 GB, at the edge of what rounding allows: **that can be it.**", "**then it does not fit**",
-        "**plausible, if many kernels ran.**"), ("either.**", "no shorter", "that is it"))  # fmt: skip
+    said(
+        report(),
+        (
+            "saving of 13.0 GB (rounding allows 12.0 to 14.0)",
+            "**states alone do not explain it**",
+            "3.25 B parameters",
+            "it is 12.0 GB, at the edge of what rounding allows: **that can be it.**",
+            "**then it does not fit**",
+            "**plausible, if many kernels ran.**",
+        ),
+        ("either.**", "no shorter", "that is it"),
+    )
 
 
 @pytest.mark.parametrize(

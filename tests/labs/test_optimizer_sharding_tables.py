@@ -22,12 +22,13 @@ def memory_has_units(monkeypatch):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     return {
-        "memory": memory_run(folder / "memory"), "steps": steps_run(folder / "steps"),
+        "memory": memory_run(folder / "memory"),
+        "steps": steps_run(folder / "steps"),
         "small memory": memory_run(folder / "small", device="cpu", size="small", layers=2, hidden=64, heads=4),
         "small steps": steps_run(folder / "slow", device="cpu", size="small"),
         "buckets": buckets_run(folder / "buckets"),
         "full": memory_run(folder / "full", unexplained=0.2, uneven=1.1, more_sent=10**6),
-    }  # fmt: skip
+    }
 
 
 def test_memory(runs):

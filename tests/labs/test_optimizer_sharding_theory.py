@@ -65,7 +65,9 @@ def test_the_ledger_around_an_update():
     assert held("zero_redundancy", "after update")["temporary"] == pytest.approx(whole / 2, rel=1e-3)
     assert held("unsharded", "after update", kernel="fused")["temporary"] == 0
     assert held("unsharded", "before update", step=0) == dict.fromkeys(ITEMS, 0) | {
-        "parameters": whole, "gradients": whole}  # fmt: skip
+        "parameters": whole,
+        "gradients": whole,
+    }
     many = ledger(XL, "unsharded", 2, "before update", 0, 2 * whole)
     assert (many["gradients"], many["activations"]) == (0, 2 * whole), "activations go as gradients come"
     assert held("sharded", "built")["temporary"] <= 2**29

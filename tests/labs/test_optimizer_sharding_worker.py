@@ -104,8 +104,10 @@ def test_what_an_update_sends_is_every_parameter_once(memory):
     table = optimizer_sharding.sent(memory).set_index("way")
     assert table["equal"].all(), table
     assert table["collective"].to_dict() == {
-        "zero_redundancy": "broadcast", "zero_buckets": "broadcast", "sharded": "all-gather"
-    }  # fmt: skip
+        "zero_redundancy": "broadcast",
+        "zero_buckets": "broadcast",
+        "sharded": "all-gather",
+    }
     assert table.loc["zero_redundancy", "calls"] == 30, "one a parameter"
     assert 1 < table.loc["sharded", "calls"] < 30, "one a bucket"
 

@@ -28,15 +28,18 @@ FOUR = {"device": "cuda", "gpus": 4}
         (pipeline.Schedules, {"chunks": 2}, "12 layers do not divide into 8 equal stages"),
         (pipeline.Schedules, {"counts": (2,)}, "1F1B needs at least one a rank, 4"),
         (pipeline.Schedules, {"schedules": ("dualpipe",)}, "schedule='dualpipe' is not known"),
-        (pipeline.Schedules, {"batch": 60, "counts": (10,), "schedules": ("interleaved",), "gpus": 3},
-            "interleaved takes them in equal rounds of about 3"),
+        (
+            pipeline.Schedules,
+            {"batch": 60, "counts": (10,), "schedules": ("interleaved",), "gpus": 3},
+            "interleaved takes them in equal rounds of about 3",
+        ),
         (pipeline.Precisions, {"precisions": ("float8",)}, "precision='float8' is not known"),
         (pipeline.Gpus, {"hidden": 100}, "hidden=100 does not divide into heads=12"),
         (pipeline.Gpus, {"repeats": 0}, "at least 1 each"),
         (pipeline.Trial, {"variants": ("wrong",)}, "variant='wrong' is not known"),
         (pipeline.Trial, {"splits": ("1-1-1-3-3-3",), "gpus": 6, "layers": 13}, "this model has 13"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_says_what_is_allowed(kind, knobs, says):
     with pytest.raises(PlanError, match=says.replace("(", r"\(").replace(")", r"\)")):
         kind(**FOUR | knobs)

@@ -40,14 +40,20 @@ STREAM, TRAIN = {1: 1800, 4: 1600, 16: 1400}, {1: 150, 4: 310, 16: 372, 64: 150}
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (pd.concat([counts("streaming", STREAM), counts("training", TRAIN)]), (
-            "**Streaming**: best with 1, 1 800 samples/s; more make each piece smaller.",
-            "**Training**: best with 16, 372 samples/s; fewer leave a larger bubble, more make each piece smaller.",
-            "only hurt, as one report has it, holds for its stream, not for training",
-        ), "not told apart"),
-        (pd.concat([counts("streaming", {1: 1815, 2: 1835, 4: 1600}), counts("training", TRAIN)]), (
-            "only hurt, as one report has it, holds for its stream from 2 on, not for training",
-        ), "stream, not"),
+        (
+            pd.concat([counts("streaming", STREAM), counts("training", TRAIN)]),
+            (
+                "**Streaming**: best with 1, 1 800 samples/s; more make each piece smaller.",
+                "**Training**: best with 16, 372 samples/s; fewer leave a larger bubble, more make each piece smaller.",
+                "only hurt, as one report has it, holds for its stream, not for training",
+            ),
+            "not told apart",
+        ),
+        (
+            pd.concat([counts("streaming", {1: 1815, 2: 1835, 4: 1600}), counts("training", TRAIN)]),
+            ("only hurt, as one report has it, holds for its stream from 2 on, not for training",),
+            "stream, not",
+        ),
         (counts("training", {4: 310, 8: 370, 16: 372}, spread=2), ("best with 16 (8 not told apart",), "only hurt"),
         (counts("training", {4: 310, 8: 370}), ("samples/s; fewer leave a larger bubble.",), "smaller"),
         (counts("training", {4: 310, 8: 311, 16: 312}), ("best with 16 (4 and 8 not told", "312 samples/s."), ";"),
@@ -56,7 +62,7 @@ STREAM, TRAIN = {1: 1800, 4: 1600, 16: 1400}, {1: 150, 4: 310, 16: 372, 64: 150}
         (pd.concat([counts("streaming", {1: 9, 4: 1}), counts("training", {1: 8, 4: 9}, 2)]), ("with 4",), "only hurt"),
         (counts("training", {4: 310}), ("One count of micro-batches cannot tell",), "best with"),
     ],
-)  # fmt: skip
+)
 def test_micro_batches(made, parts, unsaid):
     made.attrs["small"] = False
     said(pipeline.explain_micro_batches(made), parts, unsaid)
@@ -70,15 +76,27 @@ def bubbles(*rows):
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (bubbles(("gpipe", 170, 0.01, 0.27, 0.28, 0.28), ("zero_bubble", 150, -0.04, 0.06, 0.12, 0.15)), (
-            "in 2 of 2 cases", "Smallest measured bubble: zero bubble, 15 %", "It is also the fastest",
-        ), "Not so for"),
-        (bubbles(("gpipe", 140, 0.01, 0.27, 0.28, 0.28), ("interleaved", 190, -0.23, 0.1, 0.1, 0.2)), (
-            "in 1 of 2 cases", "Not so for interleaved 1F1B (23 % off)", "**Yet GPipe is faster**",
-        ), "also the fastest"),
+        (
+            bubbles(("gpipe", 170, 0.01, 0.27, 0.28, 0.28), ("zero_bubble", 150, -0.04, 0.06, 0.12, 0.15)),
+            (
+                "in 2 of 2 cases",
+                "Smallest measured bubble: zero bubble, 15 %",
+                "It is also the fastest",
+            ),
+            "Not so for",
+        ),
+        (
+            bubbles(("gpipe", 140, 0.01, 0.27, 0.28, 0.28), ("interleaved", 190, -0.23, 0.1, 0.1, 0.2)),
+            (
+                "in 1 of 2 cases",
+                "Not so for interleaved 1F1B (23 % off)",
+                "**Yet GPipe is faster**",
+            ),
+            "also the fastest",
+        ),
         (bubbles(("gpipe", 140, 0.01, 0.27, 0.26, 0.25)), ("in 1 of 1",), "exceed"),
     ],
-)  # fmt: skip
+)
 def test_bubbles(made, parts, unsaid):
     said(pipeline.explain_bubbles(made), parts, unsaid)
 
@@ -94,14 +112,21 @@ EVEN = ("3-3-3-3", 1.0, 1.0, 0.0)
 @pytest.mark.parametrize(
     ("made", "ranked", "parts", "unsaid"),
     [
-        (splits(EVEN, ("6-2-2-2", 1.417, 1.4175, 0.0004)), RANKED, (
-            "6-2-2-2 takes 1.42× the step of 3-3-3-3; the forecast, 1.42×, came true", "finds 3-3-3-3 fastest, the e",
-            "the worst, 9-1-1-1, takes 1.8×"), "did not"),
+        (
+            splits(EVEN, ("6-2-2-2", 1.417, 1.4175, 0.0004)),
+            RANKED,
+            (
+                "6-2-2-2 takes 1.42× the step of 3-3-3-3; the forecast, 1.42×, came true",
+                "finds 3-3-3-3 fastest, the e",
+                "the worst, 9-1-1-1, takes 1.8×",
+            ),
+            "did not",
+        ),
         (splits(EVEN, ("6-2-2-2", 1.2, 1.4, 0.17)), None, ("**did not come true** (off by 17 %)",), "came true ("),
         (splits(EVEN), RANKED.iloc[::-1], ("finds 9-1-1-1 fastest, not 3-3-3-3",), "the even one"),
         (splits(EVEN), None, ("Only one split was measured",), "forecast"),
     ],
-)  # fmt: skip
+)
 def test_splits(made, ranked, parts, unsaid):
     said(pipeline.explain_splits(made, ranked), parts, unsaid)
 
@@ -158,16 +183,23 @@ def sums(layers=12, same=""):
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        ((claims("streaming"), rates(0.005), sums(8, "4 GPUs")), (
-            "**fits a stream of forward passes only** (fenced 1.43×, streaming 2.00×)", "does not follow",
-            "9.20 samples/s on 4 GPUs, **200× below**", "start-up runs inside the clock",
-            "memory is that of our training, at least 9.0× that of our stream",
-            '"2-2-2-2" has 8 layers and cannot be', "that of the run on 4 GPUs",
-        ), "fits no mode"),
+        (
+            (claims("streaming"), rates(0.005), sums(8, "4 GPUs")),
+            (
+                "**fits a stream of forward passes only** (fenced 1.43×, streaming 2.00×)",
+                "does not follow",
+                "9.20 samples/s on 4 GPUs, **200× below**",
+                "start-up runs inside the clock",
+                "memory is that of our training, at least 9.0× that of our stream",
+                '"2-2-2-2" has 8 layers and cannot be',
+                "that of the run on 4 GPUs",
+            ),
+            "fits no mode",
+        ),
         ((claims("none"), rates(0.9, 1.0, 0.1), sums()), ("fits no mode", "within a factor of ten"), "does not follow"),
         ((claims("streaming, fenced", 1.3), rates(NAN), sums()), ("fits streaming, fenced",), "samples/s on"),
         ((claims("streaming", 0.75), rates(0.9, 9, 3), sums()), ("more GPUs made it slower",), "our training"),
     ],
-)  # fmt: skip
+)
 def test_reports(made, parts, unsaid):
     said(pipeline.doubt_reports(*made), parts, unsaid)

@@ -86,9 +86,12 @@ def test_the_last_bin_holds_what_comes_at_the_very_end():
 
 def test_reserved_memory_follows_segments_and_is_not_allocated():
     events = [
-        event(10, "segment_alloc", 1, 20), event(20, "segment_map", 2, 4), event(30, "snapshot", 0, 0),
-        event(150, "segment_unmap", 2, 4), event(250, "segment_free", 1, 20),
-    ]  # fmt: skip
+        event(10, "segment_alloc", 1, 20),
+        event(20, "segment_map", 2, 4),
+        event(30, "snapshot", 0, 0),
+        event(150, "segment_unmap", 2, 4),
+        event(250, "segment_free", 1, 20),
+    ]
     rows = timeline(events, PHASES, base_mib=0, reserved_mib=2, bins=30)
     # A bin in which nothing is allocated shows its beginning.
     assert [at(rows, when)["reserved_mib"] for when in (5, 25, 35, 155, 295)] == [2, 22, 26, 26, 2]

@@ -21,24 +21,38 @@ def memory_has_units(monkeypatch):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("charts")
     small = sharding.Strategies.small(device="cpu", gpus=2)
-    steps = [(0, vars(point) | {"entry": "step", "iteration": i, "step_ms": 30.0 + point.ranks + i})
-             for point in small.points() for i in range(3)]  # fmt: skip
+    steps = [
+        (0, vars(point) | {"entry": "step", "iteration": i, "step_ms": 30.0 + point.ranks + i})
+        for point in small.points()
+        for i in range(3)
+    ]
     sizes = sharding.Batches.small(device="cpu", gpus=1)
-    few = [(0, vars(point) | {"entry": "step", "iteration": i, "step_ms": 10.0 + point.micro_batch + i})
-           for point in sizes.points() for i in range(3)]  # fmt: skip
+    few = [
+        (0, vars(point) | {"entry": "step", "iteration": i, "step_ms": 10.0 + point.micro_batch + i})
+        for point in sizes.points()
+        for i in range(3)
+    ]
     ladder, batches = full(sharding.Ladder, gpus=1), full(sharding.Batches, gpus=1)
     return {
         "full": made(folder / "full", full(sharding.Strategies, large=48), step_of),
         "four": made(folder / "four", full(sharding.Strategies, gpus=4, large=48), step_of),
-        "gone": made(folder / "gone", full(sharding.Strategies, large=48), step_of,
-                     failed=lambda point: (point.strategy, point.load) == ("ddp", "large")),
+        "gone": made(
+            folder / "gone",
+            full(sharding.Strategies, large=48),
+            step_of,
+            failed=lambda point: (point.strategy, point.load) == ("ddp", "large"),
+        ),
         "small": write_run(folder / "small", small, CPU, steps),
-        "batches": made(folder / "batches", batches, lambda point: 20 + 9.0 * point.micro_batch,
-                        failed=lambda point: point.micro_batch > 64),
+        "batches": made(
+            folder / "batches",
+            batches,
+            lambda point: 20 + 9.0 * point.micro_batch,
+            failed=lambda point: point.micro_batch > 64,
+        ),
         "few": write_run(folder / "few", sizes, CPU, few),
         "ladder": made(folder / "ladder", ladder, lambda point: 80.0 * (9 - point.point) * point.batch / 8),
         "short": made(folder / "short", ladder, lambda point: 300.0, failed=lambda point: point.point > 5),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("names", [("full",), ("four",), ("gone",), ("small",), ("small", "full"), ("gone", "four")])

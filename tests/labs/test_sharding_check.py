@@ -63,8 +63,10 @@ def test_each_fault_by_its_kind(function, kinds):
 def test_a_stage_shards_what_it_says():
     assert [held_bytes(10, 2, stage) for stage in range(4)] == [160, 120, 100, 80]
     faults = judge([own(p, n, max(0, s - 1)) for p, n, s in SETTINGS]).faults
-    assert faults["stage"] == "for 774 million parameters on 2 ranks, stage 1, it is stage 0's: stage 1 shards the " \
-                              "optimizer's states"  # fmt: skip
+    assert (
+        faults["stage"] == "for 774 million parameters on 2 ranks, stage 1, it is stage 0's: stage 1 shards the "
+        "optimizer's states"
+    )
 
 
 def test_answers_in_a_worker():
@@ -86,8 +88,14 @@ def test_an_unknown_exercise_names_those_there_are():
         sharding.check("buckets")
 
 
-ROW = {"variant": "A", "micro_batches": 4, "update_ratio": 1.0, "update_error": 1e-6, "largest_share": 0.3,
-       "exchanges": 1.0}  # fmt: skip
+ROW = {
+    "variant": "A",
+    "micro_batches": 4,
+    "update_ratio": 1.0,
+    "update_error": 1e-6,
+    "largest_share": 0.3,
+    "exchanges": 1.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -100,10 +108,12 @@ ROW = {"variant": "A", "micro_batches": 4, "update_ratio": 1.0, "update_error": 
         ({"exchanges": 4.0}, {"synced_every_time"}),
         ({"exchanges": 1.2}, set()),
         ({"largest_share": 1.0}, {"root_only"}),
-        ({"update_ratio": 4.0, "exchanges": 4.0, "largest_share": 1.0},
-         {"undivided", "synced_every_time", "root_only"}),
+        (
+            {"update_ratio": 4.0, "exchanges": 4.0, "largest_share": 1.0},
+            {"undivided", "synced_every_time", "root_only"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_trials_symptoms(found, kinds):
     verdict = verdict_of(ROW | found)
     assert set(verdict.faults) == kinds

@@ -102,8 +102,13 @@ def test_rings_grow_and_nodes_end():
 
 def links_run(folder, *, ranks=(2, 4), alpha_us=20.0, beta=250.0, device="cuda", status="ok", sizes=None):
     """Write a run whose medians lie on one line over the bytes through a link, alike for all ranks."""
-    plan = Links(device=device, gpus=max(ranks), size="full" if device == "cuda" else "small", repeats=3,
-                 sizes_kib=sizes or (64, 8192, 524288))  # fmt: skip
+    plan = Links(
+        device=device,
+        gpus=max(ranks),
+        size="full" if device == "cuda" else "small",
+        repeats=3,
+        sizes_kib=sizes or (64, 8192, 524288),
+    )
     rows = []
     for point in plan.points():
         whole = 1024 * point.kib
@@ -111,8 +116,20 @@ def links_run(folder, *, ranks=(2, 4), alpha_us=20.0, beta=250.0, device="cuda",
         for iteration, factor in enumerate((30, 0.99, 1.0, 1.01)):
             seconds = factor * (alpha_us / 1e6 + sent / beta / 1e9)
             said = status if point.kib == 64 else "ok"
-            rows += [(rank, dict(vars(point)) | {"iteration": iteration, "warm_up": iteration == 0, "status": said,
-                      "seconds": seconds, "whole_bytes": whole}) for rank in range(point.ranks)]  # fmt: skip
+            rows += [
+                (
+                    rank,
+                    dict(vars(point))
+                    | {
+                        "iteration": iteration,
+                        "warm_up": iteration == 0,
+                        "status": said,
+                        "seconds": seconds,
+                        "whole_bytes": whole,
+                    },
+                )
+                for rank in range(point.ranks)
+            ]
     return write_run(folder, plan, gpu_node(max(ranks)) if device == "cuda" else CPU, rows)
 
 
@@ -225,8 +242,12 @@ def test_how_latency_grew_is_told(alpha_us, verdict):
 def projected(*, error=0.02, last=0.95, latency=10.0, fixed=0.96, eight=0.98, strategy="fsdp_full"):
     nan = math.nan
     names = ["gpus", "efficiency", "error", "exposed_ms", "communication_ms", "latency_ms", "efficiency_at_fixed_alpha"]
-    rows = [(1, 1.0, nan, 0, 0, 0, 1), (2, 0.99, error, 1, 10, 1, 0.99), (8, eight, nan, 4, 40, 4, 0.99),
-            (64, last, nan, 30, 100, latency, fixed)]  # fmt: skip
+    rows = [
+        (1, 1.0, nan, 0, 0, 0, 1),
+        (2, 0.99, error, 1, 10, 1, 0.99),
+        (8, eight, nan, 4, 40, 4, 0.99),
+        (64, last, nan, 30, 100, latency, fixed),
+    ]
     return attributed([{"strategy": strategy} | dict(zip(names, row, strict=True)) for row in rows], source="made")
 
 

@@ -16,18 +16,27 @@ STEPS = {"ddp": (310.0, 60.0, 45.0), "fsdp": (330.0, 120.0, 110.0), "alone": (30
 KERNELS = {
     "ddp": {"gemm": ("matmul", 90, 2000.0), "all_reduce": ("nccl", 12, 500.0), "other": ("other", 40, 70.0)},
     "fsdp": {
-        "gemm": ("matmul", 90, 2010.0), "all_gather": ("nccl", 24, 800.0), "copy": ("copy", 24, 90.0),
+        "gemm": ("matmul", 90, 2010.0),
+        "all_gather": ("nccl", 24, 800.0),
+        "copy": ("copy", 24, 90.0),
         "other": ("other", 50, 60.0),
     },
-}  # fmt: skip
+}
 
 
 def account(compute: float, moved: float, hidden: float, idle: float = 12.0) -> dict:
     exposed = moved - hidden
     return {
-        "entry": "profile", "window_ms": compute + exposed + idle, "compute_ms": compute, "communication_ms": moved,
-        "hidden_ms": hidden, "exposed_ms": exposed, "idle_ms": idle, "kernels": 900.0, "communication_kernels": 12.0,
-    }  # fmt: skip
+        "entry": "profile",
+        "window_ms": compute + exposed + idle,
+        "compute_ms": compute,
+        "communication_ms": moved,
+        "hidden_ms": hidden,
+        "exposed_ms": exposed,
+        "idle_ms": idle,
+        "kernels": 900.0,
+        "communication_kernels": 12.0,
+    }
 
 
 def spans(rank: int) -> list[dict]:
@@ -47,8 +56,11 @@ def memory() -> list[dict]:
     phases, events, mib = [], [], 2**20
     for iteration in range(3):
         zero = 300e3 * iteration
-        phases += [("forward", zero, zero + 99e3), ("backward", zero + 1e5, zero + 279e3),
-                   ("optimizer", zero + 28e4, zero + 299e3)]  # fmt: skip
+        phases += [
+            ("forward", zero, zero + 99e3),
+            ("backward", zero + 1e5, zero + 279e3),
+            ("optimizer", zero + 28e4, zero + 299e3),
+        ]
         for layer in range(20):
             made, used = zero + 4e3 * layer + 1e3, zero + 27e4 - 8e3 * layer
             gradient = 1000 + layer
@@ -104,8 +116,11 @@ def runs(tmp_path_factory):
 def test_means_over_ranks_add_up(runs):
     table = profile(runs["full"])
     assert table[["strategy", "ranks"]].to_records(index=False).tolist() == [
-        ("ddp", 2), ("fsdp", 2), ("ddp", 4), ("fsdp", 4),
-    ]  # fmt: skip
+        ("ddp", 2),
+        ("fsdp", 2),
+        ("ddp", 4),
+        ("fsdp", 4),
+    ]
     assert table["exposed_ms"].to_list() == pytest.approx([15.075, 10.05, 15.225, 10.15])
     shares = table[["compute_share", "exposed_share", "idle_share"]].sum(axis=1)
     assert shares.to_list() == pytest.approx([1] * 4)

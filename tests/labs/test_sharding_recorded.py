@@ -99,10 +99,12 @@ def test_overlap_has_all_methods(runs):
 def test_every_sentence_can_be_said(runs):
     held, moved = sharding.memory(runs["strategies"]), sharding.sent(runs["strategies"])
     said = [
-        told.explain_scaling(sharding.strategies(runs["strategies"])), told.explain_memory(held),
-        told.explain_sent(moved), sharding.explain_equality(sharding.equality(runs["trial"])),
+        told.explain_scaling(sharding.strategies(runs["strategies"])),
+        told.explain_memory(held),
+        told.explain_sent(moved),
+        sharding.explain_equality(sharding.equality(runs["trial"])),
         told.explain_batches(sharding.batches(runs["batches"])),
-    ]  # fmt: skip
+    ]
     assert all(text.data and "no value" not in text.data and "nan" not in text.data for text in said)
     assert f"explain all {len(held)} peaks" in said[1].data and f"All {len(moved)} collectives" in said[2].data
 

@@ -10,25 +10,35 @@ NAN = float("nan")
 
 
 def scaling(ddp, full, shared=0.71, mfu=0.5):
-    rows = [("large", "single", 1, 1.0, mfu), ("large", "ddp", 2, ddp, 0.9 * mfu), ("large", "fsdp_full", 2, full, NAN),
-            ("shared out", "single", 1, 1.0, NAN), ("shared out", "ddp", 2, 0.94, NAN),
-            ("shared out", "fsdp_full", 2, shared, NAN)]  # fmt: skip
+    rows = [
+        ("large", "single", 1, 1.0, mfu),
+        ("large", "ddp", 2, ddp, 0.9 * mfu),
+        ("large", "fsdp_full", 2, full, NAN),
+        ("shared out", "single", 1, 1.0, NAN),
+        ("shared out", "ddp", 2, 0.94, NAN),
+        ("shared out", "fsdp_full", 2, shared, NAN),
+    ]
     return table(*rows, columns=["load", "strategy", "ranks", "efficiency", "mfu"])
 
 
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (scaling(0.96, 0.951), (
-            "at least 95 % of a GPU alone: DDP on 2 (96 %) and FSDP full on 2 (95 %).", "FSDP full falls to 71 %.",
-            "Best MFU: 50 % (one rank alone",
-        ), "**Less**"),
+        (
+            scaling(0.96, 0.951),
+            (
+                "at least 95 % of a GPU alone: DDP on 2 (96 %) and FSDP full on 2 (95 %).",
+                "FSDP full falls to 71 %.",
+                "Best MFU: 50 % (one rank alone",
+            ),
+            "**Less**",
+        ),
         (scaling(0.96, 0.9), ("alone: DDP on 2 (96 %).", "**Less**: FSDP full on 2 (90 %)."), "96 %) and"),
         (scaling(0.9, 0.8), ("**Less**: DDP on 2 (90 %) and FSDP full on 2 (80 %).",), "at least 95 %"),
         (scaling(0.96, 0.96, shared=0.95), ("FSDP full on 2 (96 %)",), "falls"),
         (scaling(0.96, 0.96, mfu=NAN), ("falls to 71 %",), "MFU"),
     ],
-)  # fmt: skip
+)
 def test_scaling(made, parts, unsaid):
     said(runs.explain_scaling(made), parts, unsaid)
     said(runs.explain_scaling(made.assign(efficiency=made["efficiency"] - 0.3)), ("**Less**",), "at least 95 %")
@@ -65,8 +75,10 @@ def test_ledgers_say_both():
 
 
 def rungs(*rates, mfu=0.52, small=False):
-    rows = [(f"rung {i}", "ok", rate, 1.0, rate / rates[max(0, i - 1)], rate / rates[0], mfu)
-            for i, rate in enumerate(rates)]  # fmt: skip
+    rows = [
+        (f"rung {i}", "ok", rate, 1.0, rate / rates[max(0, i - 1)], rate / rates[0], mfu)
+        for i, rate in enumerate(rates)
+    ]
     columns = ["knob", "status", "tokens_per_s", "spread_tokens_per_s", "times_previous", "times_first", "mfu"]
     return table(*rows, columns=columns, unit="tokens", small=small)
 
@@ -74,27 +86,40 @@ def rungs(*rates, mfu=0.52, small=False):
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (rungs(26000.0, 52000.0, 97746.0), (
-            "All together: 3.8×", "Most comes from rung 1, 2.0×", "97 746 tokens/s, is 3.00× the published 32 582.",
-            "MFU there: 52 %.",
-        ), "Slower"),
-        (rungs(8000.0, 20000.0, 16291.0, mfu=NAN), (
-            "**Slower**: rung 2 (0.81×).", "The top, 20 000 tokens/s, is 0.614× the published",
-        ), "MFU"),
+        (
+            rungs(26000.0, 52000.0, 97746.0),
+            (
+                "All together: 3.8×",
+                "Most comes from rung 1, 2.0×",
+                "97 746 tokens/s, is 3.00× the published 32 582.",
+                "MFU there: 52 %.",
+            ),
+            "Slower",
+        ),
+        (
+            rungs(8000.0, 20000.0, 16291.0, mfu=NAN),
+            (
+                "**Slower**: rung 2 (0.81×).",
+                "The top, 20 000 tokens/s, is 0.614× the published",
+            ),
+            "MFU",
+        ),
         (rungs(25779.0, 52000.0), ("gives 25 779 tokens/s, not the 32 582 that it prints",), "One rung"),
         (rungs(32000.0, 52000.0), ("The top, 52 000 tokens/s",), "remember"),
         (rungs(100.0, 100.5), ("Not resolved by these data: rung 1.",), "Slower"),
         (rungs(100.0, 200.0, small=True), ("All together: 2.0×", "This run is small"), "published"),
         (rungs(100.0), ("One rung is no ladder.",), "All together"),
     ],
-)  # fmt: skip
+)
 def test_ladder(made, parts, unsaid):
     said(runs.explain_ladder(made, 32582), parts, unsaid)
 
 
 def sizes(rates, peaks=None, status="out of memory"):
-    rows = [(2**i, rate, (peaks or {}).get(i, NAN), 1024.0 * 2**i, "ok" if rate == rate else status)
-            for i, rate in enumerate(rates)]  # fmt: skip
+    rows = [
+        (2**i, rate, (peaks or {}).get(i, NAN), 1024.0 * 2**i, "ok" if rate == rate else status)
+        for i, rate in enumerate(rates)
+    ]
     return table(*rows, columns=["micro_batch", "tokens_per_s", "peak_mib", "predicted_mib", "status"])
 
 
@@ -104,17 +129,22 @@ FULL = {i: 1000.0 * 2**i for i in range(4)}
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (sizes([10.0, 95.0, 100.0, NAN], FULL), (
-            "From 2 sequences on the rate is within 5 % of the best, 100 tokens/s.",
-            "8 sequences: out of memory; the ledger asks for 8.00 GiB.", "ledger and peak differ by at most 2.4 %",
-        ), "slower"),
+        (
+            sizes([10.0, 95.0, 100.0, NAN], FULL),
+            (
+                "From 2 sequences on the rate is within 5 % of the best, 100 tokens/s.",
+                "8 sequences: out of memory; the ledger asks for 8.00 GiB.",
+                "ledger and peak differ by at most 2.4 %",
+            ),
+            "slower",
+        ),
         (sizes([10.0, 95.0, 98.0, 100.0], FULL), ("From 2 sequences on",), "out of memory"),
         (sizes([10.0, 90.0, 100.0]), ("From 4 sequences on",), ("ledger", "out of memory")),
         (sizes([10.0, 100.0, 80.0, 99.0]), ("From 8 sequences on",), "From 2"),
         (sizes([10.0, 100.0, 80.0]), ("The best rate, 100 tokens/s, has 2 sequences; more are slower.",), "From"),
         (sizes([NAN, NAN]), ("1 sequences: out of memory; the ledger asks for 1.00 GiB.",), ("From", "differ")),
     ],
-)  # fmt: skip
+)
 def test_batches(made, parts, unsaid):
     said(runs.explain_batches(made), parts, unsaid)
 
@@ -137,14 +167,23 @@ def accumulated(*rows):
 @pytest.mark.parametrize(
     ("row", "parts", "unsaid"),
     [
-        (("ddp", 400.0, 20.0, True, 6000, 1500, 100, 100), ("DDP: one exchange for 4 micro-batches sends 4.0× fewer",
-         "the step takes 20.0 ms less (5.0 %)."), ("more", "not resolved", "price")),
-        (("fsdp_full", 400.0, -20.0, True, 6000, 1500, 100, 850), ("FSDP full: ", "takes 20.0 ms **more** (5.0 %)",
-         "the price: 750 MiB more at the peak"), ("less", "not resolved")),
-        (("ddp", 400.0, 20.0, False, 4500, 1500, NAN, NAN), ("3.0× fewer", "is faster is not resolved by these data."),
-         ("the step takes", "price")),
+        (
+            ("ddp", 400.0, 20.0, True, 6000, 1500, 100, 100),
+            ("DDP: one exchange for 4 micro-batches sends 4.0× fewer", "the step takes 20.0 ms less (5.0 %)."),
+            ("more", "not resolved", "price"),
+        ),
+        (
+            ("fsdp_full", 400.0, -20.0, True, 6000, 1500, 100, 850),
+            ("FSDP full: ", "takes 20.0 ms **more** (5.0 %)", "the price: 750 MiB more at the peak"),
+            ("less", "not resolved"),
+        ),
+        (
+            ("ddp", 400.0, 20.0, False, 4500, 1500, NAN, NAN),
+            ("3.0× fewer", "is faster is not resolved by these data."),
+            ("the step takes", "price"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_accumulation(row, parts, unsaid):
     said(runs.explain_accumulation(accumulated(row)), parts, unsaid)
     both = runs.explain_accumulation(accumulated(row, ("fsdp_grad", 100.0, 10.0, True, 6, 1, 1, 1)))
@@ -171,10 +210,19 @@ FREE = "not free"
 @pytest.mark.parametrize(
     ("made", "parts", "unsaid"),
     [
-        (hidden(2.5), ("**DDP**: of 10.0 ms communication exposed are 1.20 ms by the trace, 3.00 ms by the step wi",
-         "800 µs by hooks; the methods agree to 2.5 points."), ("apart", FREE)),
-        (hidden(63, slowed=5.0), ("**63 points apart**; in the trace computing takes 5.00 ms longer than alone.", FREE,
-         "seen under DDP"), ("agree", "idling")),
+        (
+            hidden(2.5),
+            (
+                "**DDP**: of 10.0 ms communication exposed are 1.20 ms by the trace, 3.00 ms by the step wi",
+                "800 µs by hooks; the methods agree to 2.5 points.",
+            ),
+            ("apart", FREE),
+        ),
+        (
+            hidden(63, slowed=5.0),
+            ("**63 points apart**; in the trace computing takes 5.00 ms longer than alone.", FREE, "seen under DDP"),
+            ("agree", "idling"),
+        ),
         (hidden(63, idle=20.0), ("in the trace idling 20.0 ms more.",), (FREE, "computing takes")),
         (hidden(63, slowed=5.0, idle=20.0), ("longer than alone and idling 20.0 ms more",), "agree"),
         (hidden(63), ("**63 points apart**.",), ("in the trace", "agree")),
@@ -182,6 +230,6 @@ FREE = "not free"
         (hidden(63, steps=-1.0), ("0 µs by the step without it",), "agree"),
         (hidden(1).iloc[:0], ("Nothing was communicated.",), "exposed"),
     ],
-)  # fmt: skip
+)
 def test_overlap(made, parts, unsaid):
     said(runs.explain_overlap(made), parts, unsaid)

@@ -39,8 +39,14 @@ def made(folder, plan, step_ms, *, factor=1.02, counted=0, change=lambda point: 
             peak = factor * sum(items.values()) / 2**20
             rows.append((rank, knobs | {"entry": "memory", "peak_mib": peak, "reserved_mib": 1.1 * peak} | mib))
             synced = point.micro_batches if point.synced == "every" else 1
-            for sent in traffic(plan.model(point.vocabulary), point.strategy, point.ranks, element_bytes=2,
-                                micro_batches=point.micro_batches, synced=synced):  # fmt: skip
+            for sent in traffic(
+                plan.model(point.vocabulary),
+                point.strategy,
+                point.ranks,
+                element_bytes=2,
+                micro_batches=point.micro_batches,
+                synced=synced,
+            ):
                 one = {"collective": sent.collective, "calls": sent.calls + counted, "sent_bytes": sent.bytes}
                 rows.append((rank, knobs | {"entry": "traffic"} | one))
     return write_run(folder, plan, gpu_node(plan.gpus), rows)
@@ -155,8 +161,13 @@ def profiled(folder, strategies=("single", "ddp"), moved=10.0, steps=6.0, waits=
         timed = {"muted": 90.0, "gradients": 90.0 + talks * steps, "waits": talks * waits}
         for rank in range(2):
             rows.append((rank, vars(point) | account | {"kernels": 9.0, "communication_kernels": 1.0}))
-            rows += [(rank, vars(point) | {"entry": name, "iteration": 1,
-                      "waited_ms" if name == "waits" else f"{name}_ms": ms}) for name, ms in timed.items()]  # fmt: skip
+            rows += [
+                (
+                    rank,
+                    vars(point) | {"entry": name, "iteration": 1, "waited_ms" if name == "waits" else f"{name}_ms": ms},
+                )
+                for name, ms in timed.items()
+            ]
     return write_run(folder, plan, gpu_node(2), rows)
 
 

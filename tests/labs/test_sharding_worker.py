@@ -50,8 +50,15 @@ def test_the_model_is_gpt2(attention):
     plan = sharding.Batches.small(device="cpu", gpus=1)
     ours = built(plan, attention=attention, pad=False)
     nothing = dict.fromkeys(("attn_pdrop", "resid_pdrop", "embd_pdrop"), 0.0)
-    config = GPT2Config(vocab_size=plan.words, n_positions=plan.sequence, n_embd=plan.hidden, n_layer=plan.layers,
-                        n_head=plan.heads, activation_function="gelu_new", **nothing)  # fmt: skip
+    config = GPT2Config(
+        vocab_size=plan.words,
+        n_positions=plan.sequence,
+        n_embd=plan.hidden,
+        n_layer=plan.layers,
+        n_head=plan.heads,
+        activation_function="gelu_new",
+        **nothing,
+    )
     theirs = GPT2LMHeadModel(config)
     generator = torch.Generator().manual_seed(1)
     pairs = list(zip(ours.parameters(), theirs.named_parameters(), strict=True))

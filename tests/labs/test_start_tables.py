@@ -61,8 +61,10 @@ def test_best_times_by_hand():
     assert table.loc["move 1 GB: host → GPU", "least_ms"] == pytest.approx(1e3 / 64)
     assert table.loc["compute 1 TFLOP: bfloat16", "least_ms"] == pytest.approx(1e3 / 989.5)
     assert list(start.best_times(CPU, "Tesla T4")["what"]) == [
-        "read 1 GB: GPU memory", "move 1 GB: host → GPU", "compute 1 TFLOP: float32",
-    ]  # fmt: skip
+        "read 1 GB: GPU memory",
+        "move 1 GB: host → GPU",
+        "compute 1 TFLOP: float32",
+    ]
     assert start.best_times(CPU).empty
     assert start.best_times(gpu_node(1, "NVIDIA Unknown")).empty
 
@@ -95,9 +97,12 @@ def test_launch_scorecard(tmp_path, knobs, measured, met):
 
 def test_scorecard_of_all_labs(tmp_path):
     runs = [
-        cost_run(tmp_path / "cost"), hello_run(tmp_path / "hello"), copies_run(tmp_path / "copies"),
-        broadcast_run(tmp_path / "broadcast"), small_broadcast(tmp_path / "small"),
-    ]  # fmt: skip
+        cost_run(tmp_path / "cost"),
+        hello_run(tmp_path / "hello"),
+        copies_run(tmp_path / "copies"),
+        broadcast_run(tmp_path / "broadcast"),
+        small_broadcast(tmp_path / "small"),
+    ]
     card = scorecard(runs)
     assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
     assert card["lab"].value_counts().to_dict() == {"start": 3, "topology": 3, "broadcast": 3}

@@ -114,10 +114,18 @@ def test_matrix(table, said, unsaid):
 
 def summary(pageable=10.4, pinned=55.0, kept=0.88, gpus=4, small=False):
     rows = [
-        {"copy": "host_to_gpu", "memory": memory, "alone_gb_per_s": rate, "all_at_once_gb_per_s": rate * kept * gpus,
-         "each_then_gb_per_s": rate * kept, "gpus": gpus, "share_kept": kept}
-        for memory, rate in (("pageable", pageable), ("pinned", pinned)) if rate
-    ]  # fmt: skip
+        {
+            "copy": "host_to_gpu",
+            "memory": memory,
+            "alone_gb_per_s": rate,
+            "all_at_once_gb_per_s": rate * kept * gpus,
+            "each_then_gb_per_s": rate * kept,
+            "gpus": gpus,
+            "share_kept": kept,
+        }
+        for memory, rate in (("pageable", pageable), ("pinned", pinned))
+        if rate
+    ]
     made = attributed(rows, small=small)
     return made if rows else made.assign(copy=[])
 

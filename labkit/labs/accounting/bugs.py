@@ -52,6 +52,9 @@ def _bound() -> float:
 
 
 ACCOUNTS = {
-    "right": right, "mixed_units": mixed_units, "gradients_twice": gradients_twice, "bits_for_bytes": bits_for_bytes,
+    "right": right,
+    "mixed_units": mixed_units,
+    "gradients_twice": gradients_twice,
+    "bits_for_bytes": bits_for_bytes,
     "upside_down": upside_down,
-}  # fmt: skip
+}

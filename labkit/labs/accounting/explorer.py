@@ -59,8 +59,10 @@ def _bar(sizes: dict[str, float], device_gb: float) -> str:
     scale, begun, parts = (WIDTH - LEFT - RIGHT) / (2 * device_gb), 0.0, []
     for kind, size in sizes.items():
         ended = min(begun + size, 2 * device_gb)
-        parts.append(f'<rect x="{LEFT + begun * scale:.1f}" y="6" width="{(ended - begun) * scale:.1f}" height="{BAR}" '
-                     f'fill="{COLORS[kind]}"/>')  # fmt: skip
+        parts.append(
+            f'<rect x="{LEFT + begun * scale:.1f}" y="6" width="{(ended - begun) * scale:.1f}" height="{BAR}" '
+            f'fill="{COLORS[kind]}"/>'
+        )
         begun = ended
     line, total = LEFT + device_gb * scale, sum(sizes.values())
     said = f"{'» ' if total > 2 * device_gb else ''}{units.number(total)} GB"
@@ -76,19 +78,25 @@ def _curves(model: Model, mesh: Mesh, tokens: int) -> str:
     parts = [f'<text x="0" y="{TOP - 8}">ms a block</text>']
     for power in range(-2, 4):
         y = _y(10.0**power)
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{canvas.HAIRLINE}"/>'
-                     f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')  # fmt: skip
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{canvas.HAIRLINE}"/>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
+        )
     for power in range(3, 7):
-        parts.append(f'<text x="{_x(10.0**power):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">'
-                     f'{units.count(10**power)}</text>')  # fmt: skip
+        parts.append(
+            f'<text x="{_x(10.0**power):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">'
+            f"{units.count(10**power)}</text>"
+        )
     ends = [times(mesh, model, batch) for batch in TOKENS]
     for place, (name, color, dashes) in enumerate(CURVES):
         if not all(end[place] for end in ends):
             continue  # a dimension of one device sends nothing
         low, high = (_y(1e3 * end[place]) for end in ends)
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{low:.1f}" y2="{high:.1f}" stroke="{color}" '
-                     f'stroke-width="2" stroke-dasharray="{dashes}"/>'
-                     f'<text x="{WIDTH - RIGHT + 6}" y="{high + 4:.1f}" fill="{color}">{name}</text>')  # fmt: skip
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{low:.1f}" y2="{high:.1f}" stroke="{color}" '
+            f'stroke-width="2" stroke-dasharray="{dashes}"/>'
+            f'<text x="{WIDTH - RIGHT + 6}" y="{high + 4:.1f}" fill="{color}">{name}</text>'
+        )
     for at_once, color in ((True, canvas.SERIES[2]), (False, canvas.SERIES[5])):
         if TOKENS[0] <= (least := least_tokens(mesh, model, at_once)) <= TOKENS[1]:
             y = _y(1e3 * times(mesh, model, least).math_s)
@@ -125,17 +133,23 @@ def explore() -> ipywidgets.VBox:
         "d_ff": pick("d_ff", (4096, 8192, 16384, 28672, 53248, 106496), XXL.d_ff),
         "blocks": ipywidgets.IntSlider(XXL.blocks, 1, 256, description="blocks", **long),
     }
-    load = {"sequence": pick("sequence", (128, 512, 1024, 2048, 4096, 8192), 1024),
-            "batch": ipywidgets.IntSlider(32, 1, 512, description="sequences in all", **long)}  # fmt: skip
+    load = {
+        "sequence": pick("sequence", (128, 512, 1024, 2048, 4096, 8192), 1024),
+        "batch": ipywidgets.IntSlider(32, 1, 512, description="sequences in all", **long),
+    }
     mesh = {
-        "fsdp": pick("N_FSDP = X", powers, COURSE.fsdp), "tensor": pick("N_TP = Y", powers[:7], COURSE.tensor),
-        "fsdp_axes": pick("M_X", axes, COURSE.fsdp_axes), "tensor_axes": pick("M_Y", axes, COURSE.tensor_axes),
+        "fsdp": pick("N_FSDP = X", powers, COURSE.fsdp),
+        "tensor": pick("N_TP = Y", powers[:7], COURSE.tensor),
+        "fsdp_axes": pick("M_X", axes, COURSE.fsdp_axes),
+        "tensor_axes": pick("M_Y", axes, COURSE.tensor_axes),
         "weight_bytes": pick("bytes a weight", (1, 2, 4), 2),
         "activation_bytes": pick("bytes an activation", (1, 2, 4), 2),
-    }  # fmt: skip
-    machine = {"tflops": pick("C, TFLOP/s", (125, 312, 362, 460, 989, 2250), 460),
-               "gb_per_s": pick("W, GB/s an axis", (32, 90, 180, 300, 478, 956), 180),
-               "device_gb": pick("device, GB", (24, 40, 80, 95, 141, 180), 95)}  # fmt: skip
+    }
+    machine = {
+        "tflops": pick("C, TFLOP/s", (125, 312, 362, 460, 989, 2250), 460),
+        "gb_per_s": pick("W, GB/s an axis", (32, 90, 180, 300, 478, 956), 180),
+        "device_gb": pick("device, GB", (24, 40, 80, 95, 141, 180), 95),
+    }
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:

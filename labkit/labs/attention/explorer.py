@@ -67,9 +67,15 @@ def _number(value: float, places: int = 2) -> str:
 
 
 def _legend() -> str:
-    marks = {"done": ("■", to_hex(SHADES(0.6))), "this step": ("▣", canvas.INK), "to come": ("□", canvas.INK),
-             "masked": ("■", MASKED), "skipped": ("╳", canvas.QUIET), "before": ("▬", BEFORE),
-             "after": ("▬", KEPT)}  # fmt: skip
+    marks = {
+        "done": ("■", to_hex(SHADES(0.6))),
+        "this step": ("▣", canvas.INK),
+        "to come": ("□", canvas.INK),
+        "masked": ("■", MASKED),
+        "skipped": ("╳", canvas.QUIET),
+        "before": ("▬", BEFORE),
+        "after": ("▬", KEPT),
+    }
     return " &nbsp; ".join(f'<span style="color:{color}">{mark}</span> {name}' for name, (mark, color) in marks.items())
 
 
@@ -77,8 +83,10 @@ def _heads(length: int) -> str:
     heads, middle = [], 'text-anchor="middle" font-size="9"'
     for place in range(length):
         along = CELL * (place + 0.5)
-        heads += [f'<text x="{LEFT + along}" y="{TOP - 4}" {middle}>{place}</text>',
-                  f'<text x="{LEFT - 10}" y="{TOP + along + 3}" {middle}>{place}</text>']  # fmt: skip
+        heads += [
+            f'<text x="{LEFT + along}" y="{TOP - 4}" {middle}>{place}</text>',
+            f'<text x="{LEFT - 10}" y="{TOP + along + 3}" {middle}>{place}</text>',
+        ]
     heads += [f'<text x="{LEFT}" y="12">keys →</text><text x="{RIGHT}" y="12">query</text>']
     names = {"maximum m": 0, "sum l": 1, "output o[0]": 2, "output o[1]": 3}
     heads += [f'<text x="{_column(place)}" y="12">{name}</text>' for name, place in names.items()]
@@ -104,12 +112,16 @@ def _tile(step: Step, visited: bool, current: bool, levels: list[float]) -> str:
         for column, score in zip(step.columns, line, strict=True):
             x, y, level = LEFT + CELL * column, TOP + CELL * row, (score - low) / (high - low)
             fill = MASKED if score == -inf else to_hex(SHADES(level)) if visited else "white"
-            parts.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{fill}" '
-                         f'stroke="{canvas.HAIRLINE}" stroke-width="0.5"/>')  # fmt: skip
+            parts.append(
+                f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{fill}" '
+                f'stroke="{canvas.HAIRLINE}" stroke-width="0.5"/>'
+            )
             if current and score != -inf:
                 ink = "white" if level > 0.6 else canvas.INK
-                parts.append(f'<text x="{x + CELL / 2}" y="{y + 13}" text-anchor="middle" font-size="8.5" '
-                             f'fill="{ink}">{_number(score, 1)}</text>')  # fmt: skip
+                parts.append(
+                    f'<text x="{x + CELL / 2}" y="{y + 13}" text-anchor="middle" font-size="8.5" '
+                    f'fill="{ink}">{_number(score, 1)}</text>'
+                )
     return "".join(parts)
 
 
@@ -144,8 +156,10 @@ def _lane(step: Step, place: int, reach: list[tuple[float, float]]) -> str:
         parts.append(f'<text x="{x}" y="{y + 12}">{_number(before)} → {_number(after)}</text>')
         for lower, value, color in ((17, before, BEFORE), (23, after, KEPT)):
             start, end = sorted((0.0, max(value, low)))
-            parts.append(f'<rect x="{x + (start - low) * scale:.1f}" y="{y + lower}" '
-                         f'width="{(end - start) * scale:.1f}" height="5" fill="{color}"/>')  # fmt: skip
+            parts.append(
+                f'<rect x="{x + (start - low) * scale:.1f}" y="{y + lower}" '
+                f'width="{(end - start) * scale:.1f}" height="5" fill="{color}"/>'
+            )
     weight = 'font-weight="bold"' if 0 < factor < 1 else f'fill="{canvas.QUIET}"'
     return "".join([*parts, f'<text x="{_column(1) - FACTOR}" y="{y + 12}" {weight}>× {_number(factor)}</text>'])
 

@@ -48,8 +48,14 @@ class Attention(Plan):
 
     def setting(self, implementation: str, sequence: int, head_dim: int, precision: str) -> dict[str, Any]:
         """Give a point's knobs."""
-        return {"implementation": implementation, "heads": self.heads, "sequence": sequence, "head_dim": head_dim,
-                "precision": precision, "causal": self.causal}  # fmt: skip
+        return {
+            "implementation": implementation,
+            "heads": self.heads,
+            "sequence": sequence,
+            "head_dim": head_dim,
+            "precision": precision,
+            "causal": self.causal,
+        }
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:
@@ -112,8 +118,11 @@ class Race(Attention):
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {
-        "sequences": (16, 64), "head_dims": (16,), "heads": 2, "implementations": ("plain", "tiled", "flash"),
-    }  # fmt: skip
+        "sequences": (16, 64),
+        "head_dims": (16,),
+        "heads": 2,
+        "implementations": ("plain", "tiled", "flash"),
+    }
 
     implementations: tuple[str, ...] = ("plain", "flash", "sdpa_flash", "sdpa_cudnn")
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 65536)
@@ -149,15 +158,22 @@ class Errors(Attention):
     SMALLER: ClassVar[dict[str, Any]] = {
         "shapes": ((2, 33, 47, 16, True), (1, 47, 33, 64, True), (3, 20, 50, 24, False), (1, 1, 40, 128, True)),
         "precisions": PRECISIONS,
-    }  # fmt: skip
+    }
 
     implementations: tuple[str, ...] = ("tiled", "flash")
     precisions: tuple[str, ...] = PRECISIONS
     shapes: tuple[tuple[int, int, int, int, bool], ...] = (  # heads, queries, keys, head_dim, causal
-        (2, 1024, 1024, 64, True), (2, 1000, 1000, 64, True), (3, 1537, 513, 64, True), (3, 513, 1537, 64, False),
-        (2, 1000, 1, 64, False), (2, 777, 777, 128, True), (1, 4097, 4097, 64, True), (2, 700, 700, 80, True),
-        (2, 300, 1700, 16, True), (1, 1, 1000, 16, True),
-    )  # fmt: skip
+        (2, 1024, 1024, 64, True),
+        (2, 1000, 1000, 64, True),
+        (3, 1537, 513, 64, True),
+        (3, 513, 1537, 64, False),
+        (2, 1000, 1, 64, False),
+        (2, 777, 777, 128, True),
+        (1, 4097, 4097, 64, True),
+        (2, 700, 700, 80, True),
+        (2, 300, 1700, 16, True),
+        (1, 1, 1000, 16, True),
+    )
     tiled_most: int = 2**19
 
     def check(self) -> None:
@@ -170,8 +186,15 @@ class Errors(Attention):
                 for implementation in self.implementations:
                     if implementation == "tiled" and queries * keys > self.tiled_most:
                         continue
-                    yield {"implementation": implementation, "heads": heads, "queries": queries, "keys": keys,
-                           "head_dim": head_dim, "precision": precision, "causal": bool(causal)}  # fmt: skip
+                    yield {
+                        "implementation": implementation,
+                        "heads": heads,
+                        "queries": queries,
+                        "keys": keys,
+                        "head_dim": head_dim,
+                        "precision": precision,
+                        "causal": bool(causal),
+                    }
 
 
 @dataclass(frozen=True, kw_only=True)

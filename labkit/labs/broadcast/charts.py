@@ -118,9 +118,14 @@ def chunk_curve(table: pd.DataFrame) -> Figure:
     for ax, (memory, method) in zip(axes.flat, itertools.product(memories, panels), strict=True):
         line = table[(table["method"] == method) & (table["memory"] == memory)].sort_values("chunks")
         ax.errorbar(
-            line["chunks"], 1e3 * line["seconds"], yerr=1e3 * line["spread_seconds"],
-            marker="o", ms=5, color=MEMORY[memory], capsize=3,
-        )  # fmt: skip
+            line["chunks"],
+            1e3 * line["seconds"],
+            yerr=1e3 * line["spread_seconds"],
+            marker="o",
+            ms=5,
+            color=MEMORY[memory],
+            capsize=3,
+        )
         ax.set_xscale("log", base=2)
         ax.set(
             title=f"{NAMES[method]}, {memory} source", xticks=counts, xticklabels=counts, xlabel="chunks", ylabel="ms"
@@ -147,9 +152,14 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         for kind, color in (("host", HOST), ("peer", PEER)):
             rows = table[table["kind"] == kind]
             ax.barh(
-                [names.index(lane) for lane in rows["lane"]], rows["end_ms"] - rows["start_ms"], left=rows["start_ms"],
-                height=0.78, color=color, edgecolor="white", linewidth=0.5,
-            )  # fmt: skip
+                [names.index(lane) for lane in rows["lane"]],
+                rows["end_ms"] - rows["start_ms"],
+                left=rows["start_ms"],
+                height=0.78,
+                color=color,
+                edgecolor="white",
+                linewidth=0.5,
+            )
         ax.set(
             title=f"{NAMES[table.attrs['method']]}, {table.attrs['setting']}",
             yticks=range(len(names)),

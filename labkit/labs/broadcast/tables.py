@@ -75,12 +75,14 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
     """
     wide = best(table).pivot_table(index="method", columns="memory", values="seconds", sort=False)
     wide = wide.reindex([m for m in METHODS if m in wide.index]).reindex(columns=["pageable", "pinned"])
-    result = pd.DataFrame({
-        "pageable_seconds": wide["pageable"],
-        "pinned_seconds": wide["pinned"],
-        "pinning_gain": wide["pageable"] / wide["pinned"],
-        "path_gain": wide["pinned"].get("direct", float("nan")) / wide["pinned"],
-    }).reset_index()  # fmt: skip
+    result = pd.DataFrame(
+        {
+            "pageable_seconds": wide["pageable"],
+            "pinned_seconds": wide["pinned"],
+            "pinning_gain": wide["pageable"] / wide["pinned"],
+            "path_gain": wide["pinned"].get("direct", float("nan")) / wide["pinned"],
+        }
+    ).reset_index()
     result.attrs = dict(table.attrs)
     return result
 
@@ -100,12 +102,14 @@ def timeline(run, method: str, chunks: int | None = None, memory: str | None = N
     spans = run.spans[run.spans["method"] == method]
     memory = memory or ("pinned" if (spans["memory"] == "pinned").any() else "pageable")
     spans = spans[(spans["memory"] == memory) & (spans["chunks"] == (chunks or spans["chunks"].min()))]
-    table = pd.DataFrame({
-        "lane": spans["lane"],
-        "kind": ["host" if lane.startswith("host") else "peer" for lane in spans["lane"]],
-        "start_ms": spans["start_us"] / 1e3,
-        "end_ms": spans["end_us"] / 1e3,
-    }).reset_index(drop=True)  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "lane": spans["lane"],
+            "kind": ["host" if lane.startswith("host") else "peer" for lane in spans["lane"]],
+            "start_ms": spans["start_us"] / 1e3,
+            "end_ms": spans["end_us"] / 1e3,
+        }
+    ).reset_index(drop=True)
     pieces = spans["chunks"].iloc[0]
     setting = f"{memory} source, {f'{pieces} chunks' if pieces > 1 else 'in one piece'}"
     table.attrs.update(source=run.source, small=run.plan.size == "small", setting=setting, method=method)

@@ -61,8 +61,12 @@ def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_g
 
 
 def _legend(ranks: int) -> str:
-    marks = {"a rank's values, in a partial sum": PART, "in a whole chunk": shade(ranks, ranks),
-             "latency": canvas.WAIT, "transfer": canvas.COMMUNICATE}  # fmt: skip
+    marks = {
+        "a rank's values, in a partial sum": PART,
+        "in a whole chunk": shade(ranks, ranks),
+        "latency": canvas.WAIT,
+        "transfer": canvas.COMMUNICATE,
+    }
     framed = f'<span style="color:{MOVED}">▣</span> has just arrived'
     return " &nbsp; ".join([*(f'<span style="color:{color}">■</span> {name}' for name, color in marks.items()), framed])
 
@@ -81,14 +85,21 @@ def _row(now: Step, rank: int) -> str:
     for chunk, held in enumerate(now.held[rank]):
         x = LEFT + cell * chunk
         color = shade(ranks, ranks) if now.is_whole(rank, chunk) else PART
-        parts.append(f'<rect x="{x + 2:.1f}" y="{y + 2}" width="{cell - 4:.1f}" height="{LANE - 4}" '
-                     f'fill="white" stroke="{canvas.HAIRLINE}"/>')  # fmt: skip
-        parts += [f'<rect x="{x + 3 + stripe * other:.2f}" y="{y + 4}" width="{stripe:.2f}" height="{LANE - 8}" '
-                  f'fill="{color}"/>' for other in sorted(held)]  # fmt: skip
+        parts.append(
+            f'<rect x="{x + 2:.1f}" y="{y + 2}" width="{cell - 4:.1f}" height="{LANE - 4}" '
+            f'fill="white" stroke="{canvas.HAIRLINE}"/>'
+        )
+        parts += [
+            f'<rect x="{x + 3 + stripe * other:.2f}" y="{y + 4}" width="{stripe:.2f}" height="{LANE - 8}" '
+            f'fill="{color}"/>'
+            for other in sorted(held)
+        ]
     if now.moves:
         x = LEFT + cell * now.moves[rank].receive
-        parts.append(f'<rect x="{x + 1.5:.1f}" y="{y + 1.5}" width="{cell - 3:.1f}" height="{LANE - 3}" fill="none" '
-                     f'stroke="{MOVED}" stroke-width="2.5"/>')  # fmt: skip
+        parts.append(
+            f'<rect x="{x + 1.5:.1f}" y="{y + 1.5}" width="{cell - 3:.1f}" height="{LANE - 3}" fill="none" '
+            f'stroke="{MOVED}" stroke-width="2.5"/>'
+        )
         said = f"sends {now.moves[rank].send}, receives {now.moves[rank].receive}"
         parts.append(f'<text x="{LEFT + GRID + 10}" y="{y + 17}" fill="{canvas.QUIET}">{said}</text>')
     return "".join(parts)
@@ -105,8 +116,9 @@ def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float
         x = LEFT + one * step
         for start, width, color in ((x, wait, canvas.WAIT), (x + wait, one - wait, canvas.COMMUNICATE)):
             bars.append(f'<rect x="{start:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" fill="{color}"{pale}/>')
-    ends = (f'<text x="0" y="{y + 10}">time</text><text x="{LEFT + GRID + 10}" y="{y + 10}">'
-            f"{units.seconds(every)}</text>")  # fmt: skip
+    ends = (
+        f'<text x="0" y="{y + 10}">time</text><text x="{LEFT + GRID + 10}" y="{y + 10}">{units.seconds(every)}</text>'
+    )
     return "".join([*bars, ends])
 
 
@@ -122,7 +134,7 @@ def explore() -> ipywidgets.VBox:
         ),
         "alpha_us": ipywidgets.SelectionSlider(options=ALPHAS_US, value=5, description="α a step, µs", **long),
         "beta_gb_per_s": ipywidgets.SelectionSlider(options=BETAS_GB_PER_S, value=100, description="β, GB/s", **long),
-    }  # fmt: skip
+    }
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:

@@ -16,21 +16,29 @@ BAR, BELOW = 17, 16  # pixels of a row of the sizes' bars, of the line of text o
 LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas.COMMUNICATE}
 
 
-def picture(model_mb: float, parameters: int, overhead_ms: float, gb_per_s: float, backward_ms: float,
-            bucket_mb: float) -> str:  # fmt: skip
+def picture(
+    model_mb: float, parameters: int, overhead_ms: float, gb_per_s: float, backward_ms: float, bucket_mb: float
+) -> str:
     """Give HTML: a sentence over an SVG, buckets against backward above, what every size leaves exposed below.
 
     MB are 10^6 bytes; the formula is n·o + s/(n·w).
     """
-    knobs = {"whole_bytes": model_mb * 1e6, "parameters": parameters, "backward_s": backward_ms / 1e3,
-             "overhead_s": overhead_ms / 1e3, "bytes_per_s": gb_per_s * 1e9}  # fmt: skip
+    knobs = {
+        "whole_bytes": model_mb * 1e6,
+        "parameters": parameters,
+        "backward_s": backward_ms / 1e3,
+        "overhead_s": overhead_ms / 1e3,
+        "bytes_per_s": gb_per_s * 1e9,
+    }
     sizes_mb = sorted({*SIZES_MB, bucket_mb})
     late_ms = {mb: 1e3 * exposed_s(timeline(bucket_bytes=mb * 1e6, **knobs), backward_ms / 1e3) for mb in sizes_mb}
     flights = timeline(bucket_bytes=bucket_mb * 1e6, **knobs)
     model = Overhead(0.0, overhead_ms / 1e3, gb_per_s * 1e9)
     top = 2 * LANE + BELOW
-    bars = [_bar(top + BELOW + BAR * row, mb, late, max(late_ms.values()), mb == bucket_mb)
-            for row, (mb, late) in enumerate(late_ms.items())]  # fmt: skip
+    bars = [
+        _bar(top + BELOW + BAR * row, mb, late, max(late_ms.values()), mb == bucket_mb)
+        for row, (mb, late) in enumerate(late_ms.items())
+    ]
     legend = " &nbsp; ".join(f'<span style="color:{color}">■</span> {name}' for name, color in LANES.items())
     height = top + BELOW + BAR * len(sizes_mb) + 4
     return (
@@ -48,8 +56,9 @@ def _sentence(flights: list, model: Overhead, model_mb: float, backward_ms: floa
     why = (
         f"the formula says {units.seconds(formula)}, but full buckets wait {units.seconds(waited)} for the link, which "
         "the formula does not know"
-        if waited > 0 else f"the formula says {units.seconds(formula)}"
-    )  # fmt: skip
+        if waited > 0
+        else f"the formula says {units.seconds(formula)}"
+    )
     there = model.best_bytes(model_mb * 1e6)
     root = f"; √(s·w·o) is {units.number(there / 1e6)} MB" if there == there else ""
     return (
@@ -64,8 +73,11 @@ def _lanes(flights: list, backward_ms: float) -> str:
     drawn = ['<text x="0" y="20">backward</text>', f'<text x="0" y="{LANE + 20}">link</text>']
     begun = 0.0
     for flight in flights:
-        spans = ((0, begun, flight.full_s, "backward"), (0, flight.full_s, flight.called_s, "call"),
-                 (1, flight.start_s, flight.end_s, "on the link"))  # fmt: skip
+        spans = (
+            (0, begun, flight.full_s, "backward"),
+            (0, flight.full_s, flight.called_s, "call"),
+            (1, flight.start_s, flight.end_s, "on the link"),
+        )
         drawn += [_box(lane, start, end, scale, LANES[name]) for lane, start, end, name in spans if end > start]
         begun = flight.called_s
     x = LEFT + backward_ms / 1e3 * scale

@@ -14,16 +14,34 @@ STRATEGIES = ("none", *OURS, "ddp")  # none: nothing is exchanged; ddp: torch's
 IN_BUCKETS = ("bucketed", "ddp")
 PRECISIONS = ("float32", "tf32", "autocast")
 CASES = (
-    "plain", "tied", "frozen", "unused", "unused_on_some", "buffers", "accumulation", "two_backwards", "kept_gradients",
-    "uneven", "weighted", "no_samples", "bfloat16", "mixed",
-)  # fmt: skip
+    "plain",
+    "tied",
+    "frozen",
+    "unused",
+    "unused_on_some",
+    "buffers",
+    "accumulation",
+    "two_backwards",
+    "kept_gradients",
+    "uneven",
+    "weighted",
+    "no_samples",
+    "bfloat16",
+    "mixed",
+)
 VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
 SMALL = {
-    "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500, "sequence": 32,
-    "bucket_mb": 0.25, "warm_ups": 1, "repeats": 4,
-}  # fmt: skip
-
-
+    "size": "small",
+    "hidden": 64,
+    "inner": 256,
+    "layers": 3,
+    "heads": 4,
+    "vocabulary": 500,
+    "sequence": 32,
+    "bucket_mb": 0.25,
+    "warm_ups": 1,
+    "repeats": 4,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

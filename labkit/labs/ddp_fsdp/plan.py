@@ -14,9 +14,16 @@ from labkit.theory.training import STRATEGIES, Training
 
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 SMALL = {
-    "size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "sequence": 64, "batches": (16, 8),
-    "warm_ups": 1, "repeats": 4,
-}  # fmt: skip
+    "size": "small",
+    "layers": 4,
+    "hidden": 128,
+    "heads": 2,
+    "vocabulary": 1000,
+    "sequence": 64,
+    "batches": (16, 8),
+    "warm_ups": 1,
+    "repeats": 4,
+}
 
 
 def installed(library: str) -> bool:
@@ -24,13 +31,9 @@ def installed(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
 
-
-
 def divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
     """Return each batch, or the largest number below it that divides among the GPUs."""
     return tuple(max(gpus, batch - batch % gpus) for batch in batches)
-
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +60,18 @@ class Bert(Training):
         """The model as its parameters' shapes."""
         return bert(self.hidden, self.layers, self.vocabulary, max(512, self.sequence))
 
-    def setting(self, strategy: str, batch: int = 0, precision: str = "float32", *, fused: bool = True,
-                compiled: bool = False) -> dict[str, Any]:  # fmt: skip
+    def setting(
+        self, strategy: str, batch: int = 0, precision: str = "float32", *, fused: bool = True, compiled: bool = False
+    ) -> dict[str, Any]:
         """Give a point's knobs."""
-        return {"strategy": strategy, "ranks": self.gpus, "batch": batch or self.batches[0], "precision": precision,
-                "fused": fused, "compiled": compiled}  # fmt: skip
+        return {
+            "strategy": strategy,
+            "ranks": self.gpus,
+            "batch": batch or self.batches[0],
+            "precision": precision,
+            "fused": fused,
+            "compiled": compiled,
+        }
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -104,10 +114,12 @@ class Knobs(Bert):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         known = {
-            "float32, unfused AdamW": {"fused": False}, "fused AdamW": {}, "TF32": {"precision": "tf32"},
+            "float32, unfused AdamW": {"fused": False},
+            "fused AdamW": {},
+            "TF32": {"precision": "tf32"},
             "bfloat16 autocast": {"precision": "autocast"},
             "torch.compile": {"precision": "autocast", "compiled": True},
-        }  # fmt: skip
+        }
         for step in self.steps:
             self.require("step", step, tuple(known))
             yield self.setting(self.strategy, **known[step]) | {"knob": step}
@@ -133,8 +145,12 @@ class Trial(Bert):
     """Strategies beside one process that trains on the same global batches, in float32 with SGD. Some have a bug."""
 
     SMALLER: ClassVar[dict[str, Any]] = {
-        "hidden": 64, "layers": 2, "batches": (12,), "warm_ups": 1, "repeats": 1,
-    }  # fmt: skip
+        "hidden": 64,
+        "layers": 2,
+        "batches": (12,),
+        "warm_ups": 1,
+        "repeats": 1,
+    }
 
     batches: tuple[int, ...] = (12,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")

@@ -39,8 +39,10 @@ def _form(parts, ranks: int) -> tuple[str, str] | None:
         why = ": is a `return` missing?" if parts is None else ""
         return "form", f"it gives {parts!r:.60}, not a list a rank{why}"
     pieces = [piece for part in parts for piece in part]
-    if not all(isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
-               for piece in pieces):  # fmt: skip
+    if not all(
+        isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
+        for piece in pieces
+    ):
         return "form", "a piece is not (parameter, begin, end), three whole numbers"
     if len(parts) != ranks:
         return "ranks", f"there are {len(parts)} lists, not one for each of {ranks} ranks"

@@ -13,14 +13,33 @@ WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")
 KERNELS = ("foreach", "fused")  # torch's usual dozen of kernels over many tensors, or one that does it all
 CASES = (
-    "plain", "groups", "added_group", "scheduler", "closure", "frozen", "unfrozen", "no_gradient", "kept_gradients",
-    "tied", "to_plain", "from_plain", "other_ranks",
-)  # fmt: skip
+    "plain",
+    "groups",
+    "added_group",
+    "scheduler",
+    "closure",
+    "frozen",
+    "unfrozen",
+    "no_gradient",
+    "kept_gradients",
+    "tied",
+    "to_plain",
+    "from_plain",
+    "other_ranks",
+)
 VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
 SMALL = {
-    "size": "small", "hidden": 64, "inner": 256, "layers": 3, "heads": 4, "vocabulary": 500, "sequence": 32,
-    "bucket_mib": 0.25, "warm_ups": 1, "repeats": 3,
-}  # fmt: skip
+    "size": "small",
+    "hidden": 64,
+    "inner": 256,
+    "layers": 3,
+    "heads": 4,
+    "vocabulary": 500,
+    "sequence": 32,
+    "bucket_mib": 0.25,
+    "warm_ups": 1,
+    "repeats": 3,
+}
 TINY = {"hidden": 16, "inner": 32, "layers": 2, "heads": 2, "vocabulary": 96, "sequence": 8, "bucket_mib": 0.01}
 
 
@@ -46,8 +65,9 @@ class Sharding(Course):
             if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
                 raise PlanError(f"bucket_mib={knobs['bucket_mib']}: a bucket holds more than nothing")
 
-    def setting(self, way: str, optimizer: str = "adamw", kernel: str = "foreach",
-                bucket_mib: float = 0) -> dict[str, Any]:  # fmt: skip
+    def setting(
+        self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0
+    ) -> dict[str, Any]:
         """Give a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
         asked = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
         return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": asked}

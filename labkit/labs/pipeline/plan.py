@@ -15,9 +15,17 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
 SMALL = {
-    "size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000, "batch": 16,
-    "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4,
-}  # fmt: skip
+    "size": "small",
+    "layers": 4,
+    "hidden": 128,
+    "heads": 2,
+    "vocabulary": 1000,
+    "batch": 16,
+    "sequence": 64,
+    "warm_ups": 1,
+    "repeats": 3,
+    "stream": 4,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +83,10 @@ class Bert(Plan):
         if len(stages) % ranks:
             raise PlanError(f"split={split!r} has {len(stages)} stages, which do not divide among {ranks} ranks")
         if len(stages) > ranks and knobs["schedule"] != "interleaved":
-            raise PlanError(f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; only 'interleaved' "
-                            "gives a GPU several")  # fmt: skip
+            raise PlanError(
+                f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; only 'interleaved' "
+                "gives a GPU several"
+            )
         if knobs["mode"] == "training":
             self._check_schedule(knobs["schedule"], ranks, count)
         elif knobs["schedule"] != "gpipe":
@@ -89,8 +99,9 @@ class Bert(Plan):
         rounds = max(1, count // ranks)
         if schedule in ("interleaved", "zero_bubble") and count % rounds:
             fitting = ", ".join(str(n) for n in range(1, 65) if n % max(1, n // ranks) == 0)
-            raise PlanError(f"micro_batches={count}: {schedule} takes them in equal rounds of about {ranks}, such as "
-                            f"{fitting}")  # fmt: skip
+            raise PlanError(
+                f"micro_batches={count}: {schedule} takes them in equal rounds of about {ranks}, such as {fitting}"
+            )
 
     @property
     def most_ranks(self) -> int:
@@ -102,13 +113,28 @@ class Bert(Plan):
         enough = range(max(count, self.most_ranks), self.batch + 1)
         return next((n for n in enough if self.batch % n == 0), count)
 
-    def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, micro_batches: int = 4,
-                schedule: str = "gpipe", mode: str = "training", precision: str = "") -> dict[str, Any]:  # fmt: skip
+    def setting(
+        self,
+        *,
+        ranks: int = 0,
+        split: str = "",
+        chunks: int = 1,
+        micro_batches: int = 4,
+        schedule: str = "gpipe",
+        mode: str = "training",
+        precision: str = "",
+    ) -> dict[str, Any]:
         """Give a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
         ranks = ranks or self.most_ranks
         split = split or even_split(self.layers, ranks * chunks)
-        return {"ranks": ranks, "split": split, "micro_batches": micro_batches, "schedule": schedule, "mode": mode,
-                "precision": precision or self.precision}  # fmt: skip
+        return {
+            "ranks": ranks,
+            "split": split,
+            "micro_batches": micro_batches,
+            "schedule": schedule,
+            "mode": mode,
+            "precision": precision or self.precision,
+        }
 
     @classmethod
     def small(cls, **knobs) -> Self:

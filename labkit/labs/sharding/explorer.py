@@ -16,9 +16,13 @@ STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 # As nvidia-smi prints it.
 MEMORY_GIB = {"A100 40 GB": 40.0, "H100 80 GB": 79.6, "H200 141 GB": 140.4, "B200 180 GB": 179.1}
 COLORS = {
-    "parameters": "#999999", "gradients": "#D55E00", "optimizer": "#009E73", "activations": "#56B4E9",
-    "gathered": "#E69F00", "buffers": "#F0E442",
-}  # fmt: skip
+    "parameters": "#999999",
+    "gradients": "#D55E00",
+    "optimizer": "#009E73",
+    "activations": "#56B4E9",
+    "gathered": "#E69F00",
+    "buffers": "#F0E442",
+}
 WIDTH, LANE, LEFT, RIGHT = 920, 30, 80, 110  # pixels of the drawing, of a bar's lane, of the room for names and totals
 LONGEST = 2.0  # times the GPU's memory that are drawn; a longer bar is cut
 
@@ -66,8 +70,10 @@ def _bar(row: int, found: dict, scale: float, shown_gib: float) -> str:
     for item, color in COLORS.items():
         ended = min(begun + found["ledger"][item], shown_gib)
         if ended > begun:
-            parts.append(f'<rect x="{LEFT + begun * scale:.1f}" y="{y + 4}" width="{(ended - begun) * scale:.1f}" '
-                         f'height="{LANE - 8}" fill="{color}"/>')  # fmt: skip
+            parts.append(
+                f'<rect x="{LEFT + begun * scale:.1f}" y="{y + 4}" width="{(ended - begun) * scale:.1f}" '
+                f'height="{LANE - 8}" fill="{color}"/>'
+            )
         begun = ended
     return "".join(parts)
 

@@ -15,8 +15,18 @@ from labkit.theory.training import Training, roomy
 CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64, "batch": 16,
-         "micro_batch": 4, "warm_ups": 1, "repeats": 3}  # fmt: skip
+SMALL = {
+    "size": "small",
+    "layers": 3,
+    "hidden": 96,
+    "heads": 3,
+    "words": 500,
+    "sequence": 64,
+    "batch": 16,
+    "micro_batch": 4,
+    "warm_ups": 1,
+    "repeats": 3,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,18 +69,37 @@ class Gpt(Training):
         """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
         return gpt(self.layers, self.hidden, vocabulary, self.sequence)
 
-    def setting(self, strategy: str = "single", ranks: int = 1, *, micro_batch: int = 0, batch: int = 0,
-                precision: str = "", fused: bool = True, compiled: str | None = None, attention: str = "fused",
-                pad: bool = True, synced: str = "last", times: int = 1) -> dict[str, Any]:  # fmt: skip
+    def setting(
+        self,
+        strategy: str = "single",
+        ranks: int = 1,
+        *,
+        micro_batch: int = 0,
+        batch: int = 0,
+        precision: str = "",
+        fused: bool = True,
+        compiled: str | None = None,
+        attention: str = "fused",
+        pad: bool = True,
+        synced: str = "last",
+        times: int = 1,
+    ) -> dict[str, Any]:
         """Give a point's knobs; without a batch, `times` micro-batches a rank. CPUs do not compile: it takes long."""
         micro = micro_batch or self.micro_batch
         batch = batch or micro * ranks * times
         return {
-            "strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro,
-            "micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused,
-            "compiled": (compiled or "blocks") if self.device == "cuda" else "no", "attention": attention,
-            "synced": synced, "vocabulary": padded(self.words) if pad else self.words,
-        }  # fmt: skip
+            "strategy": strategy,
+            "ranks": ranks,
+            "batch": batch,
+            "micro_batch": micro,
+            "micro_batches": batch // (micro * ranks),
+            "precision": precision or self.precision,
+            "fused": fused,
+            "compiled": (compiled or "blocks") if self.device == "cuda" else "no",
+            "attention": attention,
+            "synced": synced,
+            "vocabulary": padded(self.words) if pad else self.words,
+        }
 
     @property
     def counts(self) -> list[int]:

@@ -23,8 +23,9 @@ def explain_size(node, plan) -> Markdown:
     return say(
         f"This machine shows no GPU, so **{plan.gpus} CPU processes stand in for GPUs**.",
         "The labs run small, and beside every small result stands a recorded run on 4 × NVIDIA H200 at full size."
-        if plan.size == "small" else None,
-    )  # fmt: skip
+        if plan.size == "small"
+        else None,
+    )
 
 
 def explain_ranks(table: pd.DataFrame) -> Markdown:
@@ -36,10 +37,14 @@ def explain_ranks(table: pd.DataFrame) -> Markdown:
     if table["pid"].nunique() != count:
         where = "**but some share a process**"
     right = table["sum_is_right"].all()
-    sums = f"All of them added their ranks up to {sum(range(count))}: they do talk to each other." if right else (
-        f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
-"not trust this node's links."
-    )  # fmt: skip
+    sums = (
+        f"All of them added their ranks up to {sum(range(count))}: they do talk to each other."
+        if right
+        else (
+            f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
+            "not trust this node's links."
+        )
+    )
     if count == 1:
         return say("One rank answered. With itself alone it has nobody to add up with: two GPUs would show more.")
     return say(f"{count} ranks answered, {where}.", sums)

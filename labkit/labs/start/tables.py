@@ -22,15 +22,24 @@ def startup(run) -> pd.DataFrame:
     """Give the parts of every rank's start-up, the first sum last: rank, part, start_s, end_s, seconds."""
     rows, spans = (table[table["point"] == 0] for table in (run.rows, run.spans))  # later points start nothing
     spans = spans[spans["lane"] == "start-up"]
-    table = pd.DataFrame({
-        "rank": spans["rank"], "part": spans["span"],
-        "start_s": spans["start_us"] / 1e6, "end_s": spans["end_us"] / 1e6,
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "rank": spans["rank"],
+            "part": spans["span"],
+            "start_s": spans["start_us"] / 1e6,
+            "end_s": spans["end_us"] / 1e6,
+        }
+    )
     first = rows[rows["iteration"] == 0].set_index("rank")["seconds"]
     ends = table.groupby("rank")["end_s"].max()
-    sums = pd.DataFrame({
-        "rank": first.index, "part": "the first sum", "start_s": ends.to_numpy(), "end_s": (ends + first).to_numpy(),
-    })  # fmt: skip
+    sums = pd.DataFrame(
+        {
+            "rank": first.index,
+            "part": "the first sum",
+            "start_s": ends.to_numpy(),
+            "end_s": (ends + first).to_numpy(),
+        }
+    )
     table = pd.concat([table, sums], ignore_index=True)
     table["seconds"] = table["end_s"] - table["start_s"]
     table.attrs.update(source=run.source, small=run.plan.size == "small")

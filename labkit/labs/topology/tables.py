@@ -69,12 +69,14 @@ def host_summary(links: pd.DataFrame) -> pd.DataFrame:
     best = links.groupby(["copy", "memory", "together", "rank"], as_index=False, sort=False)["gb_per_s"].max()
     alone = best[~best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"].median()
     together = best[best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"]
-    table = pd.DataFrame({
-        "alone_gb_per_s": alone,
-        "all_at_once_gb_per_s": together.sum(),
-        "each_then_gb_per_s": together.median(),
-        "gpus": together.count(),
-    }).reset_index()  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "alone_gb_per_s": alone,
+            "all_at_once_gb_per_s": together.sum(),
+            "each_then_gb_per_s": together.median(),
+            "gpus": together.count(),
+        }
+    ).reset_index()
     table["share_kept"] = table["each_then_gb_per_s"] / table["alone_gb_per_s"]
     table.attrs = dict(links.attrs)
     return table
@@ -84,10 +86,15 @@ def numa_effect(links: pd.DataFrame) -> pd.DataFrame:
     """Give, a GPU, pinned and alone: its best and worst NUMA node with their rates; empty where there is one node."""
     rows = links[(links["memory"] == "pinned") & ~links["together"].astype(bool)]
     wide = rows[rows["copy"] == "host_to_gpu"].pivot_table(index="rank", columns="numa", values="gb_per_s")
-    table = pd.DataFrame({
-        "gpu": wide.index, "near": wide.idxmax(axis=1).values, "near_gb_per_s": wide.max(axis=1).values,
-        "far": wide.idxmin(axis=1).values, "far_gb_per_s": wide.min(axis=1).values,
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "gpu": wide.index,
+            "near": wide.idxmax(axis=1).values,
+            "near_gb_per_s": wide.max(axis=1).values,
+            "far": wide.idxmin(axis=1).values,
+            "far_gb_per_s": wide.min(axis=1).values,
+        }
+    )
     table = table if wide.shape[1] > 1 else table.iloc[:0]
     table.attrs = dict(links.attrs)
     return table
@@ -150,11 +157,13 @@ def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataF
 def _rates(run, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     good = rows[~rows["warm_up"].astype(bool)]
     grouped = good.groupby(by, sort=False)["gb_per_s"]
-    table = pd.DataFrame({
-        "gb_per_s": grouped.median(),
-        "spread_gb_per_s": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
-        "count": grouped.count(),
-    }).reset_index()  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "gb_per_s": grouped.median(),
+            "spread_gb_per_s": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+            "count": grouped.count(),
+        }
+    ).reset_index()
     for name in {"source", "target", "rank", "numa"} & set(table.columns):
         table[name] = table[name].astype(int)
     return table

@@ -6,6 +6,12 @@ from labkit.labs.accounting.charts.published import published_chart
 from labkit.labs.accounting.charts.speed import batch_chart, splits_chart
 
 __all__ = [
-    "batch_chart", "devices_chart", "fit_chart", "machines_chart", "measured_chart", "parts_chart", "published_chart",
+    "batch_chart",
+    "devices_chart",
+    "fit_chart",
+    "machines_chart",
+    "measured_chart",
+    "parts_chart",
+    "published_chart",
     "splits_chart",
-]  # fmt: skip
+]

@@ -25,8 +25,14 @@ def machines_chart(table: pd.DataFrame) -> Figure:
         ax.barh(own.index, own["tokens"], color=color, height=0.66, label=link)
     for row in table.itertuples():
         rates = f"{units.number(row.tflops)} TFLOP/s over {units.rate(row.gb_per_s)}"
-        ax.annotate(f"{units.number(row.tokens)}  ({rates})", (row.tokens, row.Index), xytext=(5, 0),
-                    textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
+        ax.annotate(
+            f"{units.number(row.tokens)}  ({rates})",
+            (row.tokens, row.Index),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
     ax.set_yticks(table.index, names)
     ax.invert_yaxis()
     ax.set_xlim(0, 1.5 * table["tokens"].max())
@@ -45,8 +51,16 @@ def measured_chart(table: pd.DataFrame) -> Figure:
         if np.isfinite(last["bound_tokens"]):
             ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
         ax.plot(rows["tokens"], rows["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
-        ax.errorbar(rows["tokens"], rows["efficiency"], yerr=rows["spread"], color=color, fmt="o", ms=7, capsize=3,
-                    label=STRATEGY_LABELS.get(strategy, strategy))  # fmt: skip
+        ax.errorbar(
+            rows["tokens"],
+            rows["efficiency"],
+            yerr=rows["spread"],
+            color=color,
+            fmt="o",
+            ms=7,
+            capsize=3,
+            label=STRATEGY_LABELS.get(strategy, strategy),
+        )
     ax.plot([], [], color=canvas.QUIET, lw=1.5, label="datasheets")
     ax.plot([], [], color=canvas.QUIET, marker="_", ms=14, mew=2.2, ls="none", label="parts added up")
     ax.plot([], [], color=canvas.QUIET, marker="o", ms=7, ls="none", label="measured")

@@ -12,8 +12,11 @@ from labkit.charts import canvas
 from labkit.story import units
 
 COLORS = {  # as in the ledgers of labs 04 and 05
-    "parameters": "#999999", "gradients": "#D55E00", "optimizer": "#009E73", "activations": "#56B4E9",
-}  # fmt: skip
+    "parameters": "#999999",
+    "gradients": "#D55E00",
+    "optimizer": "#009E73",
+    "activations": "#56B4E9",
+}
 DASHES = (0, (4, 2))
 
 
@@ -64,8 +67,16 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
         for fewest in table.attrs["fewest"][tokens].values():
             at = rows[rows["fsdp"] == fewest]
             ax.plot(at["fsdp"], at["gb"], "o", ms=9, mfc="none", mec=color, mew=1.6)
-            ax.annotate(str(fewest), (fewest, at["gb"].iloc[0]), xytext=(2, 17 if above else -17), va="center",
-                        textcoords="offset points", ha="center", fontsize=9, color=color)  # fmt: skip
+            ax.annotate(
+                str(fewest),
+                (fewest, at["gb"].iloc[0]),
+                xytext=(2, 17 if above else -17),
+                va="center",
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
+                color=color,
+            )
     for unit, at in (("GB", size), ("GiB", size * units.GIB / units.GB)):
         ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else DASHES, lw=1.2, label=f"{size} {unit}")
     if published is not None:
@@ -84,29 +95,53 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
 def fit_chart(table: pd.DataFrame) -> Figure:
     """The fewest GPUs that fit, a panel a strategy, models down and GPUs across; × where no number is enough."""
     strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
-    figure, axes = canvas.canvas(2, -(-len(strategies) // 2), width=9.6, height=8.2, squeeze=False, sharey=True,
-                                 sharex=True)  # fmt: skip
+    figure, axes = canvas.canvas(
+        2, -(-len(strategies) // 2), width=9.6, height=8.2, squeeze=False, sharey=True, sharex=True
+    )
     most = table["fewest"].max()
     for ax, strategy in zip(axes.flat, strategies, strict=False):
         own = table[table["strategy"] == strategy]
-        counts, said = (own.assign(mark=own.apply(_mark, axis=1)).pivot_table(
-            index="model", columns="gpu", values=name, aggfunc="first", sort=False, dropna=False)
-            for name in ("fewest", "mark"))  # fmt: skip
+        counts, said = (
+            own.assign(mark=own.apply(_mark, axis=1)).pivot_table(
+                index="model", columns="gpu", values=name, aggfunc="first", sort=False, dropna=False
+            )
+            for name in ("fewest", "mark")
+        )
         counts, said = (part.reindex(index=dict.fromkeys(own["model"]), columns=gpus) for part in (counts, said))
         scale = LogNorm(1, max(2.0, most))
-        sns.heatmap(counts.astype(float), ax=ax, norm=scale, cmap="Blues", cbar=False,
-                    annot=said.to_numpy(), fmt="", annot_kws={"fontsize": 8}, linewidths=0.5, linecolor="white",
-                    mask=np.zeros(counts.shape, bool))  # fmt: skip
+        sns.heatmap(
+            counts.astype(float),
+            ax=ax,
+            norm=scale,
+            cmap="Blues",
+            cbar=False,
+            annot=said.to_numpy(),
+            fmt="",
+            annot_kws={"fontsize": 8},
+            linewidths=0.5,
+            linecolor="white",
+            mask=np.zeros(counts.shape, bool),
+        )
         ax.set_facecolor("#F2F2F2")
         for row, column in np.argwhere(counts.isna().to_numpy()):
-            ax.text(column + 0.5, row + 0.5, said.iloc[row, column], ha="center", va="center", fontsize=8,
-                    color=canvas.QUIET)  # fmt: skip
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                said.iloc[row, column],
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=canvas.QUIET,
+            )
         ax.set_title(f"{strategy}: fewest GPUs")
         ax.set(xlabel="GPU" if ax in axes[-1] else "", ylabel="model" if ax in axes[:, 0] else "")
         ax.set_xticklabels([name.replace(" ", "\n", 1) for name in gpus], rotation=0, fontsize=8)
         ax.tick_params(axis="y", rotation=0, labelsize=9)
-    return canvas.finish(figure, f"{table.attrs['precision']}, {units.count(table.attrs['tokens'])} tokens a GPU, "
-                         f"× fits on no number, – no bfloat16 · {table.attrs['source']}")  # fmt: skip
+    return canvas.finish(
+        figure,
+        f"{table.attrs['precision']}, {units.count(table.attrs['tokens'])} tokens a GPU, "
+        f"× fits on no number, – no bfloat16 · {table.attrs['source']}",
+    )
 
 
 def _mark(row: pd.Series) -> str:

@@ -18,15 +18,27 @@ def published_chart(table: pd.DataFrame) -> Figure:
     ax.hlines(table.index, 1, ratio, color=canvas.PUBLISHED, lw=1.2)
     ax.plot(ratio, table.index, "o", color=canvas.PUBLISHED, ms=8, label="published")
     made = table[table["mistake"] != ""]
-    ax.plot(made["mistaken"] / made["ours"], made.index, "o", ms=13, mfc="none", mec=canvas.PREDICTED, mew=1.6,
-            label="ours with the mistake")  # fmt: skip
+    ax.plot(
+        made["mistaken"] / made["ours"],
+        made.index,
+        "o",
+        ms=13,
+        mfc="none",
+        mec=canvas.PREDICTED,
+        mew=1.6,
+        label="ours with the mistake",
+    )
     for row, times in zip(table.itertuples(), ratio, strict=True):
         said = f"{_number(row.printed)} for {_number(row.ours)}"
-        ax.annotate(said, (max(1, times), row.Index), xytext=(13, 0), textcoords="offset points", va="center",
-                    fontsize=9)  # fmt: skip
+        ax.annotate(
+            said, (max(1, times), row.Index), xytext=(13, 0), textcoords="offset points", va="center", fontsize=9
+        )
     ax.set_xscale("log")
-    ax.xaxis.set(major_locator=FixedLocator([0.8, 0.9, 1, 1.2, 1.5, 2]), minor_locator=NullLocator(),
-                 major_formatter=lambda value, _: f"{value:g}")  # fmt: skip
+    ax.xaxis.set(
+        major_locator=FixedLocator([0.8, 0.9, 1, 1.2, 1.5, 2]),
+        minor_locator=NullLocator(),
+        major_formatter=lambda value, _: f"{value:g}",
+    )
     ax.set_xlim(0.85, 2.3)
     ax.set_yticks(table.index, table["quantity"])
     ax.set_ylim(len(table) - 0.4, -0.6)

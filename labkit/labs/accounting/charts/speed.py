@@ -24,8 +24,14 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
     ax.plot(table["tokens"], table["math_ms"], color=canvas.COMPUTE, lw=2.2, label="compute")
     ax.plot(table["tokens"], table["fsdp_ms"], color=canvas.COMMUNICATE, lw=1.8, label="weights (FSDP)")
     ax.plot(table["tokens"], table["tensor_ms"], color=canvas.COMMUNICATE, lw=1.8, ls=":", label="activations (TP)")
-    ax.plot(table["tokens"], table["fsdp_ms"] + table["tensor_ms"], color=canvas.COMMUNICATE, lw=1.2, ls=DASHES,
-            label="both in turn")  # fmt: skip
+    ax.plot(
+        table["tokens"],
+        table["fsdp_ms"] + table["tensor_ms"],
+        color=canvas.COMMUNICATE,
+        lw=1.2,
+        ls=DASHES,
+        label="both in turn",
+    )
     per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
     for (name, tokens), side in zip(table.attrs["bounds"].items(), (-1, 1), strict=True):
         if not isfinite(tokens):
@@ -33,9 +39,16 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
         color, marker = WAYS[name]
         ax.plot(tokens, tokens * per_token, marker, ms=8, color=color, zorder=4)
         ax.axvline(tokens, color=color, lw=1, ls=DASHES)
-        ax.annotate(f"{name}: {units.count(round(tokens))}", (tokens, 0.03), xycoords=ax.get_xaxis_transform(),
-                    xytext=(6 * side, 0), textcoords="offset points", ha="right" if side < 0 else "left", fontsize=9,
-                    color=color)  # fmt: skip
+        ax.annotate(
+            f"{name}: {units.count(round(tokens))}",
+            (tokens, 0.03),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(6 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            fontsize=9,
+            color=color,
+        )
     if (value := getattr(guess, "value", guess)) is not None:
         ax.axvline(value, color=canvas.PREDICTED, lw=1.4, label="your prediction")
     canvas.logarithmic(ax.xaxis)
@@ -57,11 +70,20 @@ def splits_chart(table: pd.DataFrame) -> Figure:
         ax.plot(table["tensor"], table[column], color=color, marker=marker, lw=1.5, ms=6, label=name)
     never = table[table["at_once"].isna()]["tensor"]
     if len(never):
-        ax.axvspan(never.min() / 2**0.5, table["tensor"].max() * 2**0.5, color=canvas.IDLE, alpha=0.5, lw=0,
-                   label="no batch is compute-bound")  # fmt: skip
+        ax.axvspan(
+            never.min() / 2**0.5,
+            table["tensor"].max() * 2**0.5,
+            color=canvas.IDLE,
+            alpha=0.5,
+            lw=0,
+            label="no batch is compute-bound",
+        )
     ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(list(table["tensor"])), minor_locator=NullLocator(),
-                 major_formatter=ScalarFormatter())  # fmt: skip
+    ax.xaxis.set(
+        major_locator=FixedLocator(list(table["tensor"])),
+        minor_locator=NullLocator(),
+        major_formatter=ScalarFormatter(),
+    )
     ax.set_xlim(table["tensor"].min() / 2**0.5, table["tensor"].max() * 2**0.5)
     canvas.logarithmic(ax.yaxis)
     ax.set(xlabel=f"tensor shards Y; FSDP has {table.attrs['devices']} / Y", ylabel="least batch, tokens in all")

@@ -6,5 +6,10 @@ from labkit.labs.accounting.story.reports import doubt_report
 from labkit.labs.accounting.story.speed import explain_batch, explain_knobs
 
 __all__ = [
-    "doubt_report", "explain_batch", "explain_fit", "explain_knobs", "explain_measured", "explain_memory",
-]  # fmt: skip
+    "doubt_report",
+    "explain_batch",
+    "explain_fit",
+    "explain_knobs",
+    "explain_measured",
+    "explain_memory",
+]

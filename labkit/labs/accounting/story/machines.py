@@ -16,8 +16,11 @@ FULL = 0.9  # of a single GPU's speed
 def explain_measured(table: pd.DataFrame) -> Markdown:
     """Say, a strategy, how far above the datasheets' bound it ran, what it reached, and whether its parts say so."""
     bullets = [_strategy(STRATEGY_NAMES.get(name, name), rows) for name, rows in table.groupby("strategy", sort=False)]
-    return say("\n".join(f"- {bullet}" for bullet in bullets), "" if table.empty else f"\n\n{_lesson(table)}",
-               small=table.attrs["small"])  # fmt: skip
+    return say(
+        "\n".join(f"- {bullet}" for bullet in bullets),
+        "" if table.empty else f"\n\n{_lesson(table)}",
+        small=table.attrs["small"],
+    )
 
 
 def _strategy(name: str, rows: pd.DataFrame) -> str:
@@ -34,8 +37,10 @@ def _strategy(name: str, rows: pd.DataFrame) -> str:
             if lost > 0
             else f"more than its parts add up to ({units.percent(row.added)}): some is hidden"
         )
-        said.append(f"{units.count(row.tokens)} tokens a GPU{over} keep {units.percent(row.efficiency)} of one GPU's "
-                    f"speed, {why}")  # fmt: skip
+        said.append(
+            f"{units.count(row.tokens)} tokens a GPU{over} keep {units.percent(row.efficiency)} of one GPU's "
+            f"speed, {why}"
+        )
     return f"**{name}**: {listed(said)}."
 
 

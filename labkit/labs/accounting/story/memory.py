@@ -51,8 +51,11 @@ def _labels(table: pd.DataFrame, drivers: pd.DataFrame) -> str:
     sentence = f"{both(table.attrs['total_bytes'])} take so many H100s: **{said[0]}**; {listed(said[1:])}."
     if len(set(table["devices"])) == 1:
         sentence += " The reading makes no difference here."
-    seen = [f"{row.gpu}: {units.number(row.label_gb)} GB on the label, {units.number(row.driver_gb, 4)} GB = "
-            f"{units.number(row.driver_gib, 4)} GiB by its driver" for row in drivers.itertuples()]  # fmt: skip
+    seen = [
+        f"{row.gpu}: {units.number(row.label_gb)} GB on the label, {units.number(row.driver_gb, 4)} GB = "
+        f"{units.number(row.driver_gib, 4)} GiB by its driver"
+        for row in drivers.itertuples()
+    ]
     return " ".join([sentence, *([f"{listed(seen)}.", _meant(drivers)] if seen else [])])
 
 
@@ -93,14 +96,19 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     able = [name for name, rows in table.groupby("model", sort=False) if rows["status"].eq("ok").any()]
     if not able:
         return say(f"In {PRECISIONS[table.attrs['precision']]} no number of these GPUs is enough.")
-    by = {strategy: [name for name in able if name in set(rows["model"])]
-          for strategy, rows in ok.groupby("strategy", sort=False)}  # fmt: skip
+    by = {
+        strategy: [name for name in able if name in set(rows["model"])]
+        for strategy, rows in ok.groupby("strategy", sort=False)
+    }
     names = list(by)
     sentences = [f"In {PRECISIONS[table.attrs['precision']]}, on some GPU of this table:"]
     for before, strategy in zip([None, *names], names, strict=False):
         new = [name for name in by[strategy] if before is None or name not in by[before]]
-        sentences.append(f"{strategy} fits {listed(new) if before is None else 'besides ' + listed(new)};" if new else
-                         f"{strategy} fits no further model;")  # fmt: skip
+        sentences.append(
+            f"{strategy} fits {listed(new) if before is None else 'besides ' + listed(new)};"
+            if new
+            else f"{strategy} fits no further model;"
+        )
     sentences[-1] = sentences[-1].replace(";", ".")
     last = ok[ok["model"] == able[-1]]
     least = last.loc[last["fewest"].idxmin()]

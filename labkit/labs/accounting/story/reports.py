@@ -48,10 +48,12 @@ def _shards(row: pd.Series) -> str:
 
 def _batch(row: pd.Series, mistakes: pd.DataFrame, bounds: pd.DataFrame) -> str:
     each, in_all = (
-        listed(f"{units.count(round(tokens))} ({way})" for way, tokens in zip(
-            bounds["weights and activations"], bounds[column], strict=True))
+        listed(
+            f"{units.count(round(tokens))} ({way})"
+            for way, tokens in zip(bounds["weights and activations"], bounds[column], strict=True)
+        )
         for column in ("tokens_per_device", "tokens")
-    )  # fmt: skip
+    )
     said = f"The batch is a least one: {each} tokens a device, {in_all} in all. "
     made = mistakes[mistakes["is_printed"]]
     if (made["mistakes"] == "none").any():

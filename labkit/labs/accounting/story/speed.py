@@ -25,8 +25,10 @@ def explain_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
     shares = [units.percent(row["math_ms"] / (row["fsdp_ms"] + row["tensor_ms"])) for row in (low, high)]
     grows = low["math_ms"] / low["fsdp_ms"] < high["math_ms"] / high["fsdp_ms"]
     bound = "so the bound is **a least batch**" if grows else "so the bound is a largest batch"
-    said.append(f"At {units.count(low['tokens'])} tokens computing takes {shares[0]} of communicating's time, at "
-                f"{units.count(high['tokens'])} {shares[1]}: {bound}.")  # fmt: skip
+    said.append(
+        f"At {units.count(low['tokens'])} tokens computing takes {shares[0]} of communicating's time, at "
+        f"{units.count(high['tokens'])} {shares[1]}: {bound}."
+    )
     return say(*said)
 
 
@@ -52,13 +54,17 @@ def _splits(table: pd.DataFrame) -> str:
             said.append(f"Sent {way}, no split is ever compute-bound.")
             continue
         best = table.loc[table[column].idxmin()]
-        said.append(f"Sent {way}, {best['fsdp']:g} × {best['tensor']:g} needs the least, "
-                    f"{units.count(round(best[column]))} tokens.")  # fmt: skip
+        said.append(
+            f"Sent {way}, {best['fsdp']:g} × {best['tensor']:g} needs the least, "
+            f"{units.count(round(best[column]))} tokens."
+        )
     never = table[table["at_once"].isna()]["tensor"]
     last = table["tensor"].iloc[-1]
     if len(never):
-        said.append(f"From {never.min()} tensor shards on a larger batch does not help: activations grow with it as "
-                    "computing does.")  # fmt: skip
+        said.append(
+            f"From {never.min()} tensor shards on a larger batch does not help: activations grow with it as "
+            "computing does."
+        )
     else:
         said.append(f"Up to {last} tensor shards some batch is enough.")
     return " ".join(said)

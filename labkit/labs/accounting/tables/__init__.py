@@ -7,6 +7,18 @@ from labkit.labs.accounting.tables.scorecard import scorecard
 from labkit.labs.accounting.tables.speed import bounds, knobs, machines, over_tokens, splits
 
 __all__ = [
-    "answers", "bounds", "drivers", "fit", "knobs", "labels", "machines", "measured", "mistakes", "over_devices",
-    "over_tokens", "parts", "scorecard", "splits",
-]  # fmt: skip
+    "answers",
+    "bounds",
+    "drivers",
+    "fit",
+    "knobs",
+    "labels",
+    "machines",
+    "measured",
+    "mistakes",
+    "over_devices",
+    "over_tokens",
+    "parts",
+    "scorecard",
+    "splits",
+]

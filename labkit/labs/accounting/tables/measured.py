@@ -13,8 +13,18 @@ from labkit.theory.traffic import through_a_link, traffic
 
 SHARDED = ("fsdp_full", "fsdp_grad")
 PEAK, WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}
-COLUMNS = ["strategy", "tokens", "least_math_ms", "least_sent_ms", "bound_tokens", "alone_ms", "line_ms", "added",
-           "efficiency", "spread"]  # fmt: skip
+COLUMNS = [
+    "strategy",
+    "tokens",
+    "least_math_ms",
+    "least_sent_ms",
+    "bound_tokens",
+    "alone_ms",
+    "line_ms",
+    "added",
+    "efficiency",
+    "spread",
+]
 
 
 def measured(strategies_run, links_run) -> pd.DataFrame:
@@ -42,9 +52,20 @@ def measured(strategies_run, links_run) -> pd.DataFrame:
         single = alone.loc[row.load]
         alone_ms = single["step_ms"] * row.micro_batch / single["batch"]
         line_ms = 1e3 * sum(_seconds(one, lines, row.ranks) for one in sent) / times
-        rows.append((row.strategy, tokens, 1e3 * least_s, 1e3 * sent_s, tokens * sent_s / least_s, alone_ms, line_ms,
-                     alone_ms / (alone_ms + line_ms), row.efficiency,
-                     row.efficiency * row.spread_step_ms / row.step_ms))  # fmt: skip
+        rows.append(
+            (
+                row.strategy,
+                tokens,
+                1e3 * least_s,
+                1e3 * sent_s,
+                tokens * sent_s / least_s,
+                alone_ms,
+                line_ms,
+                alone_ms / (alone_ms + line_ms),
+                row.efficiency,
+                row.efficiency * row.spread_step_ms / row.step_ms,
+            )
+        )
     found = pd.DataFrame(rows, columns=COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
     found.attrs = {"source": strategies_run.source, "small": plan.size == "small", "ranks": plan.gpus}
     return found

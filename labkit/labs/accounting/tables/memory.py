@@ -13,10 +13,15 @@ from labkit.node import limits
 
 THEORY = "theory: bytes counted, nothing measured"
 GPUS = {  # the datasheet's name
-    "RTX 4090": "NVIDIA GeForce RTX 4090", "V100 32 GB": "Tesla V100-SXM2-32GB", "A100 40 GB": "NVIDIA A100-SXM4-40GB",
-    "L40S": "NVIDIA L40S", "A100 80 GB": "NVIDIA A100-SXM4-80GB", "H100 80 GB": "NVIDIA H100 80GB HBM3",
-    "H200": "NVIDIA H200", "B200": "NVIDIA B200",
-}  # fmt: skip
+    "RTX 4090": "NVIDIA GeForce RTX 4090",
+    "V100 32 GB": "Tesla V100-SXM2-32GB",
+    "A100 40 GB": "NVIDIA A100-SXM4-40GB",
+    "L40S": "NVIDIA L40S",
+    "A100 80 GB": "NVIDIA A100-SXM4-80GB",
+    "H100 80 GB": "NVIDIA H100 80GB HBM3",
+    "H200": "NVIDIA H200",
+    "B200": "NVIDIA B200",
+}
 H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
 TPU_GB = 95  # a TPU v5p's label (cloud.google.com/tpu/docs/v5p)
 TOKENS = 1024
@@ -53,8 +58,12 @@ def drivers(*nodes) -> pd.DataFrame:
 
     `over_label` is the driver's bytes over the label's, with GB = 10^9 bytes.
     """
-    rows = {gpu.name: (gpu.name, known.memory_gb, gpu.memory_mib) for node in nodes for gpu in node.gpus
-            if (known := limits.spec(gpu.name))}  # fmt: skip
+    rows = {
+        gpu.name: (gpu.name, known.memory_gb, gpu.memory_mib)
+        for node in nodes
+        for gpu in node.gpus
+        if (known := limits.spec(gpu.name))
+    }
     table = pd.DataFrame(rows.values(), columns=["gpu", "label_gb", "driver_mib"])
     driver_bytes = table["driver_mib"] * UNITS["MiB"]
     table["driver_gb"], table["driver_gib"] = (number_in(unit, driver_bytes) for unit in ("GB", "GiB"))
@@ -62,8 +71,9 @@ def drivers(*nodes) -> pd.DataFrame:
     return _told(table)
 
 
-def over_devices(counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[int] = (0, TOKENS),
-                 model: Model = XXL) -> pd.DataFrame:  # fmt: skip
+def over_devices(
+    counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[int] = (0, TOKENS), model: Model = XXL
+) -> pd.DataFrame:
     """Give a row a number of FSDP shards and of tokens on each: gb a device, in all and by kind.
 
     attrs: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough.
@@ -73,13 +83,15 @@ def over_devices(counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[
         for count in counts:
             held = {kind: float(number_in("GB", size)) for kind, size in memory.held(model, many, count).items()}
             rows.append({"fsdp": count, "tokens": many, "gb": sum(held.values())} | held)
-    fewest = {many: {unit: memory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")}
-              for many in tokens}  # fmt: skip
+    fewest = {
+        many: {unit: memory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
+    }
     return _told(pd.DataFrame(rows), fewest=fewest, device_gb=TPU_GB)
 
 
-def fit(precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True,
-        models: Mapping[str, Model] = MODELS) -> pd.DataFrame:  # fmt: skip
+def fit(
+    precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True, models: Mapping[str, Model] = MODELS
+) -> pd.DataFrame:
     """Give a row a strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
 
     A GPU is taken to hold its label at 10^9 bytes a GB. Contexts and gaps are not counted: some drivers report enough

@@ -13,8 +13,14 @@ from labkit.labs.accounting.theory.models import XXL
 from labkit.labs.accounting.theory.sizes import devices, number_in, of
 from labkit.labs.accounting.theory.speed import COURSE, Mesh, least_tokens, times
 
-QUANTITIES = ("parameters", "weights+gradients+optimizer", "activations per sample", "H100 80GB equivalents",
-              "smallest N_FSDP under 95 GB", "compute-bound batch")  # fmt: skip
+QUANTITIES = (
+    "parameters",
+    "weights+gradients+optimizer",
+    "activations per sample",
+    "H100 80GB equivalents",
+    "smallest N_FSDP under 95 GB",
+    "compute-bound batch",
+)
 MIXED = "GiB divided by GB"
 COLUMNS = ["quantity", "unit", "printed", "ours", "agrees", "mistaken", "mistake"]
 
@@ -28,10 +34,20 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     printed = published.set_index("quantity")["value"]
     states, token = states_bytes(), parts(XXL, 1)["activations"]
     mixed = {QUANTITIES[3]: devices(states, 80, "GiB"), QUANTITIES[4]: smallest_fsdp(XXL, 0, of(TPU_GB, "GiB")) - 1}
-    ours = dict(zip(QUANTITIES, (
-        XXL.parameters, number_in("GiB", states), number_in("GiB", token), devices(states, 80),
-        smallest_fsdp(XXL, 0, of(TPU_GB, "GB")) - 1, least_tokens(COURSE, XXL, at_once=False) / COURSE.devices,
-    ), strict=True))  # fmt: skip
+    ours = dict(
+        zip(
+            QUANTITIES,
+            (
+                XXL.parameters,
+                number_in("GiB", states),
+                number_in("GiB", token),
+                devices(states, 80),
+                smallest_fsdp(XXL, 0, of(TPU_GB, "GB")) - 1,
+                least_tokens(COURSE, XXL, at_once=False) / COURSE.devices,
+            ),
+            strict=True,
+        )
+    )
     rows = []
     for name, unit in published.set_index("quantity")["unit"].items():
         value = printed[name]
@@ -61,14 +77,26 @@ def mistakes(mesh: Mesh = COURSE, printed: float = 641.0) -> pd.DataFrame:
     for axes, half, own, at_once, each in product((False, True), repeat=5):
         if own and at_once:
             continue  # there tensor parallelism's time does not count
-        other = Mesh(mesh.fsdp, mesh.tensor, 1 if axes else mesh.fsdp_axes, mesh.tensor_axes, mesh.flop_per_s,
-                     mesh.axis_bytes_per_s / (2 if half else 1))  # fmt: skip
+        other = Mesh(
+            mesh.fsdp,
+            mesh.tensor,
+            1 if axes else mesh.fsdp_axes,
+            mesh.tensor_axes,
+            mesh.flop_per_s,
+            mesh.axis_bytes_per_s / (2 if half else 1),
+        )
         one = times(other, XXL, 1)
         exchanged = 0 if at_once else one.tensor_s / (other.devices if own else 1)
         tokens = one.fsdp_s / (one.math_s - exchanged) / (other.devices if each else 1)
         made = {"M_X left out": axes, "W in one direction": half, "a device's batch as the whole": own}
-        rows.append((", ".join(name for name, is_made in made.items() if is_made) or "none",
-                     "at once" if at_once else "in turn", "a device" if each else "in all", tokens))  # fmt: skip
+        rows.append(
+            (
+                ", ".join(name for name, is_made in made.items() if is_made) or "none",
+                "at once" if at_once else "in turn",
+                "a device" if each else "in all",
+                tokens,
+            )
+        )
     table = pd.DataFrame(rows, columns=["mistakes", "weights and activations", "batch", "gives"])
     table["is_printed"] = [agrees(printed, value) for value in table["gives"]]
     table.attrs = {"source": "theory, with mistakes", "small": False, "printed": printed}

@@ -38,6 +38,8 @@ def scorecard(published: pd.DataFrame) -> pd.DataFrame:
         ),
         ("published answers that differ, explained", (differ["mistake"] != "").sum(), len(differ), "answers"),
     ]
-    rows = [("accounting", target, float(value), f"{goal}", unit, bool(value == goal))
-            for target, value, goal, unit in exact]  # fmt: skip
+    rows = [
+        ("accounting", target, float(value), f"{goal}", unit, bool(value == goal))
+        for target, value, goal, unit in exact
+    ]
     return pd.DataFrame(rows, columns=COLUMNS)

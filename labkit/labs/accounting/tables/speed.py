@@ -90,11 +90,20 @@ def machines(*nodes) -> pd.DataFrame:
         known = limits.spec(name)
         rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known)
         share = (BESIDE - 1) / BESIDE
-        rows.append((label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link,
-                     known in there))  # fmt: skip
+        rows.append(
+            (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)
+        )
     tpu = COURSE
-    rows.append(("TPU v5p, one axis", tpu.flop_per_s / 1e12, tpu.axis_bytes_per_s / 1e9, "ICI",
-                 tpu.flop_per_s / tpu.axis_bytes_per_s, False))  # fmt: skip
+    rows.append(
+        (
+            "TPU v5p, one axis",
+            tpu.flop_per_s / 1e12,
+            tpu.axis_bytes_per_s / 1e9,
+            "ICI",
+            tpu.flop_per_s / tpu.axis_bytes_per_s,
+            False,
+        )
+    )
     table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
     table = table.sort_values("tokens", ignore_index=True)
     table.attrs = {"source": "theory: datasheets' dense 16-bit rates and links", "small": False}

@@ -44,8 +44,9 @@ def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, e
     return ceil((sum(whole.values()) - stays) / left) if left > 0 else None
 
 
-def zero_held(model: Model, strategy: str, gpus: int, tokens: int, precision: str = "bfloat16",
-              recompute: bool = True) -> dict[str, Fraction]:  # fmt: skip
+def zero_held(
+    model: Model, strategy: str, gpus: int, tokens: int, precision: str = "bfloat16", recompute: bool = True
+) -> dict[str, Fraction]:
     """Give the bytes a GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
 
     All that is counted is taken to be there at once. Not counted are DDP's buckets, the activations' gradients and
@@ -54,16 +55,24 @@ def zero_held(model: Model, strategy: str, gpus: int, tokens: int, precision: st
     """
     element_bytes, state_bytes = PRECISIONS[precision]
     each = {"parameters": element_bytes, "gradients": element_bytes, "optimizer": state_bytes}
-    found = {kind: Fraction(size * model.parameters, gpus if kind in STRATEGIES[strategy] else 1)
-             for kind, size in each.items()}  # fmt: skip
+    found = {
+        kind: Fraction(size * model.parameters, gpus if kind in STRATEGIES[strategy] else 1)
+        for kind, size in each.items()
+    }
     gathers = strategy == "ZeRO-3" and gpus > 1
     whole = GATHERED_BLOCKS * model.block_parameters + model.root_parameters
     kept = Fraction(element_bytes * tokens * model.kept(recompute))
     return found | {"activations": kept, "gathered": Fraction(element_bytes * whole * gathers)}
 
 
-def fewest_gpus(model: Model, strategy: str, room_bytes: int, tokens: int = 1024, precision: str = "bfloat16",
-                recompute: bool = True) -> int | None:  # fmt: skip
+def fewest_gpus(
+    model: Model,
+    strategy: str,
+    room_bytes: int,
+    tokens: int = 1024,
+    precision: str = "bfloat16",
+    recompute: bool = True,
+) -> int | None:
     """Give the fewest GPUs of `room_bytes` on which a strategy fits; None where no number of them is enough."""
     alone = zero_held(model, strategy, 1, tokens, precision, recompute)
     if sum(alone.values()) <= room_bytes:

@@ -6,5 +6,10 @@ from labkit.labs.attention.charts.speed import race_chart, sweep_chart
 from labkit.labs.attention.charts.tiles import tiles_chart
 
 __all__ = [
-    "attention_chart", "memory_chart", "plain_chart", "race_chart", "sweep_chart", "tiles_chart",
-]  # fmt: skip
+    "attention_chart",
+    "memory_chart",
+    "plain_chart",
+    "race_chart",
+    "sweep_chart",
+    "tiles_chart",
+]

@@ -76,8 +76,16 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
         if table.attrs["gpu_mib"] > 0:
             ax.axhline(table.attrs["gpu_mib"], color=canvas.THEORY, ls=DASHES, lw=1.2)
             text = f"GPU memory, {units.size(table.attrs['gpu_mib'] * units.MIB)}"
-            ax.annotate(text, (0.02, table.attrs["gpu_mib"]), xycoords=ax.get_yaxis_transform(), va="bottom",
-                        xytext=(0, 3), textcoords="offset points", fontsize=9, color=canvas.QUIET)  # fmt: skip
+            ax.annotate(
+                text,
+                (0.02, table.attrs["gpu_mib"]),
+                xycoords=ax.get_yaxis_transform(),
+                va="bottom",
+                xytext=(0, 3),
+                textcoords="offset points",
+                fontsize=9,
+                color=canvas.QUIET,
+            )
         canvas.logarithmic(ax.yaxis)
         mark_lengths(ax, table["sequence"])
         ax.set_title(PANELS[moment])

@@ -10,11 +10,22 @@ from labkit.charts import canvas
 from labkit.labs.attention.charts.lengths import mark_lengths
 
 NAMES = {
-    "plain": "plain PyTorch", "by_hand": "by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",
-    "flash": "ours", "sdpa_flash": "SDPA-flash", "sdpa_cudnn": "cuDNN", "sdpa_efficient": "SDPA-efficient",
-}  # fmt: skip
-COLORS = dict(zip(("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compiled", "by_hand", "sdpa_efficient"),
-                  canvas.SERIES, strict=True))  # fmt: skip
+    "plain": "plain PyTorch",
+    "by_hand": "by hand",
+    "compiled": "compiled",
+    "tiled": "tiles in PyTorch",
+    "flash": "ours",
+    "sdpa_flash": "SDPA-flash",
+    "sdpa_cudnn": "cuDNN",
+    "sdpa_efficient": "SDPA-efficient",
+}
+COLORS = dict(
+    zip(
+        ("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compiled", "by_hand", "sdpa_efficient"),
+        canvas.SERIES,
+        strict=True,
+    )
+)
 PHASES = {"forward": canvas.SERIES[4], "backward": canvas.SERIES[1], "both": canvas.INK}
 TITLES = {"forward": "forward", "backward": "backward", "both": "forward + backward"}
 CLOCKS = {"launched": "-", "captured": (0, (4, 2))}
@@ -38,14 +49,30 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
         for name in COLORS:
             lines = own[own["implementation"] == name].groupby("clock", sort=False)
             for clock, line in lines:
-                ax.plot(line["sequence"], scale * line["tflops"], color=COLORS[name], ls=CLOCKS[clock], lw=1.4, ms=4,
-                        marker="o", label=NAMES[name] if clock == "launched" else None)  # fmt: skip
+                ax.plot(
+                    line["sequence"],
+                    scale * line["tflops"],
+                    color=COLORS[name],
+                    ls=CLOCKS[clock],
+                    lw=1.4,
+                    ms=4,
+                    marker="o",
+                    label=NAMES[name] if clock == "launched" else None,
+                )
             _cross(ax, own[(own["implementation"] == name) & _out_of_memory(own["status"])], 0.04, COLORS[name])
         peak = own["peak_tflops"].max()
         if pd.notna(peak):
             ax.axhline(peak, color=canvas.THEORY, lw=1)
-            ax.annotate(f"peak for {precision}", (0.02, peak), va="top", fontsize=9, color=canvas.QUIET,
-                        xycoords=ax.get_yaxis_transform(), xytext=(0, -4), textcoords="offset points")  # fmt: skip
+            ax.annotate(
+                f"peak for {precision}",
+                (0.02, peak),
+                va="top",
+                fontsize=9,
+                color=canvas.QUIET,
+                xycoords=ax.get_yaxis_transform(),
+                xytext=(0, -4),
+                textcoords="offset points",
+            )
         _guess(ax, own, getattr(guess, "value", guess), scale)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
@@ -68,8 +95,16 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
         for head_dim, own in rows[rows["precision"] == precision].groupby("head_dim"):
             color = HEAD_DIMS.get(head_dim, canvas.INK)
             for column, dashes in (("flash_ms", "-"), ("plain_ms", DASHES["bfloat16"])):
-                ax.plot(own["sequence"], own[column], color=color, ls=dashes, marker="o", ms=3.5, lw=1.3,
-                        label=f"d = {head_dim}" if column == "flash_ms" else None)  # fmt: skip
+                ax.plot(
+                    own["sequence"],
+                    own[column],
+                    color=color,
+                    ls=dashes,
+                    marker="o",
+                    ms=3.5,
+                    lw=1.3,
+                    label=f"d = {head_dim}" if column == "flash_ms" else None,
+                )
             _cross(ax, own[_out_of_memory(own["plain_status"])], 0.96, color)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{TITLES[phase].capitalize()}, {precision}")

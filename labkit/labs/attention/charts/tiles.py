@@ -56,15 +56,27 @@ def _followed(steps: Sequence[Step]) -> int:
 
 
 def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
-    scores = np.block([[np.array(step.scores) for step in steps if step.rows == rows]
-                       for rows in dict.fromkeys(step.rows for step in steps)])  # fmt: skip
+    scores = np.block(
+        [
+            [np.array(step.scores) for step in steps if step.rows == rows]
+            for rows in dict.fromkeys(step.rows for step in steps)
+        ]
+    )
     ax.set_facecolor(MASKED)
     ax.imshow(np.ma.masked_invalid(scores), cmap=SHADES)
     for number, step in enumerate(steps, start=1):
         corner, skipped = (step.columns[0] - 0.5, step.rows[0] - 0.5), step.kind == SKIPPED
         ax.add_patch(Rectangle(corner, len(step.columns), len(step.rows), fill=False, edgecolor="white", lw=2))
-        ax.annotate("×" if skipped else number, corner, (2.5, -2), textcoords="offset points", va="top", fontsize=8,
-                    fontweight="bold", color=canvas.QUIET if skipped else canvas.INK)  # fmt: skip
+        ax.annotate(
+            "×" if skipped else number,
+            corner,
+            (2.5, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize=8,
+            fontweight="bold",
+            color=canvas.QUIET if skipped else canvas.INK,
+        )
     ax.add_patch(Rectangle((-0.5, row - 0.5), scores.shape[1], 1, fill=False, edgecolor=canvas.INK, clip_on=False))
     ax.set(title="Tiles as they are visited", xlabel="key", ylabel="query")
 

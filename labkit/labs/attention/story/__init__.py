@@ -5,6 +5,10 @@ from labkit.labs.attention.story.reports import doubt_reports
 from labkit.labs.attention.story.speed import explain_race, explain_sweep
 
 __all__ = [
-    "doubt_reports", "explain_errors", "explain_memory", "explain_plain", "explain_race",
+    "doubt_reports",
+    "explain_errors",
+    "explain_memory",
+    "explain_plain",
+    "explain_race",
     "explain_sweep",
-]  # fmt: skip
+]

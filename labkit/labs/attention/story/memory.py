@@ -11,11 +11,19 @@ from IPython.display import Markdown
 from labkit.story import units
 from labkit.story.words import listed, say
 
-NAMES = {"by_hand": "softmax by hand", "plain": "torch's softmax", "compiled": "compiled", "flash": "flash",
-         "tiled": "tiles in PyTorch"}  # fmt: skip
+NAMES = {
+    "by_hand": "softmax by hand",
+    "plain": "torch's softmax",
+    "compiled": "compiled",
+    "flash": "flash",
+    "tiled": "tiles in PyTorch",
+}
 KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
-BACKWARD = {"by_hand": "exp(S − max), dP and four for the gradient of the row sums", "plain": "P, dP, dP∘P and dS",
-            "flash": "none"}  # fmt: skip
+BACKWARD = {
+    "by_hand": "exp(S − max), dP and four for the gradient of the row sums",
+    "plain": "P, dP, dP∘P and dS",
+    "flash": "none",
+}
 FOLLOWS = 1.5  # a time that grows with at least this power of N follows work that grows as N²
 SEEN = 0.5  # of forward's time: a clock that shows less does not see the work
 SAME = 0.1  # times within 10 % are called the same
@@ -32,8 +40,13 @@ def explain_plain(table: pd.DataFrame) -> Markdown:
 
 def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
     """Say which N×N matrices are kept, how memory grows, whether the formulas hold, and why the shortest failed."""
-    sentences = [_kept(held), _exponents(held), _formulas(held), *[_limited(row) for row in _shortest(limit)],
-                 _runs(limit)]  # fmt: skip
+    sentences = [
+        _kept(held),
+        _exponents(held),
+        _formulas(held),
+        *[_limited(row) for row in _shortest(limit)],
+        _runs(limit),
+    ]
     return say(*sentences, small=held.attrs["small"])
 
 
@@ -44,8 +57,11 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     counts = listed(f"{NAMES[name]} ({count} shapes)" for name, count in shapes.items())
     sentences = [f"Beside float64, every tensor of {counts} is within the tolerance."]
     if len(wrong):
-        rows = (f"{row.tensor} of {NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
-                f"{row.shape})" for row in wrong.itertuples())  # fmt: skip
+        rows = (
+            f"{row.tensor} of {NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
+            f"{row.shape})"
+            for row in wrong.itertuples()
+        )
         sentences = [f"**Beyond the tolerance**: {listed(rows)}."]
     for precision, own in table.groupby("precision", sort=False):
         worst = own.loc[own["share"].idxmax()]
@@ -65,8 +81,11 @@ def _growing(table: pd.DataFrame) -> str | None:
     """Say of the lengths that every implementation ran at whether its times grow as the work does."""
     ran = table.dropna(subset=["forward_ms", "backward_ms"])
     table = table[table["sequence"] <= ran.groupby("implementation")["sequence"].max().min()]
-    grown = {(name, phase): _grown(own, f"{phase}_ms") for name, own in table.groupby("implementation", sort=False)
-             for phase in ("forward", "backward")}  # fmt: skip
+    grown = {
+        (name, phase): _grown(own, f"{phase}_ms")
+        for name, own in table.groupby("implementation", sort=False)
+        for phase in ("forward", "backward")
+    }
     grown = {key: own for key, own in grown.items() if own is not None}
     if not grown:
         return None
@@ -105,14 +124,19 @@ def _waiting(table: pd.DataFrame) -> str | None:
 
 
 def _checked(table: pd.DataFrame) -> str:
-    verdicts = {name: table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
-                for name in ("forward", "backward", "unsynchronised")}  # fmt: skip
+    verdicts = {
+        name: table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
+        for name in ("forward", "backward", "unsynchronised")
+    }
     if all((own == "no limit known").all() for own in verdicts.values()):
         return "No limit is known here that a time could beat."
     waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
     alone = verdicts["unsynchronised"].eq("impossible")
-    ours = f"**{waited.sum()} of our {len(waited)} times that were waited for**" if waited.any() else \
-        f"none of our {len(waited)} times that were waited for"  # fmt: skip
+    ours = (
+        f"**{waited.sum()} of our {len(waited)} times that were waited for**"
+        if waited.any()
+        else f"none of our {len(waited)} times that were waited for"
+    )
     from_ = f", from {units.count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
     return (
         f"The check of the published table calls {alone.sum()} of this clock's {len(alone)} forward times "
@@ -128,8 +152,11 @@ def _compiled(table: pd.DataFrame) -> str | None:
         gains = (eager[f"{phase}_ms"] / compiled[f"{phase}_ms"]).dropna()
         if len(gains):
             gain = gains.xs(gains.index.get_level_values("sequence").max(), level="sequence").iloc[0]
-            how = "as fast" if abs(gain - 1) <= SAME else f"{units.times(max(gain, 1 / gain))} as " + (
-                "fast" if gain > 1 else "slow")  # fmt: skip
+            how = (
+                "as fast"
+                if abs(gain - 1) <= SAME
+                else f"{units.times(max(gain, 1 / gain))} as " + ("fast" if gain > 1 else "slow")
+            )
             found.append(f"{how} in {phase} at {units.count(gains.index.get_level_values('sequence').max())}")
     return f"Compiled, plain attention is {listed(found)}." if found else None
 

@@ -10,8 +10,11 @@ from labkit.story import units, words
 SAME = 0.1  # times within 10 % are called the same
 FOLLOWS = 1.0  # a time that grows with a lower power of N does not follow work that grows as N²
 WHOLE = 0.01
-HELD = {"by_hand": "exp(S − max) and P, as of a softmax written by hand", "plain": "P alone, as of a fused softmax",
-        "flash": "nothing N×N, as of tiles"}  # fmt: skip
+HELD = {
+    "by_hand": "exp(S − max) and P, as of a softmax written by hand",
+    "plain": "P alone, as of a fused softmax",
+    "flash": "nothing N×N, as of tiles",
+}
 
 
 def doubt_reports(

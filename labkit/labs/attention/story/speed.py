@@ -12,9 +12,15 @@ from labkit.story import units
 from labkit.story.words import listed, say
 
 NAMES = {
-    "plain": "plain PyTorch", "by_hand": "attention by hand", "compiled": "compiled", "tiled": "tiles in PyTorch",
-    "flash": "ours", "sdpa_flash": "SDPA-flash", "sdpa_cudnn": "cuDNN", "sdpa_efficient": "SDPA-efficient",
-}  # fmt: skip
+    "plain": "plain PyTorch",
+    "by_hand": "attention by hand",
+    "compiled": "compiled",
+    "tiled": "tiles in PyTorch",
+    "flash": "ours",
+    "sdpa_flash": "SDPA-flash",
+    "sdpa_cudnn": "cuDNN",
+    "sdpa_efficient": "SDPA-efficient",
+}
 OURS, FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
 CLOCKS = ("captured", "launched")
 SETTING = ["precision", "head_dim", "sequence"]
@@ -99,8 +105,9 @@ def _target(table: pd.DataFrame) -> str:
         return "The target's setting was not measured."
     ours, apart = rows[OURS], units.percent(abs(rows[OURS] / TARGET_MS - 1))
     met = f"{apart} below: **met**" if ours <= TARGET_MS else f"{apart} above: **missed**"
-    others = [f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
-              for name, ms in rows.drop(OURS).items()]  # fmt: skip
+    others = [
+        f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)" for name, ms in rows.drop(OURS).items()
+    ]
     return (
         f"The target for forward and backward of {units.count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, "
         f"is {TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."

@@ -6,5 +6,14 @@ from labkit.labs.attention.tables.scorecard import scorecard
 from labkit.labs.attention.tables.speed import floor, race, sweep, tiles
 
 __all__ = [
-    "errors", "everything", "floor", "held", "limit", "plain", "race", "scorecard", "sweep", "tiles",
-]  # fmt: skip
+    "errors",
+    "everything",
+    "floor",
+    "held",
+    "limit",
+    "plain",
+    "race",
+    "scorecard",
+    "sweep",
+    "tiles",
+]

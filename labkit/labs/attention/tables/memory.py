@@ -19,8 +19,13 @@ from labkit.labs.attention.theory.work import square_bytes
 
 SETTING = ["implementation", "heads", "head_dim", "sequence", "precision", "causal"]
 # In the order in which they are measured, and what to call the one that was not reached.
-PHASES = {"memory": "the first forward or backward", "forward": "forward", "unsynchronised": "forwards in a row",
-          "backward": "backward", "both": "forward and backward"}  # fmt: skip
+PHASES = {
+    "memory": "the first forward or backward",
+    "forward": "forward",
+    "unsynchronised": "forwards in a row",
+    "backward": "backward",
+    "both": "forward and backward",
+}
 MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
 TENSORS = ["O", "L", "dQ", "dK", "dV"]
 TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
@@ -51,8 +56,11 @@ def held(run) -> pd.DataFrame:
     """
     table = _settings(run).sort_values("sequence", kind="stable", ignore_index=True)
     table = table[[*SETTING, "status", *MEMORY]]
-    square = pd.Series([square_bytes(row.sequence, row.sequence, WIDTH[row.precision], row.heads) / MIB
-                        for row in table.itertuples()], table.index, dtype=float)  # fmt: skip
+    square = pd.Series(
+        [square_bytes(row.sequence, row.sequence, WIDTH[row.precision], row.heads) / MIB for row in table.itertuples()],
+        table.index,
+        dtype=float,
+    )
     for moment in MOMENTS:
         table[f"{moment}_formula_mib"] = [_formula_mib(row, moment) for row in table.itertuples()]
         rest = [_rest_mib(row, moment) for row in table.itertuples()]
@@ -61,8 +69,10 @@ def held(run) -> pd.DataFrame:
     table["reserved_squares"] = table["reserved_mib"] / square
     table["square_mib"] = square
     kept, lengths = table["kept_mib"].fillna(table["held_mib"]), table["sequence"].astype(float)
-    before = [column.groupby([table[name] for name in ("implementation", "head_dim", "precision")]).shift()
-              for column in (kept, lengths)]  # fmt: skip
+    before = [
+        column.groupby([table[name] for name in ("implementation", "head_dim", "precision")]).shift()
+        for column in (kept, lengths)
+    ]
     table["exponent"] = np.log(kept / before[0]) / np.log(lengths / before[1])
     return _sourced(table, run)
 
@@ -85,9 +95,15 @@ def limit(run) -> pd.DataFrame:
         one = bad.iloc[0] if len(bad) else good.iloc[-1]
         size = int(head_dim), WIDTH[one["precision"]]  # Python's integers: numpy's overflow
         form = {"heads": int(one["heads"]), "causal": bool(one["causal"])}
-        made = {"implementation": implementation, "head_dim": head_dim, "ran": good["sequence"].max(),
-                "failed": bad["sequence"].min(), "sequence": one["sequence"], "memory_gib": memory_mib * MIB / GIB,
-                "square_gib": one["square_mib"] * MIB / GIB}  # fmt: skip
+        made = {
+            "implementation": implementation,
+            "head_dim": head_dim,
+            "ran": good["sequence"].max(),
+            "failed": bad["sequence"].min(),
+            "sequence": one["sequence"],
+            "memory_gib": memory_mib * MIB / GIB,
+            "square_gib": one["square_mib"] * MIB / GIB,
+        }
         for moment in MOMENTS[1:]:
             made[f"{moment}_squares"] = SQUARES[implementation][moment]
             made[f"{moment}_gib"] = one[f"{moment}_formula_mib"] * MIB / GIB
@@ -110,9 +126,18 @@ def errors(run) -> pd.DataFrame:
         for tensor in (name for name in TENSORS if own[f"{name}_error"].notna().any()):
             worst = own.loc[own[f"{tensor}_error"].idxmax()]
             shape = f"{worst['queries']} × {worst['keys']} × {worst['head_dim']}"
-            parts.append({"implementation": implementation, "precision": precision, "tensor": tensor,
-                          "worst": worst[f"{tensor}_error"], "tolerance": TOLERANCES[precision], "shape": shape,
-                          "shapes": len(own), "same_bits": bool(own["same_bits"].all())})  # fmt: skip
+            parts.append(
+                {
+                    "implementation": implementation,
+                    "precision": precision,
+                    "tensor": tensor,
+                    "worst": worst[f"{tensor}_error"],
+                    "tolerance": TOLERANCES[precision],
+                    "shape": shape,
+                    "shapes": len(own),
+                    "same_bits": bool(own["same_bits"].all()),
+                }
+            )
     table = pd.DataFrame(parts)
     return _sourced(table.assign(share=table["worst"] / table["tolerance"]), run)
 
@@ -139,8 +164,9 @@ def _status(rows: pd.DataFrame) -> str:
 def _formula_mib(row, moment: str) -> float:
     if row.implementation not in SQUARES:
         return np.nan
-    bytes_ = moment_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision],
-                          heads=row.heads, causal=row.causal)  # fmt: skip
+    bytes_ = moment_bytes(
+        row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], heads=row.heads, causal=row.causal
+    )
     return bytes_ / MIB
 
 

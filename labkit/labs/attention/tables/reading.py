@@ -43,9 +43,14 @@ def times(attention: pd.DataFrame) -> pd.DataFrame:
     keys = ["problem", "mode", "head_dim", "sequence"]
     table = attention.melt(keys, ["forward_seconds", "backward_seconds"], "phase", "seconds")
     table = table.assign(
-        implementation=table["mode"].replace(NAMES), phase=table["phase"].str.removesuffix("_seconds"),
-        heads=BATCH, precision=PRECISION, causal=False, gpu=GPU, ms=1e3 * table["seconds"],
-    )  # fmt: skip
+        implementation=table["mode"].replace(NAMES),
+        phase=table["phase"].str.removesuffix("_seconds"),
+        heads=BATCH,
+        precision=PRECISION,
+        causal=False,
+        gpu=GPU,
+        ms=1e3 * table["seconds"],
+    )
     return _sourced(physics(table.drop(columns=["mode", "seconds"])), attention)
 
 
@@ -102,8 +107,9 @@ def memory(attention: pd.DataFrame) -> pd.DataFrame:
     table = attention.loc[attention["memory_gb"].notna(), ["head_dim", "sequence", "memory_gb"]].reset_index(drop=True)
     width, rows = WIDTH[PRECISION], BATCH * table["sequence"]
     table["square_gb"] = square_bytes(table["sequence"], table["sequence"], width, BATCH) / 1e9
-    shares = np.column_stack([table["square_gb"] * 1e3, rows * table["head_dim"] * width / 1e6, rows / 1e6,
-                              np.full(len(table), 2**20 / 1e6)])  # fmt: skip
+    shares = np.column_stack(
+        [table["square_gb"] * 1e3, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), 2**20 / 1e6)]
+    )
     printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= FITTED
     fit = np.linalg.lstsq(shares[fitted], printed_mb[fitted])[0]
     table["printed_squares"] = table["memory_gb"] / table["square_gb"]

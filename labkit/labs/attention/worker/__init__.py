@@ -107,8 +107,12 @@ class Work:
         self.both()
         for problem in [problem for problem in tuning.measured if problem not in known]:
             for tile, ms in tuning.measured[problem].items():
-                self.worker.record(kernel=problem[0], tile=str(tile), chosen=tile == tuning.chosen[problem],
-                                   ms=None if math.isnan(ms) else ms)  # fmt: skip
+                self.worker.record(
+                    kernel=problem[0],
+                    tile=str(tile),
+                    chosen=tile == tuning.chosen[problem],
+                    ms=None if math.isnan(ms) else ms,
+                )
 
     def _backward(self) -> Callable[[], object]:
         o = self.forward()

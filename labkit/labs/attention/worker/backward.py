@@ -41,8 +41,23 @@ def vectors(X, n, BLOCK: tl.constexpr, DESCRIBED: tl.constexpr):
 
 
 @triton.jit
-def gather(dk, dv, k, v, Q, dO, OF_ROWS, head, block, columns, scale, D: tl.constexpr, ROWS: tl.constexpr,
-           MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+def gather(
+    dk,
+    dv,
+    k,
+    v,
+    Q,
+    dO,
+    OF_ROWS,
+    head,
+    block,
+    columns,
+    scale,
+    D: tl.constexpr,
+    ROWS: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """Add one block of queries to a tile's dK and dV. Everything is transposed: Pᵀ then is an operand as it stands."""
     q = Q.load([head, block * ROWS, 0]).reshape(ROWS, D)
     lse = OF_ROWS.load([head, block * ROWS]).reshape(ROWS)
@@ -57,9 +72,28 @@ def gather(dk, dv, k, v, Q, dO, OF_ROWS, head, block, columns, scale, D: tl.cons
 
 
 @triton.jit(do_not_specialize=("queries", "keys", "padded", "width"))
-def keys_values(Q, K, V, dO, dK, dV, OF_ROWS, queries, keys, padded, width, scale, root, D: tl.constexpr,
-                CAUSAL: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-                STAGES: tl.constexpr, DESCRIBED: tl.constexpr):  # fmt: skip
+def keys_values(
+    Q,
+    K,
+    V,
+    dO,
+    dK,
+    dV,
+    OF_ROWS,
+    queries,
+    keys,
+    padded,
+    width,
+    scale,
+    root,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr,
+    DESCRIBED: tl.constexpr,
+):
     """Give dK and dV of COLUMNS keys of one head; grid: (tiles of keys, heads). `root` is 1/√d."""
     tile, head = tl.program_id(0), tl.program_id(1)
     columns = tile * COLUMNS + tl.arange(0, COLUMNS)
@@ -84,8 +118,25 @@ def keys_values(Q, K, V, dO, dK, dV, OF_ROWS, queries, keys, padded, width, scal
 
 
 @triton.jit
-def spread(dq, q, do, lse, delta, K, V, head, tile, rows, keys, scale, D: tl.constexpr, COLUMNS: tl.constexpr,
-           CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+def spread(
+    dq,
+    q,
+    do,
+    lse,
+    delta,
+    K,
+    V,
+    head,
+    tile,
+    rows,
+    keys,
+    scale,
+    D: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """Add one tile of keys to the dQ of a block of queries."""
     k = K.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
     v = V.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
@@ -103,9 +154,27 @@ def spread(dq, q, do, lse, delta, K, V, head, tile, rows, keys, scale, D: tl.con
 
 
 @triton.jit(do_not_specialize=("queries", "keys", "padded", "width"))
-def queries_(Q, K, V, dO, dQ, OF_ROWS, queries, keys, padded, width, scale, root, D: tl.constexpr,
-             CAUSAL: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-             STAGES: tl.constexpr, DESCRIBED: tl.constexpr):  # fmt: skip
+def queries_(
+    Q,
+    K,
+    V,
+    dO,
+    dQ,
+    OF_ROWS,
+    queries,
+    keys,
+    padded,
+    width,
+    scale,
+    root,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr,
+    DESCRIBED: tl.constexpr,
+):
     """Give dQ of ROWS queries of one head; grid: (blocks of queries, heads). `root` is 1/√d."""
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)

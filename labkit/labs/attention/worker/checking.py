@@ -65,12 +65,16 @@ def symptoms(point, device: torch.device) -> dict:
         torch.autograd.grad(o, (q, k, v), do)
     ahead, early = _probed(attention, device, point.seed)
     return {
-        "all_error": error(found["O"], wanted["O"]), "causal_error": error(causal["O"], wanted_causal["O"]),
+        "all_error": error(found["O"], wanted["O"]),
+        "causal_error": error(causal["O"], wanted_causal["O"]),
         "gradient_error": max(error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
-        "keeps_lse": "L" in causal, "sees_ahead": ahead, "early_weight": early,
-        "forward_largest": forward.largest / square, "backward_largest": backward.largest / square,
+        "keeps_lse": "L" in causal,
+        "sees_ahead": ahead,
+        "early_weight": early,
+        "forward_largest": forward.largest / square,
+        "backward_largest": backward.largest / square,
         "products": forward.products + backward.products,
-    }  # fmt: skip
+    }
 
 
 def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:

@@ -8,8 +8,18 @@ from collections.abc import Callable
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-PRODUCTS = ("mm", "bmm", "baddbmm", "addmm", "_softmax", "scaled_dot_product", "einsum", "flash_attention",
-            "efficient_attention", "cudnn_attention")  # fmt: skip
+PRODUCTS = (
+    "mm",
+    "bmm",
+    "baddbmm",
+    "addmm",
+    "_softmax",
+    "scaled_dot_product",
+    "einsum",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+)
 
 
 class Kept:
@@ -53,8 +63,10 @@ def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[t
 
     torch.cuda.reset_peak_memory_stats(gpu)
     o = forward()
-    found = {"forward_mib": beyond(torch.cuda.max_memory_allocated(gpu)),
-             "held_mib": beyond(torch.cuda.memory_allocated(gpu))}  # fmt: skip
+    found = {
+        "forward_mib": beyond(torch.cuda.max_memory_allocated(gpu)),
+        "held_mib": beyond(torch.cuda.memory_allocated(gpu)),
+    }
     torch.cuda.reset_peak_memory_stats(gpu)
     torch.autograd.grad(o, inputs, do)
     found["backward_mib"] = beyond(torch.cuda.max_memory_allocated(gpu))

@@ -7,6 +7,11 @@ from labkit.labs.collectives.charts.ring import ring_chart
 from labkit.labs.collectives.charts.sizes import bandwidth_chart, time_chart
 
 __all__ = [
-    "against_chart", "bandwidth_chart", "growth_chart", "overview_chart", "published_chart", "ring_chart",
+    "against_chart",
+    "bandwidth_chart",
+    "growth_chart",
+    "overview_chart",
+    "published_chart",
+    "ring_chart",
     "time_chart",
-]  # fmt: skip
+]

@@ -21,8 +21,17 @@ def against_chart(table: pd.DataFrame) -> Figure:
     compared = table["ratio"].notna().any()
     column = "ratio" if compared else "ours_gb_per_s"
     for collective, own in table.groupby("collective", sort=False):
-        ax.errorbar(own["bytes"], own[column], yerr=own[column] * own["spread_share"], color=COLORS[collective],
-                    marker="o", ms=5, lw=1.3, capsize=2, label=collective)  # fmt: skip
+        ax.errorbar(
+            own["bytes"],
+            own[column],
+            yerr=own[column] * own["spread_share"],
+            color=COLORS[collective],
+            marker="o",
+            ms=5,
+            lw=1.3,
+            capsize=2,
+            label=collective,
+        )
     mark_sizes(ax, table["bytes"], most=8)
     ranks = int(table["ranks"].max())
     if compared:

@@ -67,14 +67,30 @@ def _measured(ax: Axes, table: pd.DataFrame, pick, where: str, color: str) -> No
         line = own[own["bytes"] == pick(own["bytes"])].sort_values("ranks")
         first = line["median_us"].iloc[0]
         bars = factor_bars(line["median_us"] / first, line["spread_us"] / line["median_us"])
-        ax.errorbar(line["ranks"], line["median_us"] / first, yerr=bars, color=color, marker=MARKERS[backend], ms=5,
-                    lw=1.2, capsize=2, label=f"{where}, {BACKENDS[backend]}")  # fmt: skip
+        ax.errorbar(
+            line["ranks"],
+            line["median_us"] / first,
+            yerr=bars,
+            color=color,
+            marker=MARKERS[backend],
+            ms=5,
+            lw=1.2,
+            capsize=2,
+            label=f"{where}, {BACKENDS[backend]}",
+        )
 
 
 def _published(ax: Axes, published: pd.DataFrame, pick) -> None:
     for backend, rows in published.groupby("backend", sort=False):
         line = rows[rows["megabytes"] == pick(published["megabytes"])].sort_values("processes")
         if len(line):
-            ax.plot(line["processes"], line["seconds"] / line["seconds"].iloc[0], color=canvas.PUBLISHED, lw=1.2,
-                    marker=MARKERS[backend], ms=5, ls=DASHES,
-                    label=f"report, {BACKENDS[backend]}")  # fmt: skip
+            ax.plot(
+                line["processes"],
+                line["seconds"] / line["seconds"].iloc[0],
+                color=canvas.PUBLISHED,
+                lw=1.2,
+                marker=MARKERS[backend],
+                ms=5,
+                ls=DASHES,
+                label=f"report, {BACKENDS[backend]}",
+            )

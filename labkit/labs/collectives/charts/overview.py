@@ -17,8 +17,9 @@ MB = 1e6
 PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
 
 
-def overview_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, small_guess=None,
-                   large_guess=None) -> Figure:  # fmt: skip
+def overview_chart(
+    here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, small_guess=None, large_guess=None
+) -> Figure:
     """An all-reduce's time between two ranks by message size, from every source there is; both axes are logarithmic.
 
     The black line is the least time of the recorded run's links. `small_guess`: µs at 1 KiB; `large_guess`: bus GB/s
@@ -29,11 +30,28 @@ def overview_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.Dat
         rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK) & (table["ranks"] == 2)]
         for backend, own in rows.dropna(subset="median_us").groupby("backend", sort=False):
             bars = factor_bars(own["median_us"], own["spread_us"] / own["median_us"])
-            ax.errorbar(own["bytes"], own["median_us"], yerr=bars, color=color, marker=MARKERS[backend],
-                        ms=5, lw=1.3, capsize=2, label=f"{where}, {BACKENDS[backend]}")  # fmt: skip
+            ax.errorbar(
+                own["bytes"],
+                own["median_us"],
+                yerr=bars,
+                color=color,
+                marker=MARKERS[backend],
+                ms=5,
+                lw=1.3,
+                capsize=2,
+                label=f"{where}, {BACKENDS[backend]}",
+            )
     for backend, own in published[published["processes"] == 2].groupby("backend", sort=False):
-        ax.plot(MB * own["megabytes"], 1e6 * own["seconds"], color=canvas.PUBLISHED, marker=MARKERS[backend], ms=5,
-                ls=DASHES, lw=1.2, label=f"report, {BACKENDS[backend]}")  # fmt: skip
+        ax.plot(
+            MB * own["megabytes"],
+            1e6 * own["seconds"],
+            color=canvas.PUBLISHED,
+            marker=MARKERS[backend],
+            ms=5,
+            ls=DASHES,
+            lw=1.2,
+            label=f"report, {BACKENDS[backend]}",
+        )
     sizes, factor = np.geomspace(SMALL, LARGE, 80), bus_factor(COLLECTIVE, 2)
     link = recorded.loc[recorded["collective"] != COLLECTIVE, "limit"].min()
     if np.isfinite(link):
@@ -60,8 +78,14 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     """
     figure, ax = canvas.canvas(height=4.4)
     for (backend, processes), own in times.groupby(["backend", "processes"], sort=False):
-        ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], ms=6, color=PROCESSES[processes],
-                label=f"{BACKENDS[backend]}, {processes} processes")  # fmt: skip
+        ax.plot(
+            own["megabytes"],
+            own["seconds"],
+            MARKERS[backend],
+            ms=6,
+            color=PROCESSES[processes],
+            label=f"{BACKENDS[backend]}, {processes} processes",
+        )
     for line in fits.itertuples():
         sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
         sent = bus_factor(COLLECTIVE, line.processes) * sizes * MB

@@ -33,8 +33,17 @@ def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess=None) -> Figu
         own = rows[rows["backend"] == backend]
         for collective, line in own.groupby("collective", sort=False):
             bars = factor_bars(line["bus_gb_per_s"], line["spread_us"] / line["median_us"])
-            ax.errorbar(line["bytes"], line["bus_gb_per_s"], yerr=bars, color=COLORS[collective], marker="o", ms=4,
-                        lw=1.4, capsize=2, label=collective)  # fmt: skip
+            ax.errorbar(
+                line["bytes"],
+                line["bus_gb_per_s"],
+                yerr=bars,
+                color=COLORS[collective],
+                marker="o",
+                ms=4,
+                lw=1.4,
+                capsize=2,
+                label=collective,
+            )
         mark_sizes(ax, rows["bytes"])
         _fitted(ax, fits, backend, own)
         _limits(ax, own)
@@ -76,8 +85,16 @@ def _limits(ax: Axes, own: pd.DataFrame) -> None:
         said[known.max()] = "all-reduce in the switch"
     for (limit, name), (side, away) in zip(said.items(), (("top", -3), ("bottom", 2)), strict=False):
         ax.axhline(limit, color=canvas.THEORY, lw=1)
-        ax.annotate(f"{name}: {units.rate(limit)}", (0.02, limit), xycoords=ax.get_yaxis_transform(), va=side,
-                    xytext=(0, away), textcoords="offset points", fontsize=8.5, color=canvas.QUIET)  # fmt: skip
+        ax.annotate(
+            f"{name}: {units.rate(limit)}",
+            (0.02, limit),
+            xycoords=ax.get_yaxis_transform(),
+            va=side,
+            xytext=(0, away),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=canvas.QUIET,
+        )
 
 
 def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = FIRST, guess=None) -> Figure:
@@ -88,15 +105,24 @@ def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = F
     """
     rows, misses = (_widest(every[every["collective"] == collective]) for every in (table, residuals))
     backends = [name for name in BACKENDS if name in set(misses["backend"])]
-    figure, axes = canvas.canvas(len(backends), 2, height=5.4, squeeze=False, sharex="col", sharey="row",
-                                 height_ratios=(3, 1.2))  # fmt: skip
+    figure, axes = canvas.canvas(
+        len(backends), 2, height=5.4, squeeze=False, sharex="col", sharey="row", height_ratios=(3, 1.2)
+    )
     for (top, bottom), backend in zip(axes.T, backends, strict=True):
         own, off = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
         for clock, line in own.groupby("clock", sort=False):
             color = canvas.MEASURED if clock == CLOCK else canvas.QUIET
             bars = factor_bars(line["median_us"], line["spread_us"] / line["median_us"])
-            top.errorbar(line["bytes"], line["median_us"], yerr=bars, fmt=MARKS[clock], ms=5, capsize=2,
-                         mfc=color if clock == CLOCK else "none", color=color)  # fmt: skip
+            top.errorbar(
+                line["bytes"],
+                line["median_us"],
+                yerr=bars,
+                fmt=MARKS[clock],
+                ms=5,
+                capsize=2,
+                mfc=color if clock == CLOCK else "none",
+                color=color,
+            )
         sizes, line = np.geomspace(off["bytes"].min(), off["bytes"].max(), 80), off.iloc[0]
         moved = bus_factor(collective, line["ranks"]) * sizes / 1e3  # kB: over GB/s they are µs
         top.plot(sizes, line["alpha_us"] + moved / line["beta_gb_per_s"], color=canvas.THEORY, lw=1.3)
@@ -119,8 +145,9 @@ def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = F
         first.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
     for clock in dict.fromkeys(rows["clock"]):
         color = canvas.MEASURED if clock == CLOCK else canvas.QUIET
-        first.plot([], [], MARKS[clock], ms=5, color=color, mfc=color if clock == CLOCK else "none", ls="",
-                   label=CLOCKS[clock])  # fmt: skip
+        first.plot(
+            [], [], MARKS[clock], ms=5, color=color, mfc=color if clock == CLOCK else "none", ls="", label=CLOCKS[clock]
+        )
     first.plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.legend_above(first)
     return canvas.finish(figure, table.attrs["source"])

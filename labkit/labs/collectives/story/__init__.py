@@ -6,6 +6,12 @@ from labkit.labs.collectives.story.reports import doubt_reports
 from labkit.labs.collectives.story.rivals import explain_against, explain_ring
 
 __all__ = [
-    "doubt_reports", "explain_against", "explain_backends", "explain_bandwidth", "explain_fit", "explain_growth",
-    "explain_latency", "explain_ring",
-]  # fmt: skip
+    "doubt_reports",
+    "explain_against",
+    "explain_backends",
+    "explain_bandwidth",
+    "explain_fit",
+    "explain_growth",
+    "explain_latency",
+    "explain_ring",
+]

@@ -138,8 +138,10 @@ def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFra
 
 def _grown(own: pd.DataFrame, backend: str) -> str:
     few, many = own["ranks"].min(), own["ranks"].max()
-    terms = {"latency": hops(COLLECTIVE, many) / hops(COLLECTIVE, few),
-             "bandwidth": bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few)}  # fmt: skip
+    terms = {
+        "latency": hops(COLLECTIVE, many) / hops(COLLECTIVE, few),
+        "bandwidth": bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few),
+    }
     said = [_times(own[own["bytes"] == pick(own["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)]
     ring = listed(f"{units.times(value)} by {term}" for term, value in terms.items())
     return f"**{backend}**, from {few} to {many} ranks: {listed(said)}. A ring would grow {ring}."
@@ -169,8 +171,9 @@ def _foretold(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | No
         return f"{said} Its α in flight may be mostly the host's, no hop's: it foretells no larger ring."
     sizes = (own["bytes"].min(), own["bytes"].max())
     rate = line["beta_gb_per_s"]
-    small, large = (_ring_us(hop["hop_us"], rate, size, MANY) / _ring_us(hop["hop_us"], rate, size, ranks)
-                    for size in sizes)  # fmt: skip
+    small, large = (
+        _ring_us(hop["hop_us"], rate, size, MANY) / _ring_us(hop["hop_us"], rate, size, ranks) for size in sizes
+    )
     source = "By its line" if hop is line else f"By its hops without the host ({us(hop['hop_us'])} each) and its β"
     said = (
         f"{said} {source} a ring of {MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "

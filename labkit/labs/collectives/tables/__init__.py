@@ -6,6 +6,16 @@ from labkit.labs.collectives.tables.reading import candidates, published_bandwid
 from labkit.labs.collectives.tables.scorecard import caught, scorecard
 
 __all__ = [
-    "against", "bandwidths", "candidates", "caught", "fits", "published_bandwidth", "published_fits",
-    "published_times", "residuals", "rings", "scorecard", "symptoms",
-]  # fmt: skip
+    "against",
+    "bandwidths",
+    "candidates",
+    "caught",
+    "fits",
+    "published_bandwidth",
+    "published_fits",
+    "published_times",
+    "residuals",
+    "rings",
+    "scorecard",
+    "symptoms",
+]

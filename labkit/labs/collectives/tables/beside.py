@@ -8,8 +8,21 @@ from labkit.labs.collectives.tables.measured import about, bandwidths, summed, w
 from labkit.labs.collectives.theory import ring
 
 KEYS = ["collective", "ranks", "bytes"]
-SHOWN = ["variant", "collective", "ranks", "message_bytes", "seconds", "late_seconds", "again_seconds", "calls_before",
-         "claimed_gb_per_s", "bus_gb_per_s", "wrong_ranks", "wrong_on_rank_0", "wrong_share"]  # fmt: skip
+SHOWN = [
+    "variant",
+    "collective",
+    "ranks",
+    "message_bytes",
+    "seconds",
+    "late_seconds",
+    "again_seconds",
+    "calls_before",
+    "claimed_gb_per_s",
+    "bus_gb_per_s",
+    "wrong_ranks",
+    "wrong_on_rank_0",
+    "wrong_share",
+]
 
 
 def against(run) -> pd.DataFrame:
@@ -24,8 +37,12 @@ def against(run) -> pd.DataFrame:
     theirs = _of(run, "nccl-tests").reindex(columns=[*KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"])
     by_seed = theirs[theirs["seconds"].notna()].groupby([*KEYS, "placement"], sort=False)
     timed = by_seed.agg({"bus_gb_per_s": "median", "status": worst}).reset_index()
-    table = ours.merge(timed[[*KEYS, "placement", "bus_gb_per_s", "status"]], on=[*KEYS, "placement"], how="left",
-                       suffixes=("_ours", "_theirs"))  # fmt: skip
+    table = ours.merge(
+        timed[[*KEYS, "placement", "bus_gb_per_s", "status"]],
+        on=[*KEYS, "placement"],
+        how="left",
+        suffixes=("_ours", "_theirs"),
+    )
     table = table.rename(columns={"bus_gb_per_s_ours": "ours_gb_per_s", "bus_gb_per_s_theirs": "theirs_gb_per_s"})
     untimed = theirs[theirs["seconds"].isna()].drop_duplicates("collective")
     failed = untimed.set_index("collective")[["status", "said"]].to_dict("index")
@@ -47,11 +64,16 @@ def rings(run) -> pd.DataFrame:
     keys = ["ranks", "elements"]
     table = summed(run.rows, [*keys, "method"])
     ours, library = (table[table["method"] == name].set_index(keys) for name in ("ours", "library"))
-    made = pd.DataFrame({
-        "ours_us": ours["median_us"], "spread_ours_us": ours["spread_us"], "library_us": library["median_us"],
-        "spread_library_us": library["spread_us"], "times": ours["median_us"] / library["median_us"],
-        "status": ours["status"].where(ours["status"] != "ok", library["status"]),
-    }).reset_index()  # fmt: skip
+    made = pd.DataFrame(
+        {
+            "ours_us": ours["median_us"],
+            "spread_ours_us": ours["spread_us"],
+            "library_us": library["median_us"],
+            "spread_library_us": library["spread_us"],
+            "times": ours["median_us"] / library["median_us"],
+            "status": ours["status"].where(ours["status"] != "ok", library["status"]),
+        }
+    ).reset_index()
     counted = run.rows[run.rows["method"] == "ours"].groupby(keys)["sent_bytes"].max()
     made["bytes"] = 4 * made["elements"]
     made["sent_bytes"] = counted.reindex(pd.MultiIndex.from_frame(made[keys])).to_numpy()

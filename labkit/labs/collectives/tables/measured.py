@@ -12,8 +12,15 @@ from labkit.theory.lines import fit
 
 SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
 LINE = ["backend", "collective", "ranks"]
-MEASURED = {"seconds": "median", "low_seconds": "median", "high_seconds": "median", "first_seconds": "max",
-            "message_bytes": "max", "repeats": "sum", "in_flight": "max"}  # fmt: skip
+MEASURED = {
+    "seconds": "median",
+    "low_seconds": "median",
+    "high_seconds": "median",
+    "first_seconds": "max",
+    "message_bytes": "max",
+    "repeats": "sum",
+    "in_flight": "max",
+}
 
 
 def bandwidths(run) -> pd.DataFrame:
@@ -96,8 +103,18 @@ def _line(backend: str, collective: str, ranks: int, rows: pd.DataFrame) -> tupl
     share, steps = bus_factor(collective, ranks), hops(collective, ranks)
     line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
     alpha_us = 1e6 * line.alpha_s
-    return (backend, collective, ranks, alpha_us, steps, alpha_us / steps, line.beta_gb_per_s,
-            line.knee_bytes / share, line.residual, len(rows))  # fmt: skip
+    return (
+        backend,
+        collective,
+        ranks,
+        alpha_us,
+        steps,
+        alpha_us / steps,
+        line.beta_gb_per_s,
+        line.knee_bytes / share,
+        line.residual,
+        len(rows),
+    )
 
 
 def _limit(known: limits.Spec | None, row) -> float | None:

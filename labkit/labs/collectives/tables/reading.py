@@ -24,9 +24,12 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
 
     least_ms is what the bytes need at that limit. "suspiciously low" is less than a tenth.
     """
-    table = all_reduce.assign(bus_gb_per_s=[
-        bus_gb_per_s("all-reduce", row.processes, MB * row.megabytes, row.seconds) for row in all_reduce.itertuples()
-    ])  # fmt: skip
+    table = all_reduce.assign(
+        bus_gb_per_s=[
+            bus_gb_per_s("all-reduce", row.processes, MB * row.megabytes, row.seconds)
+            for row in all_reduce.itertuples()
+        ]
+    )
     table["limit"] = [LIMIT if backend == "nccl" else math.nan for backend in table["backend"]]
     moved = [bus_factor("all-reduce", row.processes) * MB * row.megabytes for row in table.itertuples()]
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved), table["limit"])
@@ -48,13 +51,21 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
         share = bus_factor("all-reduce", processes)
         line = fit([share * MB * size for size in group["megabytes"]], list(group["seconds"]))
         first, last = group.iloc[0], group.iloc[-1]
-        rows.append({
-            "backend": backend, "processes": processes, "sizes": len(group), "alpha_s": line.alpha_s,
-            "hop_s": line.alpha_s / hops("all-reduce", processes), "beta_gb_per_s": line.beta_gb_per_s,
-            "residual": line.residual, "larger": last["megabytes"] / first["megabytes"],
-            "growth": last["seconds"] / first["seconds"], "alpha_share": line.alpha_s / first["seconds"],
-            "largest_share": line.alpha_s / last["seconds"],
-        })  # fmt: skip
+        rows.append(
+            {
+                "backend": backend,
+                "processes": processes,
+                "sizes": len(group),
+                "alpha_s": line.alpha_s,
+                "hop_s": line.alpha_s / hops("all-reduce", processes),
+                "beta_gb_per_s": line.beta_gb_per_s,
+                "residual": line.residual,
+                "larger": last["megabytes"] / first["megabytes"],
+                "growth": last["seconds"] / first["seconds"],
+                "alpha_share": line.alpha_s / first["seconds"],
+                "largest_share": line.alpha_s / last["seconds"],
+            }
+        )
     return _sourced(pd.DataFrame(rows), times)
 
 

@@ -38,8 +38,10 @@ def _sweep(run) -> list[tuple]:
 def _nccl_tests(run) -> list[tuple]:
     table = against(run)
     worst = table[table["bytes"] >= LARGE].groupby("collective", sort=False)["ratio"].min(skipna=False)
-    return [(f"{name} over nccl-tests, from 64 MiB on", ratio, "≥ 0.98", "×", ratio >= GOAL)
-            for name, ratio in worst.items()]  # fmt: skip
+    return [
+        (f"{name} over nccl-tests, from 64 MiB on", ratio, "≥ 0.98", "×", ratio >= GOAL)
+        for name, ratio in worst.items()
+    ]
 
 
 def _ring(run) -> list[tuple]:

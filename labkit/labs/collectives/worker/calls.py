@@ -173,6 +173,10 @@ def exchange(
 
 
 CALLS: dict[str, type[Call]] = {
-    "all-reduce": AllReduce, "all-gather": AllGather, "reduce-scatter": ReduceScatter, "broadcast": Broadcast,
-    "all-to-all": AllToAll, "send/recv": SendRecv,
-}  # fmt: skip
+    "all-reduce": AllReduce,
+    "all-gather": AllGather,
+    "reduce-scatter": ReduceScatter,
+    "broadcast": Broadcast,
+    "all-to-all": AllToAll,
+    "send/recv": SendRecv,
+}

@@ -12,9 +12,13 @@ import subprocess
 from typing import NamedTuple
 
 PROGRAMS = {
-    "all-reduce": "all_reduce_perf", "all-gather": "all_gather_perf", "reduce-scatter": "reduce_scatter_perf",
-    "broadcast": "broadcast_perf", "all-to-all": "alltoall_perf", "send/recv": "sendrecv_perf",
-}  # fmt: skip
+    "all-reduce": "all_reduce_perf",
+    "all-gather": "all_gather_perf",
+    "reduce-scatter": "reduce_scatter_perf",
+    "broadcast": "broadcast_perf",
+    "all-to-all": "alltoall_perf",
+    "send/recv": "sendrecv_perf",
+}
 FOLDER = "LABKIT_NCCL_TESTS"
 END = "# Out of bounds values"  # what follows sums up
 WARM_UPS = 5

@@ -32,9 +32,11 @@ def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) ->
         wrong += call.wrong(work)
     first, wrong, *seconds = slowest([first, wrong, *seconds], group)
     return {
-        **summary(seconds[worker.plan.warm_ups :]), "first_seconds": first, "message_bytes": call.message_bytes,
+        **summary(seconds[worker.plan.warm_ups :]),
+        "first_seconds": first,
+        "message_bytes": call.message_bytes,
         "status": "wrong result" if wrong else "ok",
-    }  # fmt: skip
+    }
 
 
 def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:

@@ -78,11 +78,17 @@ def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     bus = bus_gb_per_s(point.collective, point.ranks, call.message_bytes, seconds)
     claimed = algorithm_gb_per_s(call.message_bytes, seconds) if point.variant == "wrong_factor" else bus
     worker.record(
-        seconds=seconds, late_seconds=late, again_seconds=again_seconds, calls_before=shown.calls_before,
-        message_bytes=call.message_bytes, claimed_gb_per_s=claimed, bus_gb_per_s=bus,
-        wrong_ranks=int((counts > 0).sum()), wrong_on_rank_0=bool(counts[0]),
+        seconds=seconds,
+        late_seconds=late,
+        again_seconds=again_seconds,
+        calls_before=shown.calls_before,
+        message_bytes=call.message_bytes,
+        claimed_gb_per_s=claimed,
+        bus_gb_per_s=bus,
+        wrong_ranks=int((counts > 0).sum()),
+        wrong_on_rank_0=bool(counts[0]),
         wrong_share=counts.sum().item() / (point.ranks * call.result.numel()),
-    )  # fmt: skip
+    )
 
 
 def _patient(worker: Worker, call: Call) -> Shown:

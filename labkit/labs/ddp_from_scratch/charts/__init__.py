@@ -6,5 +6,10 @@ from labkit.labs.ddp_from_scratch.charts.steps import steps_chart
 from labkit.labs.sharding.charts import breakdown_chart, trace_chart
 
 __all__ = [
-    "breakdown_chart", "buckets_chart", "flights_chart", "published_chart", "steps_chart", "trace_chart",
-]  # fmt: skip
+    "breakdown_chart",
+    "buckets_chart",
+    "flights_chart",
+    "published_chart",
+    "steps_chart",
+    "trace_chart",
+]

@@ -14,8 +14,15 @@ from labkit.story import units
 MB = 1e6
 
 
-def flights_chart(buckets_mb: tuple[float, ...], *, whole_mb: float, parameters: int, backward_ms: float,
-                  overhead_ms: float, gb_per_s: float) -> Figure:  # fmt: skip
+def flights_chart(
+    buckets_mb: tuple[float, ...],
+    *,
+    whole_mb: float,
+    parameters: int,
+    backward_ms: float,
+    overhead_ms: float,
+    gb_per_s: float,
+) -> Figure:
     """By the model, a pair of lanes a bucket size: backward and its calls above, buckets on the link below.
 
     MB are 10^6 bytes. The line is where a backward that sends nothing ends.
@@ -53,8 +60,9 @@ def _flights(ax: Axes, place: int, flights: list[Flight]) -> None:
         ax.broken_barh(spans_ms, (place + top, 0.34), facecolors=color, linewidth=0)
 
 
-def buckets_chart(table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame, *,
-                  published: pd.DataFrame | None = None, guess=None) -> Figure:  # fmt: skip
+def buckets_chart(
+    table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame, *, published: pd.DataFrame | None = None, guess=None
+) -> Figure:
     """A step against the mean bucket: measured with spreads, the fitted n·o + s/(n·w), its optimum, torch's DDP.
 
     `guess` (MiB, a number or a Prediction) and the published steps (ms, on the right axis' own scale) stand beside.
@@ -63,11 +71,28 @@ def buckets_chart(table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame, *,
     figure, axes = canvas.canvas(panels, height=4.2, squeeze=False, width_ratios=(2, 1)[:panels])
     ax, own = axes[0, 0], table[table["strategy"] == "bucketed"]
     ax.plot(line["mean_mib"], line["fitted_ms"], color=canvas.THEORY, lw=1.3, ls=(0, (5, 2)), label="fitted model")
-    ax.errorbar(own["mean_mib"], own["step_ms"], yerr=own["spread_step_ms"], color=canvas.MEASURED, marker="o", ls="",
-                capsize=3, label="bucketed")  # fmt: skip
+    ax.errorbar(
+        own["mean_mib"],
+        own["step_ms"],
+        yerr=own["spread_step_ms"],
+        color=canvas.MEASURED,
+        marker="o",
+        ls="",
+        capsize=3,
+        label="bucketed",
+    )
     single = table[table["strategy"] == "overlapped"]
-    ax.errorbar(single["mean_mib"], single["step_ms"], yerr=single["spread_step_ms"], color=canvas.MEASURED, marker="s",
-                mfc="white", ls="", capsize=3, label="overlapped, one by one")  # fmt: skip
+    ax.errorbar(
+        single["mean_mib"],
+        single["step_ms"],
+        yerr=single["spread_step_ms"],
+        color=canvas.MEASURED,
+        marker="s",
+        mfc="white",
+        ls="",
+        capsize=3,
+        label="overlapped, one by one",
+    )
     for value, name, color in (("none_ms", "nothing sent", canvas.IDLE), ("ddp_ms", "torch's DDP", canvas.INK)):
         if pd.notna(table.attrs.get(value)):
             ax.axhline(table.attrs[value], color=color, lw=1.6, ls=(0, (2, 2)), label=name)

@@ -10,10 +10,22 @@ from labkit.charts import canvas
 from labkit.charts.captions import sources, where
 from labkit.story import units
 
-NAMES = {"none": "nothing sent", "naive": "naive", "flat": "flat", "overlapped": "overlapped", "bucketed": "bucketed",
-         "ddp": "torch's DDP"}  # fmt: skip
-PRINTED = {"naive": "naive", "flat": "flat", "overlap_individual": "overlapped", "individual": "overlapped",
-           "individual (bucket experiment)": "overlapped", "bucketed": "bucketed"}  # fmt: skip
+NAMES = {
+    "none": "nothing sent",
+    "naive": "naive",
+    "flat": "flat",
+    "overlapped": "overlapped",
+    "bucketed": "bucketed",
+    "ddp": "torch's DDP",
+}
+PRINTED = {
+    "naive": "naive",
+    "flat": "flat",
+    "overlap_individual": "overlapped",
+    "individual": "overlapped",
+    "individual (bucket experiment)": "overlapped",
+    "bucketed": "bucketed",
+}
 
 
 def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
@@ -26,8 +38,17 @@ def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) ->
     for ax, table in zip(axes[0], tables, strict=False):
         places, exposed = range(len(table)), table["exposed_ms"].fillna(0.0).clip(lower=0.0)
         ax.barh(places, table["step_ms"] - exposed, color=canvas.COMPUTE, height=0.62, label="compute")
-        ax.barh(places, exposed, left=table["step_ms"] - exposed, color=canvas.COMMUNICATE, height=0.62,
-                xerr=table["spread_step_ms"], ecolor=canvas.INK, capsize=3, label="exposed communication")  # fmt: skip
+        ax.barh(
+            places,
+            exposed,
+            left=table["step_ms"] - exposed,
+            color=canvas.COMMUNICATE,
+            height=0.62,
+            xerr=table["spread_step_ms"],
+            ecolor=canvas.INK,
+            capsize=3,
+            label="exposed communication",
+        )
         for at in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
             ax.axvline(at, color=canvas.INK, lw=1.2, ls=(0, (4, 2)), label="torch's DDP")
         most = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()

@@ -46,8 +46,9 @@ def _repeats(repeats: pd.DataFrame, sizes: pd.DataFrame) -> str:
     within = sizes[sizes["apart"] <= spread]
     if within.empty:
         return f"{said}: less than any two bucket sizes are."
-    pairs = words.listed(f"{row.small_mb:g} and {row.large_mb:g} MB ({units.percent(row.apart)})"
-                         for row in within.itertuples())  # fmt: skip
+    pairs = words.listed(
+        f"{row.small_mb:g} and {row.large_mb:g} MB ({units.percent(row.apart)})" for row in within.itertuples()
+    )
     return f"{said}. **Bucket sizes less apart than that are not told apart**: {pairs}."
 
 

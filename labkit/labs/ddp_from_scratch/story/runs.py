@@ -10,8 +10,14 @@ from IPython.display import Markdown
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
-NAMES = {"none": "nothing sent", "naive": "naive", "flat": "flat", "overlapped": "overlapped", "bucketed": "bucketed",
-         "ddp": "torch's DDP"}  # fmt: skip
+NAMES = {
+    "none": "nothing sent",
+    "naive": "naive",
+    "flat": "flat",
+    "overlapped": "overlapped",
+    "bucketed": "bucketed",
+    "ddp": "torch's DDP",
+}
 GOAL = 1.03  # times torch's DDP
 MIB = 2**20
 
@@ -31,8 +37,10 @@ def _cost(rows: pd.DataFrame) -> str | None:
         return None
     none, others = rows.loc["none"], rows.drop(index="none")
     clear = [_apart(row, none) and row["exposed_ms"] > 0 for _, row in others.iterrows()]
-    costs = [f"{NAMES[name]} {_ms(row['exposed_ms'])} ({units.percent(row['exposed_share'])} of its step)"
-             for name, row in others[clear].iterrows()]  # fmt: skip
+    costs = [
+        f"{NAMES[name]} {_ms(row['exposed_ms'])} ({units.percent(row['exposed_share'])} of its step)"
+        for name, row in others[clear].iterrows()
+    ]
     lost = [NAMES[name] for name in others.index[[not one for one in clear]]]
     said = f"A step that sends nothing takes {_ms(none['step_ms'])}. "
     said += f"Sending adds to it: {listed(costs)}." if costs else "What sending adds is not resolved by these data."
@@ -44,8 +52,10 @@ def _rates(sent: pd.DataFrame) -> list[str]:
     sentences = []
     for row in sent.itertuples():
         share = f", {units.percent(row.share_of_limit)} of what the links allow" if row.share_of_limit > 0 else ""
-        sentences.append(f"{NAMES[row.strategy].capitalize()} waits {_ms(row.waited_ms)} for its gradients: "
-                         f"{units.rate(row.bus_gb_per_s)}{share}.")  # fmt: skip
+        sentences.append(
+            f"{NAMES[row.strategy].capitalize()} waits {_ms(row.waited_ms)} for its gradients: "
+            f"{units.rate(row.bus_gb_per_s)}{share}."
+        )
     waited = sent.set_index("strategy")["waited_ms"]
     if {"naive", "flat"} <= set(waited.index):
         more = "the copies weigh more" if waited["flat"] > waited["naive"] else "the calls that it saves weigh more"
@@ -74,8 +84,10 @@ def _saved(rows: pd.DataFrame) -> str | None:
         return None
     others = rows[rows["hidden_share"].notna() & (rows.index != "naive")]
     clear = [_apart(row, rows.loc["naive"]) for _, row in others.iterrows()]
-    parts = [f"{NAMES[name]} {units.percent(min(1.0, share))}" if share > 0 else f"{NAMES[name]} **nothing**"
-             for name, share in others.loc[clear, "hidden_share"].items()]  # fmt: skip
+    parts = [
+        f"{NAMES[name]} {units.percent(min(1.0, share))}" if share > 0 else f"{NAMES[name]} **nothing**"
+        for name, share in others.loc[clear, "hidden_share"].items()
+    ]
     lost = [NAMES[name] for name in others.index[[not one for one in clear]]]
     said = f"Of what sending adds to naive, there save: {listed(parts)}." if parts else ""
     return f"{said} Not told apart from naive: {listed(lost)}.".strip() if lost else said
@@ -102,8 +114,11 @@ def _beside_torch(row: pd.Series, apart: bool, small: bool) -> str:
 def _memory(rows: pd.DataFrame) -> str | None:
     if "extra_mib" not in rows or rows["extra_mib"].isna().all():
         return None
-    parts = [f"{NAMES[name]} {units.size(extra * MIB)}" for name, extra in rows["extra_mib"].items()
-             if name != "none" and extra > 0.02 * rows["extra_mib"].max() > 0]  # fmt: skip
+    parts = [
+        f"{NAMES[name]} {units.size(extra * MIB)}"
+        for name, extra in rows["extra_mib"].items()
+        if name != "none" and extra > 0.02 * rows["extra_mib"].max() > 0
+    ]
     return f"More memory at the peak than without sending: {listed(parts)}." if parts else "None needs more memory."
 
 
@@ -185,7 +200,9 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
         worst = table.loc[exact, ["gradient_error", "weight_error", "buffer_error"]].max(axis=None)
         return say(
             f"All {strategies} strategies on {table.attrs['ranks']} ranks do in all {cases} cases what one process "
-            f"does. The largest error in float32 is {worst:.0e}: rounding.", small=table.attrs["small"])  # fmt: skip
+            f"does. The largest error in float32 is {worst:.0e}: rounding.",
+            small=table.attrs["small"],
+        )
     names = listed(f"{NAMES[row.strategy]} ({row.case})" for row in wrong.itertuples())
     return say(f"**Not as one process**: {names}.", small=table.attrs["small"])
 

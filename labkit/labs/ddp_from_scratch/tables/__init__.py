@@ -8,6 +8,16 @@ from labkit.labs.ddp_from_scratch.tables.trials import cases, equality, symptoms
 from labkit.tables.profile import profile, trace_spans
 
 __all__ = [
-    "buckets", "cases", "curve", "equality", "implementations", "overhead", "overlap", "profile", "scorecard",
-    "sending", "symptoms", "trace_spans",
-]  # fmt: skip
+    "buckets",
+    "cases",
+    "curve",
+    "equality",
+    "implementations",
+    "overhead",
+    "overlap",
+    "profile",
+    "scorecard",
+    "sending",
+    "symptoms",
+    "trace_spans",
+]

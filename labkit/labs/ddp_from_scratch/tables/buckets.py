@@ -38,10 +38,30 @@ def buckets(run) -> pd.DataFrame:
         table["tied"] = (table["step_ms"] - best["step_ms"]).abs() <= spreads
     else:
         table["tied"] = False
-    columns = [*SETTING, "buckets", "mean_mib", "last_mib", "step_ms", "spread_step_ms", "count", "status", "waited_ms",
-               "over_ddp", "spread_over_ddp", "fitted_ms", "residual", "tied"]  # fmt: skip
-    return about(table[columns], run, total_mib=total, none_ms=none["step_ms"], ddp_ms=ddp["step_ms"],
-                 spread_ddp_ms=ddp["spread_step_ms"])  # fmt: skip
+    columns = [
+        *SETTING,
+        "buckets",
+        "mean_mib",
+        "last_mib",
+        "step_ms",
+        "spread_step_ms",
+        "count",
+        "status",
+        "waited_ms",
+        "over_ddp",
+        "spread_over_ddp",
+        "fitted_ms",
+        "residual",
+        "tied",
+    ]
+    return about(
+        table[columns],
+        run,
+        total_mib=total,
+        none_ms=none["step_ms"],
+        ddp_ms=ddp["step_ms"],
+        spread_ddp_ms=ddp["spread_step_ms"],
+    )
 
 
 def overhead(run) -> pd.DataFrame:
@@ -61,15 +81,38 @@ def overhead(run) -> pd.DataFrame:
         best, tied = ours.loc[ours["step_ms"].idxmin()], ours[ours["tied"]]
         optimum = line.best_bytes(total * MIB) / MIB
         ends = ours["mean_mib"].agg(["min", "max"]).tolist()
-        rows.append({
-            "base_ms": 1e3 * line.base_s, "overhead_us": 1e6 * line.call_s, "gb_per_s": line.bytes_per_s / 1e9,
-            "residual": line.residual, "optimum_mib": optimum, "optimum_buckets": total / optimum,
-            "optimum_ms": 1e3 * line.seconds(total / optimum, total * MIB), "best_mb": best["bucket_mb"],
-            "best_mib": best["mean_mib"], "best_ms": best["step_ms"], "tied_from_mib": tied["mean_mib"].min(),
-            "tied_to_mib": tied["mean_mib"].max(), "identified": not set(ends) & set(tied["mean_mib"]),
-        })  # fmt: skip
-    columns = ["base_ms", "overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms",
-               "best_mb", "best_mib", "best_ms", "tied_from_mib", "tied_to_mib", "identified"]  # fmt: skip
+        rows.append(
+            {
+                "base_ms": 1e3 * line.base_s,
+                "overhead_us": 1e6 * line.call_s,
+                "gb_per_s": line.bytes_per_s / 1e9,
+                "residual": line.residual,
+                "optimum_mib": optimum,
+                "optimum_buckets": total / optimum,
+                "optimum_ms": 1e3 * line.seconds(total / optimum, total * MIB),
+                "best_mb": best["bucket_mb"],
+                "best_mib": best["mean_mib"],
+                "best_ms": best["step_ms"],
+                "tied_from_mib": tied["mean_mib"].min(),
+                "tied_to_mib": tied["mean_mib"].max(),
+                "identified": not set(ends) & set(tied["mean_mib"]),
+            }
+        )
+    columns = [
+        "base_ms",
+        "overhead_us",
+        "gb_per_s",
+        "residual",
+        "optimum_mib",
+        "optimum_buckets",
+        "optimum_ms",
+        "best_mb",
+        "best_mib",
+        "best_ms",
+        "tied_from_mib",
+        "tied_to_mib",
+        "identified",
+    ]
     return about(pd.DataFrame(rows, columns=columns), run, total_mib=total)
 
 

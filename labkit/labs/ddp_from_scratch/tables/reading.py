@@ -20,9 +20,14 @@ MB, MIB = 1e6, 2**20
 def everything(printed: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Give every table of this file by name, as `doubt_reports` takes them."""
     tables = {
-        "repeats": repeats(printed), "sizes": sizes(printed), "hidden": hidden(printed), "flat": flat(printed),
-        "links": links(printed), "optimum": optimum(printed), "memory": memory(printed),
-    }  # fmt: skip
+        "repeats": repeats(printed),
+        "sizes": sizes(printed),
+        "hidden": hidden(printed),
+        "flat": flat(printed),
+        "links": links(printed),
+        "optimum": optimum(printed),
+        "memory": memory(printed),
+    }
     for table in tables.values():
         table.attrs["source"] = printed.attrs["source"]
     return tables
@@ -47,11 +52,19 @@ def sizes(printed: pd.DataFrame) -> pd.DataFrame:
     for small, large in combinations(_bucketed(printed).itertuples(), 2):
         calls = [_calls(mb * MB) for mb in (small.bucket_mb, large.bucket_mb)]
         more, slower_s = calls[0] - calls[1], small.step_s - large.step_s
-        rows.append({
-            "small_mb": small.bucket_mb, "large_mb": large.bucket_mb, "small_s": small.step_s, "large_s": large.step_s,
-            "apart": abs(slower_s) / min(small.step_s, large.step_s), "small_calls": calls[0], "large_calls": calls[1],
-            "large_mib_calls": _calls(large.bucket_mb * MIB), "call_ms": 1e3 * slower_s / more if more else np.nan,
-        })  # fmt: skip
+        rows.append(
+            {
+                "small_mb": small.bucket_mb,
+                "large_mb": large.bucket_mb,
+                "small_s": small.step_s,
+                "large_s": large.step_s,
+                "apart": abs(slower_s) / min(small.step_s, large.step_s),
+                "small_calls": calls[0],
+                "large_calls": calls[1],
+                "large_mib_calls": _calls(large.bucket_mb * MIB),
+                "call_ms": 1e3 * slower_s / more if more else np.nan,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -73,10 +86,15 @@ def flat(printed: pd.DataFrame) -> pd.DataFrame:
     """
     naive, one = _row(printed, "naive"), _row(printed, "flat")
     copy_s = limits.least_seconds_to_move(4 * GRADIENT_BYTES, limits.spec(GPU).hbm_gb_per_s)
-    return pd.DataFrame([{
-        "slower_s": one["step_s"] - naive["step_s"],
-        "communication_s": one["communication_s"] - naive["communication_s"], "copy_s": copy_s,
-    }])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "slower_s": one["step_s"] - naive["step_s"],
+                "communication_s": one["communication_s"] - naive["communication_s"],
+                "copy_s": copy_s,
+            }
+        ]
+    )
 
 
 def links(printed: pd.DataFrame) -> pd.DataFrame:
@@ -87,13 +105,17 @@ def links(printed: pd.DataFrame) -> pd.DataFrame:
     rows = printed[printed["communication_seconds"].notna()]
     spec, moved_bytes = limits.spec(GPU), 2 * (GPUS - 1) / GPUS * GRADIENT_BYTES
     communication_s = rows["communication_seconds"].astype(float)
-    table = pd.DataFrame({
-        "implementation": rows["implementation"], "communication_s": communication_s,
-        "share_of_step": communication_s / rows["step_seconds"].astype(float),
-        "sent_gb": moved_bytes / 1e9, "gb_per_s": moved_bytes / communication_s / 1e9,
-        "least_s": limits.least_seconds_to_move(moved_bytes, spec.nvlink_gb_per_s),
-        "pcie_s": limits.least_seconds_to_move(moved_bytes, spec.pcie_gb_per_s),
-    }).reset_index(drop=True)  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "implementation": rows["implementation"],
+            "communication_s": communication_s,
+            "share_of_step": communication_s / rows["step_seconds"].astype(float),
+            "sent_gb": moved_bytes / 1e9,
+            "gb_per_s": moved_bytes / communication_s / 1e9,
+            "least_s": limits.least_seconds_to_move(moved_bytes, spec.nvlink_gb_per_s),
+            "pcie_s": limits.least_seconds_to_move(moved_bytes, spec.pcie_gb_per_s),
+        }
+    ).reset_index(drop=True)
     return limits.check(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(spec))
 
 
@@ -125,10 +147,15 @@ def memory(printed: pd.DataFrame) -> pd.DataFrame:
     """
     rows = printed[printed["implementation"].isin(["flat", "bucketed"])]
     size_gb = rows["bucket_mb"].astype(float).mul(MB).fillna(GRADIENT_BYTES) / 1e9
-    return pd.DataFrame({
-        "implementation": rows["implementation"], "bucket_gb": size_gb, "ran": _ran(rows),
-        "states_gb": 4 * GRADIENT_BYTES / 1e9, "limit_gb": limits.spec(GPU).memory_gb,
-    }).reset_index(drop=True)  # fmt: skip
+    return pd.DataFrame(
+        {
+            "implementation": rows["implementation"],
+            "bucket_gb": size_gb,
+            "ran": _ran(rows),
+            "states_gb": 4 * GRADIENT_BYTES / 1e9,
+            "limit_gb": limits.spec(GPU).memory_gb,
+        }
+    ).reset_index(drop=True)
 
 
 def _calls(cap_bytes: float) -> int:

@@ -28,10 +28,18 @@ def overlap(run) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         due, sizes = messages(run.plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
         same = (len(sizes), sum(sizes)) == (len(due), sum(due)) if row["strategy"] == "ddp" else sizes == due
-        parts.append({**{name: row[name] for name in SETTING}, **{name: int(row[name]) for name in COUNTS},
-                      "due": len(due), "sent_mib": sum(sizes) / MIB, "due_mib": sum(due) / MIB,
-                      "largest_mib": max(sizes, default=0) / MIB, "last_mib": sizes[-1] / MIB if sizes else 0.0,
-                      "equal": same})  # fmt: skip
+        parts.append(
+            {
+                **{name: row[name] for name in SETTING},
+                **{name: int(row[name]) for name in COUNTS},
+                "due": len(due),
+                "sent_mib": sum(sizes) / MIB,
+                "due_mib": sum(due) / MIB,
+                "largest_mib": max(sizes, default=0) / MIB,
+                "last_mib": sizes[-1] / MIB if sizes else 0.0,
+                "equal": same,
+            }
+        )
     columns = [*SETTING, *COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
     return about(pd.DataFrame(parts, columns=columns), run)
 

@@ -67,12 +67,20 @@ def symptoms(run) -> pd.DataFrame:
     parts = []
     for variant, group in rows.groupby("variant", sort=False):
         first = group[group["rank"] == 0].iloc[0]
-        parts.append({
-            "variant": variant, "ranks": int(first["ranks"]), "error_rank_0": first["error"],
-            "error_worst": group["error"].max(), "error_later": group["later_error"].max(), "ratio": first["ratio"],
-            "start_apart": group["start_apart"].max(), "collectives": int(first["collectives"]),
-            "due": len(messages(run.plan.model, "bucketed", first["bucket_mb"])),
-            "largest_mib": max(first["sizes_bytes"]) / MIB, "bucket_mb": first["bucket_mb"],
-            "before_last_gradient": int(first["before_last_gradient"]),
-        })  # fmt: skip
+        parts.append(
+            {
+                "variant": variant,
+                "ranks": int(first["ranks"]),
+                "error_rank_0": first["error"],
+                "error_worst": group["error"].max(),
+                "error_later": group["later_error"].max(),
+                "ratio": first["ratio"],
+                "start_apart": group["start_apart"].max(),
+                "collectives": int(first["collectives"]),
+                "due": len(messages(run.plan.model, "bucketed", first["bucket_mb"])),
+                "largest_mib": max(first["sizes_bytes"]) / MIB,
+                "bucket_mb": first["bucket_mb"],
+                "before_last_gradient": int(first["before_last_gradient"]),
+            }
+        )
     return about(pd.DataFrame(parts), run)

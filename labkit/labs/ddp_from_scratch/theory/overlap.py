@@ -16,8 +16,9 @@ class Flight(NamedTuple):
     end_s: float
 
 
-def timeline(whole_bytes: float, parameters: int, bucket_bytes: float, backward_s: float, overhead_s: float,
-             bytes_per_s: float) -> list[Flight]:  # fmt: skip
+def timeline(
+    whole_bytes: float, parameters: int, bucket_bytes: float, backward_s: float, overhead_s: float, bytes_per_s: float
+) -> list[Flight]:
     """Give every bucket's flight, in order; seconds count from the start of backward.
 
     Parameters are of one size and backward makes their gradients at an even pace. A bucket is closed once it holds

@@ -46,6 +46,10 @@ class NoFirstBroadcast(Bucketed):
 
 
 VARIANTS = {
-    "right": Bucketed, "one_rank": OneRank, "one_bucket": OneBucket, "undivided": Undivided, "unwaited": Unwaited,
+    "right": Bucketed,
+    "one_rank": OneRank,
+    "one_bucket": OneBucket,
+    "undivided": Undivided,
+    "unwaited": Unwaited,
     "no_first_broadcast": NoFirstBroadcast,
-}  # fmt: skip
+}

@@ -28,8 +28,9 @@ def compare(worker: Worker, point) -> None:
     optimizers = [torch.optim.SGD(model.parameters(), lr=LEARNING_RATE) for model in (wrapped, right)]
     errors, none_right = [], True
     for step in range(worker.plan.steps):
-        parts = [[each.to(worker.device) for each in samples_of(case, rank, point.seed, step)]
-                 for rank in range(worker.gpus)]  # fmt: skip
+        parts = [
+            [each.to(worker.device) for each in samples_of(case, rank, point.seed, step)] for rank in range(worker.gpus)
+        ]
         if case == "no_samples":
             parts[last] = [each[:0] for each in parts[last]]
         own_backward(wrapped, case, parts, worker.rank)
@@ -44,11 +45,14 @@ def compare(worker: Worker, point) -> None:
     wrapped.close()
     held, due = ([*model.buffers()] for model in (wrapped, right))
     worker.record(
-        entry="equality", iteration=0, gradient_error=max(errors), none_right=none_right,
+        entry="equality",
+        iteration=0,
+        gradient_error=max(errors),
+        none_right=none_right,
         weight_error=apart([(a.detach(), b.detach()) for a, b in pairs]),
         buffer_error=max((a - b).abs().max().item() for a, b in zip(held, due, strict=True)),
         apart=from_rank_0([*wrapped.parameters(), *held]),
-    )  # fmt: skip
+    )
 
 
 def own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int) -> None:

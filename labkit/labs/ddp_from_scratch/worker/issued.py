@@ -52,11 +52,13 @@ class Issued(Collectives):
         last = max(number for number, event in enumerate(self.events) if event == "gradient")
         after = self.events[self.events.index(sizes[0]) :] if sizes else []
         return {
-            "collectives": len(sizes), "sizes_bytes": sizes,
+            "collectives": len(sizes),
+            "sizes_bytes": sizes,
             "during_backward": len(sent(self.events[: self.events.index("backward ends")])),
             "before_last_gradient": len(sent(self.events[:last])),
-            "gradients": self.events.count("gradient"), "gradients_after_first": after.count("gradient"),
-        }  # fmt: skip
+            "gradients": self.events.count("gradient"),
+            "gradients_after_first": after.count("gradient"),
+        }
 
 
 def sent(events: list[str | int]) -> list[int]:

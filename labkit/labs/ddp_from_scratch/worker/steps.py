@@ -86,8 +86,14 @@ def time_steps(worker: Worker, loop: Loop) -> None:
         if gpu and timing.iteration == worker.plan.warm_ups - 1:
             torch.cuda.reset_peak_memory_stats()  # what is set up once, as torch's buckets are, is no step's
         peak = {"peak_mib": torch.cuda.max_memory_allocated() / MIB} if gpu else {}
-        worker.record(entry="step", iteration=timing.iteration, warm_up=timing.warm_up,
-                      step_ms=1e3 * timing.seconds, **loop.parts(), **peak)  # fmt: skip
+        worker.record(
+            entry="step",
+            iteration=timing.iteration,
+            warm_up=timing.warm_up,
+            step_ms=1e3 * timing.seconds,
+            **loop.parts(),
+            **peak,
+        )
 
 
 def note_sent(worker: Worker, loop: Loop) -> None:

@@ -47,8 +47,15 @@ def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:
     found.append(gradients(model))
     wrapped.close()
     errors = [((each - due).norm() / due.norm()).item() for each in found]
-    worker.record(entry="trial", iteration=0, error=errors[0], later_error=errors[1], ratio=along(found[0], due),
-                  start_apart=start_apart, **sent)  # fmt: skip
+    worker.record(
+        entry="trial",
+        iteration=0,
+        error=errors[0],
+        later_error=errors[1],
+        ratio=along(found[0], due),
+        start_apart=start_apart,
+        **sent,
+    )
 
 
 def gradients(model: nn.Module) -> torch.Tensor:

@@ -5,6 +5,11 @@ from labkit.labs.ddp_fsdp.story.runs import explain_memory, explain_strategies, 
 from labkit.story.training import explain_equality, explain_knobs, explain_sent
 
 __all__ = [
-    "doubt_reports", "explain_equality", "explain_knobs", "explain_memory", "explain_sent", "explain_strategies",
+    "doubt_reports",
+    "explain_equality",
+    "explain_knobs",
+    "explain_memory",
+    "explain_sent",
+    "explain_strategies",
     "explain_zero",
-]  # fmt: skip
+]

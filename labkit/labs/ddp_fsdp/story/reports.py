@@ -78,8 +78,10 @@ def _batch(report: str, own: pd.DataFrame, reference: str) -> str:
 
 
 def _resolved(table: pd.DataFrame) -> str:
-    found, lost = (words.listed(map(_difference, rows.to_dict("records"))) for rows in
-                   (table[table["resolved"]], table[~table["resolved"]]))  # fmt: skip
+    found, lost = (
+        words.listed(map(_difference, rows.to_dict("records")))
+        for rows in (table[table["resolved"]], table[~table["resolved"]])
+    )
     if not table["resolved"].any():
         return f"No difference between FSDP and DDP is resolved: FSDP is {lost}."
     said = f"Resolved: FSDP is {found}."
@@ -144,7 +146,10 @@ def _wrapped(table: pd.DataFrame) -> str:
     if abs(near["apart_mib"]) <= STEADY * printed:
         return f"On {table.attrs['ranks']} ranks {saved} are what {WRAPPED[near['strategy']]} should save."
     below, above = (ways[ways["predicted_mib"] < printed].tail(1), ways[ways["predicted_mib"] > printed].head(1))
-    sides = [f"{WRAPPED[row.strategy]} ({units.number(row.predicted_mib)})" for side in (below, above)
-             for row in side.itertuples()]  # fmt: skip
+    sides = [
+        f"{WRAPPED[row.strategy]} ({units.number(row.predicted_mib)})"
+        for side in (below, above)
+        for row in side.itertuples()
+    ]
     where = "between" if len(sides) == 2 else "below" if below.empty else "above"
     return f"On {table.attrs['ranks']} ranks {saved} lie {where} what {words.listed(sides)} should save."

@@ -19,14 +19,18 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
         error = table["counted_error"].max()
         sentences.append(
             f"A CPU has no allocator to ask. Parameters, states and activations that the ranks counted are the "
-            f"formulas', to {units.percent(error)}." if error < 0.01 else
-            f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**")  # fmt: skip
+            f"formulas', to {units.percent(error)}."
+            if error < 0.01
+            else f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**"
+        )
     else:
         share = abs(worst["unexplained_share"])
         where = f"{STRATEGY_NAMES[worst['strategy']]}, batch {worst['batch']}"
         sentences.append(
-            f"The ledgers explain every peak to within {units.percent(share)} ({where})." if share <= EXPLAINED else
-            f"**{units.percent(share)} of a peak is not explained** ({where}).")  # fmt: skip
+            f"The ledgers explain every peak to within {units.percent(share)} ({where})."
+            if share <= EXPLAINED
+            else f"**{units.percent(share)} of a peak is not explained** ({where})."
+        )
     rows = table[table["batch"] == table["batch"].max()].set_index("strategy")
     if {"ddp", "fsdp_full"} <= set(rows.index):
         ddp, full = rows.loc["ddp"], rows.loc["fsdp_full"]
@@ -36,15 +40,16 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
         kind = "should save" if pd.isna(measured) else "saves"
         kept = ddp["activations"] / ddp["predicted"]
         sentences.append(
-            f"Full sharding {kind} {units.size(saved * 2**20)}, {units.percent(saved / whole)}." if saved > 0 else
-            f"**Full sharding saves nothing**: it takes {units.size(-saved * 2**20)} more than DDP.")  # fmt: skip
+            f"Full sharding {kind} {units.size(saved * 2**20)}, {units.percent(saved / whole)}."
+            if saved > 0
+            else f"**Full sharding saves nothing**: it takes {units.size(-saved * 2**20)} more than DDP."
+        )
         if kept > 0.5 and saved > 0:
             sentences.append(
                 f"**It cannot save much: {units.percent(kept)} of the memory are activations**, and none of "
-                "these strategies shards those.")  # fmt: skip
+                "these strategies shards those."
+            )
     return say(*sentences, small=table.attrs["small"])
-
-
 
 
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
@@ -52,9 +57,15 @@ def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     sentences = []
     for row in table[table["strategy"] == "ddp"].itertuples():
         if pd.notna(row.efficiency):
-            sentences.append(f"DDP, batch {row.batch}: {units.number(row.samples_per_s)} samples/s, "
-                             f"{units.percent(row.efficiency)} of ranks that exchange nothing.")  # fmt: skip
-    told = [f"{STRATEGY_NAMES[r.strategy]} by {r.percent:+.1f} % (batch {r.batch})" for r in apart.itertuples() if r.resolved]
+            sentences.append(
+                f"DDP, batch {row.batch}: {units.number(row.samples_per_s)} samples/s, "
+                f"{units.percent(row.efficiency)} of ranks that exchange nothing."
+            )
+    told = [
+        f"{STRATEGY_NAMES[r.strategy]} by {r.percent:+.1f} % (batch {r.batch})"
+        for r in apart.itertuples()
+        if r.resolved
+    ]
     not_told, missing = (
         [f"{STRATEGY_NAMES[r.strategy]} (batch {r.batch})" for r in apart[some].itertuples() if not r.resolved]
         for some in (apart["percent"].notna(), apart["percent"].isna())
@@ -66,10 +77,6 @@ def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     if missing:
         sentences.append(f"Not measured: {listed(missing)}.")
     return say(*sentences or ["There is no DDP here to compare with."], small=table.attrs["small"])
-
-
-
-
 
 
 def explain_zero(table: pd.DataFrame) -> Markdown:
@@ -90,5 +97,8 @@ def explain_zero(table: pd.DataFrame) -> Markdown:
         ratio = rows.loc["zero2", "link_mib"] / rows.loc["ddp", "link_mib"]
         sentences.append(
             f"ZeRO-2 sends {units.times(ratio)} DDP's bytes: **it all-reduces gradients of which it keeps a part**, "
-            "and gathers parameters after that." if ratio > 1.1 else "ZeRO-2 sends what DDP sends.")  # fmt: skip
+            "and gathers parameters after that."
+            if ratio > 1.1
+            else "ZeRO-2 sends what DDP sends."
+        )
     return say(*sentences or ["Only one library was measured."], small=table.attrs["small"])

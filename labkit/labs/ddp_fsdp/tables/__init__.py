@@ -11,6 +11,21 @@ from labkit.tables.ledgers import sent
 from labkit.tables.rates import differences, ladder
 
 __all__ = [
-    "differences", "equality", "features", "holdings", "ladder", "memory", "physics", "printed_differences",
-    "samples_per_gpu", "savings", "scorecard", "sent", "symptoms", "throughput", "traffic", "wrappings", "zero",
-]  # fmt: skip
+    "differences",
+    "equality",
+    "features",
+    "holdings",
+    "ladder",
+    "memory",
+    "physics",
+    "printed_differences",
+    "samples_per_gpu",
+    "savings",
+    "scorecard",
+    "sent",
+    "symptoms",
+    "throughput",
+    "traffic",
+    "wrappings",
+    "zero",
+]

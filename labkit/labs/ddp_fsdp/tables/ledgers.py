@@ -23,16 +23,15 @@ def memory(run) -> pd.DataFrame:
     return ledgers.memory(run, BY, forecast)
 
 
-
-
-
-
-
-
-
-
-def holdings(ranks: int = 4, hidden: int = 768, layers: int = 12, vocabulary: int = 30522, batch: int = 16,
-             sequence: int = 512, heads: int = 12) -> pd.DataFrame:  # fmt: skip
+def holdings(
+    ranks: int = 4,
+    hidden: int = 768,
+    layers: int = 12,
+    vocabulary: int = 30522,
+    batch: int = 16,
+    sequence: int = 512,
+    heads: int = 12,
+) -> pd.DataFrame:
     """Give what theory says a rank holds and sends, a row a strategy: MiB by item, and MiB through its link a step."""
     model: Model = bert(hidden, layers, vocabulary, 512)
     kept = bert_activations(layers, hidden, heads, batch, sequence)
@@ -40,8 +39,14 @@ def holdings(ranks: int = 4, hidden: int = 768, layers: int = 12, vocabulary: in
     for strategy in ("single", "ddp", "fsdp_root", "fsdp_grad", "fsdp_full"):
         items = ledger(model, strategy, ranks, kept)
         link = through_a_link(traffic(model, strategy, ranks), ranks)
-        rows.append({"strategy": strategy, **{item: items[item] / MIB for item in ITEMS},
-                     "predicted": sum(items.values()) / MIB, "link_mib": link / MIB})  # fmt: skip
+        rows.append(
+            {
+                "strategy": strategy,
+                **{item: items[item] / MIB for item in ITEMS},
+                "predicted": sum(items.values()) / MIB,
+                "link_mib": link / MIB,
+            }
+        )
     table = pd.DataFrame(rows)
     source = f"theory: BERT-base, {ranks} ranks, {batch} samples of {sequence} tokens a rank, float32, AdamW"
     table.attrs.update(source=source, small=False, ranks=ranks)

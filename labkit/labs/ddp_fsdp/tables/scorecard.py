@@ -18,17 +18,19 @@ def scorecard(run) -> pd.DataFrame:
     return card(run, shown, "ddp_fsdp")
 
 
-
-
-
-
 def _strategies(run) -> list[tuple]:
     table, gpus = throughput(run), run.plan.gpus
     rows = [
-        (f"{row.strategy} over {gpus} GPUs alone, batch {row.batch}", row.efficiency, "≥ 0.95", "×",
-         row.efficiency >= 0.95)
-        for row in table.itertuples() if row.strategy == "ddp"
-    ]  # fmt: skip
+        (
+            f"{row.strategy} over {gpus} GPUs alone, batch {row.batch}",
+            row.efficiency,
+            "≥ 0.95",
+            "×",
+            row.efficiency >= 0.95,
+        )
+        for row in table.itertuples()
+        if row.strategy == "ddp"
+    ]
     ddp = table[(table["strategy"] == "ddp") & (table["batch"] == 64)]
     if gpus == 4 and len(ddp):
         rate = ddp["samples_per_s"].iloc[0]
@@ -44,5 +46,6 @@ def _knobs(run) -> list[tuple]:
 def _trial(run) -> list[tuple]:
     table = equality(run)
     worst = table[ERRORS].max(axis=None)
-    return [(f"largest error of losses and updates, of {len(table)}", 1e6 * worst, "≤ 1000", "millionths",
-             worst <= 1e-3)]  # fmt: skip
+    return [
+        (f"largest error of losses and updates, of {len(table)}", 1e6 * worst, "≤ 1000", "millionths", worst <= 1e-3)
+    ]

@@ -21,9 +21,3 @@ def throughput(run) -> pd.DataFrame:
     keys = zip(table["batch"], table["precision"], strict=True)
     table["efficiency"] = table["samples_per_s"] / [alone.get(key, float("nan")) for key in keys]
     return table
-
-
-
-
-
-

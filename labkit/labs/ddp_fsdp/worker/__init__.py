@@ -31,8 +31,6 @@ def measure(worker: Worker, point) -> None:
     forget(worker)
 
 
-
-
 def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     """Build the model, time its steps, and for the first seed keep the ledgers."""
     plan = worker.plan
@@ -45,5 +43,3 @@ def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     if point.seed == plan.seeds[0]:
         keep_ledgers(worker, trainer, [next(data)[:-1]])
     trainer.close()
-
-

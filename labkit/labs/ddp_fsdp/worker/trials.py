@@ -75,14 +75,6 @@ def summed(group, bucket):  # torch looks at the annotations, which are strings 
     return work.get_future().then(lambda future: future.value()[0])
 
 
-
-
-
-
-
-
-
-
 def gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
     """Give the numbers of all ranks' samples, rank after rank."""
     parts = [torch.empty_like(numbers) for _ in range(ranks)]

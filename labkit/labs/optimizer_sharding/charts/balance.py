@@ -9,8 +9,9 @@ from labkit.charts import canvas
 
 RULES = {"by number": canvas.SERIES[5], "whole parameters": canvas.SERIES[1], "by elements": canvas.SERIES[2]}
 STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
-COLORS = dict(zip(STAGES, (canvas.SERIES[0], canvas.SERIES[5], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[1]),
-                  strict=True))  # fmt: skip
+COLORS = dict(
+    zip(STAGES, (canvas.SERIES[0], canvas.SERIES[5], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[1]), strict=True)
+)
 
 
 def balance_chart(table: pd.DataFrame, ranks: tuple[int, ...] = (2, 4, 8)) -> Figure:
@@ -45,14 +46,25 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
         rows = measured[(measured["moment"] == "after update") & (measured["step"] == 1)].drop_duplicates("way")
         mib = rows["parameters"] + rows["gradients"] + rows["counted_states"]
         marked = mib[rows["way"].isin(("unsharded", "sharded"))] / 1024
-        left.scatter([measured.attrs["ranks"]] * len(marked), marked, marker="D", s=44, color=canvas.INK, zorder=4,
-                     label="counted in tensors")  # fmt: skip
+        left.scatter(
+            [measured.attrs["ranks"]] * len(marked),
+            marked,
+            marker="D",
+            s=44,
+            color=canvas.INK,
+            zorder=4,
+            label="counted in tensors",
+        )
     canvas.logarithmic(left.xaxis)
     left.set_xticks(sorted(set(held["ranks"])), [str(count) for count in sorted(set(held["ranks"]))])
     left.set(title="Parameters, gradients and states", xlabel="ranks", ylabel="GiB on a rank", ylim=(0, None))
     left.grid(axis="y")
-    right.barh([STAGES[name] for name in sent["stage"]], sent["volume"], color=[COLORS[name] for name in sent["stage"]],
-               height=0.6)  # fmt: skip
+    right.barh(
+        [STAGES[name] for name in sent["stage"]],
+        sent["volume"],
+        color=[COLORS[name] for name in sent["stage"]],
+        height=0.6,
+    )
     right.set(title="Sent through a link in a step", xlabel="parameters' bytes, × (N − 1)/N")
     right.invert_yaxis()
     right.grid(axis="x")

@@ -8,10 +8,19 @@ from matplotlib.figure import Figure
 from labkit.charts import canvas
 from labkit.charts.captions import where
 
-NAMES = {"unsharded": "unsharded", "zero_redundancy": "torch's ZeRO", "zero_buckets": "torch's, in buckets",
-         "sharded": "ours"}  # fmt: skip
-ITEMS = {"parameters": "#0072B2", "gradients": "#D55E00", "states": "#009E73", "activations": "#C8D8E4",
-         "temporary": "#F0E442"}  # fmt: skip
+NAMES = {
+    "unsharded": "unsharded",
+    "zero_redundancy": "torch's ZeRO",
+    "zero_buckets": "torch's, in buckets",
+    "sharded": "ours",
+}
+ITEMS = {
+    "parameters": "#0072B2",
+    "gradients": "#D55E00",
+    "states": "#009E73",
+    "activations": "#C8D8E4",
+    "temporary": "#F0E442",
+}
 MOMENTS = {"built": "built", "before update": "up to the update", "after update": "in the update"}
 KERNELS = {"foreach": "many kernels (foreach)", "fused": "one kernel (fused)"}
 GAP = 1.7  # bars between two moments
@@ -27,8 +36,11 @@ def memory_chart(table: pd.DataFrame, guess=None) -> Figure:
     ways = list(dict.fromkeys(shown["way"]))
     figure, axes = canvas.canvas(len(kernels), height=1.7 + 0.25 * 3 * (len(ways) + GAP), sharey=True, squeeze=False)
     scale, unit = (1024, "GiB") if shown["predicted"].max() > 2048 else (1, "MiB")
-    places = {(moment, way): number * (len(ways) + GAP) + row for number, moment in enumerate(MOMENTS)
-              for row, way in enumerate(ways)}  # fmt: skip
+    places = {
+        (moment, way): number * (len(ways) + GAP) + row
+        for number, moment in enumerate(MOMENTS)
+        for row, way in enumerate(ways)
+    }
     for ax, kernel in zip(axes[0], kernels, strict=True):
         rows = shown[shown["kernel"] == kernel]
         at = [places[moment, way] for moment, way in zip(rows["moment"], rows["way"], strict=True)]
@@ -47,7 +59,8 @@ def memory_chart(table: pd.DataFrame, guess=None) -> Figure:
     axes[0, 0].set_ylim(max(places.values()) + 0.6, -1.6)
     value = getattr(guess, "value", guess)
     if value is not None:
-        axes[0, 0].axvline(value * (1 if unit == "GiB" else 1024), color=canvas.PREDICTED, ls=(0, (3, 2)),
-                           label="your prediction")  # fmt: skip
+        axes[0, 0].axvline(
+            value * (1 if unit == "GiB" else 1024), color=canvas.PREDICTED, ls=(0, (3, 2)), label="your prediction"
+        )
     canvas.legend_above(axes[0, 0], columns=7)
     return canvas.finish(figure, table.attrs["source"])

@@ -20,21 +20,26 @@ def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame,
     `guess` (GB, a number or a Prediction) in the upper panel.
     """
     said, own = report.iloc[0], saved[saved["way"] == "sharded"]
-    above = [("theory: states", said["states_gb"], 0, canvas.THEORY),
-            ("theory: and temporaries", said["both_gb"], 0, canvas.THEORY)]  # fmt: skip
+    above = [
+        ("theory: states", said["states_gb"], 0, canvas.THEORY),
+        ("theory: and temporaries", said["both_gb"], 0, canvas.THEORY),
+    ]
     name = "recorded" if where(saved).startswith("Recorded") else "measured"
     color = canvas.RECORDED if name == "recorded" else canvas.MEASURED
     above += [(f"{name}: {KERNELS[row.kernel]}", row.measured * GB_PER_MIB, 0, color) for row in own.itertuples()]
     above.append(("published", said["saving_gb"], said["high_gb"] - said["saving_gb"], canvas.PUBLISHED))
     if (value := getattr(guess, "value", guess)) is not None:
         above.append(("your prediction", value, 0, canvas.PREDICTED))
-    below = [(f"theory: {said_by}, {sent}", said[f"{kernel}_saved_ms"] - said[f"{sent}_ms"], 0, canvas.THEORY)
-             for kernel, said_by in (("update", "many kernels"), ("fused", "one kernel"))
-             for sent in ("gather", "broadcast")]  # fmt: skip
+    below = [
+        (f"theory: {said_by}, {sent}", said[f"{kernel}_saved_ms"] - said[f"{sent}_ms"], 0, canvas.THEORY)
+        for kernel, said_by in (("update", "many kernels"), ("fused", "one kernel"))
+        for sent in ("gather", "broadcast")
+    ]
     below += [(f"{name}: {KERNELS[kernel]}", *gained(times, kernel), color) for kernel in own["kernel"]]
     below.append(("published", said["faster_ms"], 1.0, canvas.PUBLISHED))
-    figure, axes = canvas.canvas(rows=2, height=2.2 + 0.29 * (len(above) + len(below)),
-                                 height_ratios=(len(above), len(below)))  # fmt: skip
+    figure, axes = canvas.canvas(
+        rows=2, height=2.2 + 0.29 * (len(above) + len(below)), height_ratios=(len(above), len(below))
+    )
     _bars(axes[0], above, "Peak memory saved", "GB (10⁹ bytes) less than unsharded")
     _bars(axes[1], below, "Time of a step saved", "ms a step less than unsharded")
     return canvas.finish(figure, sources(report, saved, times))

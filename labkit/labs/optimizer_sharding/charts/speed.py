@@ -22,17 +22,33 @@ def steps_chart(table: pd.DataFrame, guess=None) -> Figure:
     settings = list(dict.fromkeys(zip(table["optimizer"], table["kernel"], strict=True)))
     ways = list(dict.fromkeys(table["way"]))
     figure, (left, right) = canvas.canvas(2, height=1.6 + 0.24 * len(settings) * (len(ways) + GAP), sharey=True)
-    at = [settings.index((row.optimizer, row.kernel)) * (len(ways) + GAP) + ways.index(row.way)
-          for row in table.itertuples()]  # fmt: skip
+    at = [
+        settings.index((row.optimizer, row.kernel)) * (len(ways) + GAP) + ways.index(row.way)
+        for row in table.itertuples()
+    ]
     local = table["local_ms"].clip(upper=table["update_ms"])
     left.barh(at, local, color=canvas.COMPUTE, height=0.74, label="update of own elements")
-    left.barh(at, table["update_ms"] - local, left=local, color=canvas.COMMUNICATE, height=0.74,
-              label="sending that nothing hides")  # fmt: skip
+    left.barh(
+        at,
+        table["update_ms"] - local,
+        left=local,
+        color=canvas.COMMUNICATE,
+        height=0.74,
+        label="sending that nothing hides",
+    )
     left.errorbar(table["update_ms"], at, xerr=table["spread_update_ms"], ls="", color=canvas.INK, capsize=2, lw=1)
     if table["least_local_ms"].notna().any():
         for name, sent, color in (("least to update", 0, "#F0E442"), ("least, sending after it", 1, canvas.INK)):
-            left.scatter(table["least_local_ms"] + sent * table["least_sent_ms"], at, marker="|", s=110, zorder=3,
-                         color=color, lw=2.2, label=name)  # fmt: skip
+            left.scatter(
+                table["least_local_ms"] + sent * table["least_sent_ms"],
+                at,
+                marker="|",
+                s=110,
+                zorder=3,
+                color=color,
+                lw=2.2,
+                label=name,
+            )
     value = getattr(guess, "value", guess)
     if value is not None:
         left.axvline(value, color=canvas.PREDICTED, ls=(0, (3, 2)), label="your prediction")
@@ -42,8 +58,9 @@ def steps_chart(table: pd.DataFrame, guess=None) -> Figure:
     right.errorbar(table["step_ms"], at, xerr=table["spread_step_ms"], ls="", color=canvas.INK, capsize=2, lw=1)
     for number, setting in enumerate(settings):
         for ax in (left, right):
-            ax.text(0, number * (len(ways) + GAP) - 0.65, SETTINGS[setting], fontsize=9, style="italic",
-                    color=canvas.QUIET)  # fmt: skip
+            ax.text(
+                0, number * (len(ways) + GAP) - 0.65, SETTINGS[setting], fontsize=9, style="italic", color=canvas.QUIET
+            )
     left.set_yticks(at, [NAMES[way] for way in table["way"]], fontsize=9)
     left.set_ylim(max(at) + 0.6, -1.4)
     left.set(title=f"Update. {where(table)}", xlabel="update, ms")
@@ -61,10 +78,24 @@ def buckets_chart(table: pd.DataFrame) -> Figure:
     rows = table.sort_values("bucket_mib")
     lines = (("update", canvas.INK, "update"), ("local", canvas.COMPUTE, "update of own elements, nothing sent"))
     for part, color, name in lines:
-        ax.errorbar(rows["bucket_mib"], rows[f"{part}_ms"], yerr=rows[f"spread_{part}_ms"], color=color, marker="o",
-                    capsize=3, label=name)  # fmt: skip
-    ax.fill_between(rows["bucket_mib"], rows["local_ms"], rows["update_ms"], color=canvas.COMMUNICATE, alpha=0.45, lw=0,
-                    label="sending that nothing hides")  # fmt: skip
+        ax.errorbar(
+            rows["bucket_mib"],
+            rows[f"{part}_ms"],
+            yerr=rows[f"spread_{part}_ms"],
+            color=color,
+            marker="o",
+            capsize=3,
+            label=name,
+        )
+    ax.fill_between(
+        rows["bucket_mib"],
+        rows["local_ms"],
+        rows["update_ms"],
+        color=canvas.COMMUNICATE,
+        alpha=0.45,
+        lw=0,
+        label="sending that nothing hides",
+    )
     canvas.logarithmic(ax.xaxis)
     ax.set_xticks(rows["bucket_mib"], [f"{size:g}" for size in rows["bucket_mib"]])
     ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms", ylim=(0, None))

@@ -11,6 +11,11 @@ from labkit.labs.optimizer_sharding.story.runs import (
 )
 
 __all__ = [
-    "doubt_report", "explain_balance", "explain_buckets", "explain_equality", "explain_memory", "explain_stages",
+    "doubt_report",
+    "explain_balance",
+    "explain_buckets",
+    "explain_equality",
+    "explain_memory",
+    "explain_stages",
     "explain_steps",
-]  # fmt: skip
+]

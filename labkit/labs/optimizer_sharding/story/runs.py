@@ -23,14 +23,18 @@ def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
         share, kernel = units.percent(abs(worst["unexplained_share"])), worst["kernel"]
         at = f"{worst['way'].replace('_', ' ')}, {kernel}, {MOMENTS[worst['moment']]}"
         good = abs(worst["unexplained_share"]) <= EXPLAINED
-        sentences.append(f"The ledger explains every peak to within {share} ({at})." if good else
-                         f"**{share} of a peak is not explained** ({at}).")  # fmt: skip
+        sentences.append(
+            f"The ledger explains every peak to within {share} ({at})."
+            if good
+            else f"**{share} of a peak is not explained** ({at})."
+        )
     else:
         error = table["counted_error"].max()
         sentences.append(
             "A CPU has no allocator to ask; parameters, gradients and states that the ranks counted are the formulas'."
-            if error < 0.01 else
-            f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**")  # fmt: skip
+            if error < 0.01
+            else f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**"
+        )
     for kernel, rows in saved[saved["way"] == "sharded"].groupby("kernel", sort=False):
         sentences.append(_saved(kernel, rows.iloc[0]))
     sentences += _beside_torch(saved)
@@ -48,8 +52,10 @@ def _saved(kernel: str, row: pd.Series) -> str:
     if abs(states + made - row["predicted"]) > 0.05 * row["predicted"]:
         return f"{said}; the fullest moment is then another one."
     if made > 0.05 * row["predicted"]:
-        return (f"{said}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
-                "roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours.")  # fmt: skip
+        return (
+            f"{said}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
+            "roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours."
+        )
     return f"{said}; by formula {units.size(states * MIB)}, which are states."
 
 
@@ -78,12 +84,18 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
         if len(torchs):
             best = torchs.loc[torchs["update_ms"].idxmin()]
             clear = _clear(ours, best, "update")
-            beside = f"{units.number(ours['over_torch'])}× {NAMES[best.name]}" if clear else (
-                f"not told apart from {NAMES[best.name]} by these data")  # fmt: skip
+            beside = (
+                f"{units.number(ours['over_torch'])}× {NAMES[best.name]}"
+                if clear
+                else (f"not told apart from {NAMES[best.name]} by these data")
+            )
             said += f", {beside}"
         hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
-        said += "; what it sends is hidden" if hidden else (
-            f"; {units.number(ours['exposed_ms'])} ms of it is sending that nothing hides")  # fmt: skip
+        said += (
+            "; what it sends is hidden"
+            if hidden
+            else (f"; {units.number(ours['exposed_ms'])} ms of it is sending that nothing hides")
+        )
         sentences.append(f"{said}. {_whole_step(own.loc['unsharded'], ours)}")
     return say(*sentences or ["There is nothing to compare with."], small=table.attrs["small"])
 
@@ -113,8 +125,11 @@ def explain_buckets(table: pd.DataFrame) -> Markdown:
             sentences.append(f"{end.name:g} MiB take {more} that: {why}.")
         else:
             sentences.append(f"{end.name:g} MiB are not told apart from it.")
-    alike = [f"{row.name:g}" for _, row in rows.iloc[1:-1].iterrows()
-             if row.name != best.name and not _clear(row, best, "update")]  # fmt: skip
+    alike = [
+        f"{row.name:g}"
+        for _, row in rows.iloc[1:-1].iterrows()
+        if row.name != best.name and not _clear(row, best, "update")
+    ]
     if alike:
         sentences.insert(1, f"Not told apart from it: {listed(alike)} MiB.")
     return say(*sentences, small=table.attrs["small"])
@@ -129,16 +144,20 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
             over = f" and {units.percent(worst['excess'])}" if worst["excess"] > 1e-4 else ""
             sentences.append(f"**{rule.capitalize()}**, no rank ever has more than an equal part{over}.")
             continue
-        said = (f"**{rule.capitalize()}**, the fullest rank has up to {units.percent(worst['excess'])} more than an "
-                f"equal part ({worst['model']}, {worst['ranks']} ranks)")  # fmt: skip
+        said = (
+            f"**{rule.capitalize()}**, the fullest rank has up to {units.percent(worst['excess'])} more than an "
+            f"equal part ({worst['model']}, {worst['ranks']} ranks)"
+        )
         bound = rule == "whole parameters" and worst["least_excess"] > EVEN
         alone = f": one parameter alone is {units.percent(worst['least_excess'])} more than that" if bound else ""
         sentences.append(f"{said}{alone}.")
     if owned is not None:
         ours = owned.set_index("way").loc["sharded"]
-        sentences.append(f"Counted in the run: the fullest rank of ours holds {units.percent(ours['fullest'])} of the "
-                         f"states, {units.percent(abs(ours['excess']))} {'over' if ours['excess'] >= 0 else 'under'} "
-                         "an equal part.")  # fmt: skip
+        sentences.append(
+            f"Counted in the run: the fullest rank of ours holds {units.percent(ours['fullest'])} of the "
+            f"states, {units.percent(abs(ours['excess']))} {'over' if ours['excess'] >= 0 else 'under'} "
+            "an equal part."
+        )
     return say(*sentences)
 
 
@@ -149,12 +168,19 @@ def explain_stages(table: pd.DataFrame) -> Markdown:
     same = abs(ours["held_gib"] - first["held_gib"]) < 1e-6
     sentences = ["Ours holds what ZeRO-1 holds" if same else "Ours does not hold what ZeRO-1 holds"]
     more = ours["sent_gb"] / first["sent_gb"] if first["sent_gb"] else 1.0
-    sentences[0] += (f", and **sends {units.times(more)} as much**: it all-reduces gradients of which a rank uses "
-                     "one N-th, where ZeRO-1 scatters them." if more > 1 else ", and sends as much.")  # fmt: skip
+    sentences[0] += (
+        f", and **sends {units.times(more)} as much**: it all-reduces gradients of which a rank uses "
+        "one N-th, where ZeRO-1 scatters them."
+        if more > 1
+        else ", and sends as much."
+    )
     for name, kind in (("zero2", "gradients"), ("zero3", "parameters")):
         less = first["held_gib"] - rows.loc[name, "held_gib"]
-        sentences.append(f"ZeRO-{name[-1]} shards {kind}, too: {units.number(less)} GiB less than ZeRO-1."
-                         if less > 0 else f"ZeRO-{name[-1]} saves nothing here.")  # fmt: skip
+        sentences.append(
+            f"ZeRO-{name[-1]} shards {kind}, too: {units.number(less)} GiB less than ZeRO-1."
+            if less > 0
+            else f"ZeRO-{name[-1]} saves nothing here."
+        )
     return say(*sentences)
 
 
@@ -166,7 +192,8 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
         said = "equal to the last bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
         asked = table[table["case"] == "closure"]["asked"]
         once = " A closure is asked once a step." if len(asked) and (asked == 1).all() else ""
-        return say(f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}",
-                   small=table.attrs["small"])  # fmt: skip
+        return say(
+            f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}", small=table.attrs["small"]
+        )
     names = listed(f"{r.optimizer}, {r.case} ({r.error:.0e})" for r in wrong.itertuples())
     return say(f"**Not equal to the optimizer that shards nothing**: {names}.", small=table.attrs["small"])

@@ -9,7 +9,17 @@ from labkit.labs.optimizer_sharding.tables.steps import buckets, steps
 from labkit.labs.optimizer_sharding.tables.trials import equality, symptoms
 
 __all__ = [
-    "balance", "buckets", "by_ranks", "equality", "memory", "owned", "read_report", "saving", "scorecard", "sent",
+    "balance",
+    "buckets",
+    "by_ranks",
+    "equality",
+    "memory",
+    "owned",
+    "read_report",
+    "saving",
+    "scorecard",
+    "sent",
     "stages",
-    "steps", "symptoms",
-]  # fmt: skip
+    "steps",
+    "symptoms",
+]

@@ -27,8 +27,16 @@ def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
     for name, model in models.items():
         elements = [math.prod(shape) for shape in model.shapes]
         for count in ranks:
-            rows += [{"model": name, "ranks": count, "rule": rule, "excess": excess(loads(elements, count, rule)),
-                      "least_excess": least_excess(elements, count)} for rule in RULES]  # fmt: skip
+            rows += [
+                {
+                    "model": name,
+                    "ranks": count,
+                    "rule": rule,
+                    "excess": excess(loads(elements, count, rule)),
+                    "least_excess": least_excess(elements, count),
+                }
+                for rule in RULES
+            ]
     table = pd.DataFrame(rows)
     table.attrs.update(source="theory: the course's transformers, vocabulary 10 000 unless told", small=False)
     return table

@@ -36,10 +36,17 @@ def memory(run) -> pd.DataFrame:
         counted = {item: group[f"{item}_mib"].max() * MIB for item in ("parameters", "gradients", "states")}
         due = items | ({"gradients": items["parameters"]} if moment == "before update" else {})
         errors = [abs(counted[item] / due[item] - 1) if due[item] else counted[item] for item in counted]
-        parts.append(dict(zip(BY, setting, strict=True)) | {item: items[item] / MIB for item in ITEMS} | {
-            "predicted": sum(items.values()) / MIB, "held": group["allocated_mib"].max(),
-            "peak": group["peak_mib"].max(), "counted_states": counted["states"] / MIB,
-            "counted_error": max(errors)})  # fmt: skip
+        parts.append(
+            dict(zip(BY, setting, strict=True))
+            | {item: items[item] / MIB for item in ITEMS}
+            | {
+                "predicted": sum(items.values()) / MIB,
+                "held": group["allocated_mib"].max(),
+                "peak": group["peak_mib"].max(),
+                "counted_states": counted["states"] / MIB,
+                "counted_error": max(errors),
+            }
+        )
     columns = [*BY, *ITEMS, "predicted", "held", "peak", "counted_states", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]
@@ -66,9 +73,17 @@ def saving(table: pd.DataFrame) -> pd.DataFrame:
         if "unsharded" not in top:
             continue
         whole = top["unsharded"]
-        rows += [{"kernel": kernel, "way": way, "measured": peaks["unsharded"] - peaks[way], "peak": peaks[way],
-                  **{item: whole[item] - own[item] for item in ("states", "temporary", "predicted")}}
-                 for way, own in top.items() if way != "unsharded"]  # fmt: skip
+        rows += [
+            {
+                "kernel": kernel,
+                "way": way,
+                "measured": peaks["unsharded"] - peaks[way],
+                "peak": peaks[way],
+                **{item: whole[item] - own[item] for item in ("states", "temporary", "predicted")},
+            }
+            for way, own in top.items()
+            if way != "unsharded"
+        ]
     columns = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
     saved = pd.DataFrame(rows, columns=columns)
     saved.attrs.update(table.attrs)

@@ -28,17 +28,29 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
     saving = float(without["peak_gb"] - with_it["peak_gb"])
     states = STATE_BYTES["adamw"] * elements * spared
     both = states + TEMPORARY_BYTES["adamw", "foreach"] * elements * spared
-    table = pd.DataFrame([{
-        "elements": elements, "saving_gb": saving, "low_gb": saving - ROUNDED_GB, "high_gb": saving + ROUNDED_GB,
-        "states_gb": states / 1e9, "both_gb": both / 1e9, "states_gib": states / 2**30, "both_gib": both / 2**30,
-        "needed_parameters": saving * 1e9 / (STATE_BYTES["adamw"] * spared),
-        "faster_ms": 1e3 * float(without["step_seconds"] - with_it["step_seconds"]),
-        "step_ms": 1e3 * float(without["step_seconds"]),
-        **{f"{name}_saved_ms": _moved_ms(elements * spared, kernel)
-           for name, kernel in (("update", "foreach"), ("fused", "fused"))},
-        "gather_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=False),
-        "broadcast_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=True),
-    }])  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {
+                "elements": elements,
+                "saving_gb": saving,
+                "low_gb": saving - ROUNDED_GB,
+                "high_gb": saving + ROUNDED_GB,
+                "states_gb": states / 1e9,
+                "both_gb": both / 1e9,
+                "states_gib": states / 2**30,
+                "both_gib": both / 2**30,
+                "needed_parameters": saving * 1e9 / (STATE_BYTES["adamw"] * spared),
+                "faster_ms": 1e3 * float(without["step_seconds"] - with_it["step_seconds"]),
+                "step_ms": 1e3 * float(without["step_seconds"]),
+                **{
+                    f"{name}_saved_ms": _moved_ms(elements * spared, kernel)
+                    for name, kernel in (("update", "foreach"), ("fused", "fused"))
+                },
+                "gather_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=False),
+                "broadcast_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=True),
+            }
+        ]
+    )
     table.attrs.update(source=f"{published.attrs['source']} · theory", small=False)
     return table
 

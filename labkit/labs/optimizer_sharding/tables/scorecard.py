@@ -24,8 +24,10 @@ def _memory(run) -> list[tuple]:
     worst = 100 * table["unexplained_share"].abs().max()
     shares = owned(run).set_index("way")
     excess = 100 * shares.loc["sharded", "excess"]
-    rows = [(f"largest unexplained share, of {len(table)} peaks", worst, "≤ 10", "%", worst <= 10),
-            ("fullest rank's states over 1/N", excess, "≤ 5", "%", excess <= 100 * MOST_EXCESS)]  # fmt: skip
+    rows = [
+        (f"largest unexplained share, of {len(table)} peaks", worst, "≤ 10", "%", worst <= 10),
+        ("fullest rank's states over 1/N", excess, "≤ 5", "%", excess <= 100 * MOST_EXCESS),
+    ]
     moved = sent(run)
     once, count = int(moved["equal"].sum()), len(moved)
     rows.append((f"updates that send each parameter once, of {count}", once, f"{count}", "", once == count))
@@ -50,8 +52,10 @@ def _equality(run) -> list[tuple]:
     table = equality(run)
     worst = 1e6 * table[["error", "drift"]].max(axis=None)
     equal, count = int(table["equal"].sum()), len(table)
-    return [("largest error after 10 steps", worst, "≤ 1", "millionths", worst <= 1),
-            (f"cases equal to unsharded, of {count}", equal, f"{count}", "", equal == count)]  # fmt: skip
+    return [
+        ("largest error after 10 steps", worst, "≤ 1", "millionths", worst <= 1),
+        (f"cases equal to unsharded, of {count}", equal, f"{count}", "", equal == count),
+    ]
 
 
 def _trial(run) -> list[tuple]:

@@ -21,9 +21,17 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
     for name in STAGES:
         found = stage(name, elements, ranks, state_bytes, precision)
         unit = stage("ddp", elements, ranks, state_bytes, precision).parameters * (ranks - 1) / ranks
-        rows.append({"stage": name, "parameters_gib": found.parameters / GIB, "gradients_gib": found.gradients / GIB,
-                     "states_gib": found.states / GIB, "held_gib": found.held / GIB, "sent_gb": found.sent / 1e9,
-                     "volume": found.sent / unit if unit else 0.0})  # fmt: skip
+        rows.append(
+            {
+                "stage": name,
+                "parameters_gib": found.parameters / GIB,
+                "gradients_gib": found.gradients / GIB,
+                "states_gib": found.states / GIB,
+                "held_gib": found.held / GIB,
+                "sent_gb": found.sent / 1e9,
+                "volume": found.sent / unit if unit else 0.0,
+            }
+        )
     table = pd.DataFrame(rows)
     table.attrs.update(source=f"theory: {size}, {ranks} ranks, {precision}", small=False, ranks=ranks)
     return table

@@ -29,8 +29,18 @@ def owned(sizes: Sequence[int], way: str, ranks: int) -> int:
     return max(loads(sizes, ranks, "by elements" if way == "sharded" else "whole parameters"))
 
 
-def ledger(sizes: Sequence[int], way: str, ranks: int, moment: str, step: int, kept: int, *, optimizer: str = "adamw",
-           kernel: str = "foreach", bucket_bytes: float = 0) -> dict[str, int]:  # fmt: skip
+def ledger(
+    sizes: Sequence[int],
+    way: str,
+    ranks: int,
+    moment: str,
+    step: int,
+    kept: int,
+    *,
+    optimizer: str = "adamw",
+    kernel: str = "foreach",
+    bucket_bytes: float = 0,
+) -> dict[str, int]:
     """Give the bytes that a rank holds when it holds most, from the moment before up to this one, by item; float32.
 
     "built": parameters, and where they move into buckets, the first of these beside them. "before update": gradients

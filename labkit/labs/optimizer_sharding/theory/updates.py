@@ -10,8 +10,7 @@ TEMPORARY_BYTES = {("adamw", "foreach"): 4, ("adamw", "fused"): 0, ("momentum", 
 # Bytes read and written an element, each kernel its operands once. AdamW by torch's many: decay 8, lerp 12, two of v
 # 8 + 12, √v 8, its correction 8, + ε 8, the update 16. In one kernel: p, g, m, v in and p, m, v out. SGD with
 # momentum by many: 8 + 12 + 12.
-MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "foreach"): 32,
-               ("momentum", "fused"): 20}  # fmt: skip
+MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "foreach"): 32, ("momentum", "fused"): 20}
 
 
 def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool, element_bytes: int = 4) -> float:

@@ -68,12 +68,17 @@ class Ledger:
     def note(self, replica: Replica, moment: str, step: int, **more) -> None:
         """Append what this rank holds now."""
         parameters = list(replica.model.parameters())
-        row = {"parameters": held(parameters), "states": held(states(replica.optimizer)),
-               "gradients": held(one.grad for one in parameters if one.grad is not None)}  # fmt: skip
+        row = {
+            "parameters": held(parameters),
+            "states": held(states(replica.optimizer)),
+            "gradients": held(one.grad for one in parameters if one.grad is not None),
+        }
         if self.gpu:
             self.worker.synchronize()
-            row |= {"allocated": torch.cuda.memory_allocated() - self.base,
-                    "peak": torch.cuda.max_memory_allocated() - self.base}  # fmt: skip
+            row |= {
+                "allocated": torch.cuda.memory_allocated() - self.base,
+                "peak": torch.cuda.max_memory_allocated() - self.base,
+            }
         sizes = {f"{name}_mib": size / MIB for name, size in row.items()}
         self.worker.record(entry="memory", moment=moment, step=step, base_mib=self.base / MIB, **sizes, **more)
         self.start()

@@ -61,8 +61,15 @@ class ShardedOptimizer(torch.optim.Optimizer):
     buckets. Frozen parameters are in none until they are unfrozen.
     """
 
-    def __init__(self, params, optimizer_class: type[torch.optim.Optimizer], group: dist.ProcessGroup | None = None,
-                 *, bucket_mib: float = 512, **options: Any):  # fmt: skip
+    def __init__(
+        self,
+        params,
+        optimizer_class: type[torch.optim.Optimizer],
+        group: dist.ProcessGroup | None = None,
+        *,
+        bucket_mib: float = 512,
+        **options: Any,
+    ):
         if optimizer_class.__name__ in NEED_WHOLE:
             raise ValueError(f"{optimizer_class.__name__} needs whole parameters, and each rank has parts of them")
         self.optimizer_class, self.options, self.process_group = optimizer_class, options, group

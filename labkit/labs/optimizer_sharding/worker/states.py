@@ -67,8 +67,11 @@ def from_json(stored: dict[str, Any]) -> Any:
 
 def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
     """Load this rank's part of whole states, by parameter, into the bucket's optimizer."""
-    cut = {number: {name: part(name, value, piece) for name, value in states[piece.parameter].items()}
-           for number, piece in enumerate(bucket.pieces) if piece.parameter in states}  # fmt: skip
+    cut = {
+        number: {name: part(name, value, piece) for name, value in states[piece.parameter].items()}
+        for number, piece in enumerate(bucket.pieces)
+        if piece.parameter in states
+    }
     bucket.optimizer.load_state_dict(bucket.optimizer.state_dict() | {"state": cut})
 
 

@@ -14,8 +14,11 @@ def time_steps(worker: Worker, point) -> None:
     All ranks start together. What is sent only where it is timed: after "local" the replicas are no longer equal.
     """
     replica = Replica(worker.plan, point, worker.rank, worker.device)
-    parts = {"step": (replica.step, lambda: None), "update": (replica.optimizer.step, replica.gradients),
-             "local": (local_update(replica.optimizer), replica.gradients)}  # fmt: skip
+    parts = {
+        "step": (replica.step, lambda: None),
+        "update": (replica.optimizer.step, replica.gradients),
+        "local": (local_update(replica.optimizer), replica.gradients),
+    }
     for part, (work, ahead) in parts.items():
         for timing in timed(worker, replica, work, ahead):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)

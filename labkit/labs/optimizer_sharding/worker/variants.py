@@ -69,6 +69,10 @@ class StaleRate(ShardedOptimizer):
 
 
 VARIANTS = {
-    "right": ShardedOptimizer, "shards_nothing": ShardsNothing, "sends_nothing": SendsNothing, "by_count": ByCount,
-    "own_part": OwnPart, "stale_rate": StaleRate,
-}  # fmt: skip
+    "right": ShardedOptimizer,
+    "shards_nothing": ShardsNothing,
+    "sends_nothing": SendsNothing,
+    "by_count": ByCount,
+    "own_part": OwnPart,
+    "stale_rate": StaleRate,
+}

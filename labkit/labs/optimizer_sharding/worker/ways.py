@@ -22,8 +22,9 @@ KINDS = {
 SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
 
 
-def made(parameters: Iterable, point, group: dist.ProcessGroup | None = None,
-         sharded: type = ShardedOptimizer) -> torch.optim.Optimizer:  # fmt: skip
+def made(
+    parameters: Iterable, point, group: dist.ProcessGroup | None = None, sharded: type = ShardedOptimizer
+) -> torch.optim.Optimizer:
     """Give the point's optimizer of parameters (or parameter groups) in the point's way."""
     kind, options = KINDS[point.optimizer]
     options = options | {point.kernel: True}

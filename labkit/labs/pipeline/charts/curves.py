@@ -63,8 +63,16 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
         table = table[table["samples_per_s"].notna()]
         for mode, rows in table.groupby("mode", sort=False):
             rate, color = rows["samples_per_s"], MODES[mode]
-            ax.errorbar(rows["micro_batches"], rate, yerr=rows["spread_samples_per_s"], marker="o", ms=5, color=color,
-                        capsize=3, label=mode)  # fmt: skip
+            ax.errorbar(
+                rows["micro_batches"],
+                rate,
+                yerr=rows["spread_samples_per_s"],
+                marker="o",
+                ms=5,
+                color=color,
+                capsize=3,
+                label=mode,
+            )
             best = rows.loc[rate.idxmax()]
             ax.scatter([best["micro_batches"]], [best["samples_per_s"]], s=170, fc="none", ec=color, lw=1.4)
         counts = sorted(set(table["micro_batches"]))
@@ -116,8 +124,10 @@ def bubble_chart(*tables: pd.DataFrame) -> Figure:
         for (origin, (color, marker, size)), aside in zip(ORIGINS.items(), (0.0, -0.16, 0.16), strict=True):
             at = [place + aside for place in places]
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
-        names = [f"{NAMES[row.schedule]}, {row.micro_batches}\n{units.seconds(row.step_ms / 1e3)} a step"
-                 for row in table.itertuples()]  # fmt: skip
+        names = [
+            f"{NAMES[row.schedule]}, {row.micro_batches}\n{units.seconds(row.step_ms / 1e3)} a step"
+            for row in table.itertuples()
+        ]
         ax.set(title=where(table), yticks=places, yticklabels=names, xlabel="bubble, % of the ranks' time")
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.set_xlim(0, 1.12 * max(1.0, ax.get_xlim()[1]))
@@ -135,8 +145,15 @@ def splits_chart(*tables: pd.DataFrame) -> Figure:
     for ax, table in zip(axes[0], tables, strict=True):
         base = table.loc[table["split"] == table.attrs["even"], "step_ms"].iloc[0]
         places = range(len(table))
-        ax.barh(places, table["ratio"], color=canvas.MEASURED, height=0.55, xerr=table["spread_step_ms"] / base,
-                ecolor=canvas.INK, label="measured")  # fmt: skip
+        ax.barh(
+            places,
+            table["ratio"],
+            color=canvas.MEASURED,
+            height=0.55,
+            xerr=table["spread_step_ms"] / base,
+            ecolor=canvas.INK,
+            label="measured",
+        )
         ax.scatter(
             table["forecast_ratio"], places, color=canvas.PREDICTED, marker="D", s=46, zorder=3, label="forecast"
         )

@@ -11,17 +11,30 @@ from labkit.story import units
 
 # Forward is what the whole workbook calls compute; the backward's parts are darker, so that the two stay one family.
 COLORS = {
-    "F": canvas.COMPUTE, "B": "#00405F", "I": "#00405F", "W": "#8DB7CE", "U": "#009E73", "T": canvas.COMMUNICATE,
+    "F": canvas.COMPUTE,
+    "B": "#00405F",
+    "I": "#00405F",
+    "W": "#8DB7CE",
+    "U": "#009E73",
+    "T": canvas.COMMUNICATE,
     "wait": canvas.WAIT,
-}  # fmt: skip
+}
 WORDS = {
-    "F": "forward", "B": "backward", "I": "backward", "W": "weight gradient", "U": "optimizer", "T": "transfer",
+    "F": "forward",
+    "B": "backward",
+    "I": "backward",
+    "W": "weight gradient",
+    "U": "optimizer",
+    "T": "transfer",
     "wait": "waiting",
-}  # fmt: skip
+}
 NAMES = {
-    "forward_only": "Forward only", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B",
+    "forward_only": "Forward only",
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved 1F1B",
     "zero_bubble": "Zero bubble",
-}  # fmt: skip
+}
 WIDE = 0.022  # share of the axis that a bar must span to hold its micro-batch's number
 
 
@@ -30,16 +43,26 @@ def lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
     for kind, rows in table.groupby("kind", sort=False):
         thin = kind == "wait"
         ax.barh(
-            rows["rank"], rows["end_ms"] - rows["start_ms"], left=rows["start_ms"], height=0.34 if thin else 0.8,
-            color=COLORS[kind], edgecolor="white", linewidth=0 if kind in ("T", "wait") else 0.4,
+            rows["rank"],
+            rows["end_ms"] - rows["start_ms"],
+            left=rows["start_ms"],
+            height=0.34 if thin else 0.8,
+            color=COLORS[kind],
+            edgecolor="white",
+            linewidth=0 if kind in ("T", "wait") else 0.4,
             alpha=0.55 if thin else 1,
-        )  # fmt: skip
+        )
     for row in table[table["kind"].isin(["F", "B", "I"])].itertuples():
         if row.end_ms - row.start_ms > WIDE * end:
             ax.text(
-                (row.start_ms + row.end_ms) / 2, row.rank, row.micro_batch, ha="center", va="center", fontsize=7.5,
+                (row.start_ms + row.end_ms) / 2,
+                row.rank,
+                row.micro_batch,
+                ha="center",
+                va="center",
+                fontsize=7.5,
                 color="white",
-            )  # fmt: skip
+            )
     ranks = sorted(table["rank"].unique())
     ax.set(yticks=ranks, yticklabels=[f"rank {rank}" for rank in ranks], xlim=(0, end))
     ax.set_ylim(len(ranks) - 0.4, -0.6)

@@ -11,6 +11,11 @@ from labkit.labs.pipeline.story.runs import (
 )
 
 __all__ = [
-    "doubt_reports", "explain_bubbles", "explain_equality", "explain_gpus",
-    "explain_micro_batches", "explain_precisions", "explain_splits",
-]  # fmt: skip
+    "doubt_reports",
+    "explain_bubbles",
+    "explain_equality",
+    "explain_gpus",
+    "explain_micro_batches",
+    "explain_precisions",
+    "explain_splits",
+]

@@ -12,9 +12,10 @@ NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "z
 CLOSE = 0.05  # a prediction within 5 % is called right
 NEAR_LINEAR = 0.9  # of the limit
 FEWER = {  # what is wrong with fewer micro-batches than the best count
-    "streaming": "fewer are slower, too", "fenced": "fewer leave a larger bubble",
+    "streaming": "fewer are slower, too",
+    "fenced": "fewer leave a larger bubble",
     "training": "fewer leave a larger bubble",
-}  # fmt: skip
+}
 
 
 def explain_gpus(table: pd.DataFrame) -> Markdown:
@@ -71,8 +72,10 @@ def _apart(row: pd.Series, other: pd.Series) -> bool:
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
     """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
     right = table[table["residual"].abs() <= CLOSE]
-    names = [f"{NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)" for row in
-             table[table["residual"].abs() > CLOSE].itertuples()]  # fmt: skip
+    names = [
+        f"{NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)"
+        for row in table[table["residual"].abs() > CLOSE].itertuples()
+    ]
     met = f"The simulator is within {units.percent(CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
     missed = f"Not so for {listed(names)}." if names else None
     least = table.loc[table["bubble_measured"].idxmin()]
@@ -111,8 +114,10 @@ def explain_splits(
         )
     if balance is not None:
         rows = balance[balance["mode"] == table["mode"].iloc[0]].set_index("split")
-        apart = [f"{split} by {units.percent(row['stage_time_cv'])} and {units.percent(row['memory_cv'])}"
-                 for split, row in rows[rows["memory_cv"].notna()].iterrows()]  # fmt: skip
+        apart = [
+            f"{split} by {units.percent(row['stage_time_cv'])} and {units.percent(row['memory_cv'])}"
+            for split, row in rows[rows["memory_cv"].notna()].iterrows()
+        ]
         if apart:
             sentences.append(f"Ranks differ in stage time and in memory (std over mean): {listed(apart)}.")
     if ranked is not None:
@@ -136,8 +141,10 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     names = (
         f"{NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
     )
-    return say(f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
-               small=table.attrs["small"])  # fmt: skip
+    return say(
+        f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
+        small=table.attrs["small"],
+    )
 
 
 def explain_precisions(table: pd.DataFrame) -> Markdown:
@@ -151,8 +158,11 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
         for name, row in rows.drop("float32").iterrows():
             spreads = row["spread_samples_per_s"], base["spread_samples_per_s"]
             clear = resolved(row["samples_per_s"], base["samples_per_s"], *spreads)
-            gains.append(f"{name} {units.times(row['samples_per_s'] / base['samples_per_s'])}" if clear
-                         else f"{name} not told apart from it by these data")  # fmt: skip
+            gains.append(
+                f"{name} {units.times(row['samples_per_s'] / base['samples_per_s'])}"
+                if clear
+                else f"{name} not told apart from it by these data"
+            )
         sentences.append(f"**{mode.capitalize()}**, over float32: {listed(gains)}.")
         shares = rows["share_of_limit"].dropna()
         if len(shares) == len(rows):

@@ -9,6 +9,23 @@ from labkit.labs.pipeline.tables.timeline import gantt, predictions
 from labkit.labs.pipeline.tables.trials import equality, symptoms
 
 __all__ = [
-    "absolute", "balance", "best", "claims", "equality", "gantt", "ideal", "isolated", "memory", "parts", "precisions",
-    "predictions", "scorecard", "speedups", "split_forecast", "split_sums", "splits_ranked", "symptoms", "throughput",
-]  # fmt: skip
+    "absolute",
+    "balance",
+    "best",
+    "claims",
+    "equality",
+    "gantt",
+    "ideal",
+    "isolated",
+    "memory",
+    "parts",
+    "precisions",
+    "predictions",
+    "scorecard",
+    "speedups",
+    "split_forecast",
+    "split_sums",
+    "splits_ranked",
+    "symptoms",
+    "throughput",
+]

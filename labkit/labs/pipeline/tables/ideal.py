@@ -10,9 +10,16 @@ from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simu
 
 
 def ideal(
-    schedule: str, ranks: int = 4, micro_batches: int = 8, *, chunks: int = 2, ratio: float = 2.0, slow: int = -1,
-    slowdown: float = 1.0, transfer: float = 0.0,
-) -> pd.DataFrame:  # fmt: skip
+    schedule: str,
+    ranks: int = 4,
+    micro_batches: int = 8,
+    *,
+    chunks: int = 2,
+    ratio: float = 2.0,
+    slow: int = -1,
+    slowdown: float = 1.0,
+    transfer: float = 0.0,
+) -> pd.DataFrame:
     """Give a schedule's spans and waits in units of one rank's forward: as `gantt` does, with attrs bubble, in_flight.
 
     Backward takes `ratio` forwards, half of it for the weights; stage `slow` takes `slowdown` times as long; a transfer
@@ -26,7 +33,10 @@ def ideal(
     spans = simulate(order_of(schedule, ranks, micro_batches, chunks), times)
     table = with_waits(spans)
     table.attrs.update(
-        source="simulated", setting=schedule, bubble=bubble(spans),
-        in_flight=in_flight(spans, [1 / chunks] * len(stages))[0], end=table["end_ms"].max(),
-    )  # fmt: skip
+        source="simulated",
+        setting=schedule,
+        bubble=bubble(spans),
+        in_flight=in_flight(spans, [1 / chunks] * len(stages))[0],
+        end=table["end_ms"].max(),
+    )
     return table

@@ -128,8 +128,11 @@ def recut(times: Times, sizes: list[int], other: list[int]) -> Times:
 
     def again(stages) -> list[float]:
         inner = list(zip(stages, sizes, strict=True))
-        layer = sum(t for t, _ in inner[1:-1]) / sum(n for _, n in inner[1:-1]) if len(sizes) > 2 else min(
-            t / n for t, n in inner)  # fmt: skip
+        layer = (
+            sum(t for t, _ in inner[1:-1]) / sum(n for _, n in inner[1:-1])
+            if len(sizes) > 2
+            else min(t / n for t, n in inner)
+        )
         cut = [layer * size for size in other]
         cut[0] += stages[0] - layer * sizes[0]
         cut[-1] += stages[-1] - layer * sizes[-1]

@@ -54,20 +54,30 @@ def _gpus(run) -> list[tuple]:
     table = speedups(throughput(run))
     last = table[table["mode"] == "streaming"].iloc[-1:]
     return [
-        (f"streaming speed-up over linear, {row['ranks']} GPUs", row["share_of_limit"], "≥ 0.9", "×",
-         row["share_of_limit"] >= 0.9)
+        (
+            f"streaming speed-up over linear, {row['ranks']} GPUs",
+            row["share_of_limit"],
+            "≥ 0.9",
+            "×",
+            row["share_of_limit"] >= 0.9,
+        )
         for _, row in last.iterrows()
-    ]  # fmt: skip
+    ]
 
 
 def _splits(run) -> list[tuple]:
     table = split_forecast(run)
     return [
-        (f"{row['split']} over {table.attrs['even']}, forecast off", 100 * row["error"], "within ± 5", "%",
-         abs(row["error"]) <= 0.05)
+        (
+            f"{row['split']} over {table.attrs['even']}, forecast off",
+            100 * row["error"],
+            "within ± 5",
+            "%",
+            abs(row["error"]) <= 0.05,
+        )
         for _, row in table.iterrows()
         if row["split"] != table.attrs["even"]
-    ]  # fmt: skip
+    ]
 
 
 def _trial(run) -> list[tuple]:

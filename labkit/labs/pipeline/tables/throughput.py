@@ -84,8 +84,11 @@ def speedups(table: pd.DataFrame) -> pd.DataFrame:
             speedup_limit(mode, first["ranks"], q, m) for q, m in zip(rows["ranks"], rows["micro_batches"], strict=True)
         ]
         gained = rows["samples_per_s"] / first["samples_per_s"]
-        parts.append(rows[["mode", "ranks", "micro_batches", "samples_per_s", "spread_samples_per_s"]].assign(
-            speedup=gained, limit=limits, share_of_limit=gained / limits))  # fmt: skip
+        parts.append(
+            rows[["mode", "ranks", "micro_batches", "samples_per_s", "spread_samples_per_s"]].assign(
+                speedup=gained, limit=limits, share_of_limit=gained / limits
+            )
+        )
     result = pd.concat(parts, ignore_index=True)
     result.attrs = dict(table.attrs)
     return result

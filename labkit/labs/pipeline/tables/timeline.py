@@ -121,10 +121,15 @@ def gantt(run, **setting) -> tuple[pd.DataFrame, pd.DataFrame]:
     lasts = [table["end_ms"].max() for table in tables]
     words = f"{knobs['schedule'] if knobs['mode'] == 'training' else 'forward only, ' + knobs['mode']}"
     attrs = {
-        "source": run.source, "small": run.plan.size == "small", "skew_us": rows["skew_us"].max(),
-        "setting": f"{words}, {knobs['split']}, {knobs['micro_batches']} micro-batches", "mode": knobs["mode"],
-        "measured_ms": lasts[0], "simulated_ms": lasts[1], "residual": lasts[1] / lasts[0] - 1,
-    }  # fmt: skip
+        "source": run.source,
+        "small": run.plan.size == "small",
+        "skew_us": rows["skew_us"].max(),
+        "setting": f"{words}, {knobs['split']}, {knobs['micro_batches']} micro-batches",
+        "mode": knobs["mode"],
+        "measured_ms": lasts[0],
+        "simulated_ms": lasts[1],
+        "residual": lasts[1] / lasts[0] - 1,
+    }
     for table in tables:
         table.attrs.update(attrs)
     return tables
@@ -152,15 +157,22 @@ def predictions(run) -> pd.DataFrame:
         total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
         step_ms = measured.loc[knobs, "step_ms"]
         formula = closed_form(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, typical)
-        rows.append(setting | {
-            "step_ms": step_ms, "simulated_ms": step_time(simulated), "residual": step_time(simulated) / step_ms - 1,
-            "bubble_formula": formula,
-            "bubble_simulated": bubble(simulated),
-            "bubble_measured": sum(map(bubble, steps)) / len(steps),
-            "wait_share": total.get("wait", 0.0) / total.sum(), "transfer_share": total.get("T", 0.0) / total.sum(),
-            "in_flight": max(in_flight(spans)[0] for spans in steps), "in_flight_simulated": in_flight(simulated)[0],
-            "skew_us": spans["skew_us"].max(),
-        })  # fmt: skip
+        rows.append(
+            setting
+            | {
+                "step_ms": step_ms,
+                "simulated_ms": step_time(simulated),
+                "residual": step_time(simulated) / step_ms - 1,
+                "bubble_formula": formula,
+                "bubble_simulated": bubble(simulated),
+                "bubble_measured": sum(map(bubble, steps)) / len(steps),
+                "wait_share": total.get("wait", 0.0) / total.sum(),
+                "transfer_share": total.get("T", 0.0) / total.sum(),
+                "in_flight": max(in_flight(spans)[0] for spans in steps),
+                "in_flight_simulated": in_flight(simulated)[0],
+                "skew_us": spans["skew_us"].max(),
+            }
+        )
     table = pd.DataFrame(rows)
     table.attrs.update(source=run.source, small=run.plan.size == "small")
     return table

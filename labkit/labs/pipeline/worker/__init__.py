@@ -21,8 +21,6 @@ TRACED = 2  # steps on the record; of a stream the last of a few, when the pipel
 MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
 
 
-
-
 def measure(worker: Worker, point) -> None:
     """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
     set_precision(point.precision)
@@ -33,8 +31,6 @@ def measure(worker: Worker, point) -> None:
     gc.collect()
     if worker.device.type == "cuda":
         torch.cuda.empty_cache()
-
-
 
 
 def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
@@ -97,6 +93,12 @@ def trace(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None, count: in
         zero.look_again()
         for kind, stage, micro_batch, start, end in pipe.tape.seconds(zero):
             worker.span(
-                kind, f"rank {worker.rank}", 1e6 * (start - begun), 1e6 * (end - begun),
-                stage=stage, micro_batch=micro_batch, step=number, skew_us=round(zero.skew_us, 1),
-            )  # fmt: skip
+                kind,
+                f"rank {worker.rank}",
+                1e6 * (start - begun),
+                1e6 * (end - begun),
+                stage=stage,
+                micro_batch=micro_batch,
+                step=number,
+                skew_us=round(zero.skew_us, 1),
+            )

@@ -45,18 +45,27 @@ class Pipe:
         )
         self.tape = Tape(worker.device)
         self.modules = {
-            number: Stage(worker.plan, parts[number], point.seed, worker.device, point.precision,
-                          first=number == 0, last=number == len(parts) - 1)
+            number: Stage(
+                worker.plan,
+                parts[number],
+                point.seed,
+                worker.device,
+                point.precision,
+                first=number == 0,
+                last=number == len(parts) - 1,
+            )
             for number in range(worker.rank, len(parts), point.ranks)
-        }  # fmt: skip
+        }
         stages = [PipelineStage(m, n, len(parts), worker.device, group=group) for n, m in self.modules.items()]
         for stage in stages:
             self._watch(stage)
         single = point.schedule in ONE_STAGE
         self.schedule = SCHEDULES[point.schedule](
-            stages[0] if single else stages, point.micro_batches, scale_grads=scale_grads,
+            stages[0] if single else stages,
+            point.micro_batches,
+            scale_grads=scale_grads,
             loss_fn=loss_of if self.training else None,
-        )  # fmt: skip
+        )
         self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
         self.tokens, self.labels = data(worker.plan, point.seed, worker.device)
         weights = [weight for module in self.modules.values() for weight in module.parameters()]

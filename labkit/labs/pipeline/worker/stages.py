@@ -14,8 +14,6 @@ def cut(sizes: list[int]) -> list[range]:
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
 
 
-
-
 def data(plan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Give a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)

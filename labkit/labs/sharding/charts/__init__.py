@@ -7,6 +7,13 @@ from labkit.labs.sharding.charts.profile import segments_chart, timeline_chart
 from labkit.labs.sharding.charts.training import batches_chart, scaling_chart
 
 __all__ = [
-    "batches_chart", "breakdown_chart", "links_chart", "projection_chart", "scaling_chart", "segments_chart",
-    "timeline_chart", "trace_chart", "waterfall_chart",
-]  # fmt: skip
+    "batches_chart",
+    "breakdown_chart",
+    "links_chart",
+    "projection_chart",
+    "scaling_chart",
+    "segments_chart",
+    "timeline_chart",
+    "trace_chart",
+    "waterfall_chart",
+]

@@ -13,9 +13,11 @@ from labkit.story.names import STRATEGY_LABELS
 
 COLLECTIVES = {"all-reduce": canvas.SERIES[0], "all-gather": canvas.SERIES[1], "reduce-scatter": canvas.SERIES[2]}
 STRATEGIES = {
-    "ddp": canvas.SERIES[0], "fsdp_grad": canvas.SERIES[1], "fsdp_full": canvas.SERIES[2],
+    "ddp": canvas.SERIES[0],
+    "fsdp_grad": canvas.SERIES[1],
+    "fsdp_full": canvas.SERIES[2],
     "fsdp_root": canvas.SERIES[3],
-}  # fmt: skip
+}
 PUBLISHED = {"ddp_speedup": ("^", "report, DDP"), "fsdp_speedup": ("v", "report, FSDP")}
 
 
@@ -29,8 +31,16 @@ def links_chart(table: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     for ax, count in zip(axes[0], counts, strict=True):
         rows = table[(table["ranks"] == count) & table["median_us"].notna()]
         for collective, own in rows.groupby("collective", sort=False):
-            ax.errorbar(own["link_bytes"] / units.MIB, own["median_us"], yerr=own["spread_us"], fmt="o", ms=5,
-                        capsize=2, color=COLLECTIVES[collective], label=collective)  # fmt: skip
+            ax.errorbar(
+                own["link_bytes"] / units.MIB,
+                own["median_us"],
+                yerr=own["spread_us"],
+                fmt="o",
+                ms=5,
+                capsize=2,
+                color=COLLECTIVES[collective],
+                label=collective,
+            )
         for line in fits[fits["ranks"] == count].itertuples():
             color, own = COLLECTIVES[line.collective], rows[rows["collective"] == line.collective]["link_bytes"]
             sizes = np.geomspace(own.min(), own.max(), 60)
@@ -68,8 +78,15 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
         ax.scatter([], [], color=canvas.QUIET, s=36, label="measured")
     if published is not None:
         for column, (marker, name) in PUBLISHED.items():
-            ax.scatter(published["gpus"], published[column] / published["gpus"], color=canvas.PUBLISHED, marker=marker,
-                       s=36, label=name, zorder=2)  # fmt: skip
+            ax.scatter(
+                published["gpus"],
+                published[column] / published["gpus"],
+                color=canvas.PUBLISHED,
+                marker=marker,
+                s=36,
+                label=name,
+                zorder=2,
+            )
     gpus, node = sorted(set(table["gpus"])), table.attrs["per_node"]
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(gpus), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
@@ -77,8 +94,9 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
         # Between the full node and twice as many GPUs, so that it goes through no dot.
         ax.axvline(node * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)
         for side, name in (("right", "one node "), ("left", " several nodes")):
-            ax.text(node * 2**0.5, 0.03, name, ha=side, fontsize=9, color=canvas.QUIET,
-                    transform=ax.get_xaxis_transform())  # fmt: skip
+            ax.text(
+                node * 2**0.5, 0.03, name, ha=side, fontsize=9, color=canvas.QUIET, transform=ax.get_xaxis_transform()
+            )
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set(xlabel="GPUs, one micro-batch each", ylabel="% of a single GPU's speed, a GPU")
     ax.set_title(f"Micro-batch {table.attrs['micro_batch']}: lines projected from links and one GPU")

@@ -20,10 +20,6 @@ LAYERS = {
 LETTER = 0.0085  # share of the axis that a letter of a phase's name takes
 
 
-
-
-
-
 def timeline_chart(table: pd.DataFrame) -> Figure:
     """Memory in use by kind, moment by moment, with what the allocator has reserved; the phases stand on top."""
     figure, axes = canvas.canvas(height=4.2)
@@ -33,8 +29,15 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
     layers = [table[f"{kind}_mib"] / 1024 for kind in kinds]
     names, colors = zip(*(LAYERS[kind] for kind in kinds), strict=True)
     axes.stackplot(table["t_ms"], layers, labels=names, colors=colors, step="post", linewidth=0)
-    axes.plot(table["t_ms"], table["reserved_mib"] / 1024, color=canvas.INK, lw=1.2, ls=(0, (4, 2)),
-              drawstyle="steps-post", label="reserved")  # fmt: skip
+    axes.plot(
+        table["t_ms"],
+        table["reserved_mib"] / 1024,
+        color=canvas.INK,
+        lw=1.2,
+        ls=(0, (4, 2)),
+        drawstyle="steps-post",
+        label="reserved",
+    )
     end = table["t_ms"].iloc[-1]
     axes.set(xlim=(0, end), ylim=(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / 1024))
     axes.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {_gib(table['allocated_mib'].max())}")
@@ -43,8 +46,16 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
         axes.axvline(start, color=canvas.QUIET, lw=0.6)
         text = phase if (stop - start) / end > LETTER * len(phase) else phase[0].upper()
         if (stop - start) / end > LETTER * len(text):
-            axes.text((start + stop) / 2, 0.965, text, ha="center", va="center", fontsize=8, color=canvas.QUIET,
-                      transform=axes.get_xaxis_transform())  # fmt: skip
+            axes.text(
+                (start + stop) / 2,
+                0.965,
+                text,
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=canvas.QUIET,
+                transform=axes.get_xaxis_transform(),
+            )
     canvas.legend_above(axes, columns=6)
     return canvas.finish(figure, table.attrs["source"])
 
@@ -74,13 +85,5 @@ def _without_memory(figure: Figure, ax: Axes, table: pd.DataFrame, across: str) 
     return canvas.finish(figure, table.attrs["source"])
 
 
-
-
-
-
 def _gib(mib: float) -> str:
     return units.size(mib * units.MIB)
-
-
-
-

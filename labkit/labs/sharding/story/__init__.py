@@ -12,6 +12,13 @@ from labkit.labs.sharding.story.runs import (
 from labkit.story.training import explain_equality
 
 __all__ = [
-    "doubt_report", "explain_accumulation", "explain_equality", "explain_ledgers", "explain_links", "explain_overlap",
-    "explain_projection", "explain_scaling", "explain_speed",
-]  # fmt: skip
+    "doubt_report",
+    "explain_accumulation",
+    "explain_equality",
+    "explain_ledgers",
+    "explain_links",
+    "explain_overlap",
+    "explain_projection",
+    "explain_scaling",
+    "explain_speed",
+]

@@ -20,11 +20,16 @@ def explain_links(fits: pd.DataFrame, small: bool) -> Markdown:
     """Say what a call costs before its bytes move, at which rate they move, and whether a line says it all."""
     sentences = []
     for ranks, rows in fits.groupby("ranks"):
-        parts = [f"{row.collective} {units.number(row.alpha_us)} µs and {units.rate(row.beta_gb_per_s)} (equal at "
-                 f"{units.size(row.knee_mib * units.MIB)})" for row in rows.itertuples()]  # fmt: skip
+        parts = [
+            f"{row.collective} {units.number(row.alpha_us)} µs and {units.rate(row.beta_gb_per_s)} (equal at "
+            f"{units.size(row.knee_mib * units.MIB)})"
+            for row in rows.itertuples()
+        ]
         sentences.append(f"**{ranks} ranks**, α and β: {listed(parts)}.")
-        bent = [f"{row.collective} by up to {units.percent(row.residual)}"
-                for row in rows[rows["residual"] > STRAIGHT].itertuples()]  # fmt: skip
+        bent = [
+            f"{row.collective} by up to {units.percent(row.residual)}"
+            for row in rows[rows["residual"] > STRAIGHT].itertuples()
+        ]
         within = f"No point is more than {units.percent(STRAIGHT)} off its line."
         sentences.append(f"**A line is too simple** for {listed(bent)}." if bent else within)
     return say(*sentences or ["No collective was timed at two sizes."], _growth(fits), small=small)
@@ -49,8 +54,10 @@ def explain_projection(table: pd.DataFrame, small: bool, lines: pd.DataFrame | N
     `lines` are the fits that it was made with, to be said first.
     """
     fitted = explain_links(lines, False).data if lines is not None else ""
-    bullets = [f"- {_error(STRATEGY_NAMES[strategy], rows)} {_fall(rows)}"
-               for strategy, rows in table.groupby("strategy", sort=False)]  # fmt: skip
+    bullets = [
+        f"- {_error(STRATEGY_NAMES[strategy], rows)} {_fall(rows)}"
+        for strategy, rows in table.groupby("strategy", sort=False)
+    ]
     return say("\n".join([fitted, "", *bullets, "", _reported(table) or ""]), small=small)
 
 
@@ -100,8 +107,10 @@ def _reported(table: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
     speedups = REPORTED_GPUS * rows["efficiency"]
-    ours = listed(f"{units.number(speedup)}× ({STRATEGY_NAMES[strategy]})"
-                  for speedup, strategy in zip(speedups, rows["strategy"], strict=True))  # fmt: skip
+    ours = listed(
+        f"{units.number(speedup)}× ({STRATEGY_NAMES[strategy]})"
+        for speedup, strategy in zip(speedups, rows["strategy"], strict=True)
+    )
     said = f"The report projects {REPORTED_SPEEDUP}× for FSDP on {REPORTED_GPUS} GPUs; here it would be {ours}"
     off = speedups / REPORTED_SPEEDUP - 1
     if (off.abs() <= CLOSE).all():

@@ -30,7 +30,8 @@ def explain_scaling(table: pd.DataFrame) -> Markdown:
         if len(same) and row.efficiency < same.iloc[0] - 0.02:
             sentences.append(
                 f"The report's batch, shared out, gives a GPU less to do for each launch and each exchange: "
-                f"{STRATEGY_NAMES[row.strategy]} falls to {units.percent(row.efficiency)}.")  # fmt: skip
+                f"{STRATEGY_NAMES[row.strategy]} falls to {units.percent(row.efficiency)}."
+            )
     if table["mfu"].notna().any():
         best = table.loc[table["mfu"].idxmax()]
         sentences.append(f"Best MFU: {units.percent(best['mfu'])} ({STRATEGY_NAMES[best['strategy']]}).")
@@ -41,14 +42,18 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, and how full sharding's saving compares with the most there is."""
     if table["peak"].isna().all():
         error = table["counted_error"].max()
-        sentence = f"Parameters, states and activations that the ranks counted differ from the formulas by at most " \
-                   f"{units.percent(error)}; a CPU has no allocator to ask for more."  # fmt: skip
+        sentence = (
+            f"Parameters, states and activations that the ranks counted differ from the formulas by at most "
+            f"{units.percent(error)}; a CPU has no allocator to ask for more."
+        )
         return say(sentence, small=table.attrs["small"])
     worst = table.loc[table["unexplained_share"].abs().idxmax()]
     share, where = abs(worst["unexplained_share"]), f"{STRATEGY_NAMES[worst['strategy']]}, {worst['load']}"
     sentences = [
-        f"The ledgers explain all {len(table)} peaks to within {units.percent(share)}." if share <= EXPLAINED else
-        f"**{units.percent(share)} of a peak is not explained** ({where})."]  # fmt: skip
+        f"The ledgers explain all {len(table)} peaks to within {units.percent(share)}."
+        if share <= EXPLAINED
+        else f"**{units.percent(share)} of a peak is not explained** ({where})."
+    ]
     rows = table[(table["load"] == "large") & (table["ranks"] == table["ranks"].max())].set_index("strategy")
     if {"ddp", "fsdp_full"} <= set(rows.index):
         ratio, ranks = rows.loc["ddp", "peak"] / rows.loc["fsdp_full", "peak"], rows["ranks"].iloc[0]
@@ -57,7 +62,8 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
         sentences.append(
             f"Full sharding over {ranks} ranks divides the peak by {units.number(ratio, 3)}, not by {ranks}: only "
             f"{units.number(states)} GiB are parameters, gradients and states; {units.number(kept)} GiB are "
-            "activations.")  # fmt: skip
+            "activations."
+        )
     return say(*sentences, small=table.attrs["small"])
 
 
@@ -97,8 +103,10 @@ def explain_batches(table: pd.DataFrame) -> Markdown:
         below = fits[fits["tokens_per_s"] < 0.95 * row.tokens_per_s]["micro_batch"].max()
         near, rate = fits[~(fits["micro_batch"] <= below)]["micro_batch"], units.number(row.tokens_per_s)
         sentences.append(
-            f"From {near.min()} sequences on the rate is within 5 % of the best, {rate} tokens/s." if len(near) else
-            f"The best rate, {rate} tokens/s, has {row.micro_batch} sequences; more are slower.")  # fmt: skip
+            f"From {near.min()} sequences on the rate is within 5 % of the best, {rate} tokens/s."
+            if len(near)
+            else f"The best rate, {rate} tokens/s, has {row.micro_batch} sequences; more are slower."
+        )
     for row in table[table["tokens_per_s"].isna()].iloc[:1].itertuples():
         size = units.size(row.predicted_mib * 2**20)
         sentences.append(f"{row.micro_batch} sequences: {row.status}; the ledger asks for {size}.")
@@ -111,8 +119,9 @@ def explain_batches(table: pd.DataFrame) -> Markdown:
 def explain_speed(ladder: pd.DataFrame, batches: pd.DataFrame, published: float) -> Markdown:
     """Say what the knobs brought, then what larger batches bring."""
     text, _, note = explain_ladder(ladder, published).data.partition("\n")
-    return Markdown(f"{text}\n\n{explain_batches(batches).data}" if not note else
-                    f"{text} {explain_batches(batches).data}")  # fmt: skip
+    return Markdown(
+        f"{text}\n\n{explain_batches(batches).data}" if not note else f"{text} {explain_batches(batches).data}"
+    )
 
 
 def explain_accumulation(table: pd.DataFrame) -> Markdown:
@@ -153,9 +162,7 @@ def _overlap(row) -> str:
             (row.waits_ms, "by hooks"),
         )
     )
-    head = (
-        f"**{STRATEGY_NAMES[row.strategy]}**: of {units.seconds(row.communication_ms / 1e3)} communication exposed are {exposed}"
-    )
+    head = f"**{STRATEGY_NAMES[row.strategy]}**: of {units.seconds(row.communication_ms / 1e3)} communication exposed are {exposed}"
     if row.apart_points <= AGREE:
         return f"{head}; the methods agree to {units.number(row.apart_points, 2)} points."
     found = []

@@ -18,7 +18,23 @@ from labkit.tables.profile import memory_timeline, operators, profile, segments,
 from labkit.tables.rates import strategies
 
 __all__ = [
-    "accumulation", "batches", "equality", "fits", "ladder", "links", "memory", "memory_timeline", "operators",
-    "overlap", "profile", "projection", "reading", "scorecard", "segments", "sent", "strategies", "symptoms",
+    "accumulation",
+    "batches",
+    "equality",
+    "fits",
+    "ladder",
+    "links",
+    "memory",
+    "memory_timeline",
+    "operators",
+    "overlap",
+    "profile",
+    "projection",
+    "reading",
+    "scorecard",
+    "segments",
+    "sent",
+    "strategies",
+    "symptoms",
     "trace_spans",
-]  # fmt: skip
+]

@@ -13,18 +13,29 @@ from labkit.theory.lines import Link
 STEP = ["strategy", "ranks", "micro_batch", "micro_batches", "load", "precision", "vocabulary"]
 SAME = ["micro_batch", "precision", "vocabulary"]  # what the projected share with the single GPU
 COLUMNS = [
-    "strategy", "gpus", "tokens_per_s", "efficiency", "measured_tokens_per_s", "error", "exposed_ms",
-    "communication_ms", "latency_ms", "efficiency_at_fixed_alpha",
-]  # fmt: skip
+    "strategy",
+    "gpus",
+    "tokens_per_s",
+    "efficiency",
+    "measured_tokens_per_s",
+    "error",
+    "exposed_ms",
+    "communication_ms",
+    "latency_ms",
+    "efficiency_at_fixed_alpha",
+]
 
 
-
-
-
-
-def projection(links_run, strategies_run, *, micro_batch: int | None = None, load: str = "large",
-               gpus: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), per_node: int = 8,
-               network_gb_per_s: float = 50.0) -> pd.DataFrame:  # fmt: skip
+def projection(
+    links_run,
+    strategies_run,
+    *,
+    micro_batch: int | None = None,
+    load: str = "large",
+    gpus: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    per_node: int = 8,
+    network_gb_per_s: float = 50.0,
+) -> pd.DataFrame:
     """Give one row a strategy and number of GPUs (COLUMNS): its speed by `project`, beside the measured one.
 
     Every GPU takes one micro-batch, that of the single GPU's step at `load` (and `micro_batch`, where given), which
@@ -54,18 +65,42 @@ def projection(links_run, strategies_run, *, micro_batch: int | None = None, loa
         for count in gpus:
             fitted, known = _lines_at(lines, count)
             step, fixed = (
-                project(model, strategy, count, compute_s, known, fitted_ranks=ranks, element_bytes=element_bytes,
-                        per_node=per_node, network_gb_per_s=network_gb_per_s)
+                project(
+                    model,
+                    strategy,
+                    count,
+                    compute_s,
+                    known,
+                    fitted_ranks=ranks,
+                    element_bytes=element_bytes,
+                    per_node=per_node,
+                    network_gb_per_s=network_gb_per_s,
+                )
                 for ranks in (fitted, count)
-            )  # fmt: skip
+            )
             took = measured.get((strategy, count), float("nan")) / 1e3
-            rows.append((strategy, count, count * tokens / step.step_s, compute_s / step.step_s,
-                         count * tokens / took, took / step.step_s - 1, 1e3 * step.exposed_s,
-                         1e3 * step.communication_s, 1e3 * step.latency_s, compute_s / fixed.step_s))  # fmt: skip
+            rows.append(
+                (
+                    strategy,
+                    count,
+                    count * tokens / step.step_s,
+                    compute_s / step.step_s,
+                    count * tokens / took,
+                    took / step.step_s - 1,
+                    1e3 * step.exposed_s,
+                    1e3 * step.communication_s,
+                    1e3 * step.latency_s,
+                    compute_s / fixed.step_s,
+                )
+            )
     table = about(pd.DataFrame(rows, columns=COLUMNS), strategies_run)
     sources = dict.fromkeys(run.source for run in (strategies_run, links_run))
-    table.attrs |= {"source": " · ".join(sources), "per_node": per_node, "network_gb_per_s": network_gb_per_s,
-                    "micro_batch": int(base["micro_batch"])}  # fmt: skip
+    table.attrs |= {
+        "source": " · ".join(sources),
+        "per_node": per_node,
+        "network_gb_per_s": network_gb_per_s,
+        "micro_batch": int(base["micro_batch"]),
+    }
     return table
 
 
@@ -74,5 +109,3 @@ def _lines_at(lines: pd.DataFrame, count: int) -> tuple[int, dict[str, Link]]:
     fitted = count if count in set(lines["ranks"]) else int(lines["ranks"].max())
     rows = lines[lines["ranks"] == fitted]
     return fitted, {row.collective: Link(row.alpha_us / 1e6, row.beta_gb_per_s) for row in rows.itertuples()}
-
-

@@ -35,11 +35,16 @@ def _batches(run) -> list[tuple]:
 def _strategies(run) -> list[tuple]:
     table = training.strategies(run)
     rows = [
-        (f"{row.strategy} on {row.ranks} GPUs, {row.micro_batch} sequences each", row.efficiency, "≥ 0.95", "×",
-         row.efficiency >= 0.95)
+        (
+            f"{row.strategy} on {row.ranks} GPUs, {row.micro_batch} sequences each",
+            row.efficiency,
+            "≥ 0.95",
+            "×",
+            row.efficiency >= 0.95,
+        )
         for row in table.itertuples()
         if row.load == "large" and row.strategy in ("ddp", "fsdp_full")
-    ]  # fmt: skip
+    ]
     return rows + ledgers(training.memory(run), training.sent(run))
 
 

@@ -37,8 +37,15 @@ def forecast(plan, row) -> dict[str, int]:
     half = row["precision"] == "bfloat16"
     size = 2 if half else 4
     kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
-    return ledger(plan.model(row["vocabulary"]), row["strategy"], row["ranks"], kept, element_bytes=size,
-                  state_bytes=12 if half else 8, micro_batches=row["micro_batches"])  # fmt: skip
+    return ledger(
+        plan.model(row["vocabulary"]),
+        row["strategy"],
+        row["ranks"],
+        kept,
+        element_bytes=size,
+        state_bytes=12 if half else 8,
+        micro_batches=row["micro_batches"],
+    )
 
 
 def memory(run, by: list[str] | None = None) -> pd.DataFrame:
@@ -49,8 +56,14 @@ def memory(run, by: list[str] | None = None) -> pd.DataFrame:
 def sent(run, by: list[str] | None = None) -> pd.DataFrame:
     """Give lab 04's communication ledger of GPT-2, a setting of the columns `by`."""
     size = 2 if run.plan.precision == "bfloat16" else 4
-    return ledgers.sent(run, by or ["load", "strategy", "ranks"], lambda plan, row: plan.model(row["vocabulary"]),
-                        element_bytes=size, micro_batches="micro_batches", synced=_synced)  # fmt: skip
+    return ledgers.sent(
+        run,
+        by or ["load", "strategy", "ranks"],
+        lambda plan, row: plan.model(row["vocabulary"]),
+        element_bytes=size,
+        micro_batches="micro_batches",
+        synced=_synced,
+    )
 
 
 def _synced(row) -> int:
@@ -66,10 +79,16 @@ def accumulation(run) -> pd.DataFrame:
     held = entries(run, "memory").reindex(columns=["strategy", "synced", "peak_mib"])
     peaks = held.groupby(["strategy", "synced"])["peak_mib"].max()
     table["gradients_mib"] = [moved[key] for key in zip(table["strategy"], table["synced"], strict=True)]
-    one = table.pivot_table(index="strategy", columns="synced", sort=False,
-                            values=["step_ms", "spread_step_ms", "gradients_mib"])  # fmt: skip
-    result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in ("step_ms", "spread_step_ms",
-                           "gradients_mib") for synced in ("every", "last")})  # fmt: skip
+    one = table.pivot_table(
+        index="strategy", columns="synced", sort=False, values=["step_ms", "spread_step_ms", "gradients_mib"]
+    )
+    result = pd.DataFrame(
+        {
+            f"{name}_{synced}": one[name][synced]
+            for name in ("step_ms", "spread_step_ms", "gradients_mib")
+            for synced in ("every", "last")
+        }
+    )
     for synced in ("every", "last"):
         result[f"peak_mib_{synced}"] = [peaks.get((name, synced), float("nan")) for name in result.index]
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
@@ -87,15 +106,20 @@ def overlap(run) -> pd.DataFrame:
     is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden is not free.
     """
     account = profile(run).set_index("strategy")
-    medians = {name: run.medians(["strategy"], f"{name}_ms").set_index("strategy")[f"{name}_ms"]
-               for name in ("muted", "gradients", "waited")}  # fmt: skip
+    medians = {
+        name: run.medians(["strategy"], f"{name}_ms").set_index("strategy")[f"{name}_ms"]
+        for name in ("muted", "gradients", "waited")
+    }
     rows = []
     figures = account.select_dtypes("number")
     moved = figures[figures["communication_ms"] > 0]  # a rank alone sends nothing, whatever its strategy
     for strategy, own in moved.drop("single", errors="ignore").iterrows():
         total = own["communication_ms"]
-        exposed = {"trace": own["exposed_ms"], "steps": medians["gradients"][strategy] - medians["muted"][strategy],
-                   "waits": medians["waited"][strategy]}  # fmt: skip
+        exposed = {
+            "trace": own["exposed_ms"],
+            "steps": medians["gradients"][strategy] - medians["muted"][strategy],
+            "waits": medians["waited"][strategy],
+        }
         row = {"strategy": strategy, "communication_ms": total}
         row |= {f"{name}_ms": ms for name, ms in exposed.items()}
         row |= {f"{name}_share": 1 - ms / total for name, ms in exposed.items()}

@@ -10,8 +10,15 @@ KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' o
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def fits(size: str | tuple[int, int, int], strategy: str, gpus: int, memory_gib: float, precision: str = "bfloat16",
-         micro_batch: int = 1, sequence: int = 1024) -> dict:  # fmt: skip
+def fits(
+    size: str | tuple[int, int, int],
+    strategy: str,
+    gpus: int,
+    memory_gib: float,
+    precision: str = "bfloat16",
+    micro_batch: int = 1,
+    sequence: int = 1024,
+) -> dict:
     """Give what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
 
     `size` is a name in SIZES, or layers, hidden and heads; precision is "float32" or "bfloat16" (weights, gradients
@@ -23,8 +30,12 @@ def fits(size: str | tuple[int, int, int], strategy: str, gpus: int, memory_gib:
     model = gpt(layers, hidden, positions=sequence)
     held = ledger(model, strategy, gpus, kept, element_bytes=element_bytes, state_bytes=state_bytes)
     total, room = sum(held.values()) / GIB, (1 - KEPT_FREE) * memory_gib
-    return {"ledger": {item: size_bytes / GIB for item, size_bytes in held.items()}, "total_gib": total,
-            "room_gib": room, "fits": total <= room}  # fmt: skip
+    return {
+        "ledger": {item: size_bytes / GIB for item, size_bytes in held.items()},
+        "total_gib": total,
+        "room_gib": room,
+        "fits": total <= room,
+    }
 
 
 def fewest_gpus(size: str | tuple[int, int, int], strategy: str, memory_gib: float, **knobs) -> int | None:

@@ -20,9 +20,18 @@ class Projected(NamedTuple):
     exposed_s: float
 
 
-def project(model: Model, strategy: str, ranks: int, compute_s: float, links: Mapping[str, Link], *,
-            fitted_ranks: int, element_bytes: int = 4, per_node: int = 8,
-            network_gb_per_s: float = 50.0) -> Projected:  # fmt: skip
+def project(
+    model: Model,
+    strategy: str,
+    ranks: int,
+    compute_s: float,
+    links: Mapping[str, Link],
+    *,
+    fitted_ranks: int,
+    element_bytes: int = 4,
+    per_node: int = 8,
+    network_gb_per_s: float = 50.0,
+) -> Projected:
     """Give the step of one micro-batch a GPU on `ranks` GPUs: compute, and the communication that nothing hides.
 
     `compute_s` is a single GPU's step; `links`, by collective, are lines over the bytes through a link, fitted at
@@ -53,8 +62,9 @@ def project(model: Model, strategy: str, ranks: int, compute_s: float, links: Ma
     return Projected(compute_s + exposed, sum(map(takes, sent)), latency, exposed)
 
 
-def _windows(model: Model, strategy: str, ranks: int, element_bytes: int,
-             takes: Callable[[Sent], float]) -> tuple[float, float, float]:  # fmt: skip
+def _windows(
+    model: Model, strategy: str, ranks: int, element_bytes: int, takes: Callable[[Sent], float]
+) -> tuple[float, float, float]:
     """Give the seconds of communication that never hide, that forward may hide, and that backward may hide.
 
     Never hidden are DDP's last bucket, which has the embeddings; the gathers of the root and of a pass's first block;

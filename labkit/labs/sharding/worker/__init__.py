@@ -40,8 +40,14 @@ def measure(worker: Worker, point) -> None:
 
 def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     """Build the model under its strategy and measure what the plan asks for."""
-    trainer = Trainer(Gpt(worker.plan, point, worker.device), point.strategy, group, worker.device,
-                      adamw(LEARNING_RATE, point.precision, point.fused), synced=point.synced)  # fmt: skip
+    trainer = Trainer(
+        Gpt(worker.plan, point, worker.device),
+        point.strategy,
+        group,
+        worker.device,
+        adamw(LEARNING_RATE, point.precision, point.fused),
+        synced=point.synced,
+    )
     some = feed(worker, point)
     if isinstance(worker.plan, Profiles):
         profile(worker, trainer, some, group)

@@ -35,5 +35,10 @@ def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> N
     for timing in worker.time(work, **often, before=start):
         mean = (point.ranks + 1) / 2 if point.collective == "all-gather" else total
         right = abs(timing.result.mean(dtype=torch.float64).item() / mean - 1) < 1e-6
-        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, seconds=timing.seconds,
-                      whole_bytes=whole.nbytes, status="ok" if right else "wrong result")  # fmt: skip
+        worker.record(
+            iteration=timing.iteration,
+            warm_up=timing.warm_up,
+            seconds=timing.seconds,
+            whole_bytes=whole.nbytes,
+            status="ok" if right else "wrong result",
+        )

@@ -20,11 +20,13 @@ def profile(worker: Worker, trainer: Trainer, some: Callable, group: dist.Proces
     often = {"warm_ups": 1, "repeats": worker.plan.repeats}
     with muted(trainer):
         for timing in worker.time(lambda: trainer.gradients(some()), **often, before=lambda: settle(trainer, group)):
-            worker.record(entry="muted", iteration=timing.iteration, warm_up=timing.warm_up,
-                          muted_ms=1e3 * timing.seconds)  # fmt: skip
+            worker.record(
+                entry="muted", iteration=timing.iteration, warm_up=timing.warm_up, muted_ms=1e3 * timing.seconds
+            )
     for timing in worker.time(lambda: trainer.gradients(some()), **often, before=lambda: settle(trainer, group)):
-        worker.record(entry="gradients", iteration=timing.iteration, warm_up=timing.warm_up,
-                      gradients_ms=1e3 * timing.seconds)  # fmt: skip
+        worker.record(
+            entry="gradients", iteration=timing.iteration, warm_up=timing.warm_up, gradients_ms=1e3 * timing.seconds
+        )
     waits = Waits(worker, trainer)
     for iteration in range(1 + worker.plan.repeats):
         settle(trainer, group)

@@ -22,8 +22,15 @@ def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     tensors = samples(plan, plan.steps * point.batch, point.seed)
     reference = Trainer(Gpt(plan, point, worker.device), "single", None, worker.device, sgd)
     start = [weight.detach().clone() for weight in reference.weights()]
-    trainer = Trainer(Gpt(plan, point, worker.device), point.strategy, group, worker.device, sgd,
-                      synced=point.synced, divide=point.variant != "undivided")  # fmt: skip
+    trainer = Trainer(
+        Gpt(plan, point, worker.device),
+        point.strategy,
+        group,
+        worker.device,
+        sgd,
+        synced=point.synced,
+        divide=point.variant != "undivided",
+    )
     mine = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
     right = batches(tensors, point.batch, 0, 1, point.seed)
     losses, row = [], {}

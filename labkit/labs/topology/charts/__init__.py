@@ -60,9 +60,15 @@ def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> 
         ax.bar(at, summary[column], width=0.25, color=color, label=label)
         for x, value in zip(at, summary[column], strict=True):
             ax.annotate(
-                units.number(value), (x, value), (0, 2), textcoords="offset points", ha="center", va="bottom",
-                fontsize=8.5, bbox={"fc": "white", "ec": "none", "pad": 0.6},
-            )  # fmt: skip
+                units.number(value),
+                (x, value),
+                (0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=8.5,
+                bbox={"fc": "white", "ec": "none", "pad": 0.6},
+            )
     if nominal_gb_per_s and nominal_gb_per_s > 0:
         ax.axhline(nominal_gb_per_s, color=canvas.PREDICTED, lw=1.5, zorder=0.9, label="one link by datasheet")
     ax.set(xticks=places, xticklabels=labels, ylabel="GB/s", title="Copies between host and GPU")

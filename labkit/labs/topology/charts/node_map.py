@@ -84,9 +84,14 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
             height = 0.45 + 1.5 * (apart[a, b] - 1) / max(most - 1, 1)
             _arc(ax, (x[a][0], 0.72), (x[b][0], 0.72), height, CLASSES["NV"], 1 + count / 3)
             ax.text(
-                (x[a][0] + x[b][0]) / 2, 0.72 + height, f"NV{count}", ha="center", va="center", fontsize=8,
+                (x[a][0] + x[b][0]) / 2,
+                0.72 + height,
+                f"NV{count}",
+                ha="center",
+                va="center",
+                fontsize=8,
                 bbox={"fc": "white", "ec": "none", "pad": 1},
-            )  # fmt: skip
+            )
 
 
 def _arc(ax, start, end, height: float, color: str, width: float) -> None:
