@@ -11,13 +11,14 @@ from tqdm import tqdm
 from labkit.engine.folder import runs_folder
 from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.node import here
+from labkit.repository import REPOSITORY
 
 from .execute import execute
 from .index import duration, summary, write_index
 from .pages import write_page
 from .record import FAILED, INTERRUPTED, OK, Machine, Outcome, Record
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = REPOSITORY / "notebooks"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,9 +13,10 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from papermill.exceptions import PapermillExecutionError
 
+from labkit.repository import REPOSITORY
+
 from .record import FAILED, INTERRUPTED, Outcome
 
-_ROOT = Path(__file__).resolve().parents[2]
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
@@ -26,7 +27,7 @@ class ThisInterpreter(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         """Gives a specification whose interpreter is ours and whose path holds this labkit."""
-        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
         # The kernel warns at every start that loopback TCP is not encrypted; its messages are signed.
         argv = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f", "{connection_file}"]
         return KernelSpec(argv=argv, display_name="labkit batch", language="python", env={"PYTHONPATH": path})

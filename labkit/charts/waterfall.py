@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
+from labkit.provenance import sources, where
 from labkit.story import units
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labkit.engine.errors import NowhereToWrite
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
 

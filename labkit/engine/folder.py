@@ -18,7 +18,7 @@ from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
 from labkit.engine.lines import content, size, tally
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from labkit.repository import REPOSITORY
 
 
 def runs_folder() -> Path:

@@ -8,7 +8,8 @@ from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import DamagedRun
 from labkit.engine.lines import content
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 
 class Receipt:

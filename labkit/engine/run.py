@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import REPOSITORY, Folder, fresh_folder, identity, no_inodes, runs_folder
+from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, runs_folder
 from labkit.engine.lines import content, read_lines
+from labkit.repository import RECORDED
 from labkit.engine.plan import Plan
 from labkit.node import Node
+from labkit.repository import RECORDED
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RECORDED = REPOSITORY / "data" / "recorded"
 
 
 class Run(Folder):

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from labkit import node
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
 FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -1,13 +1,73 @@
 """The lessons, one folder each, named like its notebook."""
 
+from __future__ import annotations
+
+import ast
+import functools
 import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# The rooms of a lab that a notebook may use, in the order of the data. A worker, and bugs, are for worker processes.
+ROOMS = ("plan", "tables", "charts", "story", "targets", "claims", "exercise", "explorer", "theory")
 
 
-def front_door(package: str, **rooms: list[str]):
-    """Give a lab's `__getattr__` and `__all__`: each name is fetched from its file when it is first used.
+def front_door(package: str, **rooms: list[str]) -> tuple[Callable, Callable | list[str]]:
+    """Return a lab's `__getattr__` and `__dir__`: every public name of its rooms, found without importing them.
 
-    A worker that imports its lab's plan thus loads no drawing library, and the kernel no more than it uses.
+    A public name is a function, class or constant that a room defines, or imports by `from … import name as name`,
+    without a leading underscore; constants are found, but not listed. A module is imported when one of its names is
+    first used: a worker that imports its lab's plan loads no drawing library.
     """
+    if rooms:
+        return _named(package, rooms)
+
+    def fetch(name: str):
+        modules = public_names(package)
+        if name not in modules:
+            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(modules))}")
+        return getattr(importlib.import_module(modules[name]), name)
+
+    def listed() -> list[str]:
+        own = {name for name in vars(sys.modules[package]) if name.isupper() or name.startswith("__")} - {
+            "TYPE_CHECKING"
+        }
+        return sorted({*own, *(name for name in public_names(package) if not name.isupper())})
+
+    return fetch, listed
+
+
+@functools.cache
+def public_names(package: str) -> dict[str, str]:
+    """Return the public names of a lab's rooms, each with the module that defines it; files are read, not run."""
+    folder = Path(str(sys.modules[package].__file__)).parent
+    names: dict[str, str] = {}
+    for room in ROOMS:
+        for file in (folder / f"{room}.py", *sorted((folder / room).glob("*.py"))):
+            if file.exists():
+                module = ".".join((package, *file.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+                for name in _defined(file):
+                    names.setdefault(name, module)
+    return names
+
+
+def _defined(file: Path) -> list[str]:
+    """Return the public names that a file defines at its top level, or imports under the same name explicitly."""
+    names: list[str] = []
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names += [alias.name for alias in node.names if alias.asname == alias.name]
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.append(node.target.id)
+    return [name for name in names if not name.startswith("_")]
+
+
+def _named(package: str, rooms: dict[str, list[str]]):
     where = {name: room for room, names in rooms.items() for name in names}
 
     def fetch(name: str):

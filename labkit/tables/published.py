@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from labkit.repository import PUBLISHED
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
 
 
 def published(name: str) -> pd.DataFrame:

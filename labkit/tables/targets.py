@@ -1,27 +1,89 @@
-"""A lab's targets, and what a run reaches of them."""
+"""What a lab wants to reach, and how far a run gets: one object a target, so that its text and its test are one."""
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
 COLUMNS = ["lab", "target", "measured", "goal", "unit", "met"]
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "≤": operator.le,
+    "≥": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+    "within ±": lambda measured, goal: abs(measured) <= goal,
+}
+MET, MISSED, OPEN, NOT_RECORDED, STATED = "True", "False", "open", "not recorded", "stated"
 
 
-def card(run, shown: dict, lab: str, least: int = 2) -> pd.DataFrame:
-    """Give a card of what the function of the run's plan finds, empty where GPUs are fewer than `least`."""
-    if run.plan.device != "cuda" or run.plan.gpus < least or run.plan.name not in shown:
-        return pd.DataFrame(columns=COLUMNS).astype({"measured": float, "met": bool})
-    found = pd.DataFrame(shown[run.plan.name](run), columns=COLUMNS[1:])
-    found["measured"] = found["measured"].astype(float).round(3)
-    found.insert(0, "lab", lab)
-    return found
+@dataclass(frozen=True)
+class Target:
+    """One thing to reach: `measured` compared with `goal`, both in `unit`.
+
+    `spread` is the half-width of the measurement: a goal that lies inside it is neither reached nor missed. A target
+    without a measurement is one that no recorded run shows. A target without a comparison has no goal: it is stated.
+    """
+
+    what: str
+    measured: float | None
+    comparison: str = ""
+    goal: float = math.nan
+    unit: str = ""
+    spread: float = 0.0
+
+    @property
+    def met(self) -> str:
+        """Return "True", "False", "open" (the goal lies inside the spread), "not recorded" or "stated" (no goal)."""
+        if self.measured is None or math.isnan(self.measured):
+            return NOT_RECORDED
+        if not self.comparison:
+            return STATED
+        compare = COMPARISONS[self.comparison]
+        ends = {compare(self.measured + side * self.spread, self.goal) for side in (-1, 1)}
+        return OPEN if len(ends) == 2 else MET if ends == {True} else MISSED
+
+    @property
+    def goal_text(self) -> str:
+        """Return the comparison and the goal as a reader sees them: "≤ 1.03"."""
+        return f"{self.comparison} {self.goal:g}".removeprefix("= ") if self.comparison else "–"
 
 
-def ledgers(held: pd.DataFrame, moved: pd.DataFrame) -> list[tuple]:
-    """Give the two targets of ledgers: the largest unexplained share of a peak, and collectives equal to formula."""
-    worst = 100 * held["unexplained_share"].abs().max()
-    unequal = int((~moved["equal"].astype(bool)).sum())
+def card(lab: str, targets: Iterable[Target]) -> pd.DataFrame:
+    """Return the targets as a table, one row each: lab, target, measured (three decimals), goal, unit, met."""
+    rows = [(lab, one.what, one.measured, one.goal_text, one.unit, one.met) for one in targets]
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    table["measured"] = table["measured"].astype(float).round(3)
+    return table
+
+
+def card_of(run: Run, lab: str, by_plan: dict[str, Callable[[Run], list[Target]]], least_gpus: int = 2) -> pd.DataFrame:
+    """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
+    enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
+    found = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
+    return card(lab, [one if isinstance(one, Target) else _of_tuple(*one) for one in found])
+
+
+def _of_tuple(what: str, measured: float, goal: str, unit: str, met: bool) -> Target:
+    comparison, _, number = goal.rpartition(" ")
+    if goal == "stated":
+        return Target(what, measured, unit=unit)
+    return Target(what, measured, comparison or "=", float(number), unit)
+
+
+def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:
+    """Return the two targets of ledgers: the largest unexplained share of a peak, and collectives equal to formula."""
+    unexplained = 100 * float(memory["unexplained_share"].abs().max())
+    unequal = int((~sent["equal"].astype(bool)).sum())
     return [
-        (f"largest unexplained share, of {len(held)} peaks", worst, "≤ 10", "%", worst <= 10),
-        (f"collectives that are not the formula's, of {len(moved)}", unequal, "0", "", unequal == 0),
+        Target(f"largest unexplained share, of {len(memory)} peaks", unexplained, "≤", 10, "%"),
+        Target(f"collectives that are not the formula's, of {len(sent)}", unequal, "=", 0),
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from labkit.engine.run import RECORDED, replay
+from labkit.engine.run import replay
 from labkit.labs import broadcast, ddp_fsdp, pipeline
+from labkit.repository import RECORDED
 
 
 def main() -> None:

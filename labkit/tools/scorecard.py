@@ -4,33 +4,52 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
-from labkit.engine.run import RECORDED, Run, replay
+import pandas as pd
+
+from labkit.engine.run import Run, replay
+from labkit.repository import RECORDED
 from labkit.tables.published import published
+from labkit.tables.targets import COLUMNS, NOT_RECORDED, card
 
-if TYPE_CHECKING:
-    import pandas as pd
+LABS = Path(__file__).parents[1] / "labs"
 
 
-def scorecard(runs: list[Run] | None = None) -> pd.DataFrame:
-    """Give lab, target, measured, goal, unit and met for each target of the given runs.
+def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
+    """Return lab, target, measured, goal, unit and met for each target of the given runs.
 
-    Without any: of all recorded ones, and of the lab that runs nothing, accounting.
+    Without runs: of all recorded ones, of the lab that runs nothing (accounting), and, as "not recorded", the targets
+    that a lab expects and no recorded run shows.
     """
-    import pandas as pd
+    if runs is not None:
+        return _joined([_lab(run.plan.lab).scorecard(run) for run in runs])
+    recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
+    cards = [_lab("accounting").scorecard(published("communication_accounting"))]
+    cards += [_lab(run.plan.lab).scorecard(run) for run in recorded]
+    found = _joined(cards)
+    missing = [one for one in map(_expected, _labs()) if len(one)]
+    missing = [one[~one["target"].isin(found.loc[found["lab"] == one["lab"].iloc[0], "target"])] for one in missing]
+    return _joined([found, *missing])
 
-    def tables(lab: str):
-        return importlib.import_module(f"labkit.labs.{lab}.tables")
 
-    cards = []
-    if runs is None:
-        runs = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
-        cards.append(tables("accounting").scorecard(published("communication_accounting")))
-    cards += [tables(run.plan.lab).scorecard(run) for run in runs]
-    columns = ["lab", "target", "measured", "goal", "unit", "met"]
-    found = [card for card in cards if len(card)]
-    return pd.concat(found, ignore_index=True)[columns] if found else pd.DataFrame(columns=columns)
+def _expected(lab: str) -> pd.DataFrame:
+    """Return the targets that the lab names in EXPECTED, none of them measured."""
+    return card(lab, getattr(_lab(lab), "EXPECTED", ())).assign(met=NOT_RECORDED)
+
+
+def _labs() -> list[str]:
+    return sorted(path.parent.name for path in LABS.glob("*/__init__.py"))
+
+
+def _lab(name: str):
+    return importlib.import_module(f"labkit.labs.{name}")
+
+
+def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    found = [one for one in cards if len(one)]
+    return pd.concat(found, ignore_index=True)[COLUMNS] if found else pd.DataFrame(columns=COLUMNS)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from failing_launches import HERE, apart, failed, nothing_left, works  # noqa: F
 
 from labkit.engine.errors import RunError, WorkerDied, WorkerRaised
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
 from labkit.engine.session import Session
+from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,7 +14,7 @@ from failing_plan import Failing
 
 from labkit import node
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -9,7 +9,7 @@ from failing_launches import EITHER, HERE, apart, failed, place, works  # noqa: 
 from failing_plan import Unmeeting, Written
 
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.timeout(90)
 AT_POINT_1 = " at point 1 (seed=0, fault={})"

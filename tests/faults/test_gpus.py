@@ -14,7 +14,8 @@ from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 HERE = Path(__file__).parent
 GPUS = node.here().gpus

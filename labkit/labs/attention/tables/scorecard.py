@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.attention.tables import memory, speed
-from labkit.tables.targets import card
+from labkit.tables.targets import card_of
 
 TARGET_MS = 4.0  # forward and backward, 16 heads, N = 16 384, d = 64, causal, bfloat16
 LONG = 65536
@@ -14,7 +14,7 @@ LONG = 65536
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without a GPU."""
     shown = {"race": _race, "errors": _errors, "memory": _memory, "trial": _trial}
-    return card(run, shown, "attention", least=1)
+    return card_of(run, "attention", shown, least_gpus=1)
 
 
 def _race(run) -> list[tuple]:

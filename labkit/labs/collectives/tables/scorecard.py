@@ -6,7 +6,7 @@ import pandas as pd
 
 from labkit.labs.collectives.tables.beside import against, rings, symptoms
 from labkit.labs.collectives.tables.measured import bandwidths
-from labkit.tables.targets import card
+from labkit.tables.targets import card_of
 
 GOAL = 0.98
 LARGE = 64 * 2**20
@@ -16,7 +16,7 @@ LATE = 0.1  # of what the clock showed
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
     shown = {"sweep": _sweep, "nccltests": _nccl_tests, "ring": _ring, "trial": _trial}
-    return card(run, shown, "collectives")
+    return card_of(run, "collectives", shown)
 
 
 def caught(table: pd.DataFrame) -> pd.Series:

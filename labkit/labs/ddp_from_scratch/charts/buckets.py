@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
 from labkit.labs.ddp_from_scratch.theory.overlap import Flight, exposed_s, timeline
+from labkit.provenance import sources, where
 from labkit.story import units
 
 MB = 1e6

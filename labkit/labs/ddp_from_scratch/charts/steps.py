@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
+from labkit.provenance import sources, where
 from labkit.story import units
 
 NAMES = {

@@ -8,7 +8,7 @@ from labkit.labs.ddp_from_scratch.tables.buckets import buckets
 from labkit.labs.ddp_from_scratch.tables.sent import overlap
 from labkit.labs.ddp_from_scratch.tables.steps import implementations
 from labkit.labs.ddp_from_scratch.tables.trials import equality
-from labkit.tables.targets import card
+from labkit.tables.targets import card_of
 
 GOAL = 1.03  # times torch's step
 
@@ -16,7 +16,7 @@ GOAL = 1.03  # times torch's step
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
     shown = {"implementations": _implementations, "buckets": _buckets, "equality": _equality}
-    return card(run, shown, "ddp_from_scratch")
+    return card_of(run, "ddp_from_scratch", shown)
 
 
 def _implementations(run) -> list[tuple]:

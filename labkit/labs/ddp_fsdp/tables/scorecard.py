@@ -9,13 +9,13 @@ from labkit.labs.ddp_fsdp.tables.strategies import throughput
 from labkit.labs.ddp_fsdp.tables.trials import ERRORS, equality
 from labkit.tables.ledgers import sent
 from labkit.tables.rates import ladder
-from labkit.tables.targets import card, ledgers
+from labkit.tables.targets import card_of, ledger_targets
 
 
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
     shown = {"strategies": _strategies, "knobs": _knobs, "trial": _trial}
-    return card(run, shown, "ddp_fsdp")
+    return card_of(run, "ddp_fsdp", shown)
 
 
 def _strategies(run) -> list[tuple]:
@@ -35,7 +35,7 @@ def _strategies(run) -> list[tuple]:
     if gpus == 4 and len(ddp):
         rate = ddp["samples_per_s"].iloc[0]
         rows.append(("DDP, float32, batch 64, 4 GPUs", rate, "≥ 415", "samples/s", rate >= 415))
-    return rows + ledgers(memory(run), sent(run))
+    return rows + ledger_targets(memory(run), sent(run))
 
 
 def _knobs(run) -> list[tuple]:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import where
+from labkit.provenance import where
 
 NAMES = {
     "unsharded": "unsharded",

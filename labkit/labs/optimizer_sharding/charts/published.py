@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
 from labkit.labs.optimizer_sharding.charts.memory import KERNELS
+from labkit.provenance import sources, where
 
 GB_PER_MIB = 2**20 / 1e9
 

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import where
 from labkit.labs.optimizer_sharding.charts.memory import NAMES
+from labkit.provenance import where
 
 SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
 GAP = 1.4  # bars between two optimizers

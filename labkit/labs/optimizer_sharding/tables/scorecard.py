@@ -8,7 +8,7 @@ from labkit.labs.optimizer_sharding.tables.balance import owned
 from labkit.labs.optimizer_sharding.tables.memory import complete, memory, sent
 from labkit.labs.optimizer_sharding.tables.steps import steps
 from labkit.labs.optimizer_sharding.tables.trials import equality, faults, symptoms
-from labkit.tables.targets import card
+from labkit.tables.targets import card_of
 
 MOST_EXCESS, FASTER = 0.05, 0.95
 
@@ -16,7 +16,7 @@ MOST_EXCESS, FASTER = 0.05, 0.95
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
     shown = {"memory": _memory, "steps": _steps, "equality": _equality, "trial": _trial}
-    return card(run, shown, "optimizer_sharding")
+    return card_of(run, "optimizer_sharding", shown)
 
 
 def _memory(run) -> list[tuple]:

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
 from labkit.labs.pipeline.charts.lanes import NAMES
+from labkit.provenance import sources, where
 from labkit.story import units
 
 MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}

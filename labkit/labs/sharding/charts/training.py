@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.captions import sources, where
+from labkit.provenance import sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.sharding.tables import training
-from labkit.tables.targets import card, ledgers
+from labkit.tables import rates
+from labkit.tables.targets import card_of, ledger_targets
 
 PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
 
@@ -13,7 +14,7 @@ PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
 def scorecard(run) -> pd.DataFrame:
     """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without a GPU."""
     shown = {"strategies": _strategies, "ladder": _ladder, "batches": _batches, "profiles": _profiles, "trial": _trial}
-    return card(run, shown, "sharding", least=1)
+    return card_of(run, "sharding", shown, least_gpus=1)
 
 
 def _ladder(run) -> list[tuple]:
@@ -33,7 +34,7 @@ def _batches(run) -> list[tuple]:
 
 
 def _strategies(run) -> list[tuple]:
-    table = training.strategies(run)
+    table = rates.strategies(run)
     rows = [
         (
             f"{row.strategy} on {row.ranks} GPUs, {row.micro_batch} sequences each",
@@ -45,7 +46,7 @@ def _strategies(run) -> list[tuple]:
         for row in table.itertuples()
         if row.load == "large" and row.strategy in ("ddp", "fsdp_full")
     ]
-    return rows + ledgers(training.memory(run), training.sent(run))
+    return rows + ledger_targets(training.memory(run), training.sent(run))
 
 
 def _profiles(run) -> list[tuple]:

@@ -1,0 +1,57 @@
+"""Where a table's numbers come from: attached when the table is made, read when it is drawn or explained.
+
+pandas keeps such facts in `DataFrame.attrs`, which it calls experimental: merging or concatenating tables may drop
+them. Only this module touches them, and it says so when they are lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labkit.engine.run import Run
+
+
+class ProvenanceLost(LookupError):
+    """A table no longer carries a fact that it was made with."""
+
+
+def of_run(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
+    """Return the table, marked as measured by the run: `source`, `small`, `ranks`, and further `facts`."""
+    return of_source(table, run.source, small=run.plan.size == "small", ranks=run.plan.gpus, **facts)
+
+
+def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts: Any) -> pd.DataFrame:
+    """Return the table, marked as coming from `source` (a report, a formula), with further `facts`."""
+    table.attrs = {"source": source, "small": small, **facts}
+    return table
+
+
+def like(table: pd.DataFrame, *others: pd.DataFrame, **facts: Any) -> pd.DataFrame:
+    """Return the table, marked as made from `others`: the first one's facts, the sources of all, and `facts`."""
+    table.attrs = {**others[0].attrs, "source": sources(*others), **facts}
+    return table
+
+
+def fact(table: pd.DataFrame, name: str) -> Any:
+    """Return a fact of the table. Raises ProvenanceLost where the table does not carry it."""
+    if name not in table.attrs:
+        kept = ", ".join(table.attrs) or "none"
+        raise ProvenanceLost(f"this table has lost its {name!r} (it carries: {kept}): mark it again after a merge")
+    return table.attrs[name]
+
+
+def sources(*tables: pd.DataFrame | None) -> str:
+    """Return the sources of the tables, each once, for a footer; tables that are None are left out."""
+    return " · ".join(dict.fromkeys(fact(table, "source") for table in tables if table is not None))
+
+
+def where(table: pd.DataFrame) -> str:
+    """Return in two words where the numbers come from: "Here, small size", "Recorded, full size", or "Theory"."""
+    source = fact(table, "source")
+    if source.startswith("theory"):
+        return "Theory"
+    place = "Recorded" if source.startswith("recorded") else "Here"
+    return f"{place}, {'small' if fact(table, 'small') else 'full'} size"
