@@ -6,24 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx
+
 ROOT = Path(__file__).parents[1]
 
-LESSONS = [
-    "start",
-    "topology",
-    "broadcast",
-    "pipeline",
-    "ddp_fsdp",
-    "sharding",
-    "benchmarking",
-    "precision_memory",
-    "attention",
-    "collectives",
-    "ddp_from_scratch",
-    "optimizer_sharding",
-    "accounting",
-    "scaling",
-]
 GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
 FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in the workers' processes and in the agent's
 DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
@@ -33,35 +19,71 @@ UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "m
 # torch's collectives of objects: gloo's links know no password, and whoever writes to one would have code run.
 OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 
-# design.md, "Who may import whom"; everyone has the standard library and the other modules of the same role. {lab} is
-# the file's own lab. Walls that building moved: a plan raises engine.errors; charts and stories name the types that
-# they take and give (pandas, numpy, Markdown); attention's worker is written in Triton, broadcast's asks the CUDA
-# runtime for copies (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends
-# with it what a worker has left. A lab whose subject is a mechanism (pipeline's schedules) models it in theory/ with
-# the standard library alone: plans are checked by it, tables and the worker are set beside it. Any file may build on
-# the same file of a lab whose lesson came first, or on its theory: a ledger is taught once and kept by many.
+# Who may import whom, besides the standard library, the modules of the same role in the same place, and what everyone
+# may use. {lab} is the file's own lab: no lab imports another. What two labs need lives in the shared room of its role
+# (labkit.theory, labkit.worker, labkit.tables, labkit.charts, labkit.story), and those rooms obey the same row.
+# Reasons for what is not obvious: charts and stories name the types that they take and return (pandas, numpy,
+# Markdown); a label on a chart and a word in a sentence come from one place (labkit.story); an explorer computes theory
+# while a slider moves; attention's worker is written in Triton, broadcast's asks the CUDA runtime for copies
+# (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends with it what a worker
+# has left.
+EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
-    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.labs.{lab}.theory"},
-    "theory": {"labkit.engine.errors"},
+    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "labkit.labs.{lab}.theory"},
+    "theory": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory"},
     "worker": {
         "torch",
         "transformers",
         "triton",
         "deepspeed",
         "cuda",
+        "psutil",
+        "labkit.engine.worker",
+        "labkit.worker",
+        "labkit.theory",
         "labkit.labs.{lab}.plan",
         "labkit.labs.{lab}.bugs",
         "labkit.labs.{lab}.theory",
-        "labkit.engine.worker",
     },
-    "tables": {"pandas", "numpy", "labkit.labs.{lab}.plan", "labkit.labs.{lab}.theory", "labkit.node.limits"},
-    "charts": {"matplotlib", "seaborn", "labkit.ui", "pandas", "numpy"},
-    "story": {"pandas", "labkit.ui", "labkit.node", "IPython"},
+    "tables": {
+        "pandas",
+        "numpy",
+        "labkit.engine.run",
+        "labkit.node.limits",
+        "labkit.tables",
+        "labkit.theory",
+        "labkit.labs.{lab}.plan",
+        "labkit.labs.{lab}.theory",
+    },
+    "charts": {
+        "matplotlib",
+        "matplotlib_inline",
+        "IPython",
+        "ipywidgets",
+        "seaborn",
+        "networkx",
+        "pandas",
+        "numpy",
+        "labkit.charts",
+        "labkit.story",
+        "labkit.theory",
+        "labkit.labs.{lab}.theory",
+    },
+    "story": {"pandas", "IPython", "labkit.node", "labkit.story", "labkit.theory", "labkit.labs.{lab}.theory"},
     "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
     "engine.worker": {"torch", "psutil", "labkit.engine"},
     "node": {"pynvml", "pandas", "psutil"},
 }
-MAY_IMPORT["bugs"] = MAY_IMPORT["worker"]
+MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}
+MAY_IMPORT["claims"] = MAY_IMPORT["tables"] | {"labkit.labs.{lab}.tables"}
+MAY_IMPORT["targets"] = MAY_IMPORT["claims"]
+MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
+    "ipywidgets",
+    "labkit.labs.{lab}.plan",
+    "labkit.labs.{lab}.tables",
+    "labkit.labs.{lab}.charts",
+}
+SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 
 
 def role(parts: tuple[str, ...]) -> str:
@@ -70,6 +92,8 @@ def role(parts: tuple[str, ...]) -> str:
         case ("labkit", "engine", "worker" | "agent" | "enter" | "loopback" | "preload" | "debug", *_):
             return "engine.worker"
         case ("labkit", "engine" | "node" as room, *_):
+            return room
+        case ("labkit", room, *_) if room in SHARED_ROOMS:
             return room
         case ("labkit", "labs", _, part, *_):
             return part if part in MAY_IMPORT else ""
@@ -121,11 +145,10 @@ def walls(path: Path, root: Path = ROOT) -> list[str]:
 def _may(module: tuple[str, ...], name: str, root: Path) -> bool:
     own, parts = role(module), tuple(name.split("."))
     lab = module[2] if module[:2] == ("labkit", "labs") and len(module) > 2 else ""
-    if parts[0] in sys.stdlib_module_names or _same_role(module, parts):
+    if parts[0] in sys.stdlib_module_names or _same_role(module, parts) or name in EVERYONE:
         return True
-    shared = {own, "theory"} if lab and own else set()
-    if role(parts) in shared | ({"worker"} if own in FAR_SIDE else set()):
-        return _came_first(parts[2], lab)
+    if lab and parts[:2] == ("labkit", "labs") and len(parts) > 2 and parts[2] != lab:
+        return False
     if own == "engine" and parts[:3] == DEBUGGER:
         return True
     if own not in FAR_SIDE and _is_far(parts, root):
@@ -149,10 +172,14 @@ def _is_far(parts: tuple[str, ...], root: Path) -> bool:
     return parts[0] in GPU_LIBRARIES or role(parts) in FAR_SIDE
 
 
-def _came_first(other: str, lab: str) -> bool:
-    """Whether a lab's lesson is the other's own or comes later."""
-    order = {name: at for at, name in enumerate(LESSONS)}
-    return order.get(other, len(LESSONS)) <= order.get(lab, -1) or other == lab
+def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
+    """Gives the groups of modules that import each other in a circle, types included, each group sorted."""
+    graph = networkx.DiGraph()
+    known = {".".join(dotted(path, root)) for path in paths}
+    for path in paths:
+        graph.add_edges_from((".".join(dotted(path, root)), name) for _, name in imported(path, root) if name in known)
+    groups = networkx.strongly_connected_components(graph)
+    return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
 def habits(path: Path) -> list[str]:

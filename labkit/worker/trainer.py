@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.theory.training import ZERO
 from labkit.worker.clocks import fence
 from labkit.worker.strategies import held, local, whole, wrap
 
@@ -135,13 +134,6 @@ def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
     return lambda parameters: kind(parameters, lr=learning_rate, fused=fused or None)
 
 
-def train(model: nn.Module, point, group: dist.ProcessGroup | None, device: torch.device, optimizer) -> Trainer:
-    """Give the trainer of the point's strategy; DeepSpeed is imported for its own alone."""
-    if point.strategy not in ZERO:
-        return Trainer(model, point.strategy, group, device, optimizer)
-    from labkit.worker.zero import ZeroTrainer
-
-    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks)
 
 
 def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup | None) -> None:

@@ -5,7 +5,7 @@ import os
 import pytest
 from launches import HERE
 
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp.plan import Trial
-from labkit.labs.ddp_fsdp.worker.trials import compare
+from labkit.labs.ddp_fsdp.worker.trials import compare, train
 from labkit.worker.bert import Bert, samples
 from labkit.worker.data import batches
 from labkit.worker.ledger import keep_ledgers
 from labkit.worker.settings import forget, prepare, set_precision
-from labkit.worker.trainer import adamw, time_steps, train
+from labkit.worker.trainer import adamw, time_steps
 
 __all__ = ["measure", "prepare"]
 

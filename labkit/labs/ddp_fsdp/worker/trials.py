@@ -10,10 +10,11 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp import bugs
+from labkit.theory.training import ZERO
 from labkit.worker.bert import Bert, samples
 from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
-from labkit.worker.trainer import Trainer, train
+from labkit.worker.trainer import Trainer
 
 
 class Unused(nn.Module):
@@ -80,3 +81,12 @@ def gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None)
     parts = [torch.empty_like(numbers) for _ in range(ranks)]
     dist.all_gather(parts, numbers, group=group)
     return torch.cat(parts).tolist()
+
+
+def train(model: nn.Module, point, group: dist.ProcessGroup | None, device: torch.device, optimizer) -> Trainer:
+    """Give the trainer of the point's strategy; DeepSpeed is imported for its own alone."""
+    if point.strategy not in ZERO:
+        return Trainer(model, point.strategy, group, device, optimizer)
+    from labkit.labs.ddp_fsdp.worker.zero import ZeroTrainer
+
+    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks)

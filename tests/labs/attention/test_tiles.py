@@ -3,8 +3,8 @@
 from itertools import pairwise
 from math import exp, inf, log
 
+import figures
 import pytest
-import test_charts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,9 +114,9 @@ def test_the_example_is_the_same_every_time_and_rescales():
     ("tile_rows", "tile_columns", "causal"), [(4, 4, True), (8, 4, False), (8, 8, True), (4, 2, True), (5, 7, True)]
 )
 def test_chart(monkeypatch, tile_rows, tile_columns, causal):
-    monkeypatch.setattr(test_charts, "UNITS", ("key",))
+    monkeypatch.setattr(figures, "UNITS", ("key",))
     steps = tiled(*example(), tile_rows, tile_columns, causal)
-    matrix, maxima, sums = test_charts.checked(tiles_chart(steps)).axes
+    matrix, maxima, sums = figures.checked(tiles_chart(steps)).axes
     numbers = [text.get_text() for text in matrix.texts]
     wanted = ["×" if step.kind == SKIPPED else str(number) for number, step in enumerate(steps, start=1)]
     assert numbers == wanted

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from figures import checked
 from made import CPU, attributed, gpu_node, write_run
-from test_charts import checked
 
 from labkit.labs.sharding.charts.links import links_chart, projection_chart
 from labkit.labs.sharding.plan import Links, Strategies

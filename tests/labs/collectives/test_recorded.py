@@ -1,7 +1,7 @@
 """The recorded runs of lab 09: verified, within the links, and told and drawn without a gap."""
 
 import pytest
-from test_pipeline_recorded import drawn
+from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import collectives

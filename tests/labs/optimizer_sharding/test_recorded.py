@@ -1,7 +1,7 @@
 """The recorded runs of lab 11: the ledger explains the peaks, and ours is right, even and what it says it is."""
 
 import pytest
-from test_charts import checked
+from figures import checked
 
 from labkit.engine.run import replay
 from labkit.labs import optimizer_sharding
@@ -55,9 +55,9 @@ def test_no_time_beats_physics(runs):
 
 
 def test_the_charts_draw(runs, monkeypatch):
-    import test_charts
+    import figures
 
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "GiB", "MiB"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB"))
     checked(optimizer_sharding.memory_chart(optimizer_sharding.memory(runs["memory"])))
     checked(optimizer_sharding.steps_chart(optimizer_sharding.steps(runs["steps"])))
     checked(optimizer_sharding.buckets_chart(optimizer_sharding.buckets(runs["buckets"])))

@@ -2,11 +2,11 @@
 
 import math
 
+import figures
 import numpy as np
 import pandas as pd
 import pytest
-import test_charts
-from test_charts import checked
+from figures import checked
 
 from labkit.labs.attention.charts.published import attention_chart
 from labkit.labs.attention.story.reports import doubt_reports
@@ -303,7 +303,7 @@ def test_the_longest_sequence_may_have_been_printed():
 
 
 def test_charts_mark_what_is_impossible(tables, monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "TFLOP/s", "tokens"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "TFLOP/s", "tokens"))
     for head_dim, rings in ((16, (7, 0)), (64, (8, 0)), (128, (9, 0))):
         figure = checked(attention_chart(tables["times"], head_dim))
         found = [next(line for line in ax.lines if line.get_label() == "impossible") for ax in figure.axes]

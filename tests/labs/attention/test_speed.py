@@ -1,10 +1,10 @@
 """Lab 08's races, sweeps and tiles: tables from made runs, charts that keep apart, sentences for either outcome."""
 
+import figures
 import pandas as pd
 import pytest
-import test_charts
+from figures import checked
 from made import CPU, gpu_node, said, write_run
-from test_charts import checked
 
 from labkit.labs.attention.charts import speed as charts
 from labkit.labs.attention.plan import Race, Sweep, Tuning
@@ -68,7 +68,7 @@ def partly(point):
 
 @pytest.fixture(autouse=True)
 def rates_are_units(monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "FLOP/s", "tokens"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "FLOP/s", "tokens"))
 
 
 @pytest.fixture(scope="module")

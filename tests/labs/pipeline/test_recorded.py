@@ -3,8 +3,7 @@
 import time
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from test_charts import apart
+from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import pipeline
@@ -16,14 +15,6 @@ from labkit.tables.published import published
 @pytest.fixture(scope="module")
 def runs():
     return {name: replay(path) for name, path in pipeline.RECORDED.items()}
-
-
-def drawn(figure, axes: int):
-    FigureCanvasAgg(figure).draw()
-    assert figure.get_supxlabel()
-    assert len(figure.axes) == axes
-    assert all(ax.get_title(loc="left") and ax.has_data() for ax in figure.axes)
-    apart(figure)
 
 
 def test_throughput_is_near_linear_in_a_stream_and_bounded_when_fenced(runs):

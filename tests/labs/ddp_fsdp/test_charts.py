@@ -2,11 +2,11 @@
 
 import pandas as pd
 import pytest
+from figures import apart
 from made_ddp_fsdp import knobs_run, strategies_run, zero_run
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from test_charts import apart
 
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_fsdp

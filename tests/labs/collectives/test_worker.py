@@ -17,7 +17,7 @@ from labkit.labs.collectives.worker import calls, nccl_tests, timing
 from labkit.labs.collectives.worker.calls import CALLS
 
 CPU = torch.device("cpu")
-PRINTED = Path(__file__).parents[1] / "fixtures" / "nccl-tests"
+PRINTED = Path(__file__).parents[2] / "fixtures" / "nccl-tests"
 MIB, GIB = 2**20, 2**30
 ALL_REDUCE = (PRINTED / "all_reduce.txt").read_text()
 SIZES = [64 * MIB, 256 * MIB, GIB]

@@ -1,10 +1,10 @@
 """Lab 05's charts of training on full, small and partly missing tables: they draw, have units, and nothing overlaps."""
 
+import figures
 import pytest
-import test_charts
+from figures import checked
 from made import CPU, write_run
-from test_charts import checked
-from test_sharding_tables import full, made, step_of
+from made_sharding import full, made, step_of
 
 from labkit.labs import sharding
 from labkit.tables.published import published
@@ -14,7 +14,7 @@ LARGE, SHARED = "large batch", "the report's batch, shared out"
 
 @pytest.fixture(autouse=True)
 def memory_has_units(monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "GiB", "MiB"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB"))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The recorded runs of lab 10: all that was asked for was sent, every case is one process's, and targets are met."""
 
 import pytest
-from test_charts import checked
+from figures import checked
 
 from labkit.engine.run import replay
 from labkit.labs import ddp_from_scratch as ddp

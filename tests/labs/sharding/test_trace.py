@@ -9,7 +9,7 @@ from torch.autograd.profiler_util import FunctionEvent
 from traced_plan import Traced
 
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 from labkit.worker import trace
 
 

@@ -1,10 +1,10 @@
 """Lab 11's tables, card and charts on runs made by hand."""
 
+import figures
 import pytest
-import test_charts
+from figures import checked
 from made import gpu_node
 from made_optimizer_sharding import TIMES, buckets_run, memory_run, steps_run
-from test_charts import checked
 
 from labkit.labs import optimizer_sharding
 from labkit.node import limits
@@ -15,7 +15,7 @@ GIB = 1024
 
 @pytest.fixture(autouse=True)
 def memory_has_units(monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "GiB", "MiB", "GB", "equal parts", "bytes"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB", "GB", "equal parts", "bytes"))
 
 
 @pytest.fixture(scope="module")

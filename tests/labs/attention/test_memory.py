@@ -2,11 +2,11 @@
 
 import math
 
+import figures
 import pandas as pd
 import pytest
-import test_charts
+from figures import checked
 from made import CPU, gpu_node, said, write_run
-from test_charts import checked
 
 from labkit.labs.attention.charts.memory import memory_chart, plain_chart
 from labkit.labs.attention.plan import Errors, Memory, Plain
@@ -24,7 +24,7 @@ LENGTHS = (256, 1024, 4096, 8192, 16384, 32768)  # of plain attention; the last 
 
 @pytest.fixture(autouse=True)
 def memory_has_units(monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "MiB", "tokens"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "MiB", "tokens"))
 
 
 def fits(point, squares_gib=140.0) -> bool:

@@ -1,8 +1,8 @@
 """Lab 05's profile tables and charts on made-up runs: parts add up, differences add up, and every chart draws."""
 
 import pytest
+from figures import checked
 from made import CPU, gpu_node, write_run
-from test_charts import checked
 from traced_plan import Traced
 
 from labkit.charts.profile import breakdown_chart, trace_chart

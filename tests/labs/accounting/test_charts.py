@@ -1,9 +1,9 @@
 """Lab 12's charts: they draw, have units, nothing overlaps, and what they mark is where the tables have it."""
 
+import figures
 import pytest
-import test_charts
+from figures import checked
 from made import CPU, gpu_node
-from test_charts import checked
 
 from labkit.course.predict import Prediction
 from labkit.engine.run import replay
@@ -15,7 +15,7 @@ from labkit.tables.published import published
 
 @pytest.fixture(autouse=True)
 def accounts_have_units(monkeypatch):
-    monkeypatch.setattr(test_charts, "UNITS", (*test_charts.UNITS, "GB", "GiB", "tokens", "GPUs"))
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GB", "GiB", "tokens", "GPUs"))
 
 
 @pytest.mark.parametrize("guess", [None, 30, 90])

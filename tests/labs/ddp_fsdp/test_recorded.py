@@ -1,7 +1,7 @@
 """The recorded runs of lab 04: ledgers explain their peaks, formulas their traffic, and the lab's targets are met."""
 
 import pytest
-from test_ddp_fsdp_charts import drawn
+from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import ddp_fsdp

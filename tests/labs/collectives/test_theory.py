@@ -15,7 +15,7 @@ from labkit.labs.collectives.theory.volume import (
 )
 from labkit.labs.collectives.worker.nccl_tests import parse
 
-PRINTED = Path(__file__).parents[1] / "fixtures" / "nccl-tests"
+PRINTED = Path(__file__).parents[2] / "fixtures" / "nccl-tests"
 SIZES = [2**26, 2**28, 2**30]
 
 

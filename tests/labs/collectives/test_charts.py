@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from figures import checked
 from made_collectives import GIB, KIB, made_sweep, made_tests
 from matplotlib.colors import to_hex
-from test_charts import checked
 
 from labkit.charts import canvas
 from labkit.course.predict import Prediction

@@ -11,11 +11,11 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
 from labkit.labs import sharding
 from labkit.labs.sharding.checks import verdict_of
 from labkit.labs.sharding.plan import VARIANTS
 from labkit.labs.sharding.worker import links
+from labkit.repository import REPOSITORY
 from labkit.tables.rows import entries
 from labkit.theory.gpt import LADDER
 from labkit.worker.gpt import Gpt, samples

@@ -1,9 +1,9 @@
 """Every chart of lab 10 on representative tables: it draws, says units and source, and no text hides another."""
 
 import pytest
+from figures import checked
 from made_ddp_from_scratch import buckets_run, implementations_run
 from matplotlib.figure import Figure
-from test_charts import checked
 
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_from_scratch as ddp

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from test_pipeline_recorded import drawn
+from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import sharding
