@@ -17,7 +17,6 @@ from typing import Any
 from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
 from labkit.engine.lines import content, size, tally
-
 from labkit.repository import REPOSITORY
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
 from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, runs_folder
 from labkit.engine.lines import content, read_lines
-from labkit.repository import RECORDED
 from labkit.engine.plan import Plan
 from labkit.node import Node
 from labkit.repository import RECORDED

@@ -134,8 +134,6 @@ def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
     return lambda parameters: kind(parameters, lr=learning_rate, fused=fused or None)
 
 
-
-
 def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup | None) -> None:
     """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
     often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}

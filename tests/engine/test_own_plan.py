@@ -11,7 +11,7 @@ import pytest
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import ListedPlan, Plan
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 WORKER = """
 def measure(worker, point):

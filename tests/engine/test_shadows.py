@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launches import HERE
 
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 ALIKE = ("torch.py", "random.py", "json.py", "tempfile.py", "numpy/__init__.py")
 LAUNCH = """

@@ -20,7 +20,8 @@ from faults_plan import Faults
 from launches import HERE, soon, the_run
 
 from labkit import node
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 NOBODY = 65534
 IN_CREATE = 0x100

@@ -17,7 +17,8 @@ import psutil
 from failing_launches import HERE
 
 from labkit.engine import watch
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 # For processes to end. test_a_guards_matter.py, where they do not, waits less.
 PATIENCE_S = float(os.environ.get("ENDS_PATIENCE_S", 30))

@@ -15,7 +15,8 @@ from ends_scenes import copy_of_labkit
 from failing_launches import HERE
 
 from labkit.engine import watch
-from labkit.engine.run import REPOSITORY, Run
+from labkit.engine.run import Run
+from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.timeout(150)
 

@@ -12,7 +12,6 @@ from outputs_worker import Outputs
 from torch import nn
 
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
 from labkit.labs import ddp_from_scratch
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
 from labkit.labs.ddp_from_scratch.theory.buckets import MIB
@@ -21,6 +20,7 @@ from labkit.labs.ddp_from_scratch.worker.issued import Issued
 from labkit.labs.ddp_from_scratch.worker.others import wrap
 from labkit.labs.ddp_from_scratch.worker.points import built, run_point
 from labkit.labs.ddp_from_scratch.worker.probes import Probe, samples_of
+from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
 
 MODEL = {"layers": 2, "repeats": 2, "seeds": (0,)}

@@ -6,7 +6,7 @@ import pytest
 from late_worker import LATE_S, Late
 
 from labkit.engine.launch import launch
-from labkit.engine.run import REPOSITORY
+from labkit.repository import REPOSITORY
 
 
 @pytest.fixture(scope="module")
