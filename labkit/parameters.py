@@ -45,8 +45,9 @@ def plan_classes(lab: ModuleType) -> list[type[Plan]]:
         module = importlib.import_module(f"{lab.__name__}.plan")
     except ModuleNotFoundError:
         return []
-    offered = [getattr(module, name, None) for name in lab.__all__]
-    return [kind for kind in offered if isinstance(kind, type) and issubclass(kind, Plan)]
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Plan)]
+    bases = {base for kind in kinds for base in kind.__mro__[1:] if "knobs" not in vars(base)}
+    return [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
 
 
 def _where(plans: list[Plan]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import importlib
 import sys
@@ -13,20 +14,19 @@ from pathlib import Path
 ROOMS = ("plan", "tables", "charts", "story", "targets", "claims", "exercise", "explorer", "theory")
 
 
-def front_door(package: str, **rooms: list[str]) -> tuple[Callable, Callable | list[str]]:
+def front_door(package: str) -> tuple[Callable, Callable]:
     """Return a lab's `__getattr__` and `__dir__`: every public name of its rooms, found without importing them.
 
     A public name is a function, class or constant that a room defines, or imports by `from … import name as name`,
     without a leading underscore; constants are found, but not listed. A module is imported when one of its names is
     first used: a worker that imports its lab's plan loads no drawing library.
     """
-    if rooms:
-        return _named(package, rooms)
 
     def fetch(name: str):
         modules = public_names(package)
         if name not in modules:
-            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(modules))}")
+            near = " or ".join(difflib.get_close_matches(name, listed(), n=3, cutoff=0.5))
+            raise AttributeError(f"{package} has no {name!r}{near and f'; did you mean {near}?'}")
         return getattr(importlib.import_module(modules[name]), name)
 
     def listed() -> list[str]:
@@ -65,14 +65,3 @@ def _defined(file: Path) -> list[str]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.append(node.target.id)
     return [name for name in names if not name.startswith("_")]
-
-
-def _named(package: str, rooms: dict[str, list[str]]):
-    where = {name: room for room, names in rooms.items() for name in names}
-
-    def fetch(name: str):
-        if name not in where:
-            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(where))}")
-        return getattr(importlib.import_module(f"{package}.{where[name]}"), name)
-
-    return fetch, sorted(where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 GB, GIB, MIB = 1e9, 2**30, 2**20
 NONE = "no value"
@@ -61,3 +62,15 @@ def times(ratio: float) -> str:
 def percent(share: float) -> str:
     """Give a share as a percentage: 0.943 → 94 %."""
     return _with(number(100 * share, 2 if abs(share) < 0.995 else 3), " %")
+
+
+def gib(value_gib: float) -> str:
+    """Return a size given in GiB, in the binary unit that fits: 0.5 → 512 MiB."""
+    return size(value_gib * GIB)
+
+
+def span(values: Iterable[float], form: Callable[[float], str] = times) -> str:
+    """Return the least and the most of the values as one says them: "1.2 to 3.4×", or "1.2×" where they are alike."""
+    known = list(values)
+    least, most = form(min(known)), form(max(known))
+    return least if least == most else f"{least.removesuffix('×')} to {most}"

@@ -4,11 +4,10 @@ from made import CPU, gpu_node, write_run
 
 from labkit.engine.run import Run
 from labkit.labs.collectives.plan import NcclTests, Ring, Sweep
-from labkit.labs.collectives.theory.ring import sent_elements
-from labkit.labs.collectives.theory.volume import bus_gb_per_s, seconds
+from labkit.labs.collectives.theory import bus_gb_per_s, collective_seconds, sent_elements
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-LINES = {"nccl": (5e-6, 380.0), "gloo": (60e-6, 2.0)}  # a hop in seconds, the bus bandwidth in GB/s
+LINES = {"nccl": (5e-6, 380.0), "gloo": (60e-6, 2.0)}  # a hop in collective_seconds, the bus bandwidth in GB/s
 CLOCKED = {"in flight": 1.0, "one call": 3.0, "captured": 0.5}  # times a call's latency
 SIZES_KIB = (1, 16, 256, 4096, 65536, 1048576)
 SMALL_KIB = (1, 16, 256, 1024)
@@ -29,7 +28,7 @@ def made_sweep(
     name="NVIDIA H200",
     **knobs,
 ) -> Run:
-    """Write a Sweep whose times are `lines` by backend; `bend(bytes, seconds, knobs)` may change each.
+    """Write a Sweep whose times are `lines` by backend; `bend(bytes, collective_seconds, knobs)` may change each.
 
     `spread`: the quartiles' distance from the median, as its share; `first`: the first call, in later ones; `status`:
     what a point ends with, by collective.
@@ -46,7 +45,7 @@ def made_sweep(
     for point in plan.points():
         own = dict(vars(point))
         hop, rate = (lines or LINES)[point.backend]
-        took = seconds(point.collective, point.ranks, point.bytes, hop * CLOCKED[point.clock], rate)
+        took = collective_seconds(point.collective, point.ranks, point.bytes, hop * CLOCKED[point.clock], rate)
         took = bend(point.bytes, took, own) if bend else took
         said = (status or {}).get(point.collective, "ok")
         rows.append((0, own | timed(took, spread, first) | {"message_bytes": point.bytes, "status": said}))
@@ -75,14 +74,14 @@ def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said=""
         own = dict(vars(point))
         if point.source == "ours":
             factor = ratio(point.collective, point.bytes) if callable(ratio) else ratio
-            took = seconds(point.collective, gpus, point.bytes, 5e-6, 380.0) / factor
+            took = collective_seconds(point.collective, gpus, point.bytes, 5e-6, 380.0) / factor
             rows.append((0, own | timed(took, spread) | {"message_bytes": point.bytes, "placement": "in place"}))
         elif status != "ok":
             rows.append((0, own | {"status": status, "said": said}))
         else:
             for placement in ("in place", "out of place"):
                 for kib in sizes:
-                    took = seconds(point.collective, gpus, kib * KIB, 5e-6, 380.0)
+                    took = collective_seconds(point.collective, gpus, kib * KIB, 5e-6, 380.0)
                     rate = bus_gb_per_s(point.collective, gpus, kib * KIB, took)
                     row = {
                         "bytes": kib * KIB,
@@ -102,7 +101,7 @@ def made_ring(folder, *, gpus=3, times=lambda elements: 2.0, sent=lambda right: 
     rows = []
     for point in plan.points():
         own = dict(vars(point))
-        took = seconds("all-reduce", point.ranks, point.bytes, 60e-6, 2.0)
+        took = collective_seconds("all-reduce", point.ranks, point.bytes, 60e-6, 2.0)
         right = 4 * sent_elements(0, point.elements, point.ranks)
         ours = point.method == "ours"
         counted = {"sent_bytes": sent(right) if ours else float("nan"), "message_bytes": point.bytes}

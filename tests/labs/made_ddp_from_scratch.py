@@ -4,8 +4,7 @@ from made import CPU, gpu_node, write_run
 
 from labkit.engine.run import Run
 from labkit.labs.ddp_from_scratch.plan import Buckets, Equality, Implementations, Trial
-from labkit.labs.ddp_from_scratch.theory.buckets import messages
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
+from labkit.labs.ddp_from_scratch.theory import Overhead, messages
 
 STEP_MS = {"none": 90.0, "naive": 122.0, "flat": 118.0, "overlapped": 100.0, "bucketed": 97.0, "ddp": 96.0}
 EARLY = ("overlapped", "bucketed", "ddp")

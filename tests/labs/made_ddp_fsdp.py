@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.labs.ddp_fsdp.plan import Knobs, Strategies, Zero
-from labkit.labs.ddp_fsdp.tables.ledgers import forecast
+from labkit.labs.ddp_fsdp.tables.measured import forecast
 from labkit.tables.ledgers import MIB
 from labkit.theory.traffic import traffic
 

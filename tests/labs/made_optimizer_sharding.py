@@ -3,8 +3,8 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.labs.optimizer_sharding.plan import Buckets, Memory, Steps
-from labkit.labs.optimizer_sharding.tables.memory import MIB, sizes
-from labkit.labs.optimizer_sharding.theory.ledger import MOMENTS, activations, ledger
+from labkit.labs.optimizer_sharding.tables.measured import MIB, sizes
+from labkit.labs.optimizer_sharding.theory import MOMENTS, activations, ledger
 
 # step, update, local: ms of each way
 TIMES = {

@@ -11,7 +11,7 @@ from torch import nn
 
 from labkit.labs.ddp_from_scratch.plan import OURS, Replicas
 from labkit.labs.ddp_from_scratch.worker.equality import apart
-from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_from_scratch.worker.issued import wrap
 
 WIDTH = 8
 

@@ -1,44 +1,20 @@
 """Lab 12, accounting: does it fit, and is it compute-bound? Pen, paper and exact units, before anything runs."""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
 
-__getattr__, __all__ = front_door(
-    __name__,
-    tables=[
-        "answers",
-        "bounds",
-        "drivers",
-        "fit",
-        "knobs",
-        "labels",
-        "machines",
-        "measured",
-        "mistakes",
-        "over_devices",
-        "over_tokens",
-        "parts",
-        "scorecard",
-        "splits",
-    ],
-    charts=[
-        "batch_chart",
-        "devices_chart",
-        "fit_chart",
-        "machines_chart",
-        "measured_chart",
-        "parts_chart",
-        "published_chart",
-        "splits_chart",
-    ],
-    story=[
-        "doubt_report",
-        "explain_batch",
-        "explain_fit",
-        "explain_knobs",
-        "explain_measured",
-        "explain_memory",
-    ],
-    checks=["accounts", "check", "diagnose", "suspects"],
-    explorer=["explore"],
-    **{"theory.models": ["XXL", "Model"], "theory.speed": ["Mesh"]},
-)
+if TYPE_CHECKING:
+    from labkit.labs.accounting.charts.memory import *  # noqa: F403
+    from labkit.labs.accounting.charts.speed import *  # noqa: F403
+    from labkit.labs.accounting.exercise import *  # noqa: F403
+    from labkit.labs.accounting.explorer import *  # noqa: F403
+    from labkit.labs.accounting.story.memory import *  # noqa: F403
+    from labkit.labs.accounting.story.speed import *  # noqa: F403
+    from labkit.labs.accounting.tables.account import *  # noqa: F403
+    from labkit.labs.accounting.tables.measured import *  # noqa: F403
+    from labkit.labs.accounting.tables.reading import *  # noqa: F403
+    from labkit.labs.accounting.targets import *  # noqa: F403
+    from labkit.labs.accounting.theory import *  # noqa: F403
+
+__getattr__, __dir__ = front_door(__name__)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.labs.accounting.theory.memory import parts
-from labkit.labs.accounting.theory.models import XXL
-from labkit.labs.accounting.theory.sizes import devices
-from labkit.labs.accounting.theory.speed import COURSE, least_tokens
+from labkit.labs.accounting.theory import COURSE_MESH, XXL, devices, least_tokens, parts
 
 SYMPTOMS = {
     "mixed_units": "a total in GiB is divided by a label in GB, so too few devices are asked for",
@@ -48,7 +45,7 @@ def upside_down() -> dict[str, float]:
 
 
 def _bound() -> float:
-    return least_tokens(COURSE, XXL, at_once=False)
+    return least_tokens(COURSE_MESH, XXL, at_once=False)
 
 
 ACCOUNTS = {

@@ -8,9 +8,7 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.labs.accounting.charts.memory import COLORS
-from labkit.labs.accounting.theory.memory import KINDS, held
-from labkit.labs.accounting.theory.models import XXL, Model
-from labkit.labs.accounting.theory.speed import COURSE, Mesh, least_tokens, times
+from labkit.labs.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
 from labkit.story import units
 
 WIDTH, LEFT, RIGHT = 920, 80, 130  # pixels of the drawing, of the room for names and for the end of lines
@@ -138,10 +136,10 @@ def explore() -> ipywidgets.VBox:
         "batch": ipywidgets.IntSlider(32, 1, 512, description="sequences in all", **long),
     }
     mesh = {
-        "fsdp": pick("N_FSDP = X", powers, COURSE.fsdp),
-        "tensor": pick("N_TP = Y", powers[:7], COURSE.tensor),
-        "fsdp_axes": pick("M_X", axes, COURSE.fsdp_axes),
-        "tensor_axes": pick("M_Y", axes, COURSE.tensor_axes),
+        "fsdp": pick("N_FSDP = X", powers, COURSE_MESH.fsdp),
+        "tensor": pick("N_TP = Y", powers[:7], COURSE_MESH.tensor),
+        "fsdp_axes": pick("M_X", axes, COURSE_MESH.fsdp_axes),
+        "tensor_axes": pick("M_Y", axes, COURSE_MESH.tensor_axes),
         "weight_bytes": pick("bytes a weight", (1, 2, 4), 2),
         "activation_bytes": pick("bytes an activation", (1, 2, 4), 2),
     }

@@ -1,42 +1,25 @@
 """Lab 08, attention: must a GPU ever write down N² scores, and how fast can it be if it does not?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.attention.charts.memory import *  # noqa: F403
+    from labkit.labs.attention.charts.speed import *  # noqa: F403
+    from labkit.labs.attention.exercise import *  # noqa: F403
+    from labkit.labs.attention.explorer import *  # noqa: F403
+    from labkit.labs.attention.plan import *  # noqa: F403
+    from labkit.labs.attention.story.memory import *  # noqa: F403
+    from labkit.labs.attention.story.reports import *  # noqa: F403
+    from labkit.labs.attention.story.speed import *  # noqa: F403
+    from labkit.labs.attention.tables.memory import *  # noqa: F403
+    from labkit.labs.attention.tables.reading import *  # noqa: F403
+    from labkit.labs.attention.tables.speed import *  # noqa: F403
+    from labkit.labs.attention.targets import *  # noqa: F403
+    from labkit.labs.attention.theory import *  # noqa: F403
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "errors", "tuning", "race", "trial")}
 RECORDED |= {name: f"h100/attention/{name}" for name in ("plain", "sweep")}  # on the GPU that the reports timed, too
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["Errors", "Memory", "Plain", "Race", "Sweep", "Trial", "Tuning"],
-    tables=[
-        "errors",
-        "everything",
-        "floor",
-        "held",
-        "limit",
-        "plain",
-        "race",
-        "scorecard",
-        "sweep",
-        "tiles",
-    ],
-    charts=[
-        "attention_chart",
-        "memory_chart",
-        "plain_chart",
-        "race_chart",
-        "sweep_chart",
-        "tiles_chart",
-    ],
-    story=[
-        "doubt_reports",
-        "explain_errors",
-        "explain_memory",
-        "explain_plain",
-        "explain_race",
-        "explain_sweep",
-    ],
-    checks=["check", "diagnose", "suspects"],
-    explorer=["explore"],
-    **{"theory.tiles": ["example", "tiled"]},
-)
+__getattr__, __dir__ = front_door(__name__)

@@ -8,8 +8,8 @@ import ipywidgets
 from matplotlib.colors import to_hex
 
 from labkit.charts import canvas
-from labkit.labs.attention.charts.tiles import BEFORE, KEPT, MASKED, SHADES
-from labkit.labs.attention.theory.tiles import SKIPPED, Running, Step, example, tiled
+from labkit.labs.attention.charts.memory import BEFORE, KEPT, MASKED, SHADES
+from labkit.labs.attention.theory import SKIPPED, Running, Step, example, tiled
 
 SIZES = (2, 4, 8)
 WIDTH, CELL, LANE = 920, 20, 38  # pixels of the drawing, of a score, of a row's lane

@@ -1,32 +1,16 @@
 """Lab 02, broadcast: one host tensor to every GPU; which part of the speed is the path, which is the memory?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.broadcast.charts import *  # noqa: F403
+    from labkit.labs.broadcast.exercise import *  # noqa: F403
+    from labkit.labs.broadcast.plan import *  # noqa: F403
+    from labkit.labs.broadcast.story import *  # noqa: F403
+    from labkit.labs.broadcast.tables import *  # noqa: F403
 
 RECORDED = "h200x4/broadcast/sweep"
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["Sweep", "Trial"],
-    tables=[
-        "ablation",
-        "best",
-        "chunk_sweep",
-        "compare",
-        "ladder",
-        "methods",
-        "overlap",
-        "scorecard",
-        "symptoms",
-        "theory",
-        "timeline",
-    ],
-    charts=["ablation_chart", "chunk_curve", "compare_chart", "methods_chart", "paths_drawing", "timeline_chart"],
-    story=[
-        "doubt_ladder",
-        "explain_chunks",
-        "explain_methods",
-        "explain_overlap",
-        "explain_pinning",
-    ],
-    checks=["check", "diagnose", "suspects"],
-)
+__getattr__, __dir__ = front_door(__name__)

@@ -1,46 +1,24 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.collectives.charts.growth import *  # noqa: F403
+    from labkit.labs.collectives.charts.overview import *  # noqa: F403
+    from labkit.labs.collectives.charts.sizes import *  # noqa: F403
+    from labkit.labs.collectives.exercise import *  # noqa: F403
+    from labkit.labs.collectives.explorer import *  # noqa: F403
+    from labkit.labs.collectives.plan import *  # noqa: F403
+    from labkit.labs.collectives.story.lines import *  # noqa: F403
+    from labkit.labs.collectives.story.rates import *  # noqa: F403
+    from labkit.labs.collectives.story.reports import *  # noqa: F403
+    from labkit.labs.collectives.tables.measured import *  # noqa: F403
+    from labkit.labs.collectives.tables.reading import *  # noqa: F403
+    from labkit.labs.collectives.targets import *  # noqa: F403
+    from labkit.labs.collectives.theory import *  # noqa: F403
 
 RECORDED = {name: f"h200x2/collectives/{name}" for name in ("sweep", "growth", "nccltests", "ring", "trial")}
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["NcclTests", "Ring", "Sweep", "Trial"],
-    tables=[
-        "against",
-        "bandwidths",
-        "candidates",
-        "caught",
-        "fits",
-        "published_bandwidth",
-        "published_fits",
-        "published_times",
-        "residuals",
-        "rings",
-        "scorecard",
-        "symptoms",
-    ],
-    charts=[
-        "against_chart",
-        "bandwidth_chart",
-        "growth_chart",
-        "overview_chart",
-        "published_chart",
-        "ring_chart",
-        "time_chart",
-    ],
-    story=[
-        "doubt_reports",
-        "explain_against",
-        "explain_backends",
-        "explain_bandwidth",
-        "explain_fit",
-        "explain_growth",
-        "explain_latency",
-        "explain_ring",
-    ],
-    checks=["check", "diagnose", "suspects"],
-    explorer=["explore"],
-    **{"theory.steps": ["ring"]},
-)
+__getattr__, __dir__ = front_door(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipywidgets
 
 from labkit.charts import canvas
-from labkit.labs.collectives.charts.ring import MOVED, shade
-from labkit.labs.collectives.theory.steps import ALL_GATHER, START, Step, ring, seconds, sent_bytes, steps_of
+from labkit.labs.collectives.charts.overview import MOVED, shade
+from labkit.labs.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 from labkit.story import units
 
 SIZES = {units.size(size): size for size in (1024 * 4**power for power in range(11))}  # 1 KiB to 1 GiB
@@ -51,8 +51,11 @@ def _does(now: Step) -> str:
 
 
 def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> str:
-    sent, took = sent_bytes(number, message_bytes, ranks), seconds(number, message_bytes, ranks, alpha_s, beta_gb_per_s)
-    every = seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
+    sent, took = (
+        sent_bytes(number, message_bytes, ranks),
+        steps_seconds(number, message_bytes, ranks, alpha_s, beta_gb_per_s),
+    )
+    every = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
     waits = units.percent(steps_of(ranks) * alpha_s / every)
     in_all = units.size(sent_bytes(steps_of(ranks), message_bytes, ranks))
     begun = f"So far a rank has sent {units.size(sent)} in {units.seconds(took)}; " if number else ""
@@ -107,7 +110,7 @@ def _row(now: Step, rank: int) -> str:
 
 def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> str:
     """Draw the time of all steps, latency and transfer of each after one another; those to come are pale."""
-    every = seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
+    every = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
     one = GRID / steps_of(ranks)
     wait = GRID * alpha_s / every
     bars = []

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
 CLOCKS = ("in flight", "one call", "captured")

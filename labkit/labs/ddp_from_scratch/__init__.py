@@ -1,38 +1,25 @@
 """Lab 10, ddp_from_scratch: four ways to average gradients; how much of the sending can the backward hide?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.ddp_from_scratch.charts.buckets import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.charts.steps import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.exercise import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.explorer import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.plan import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.story.reports import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.story.runs import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.tables.buckets import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.tables.reading import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.tables.steps import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.targets import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.theory import *  # noqa: F403
 
 RECORDED = {
     name: f"h200x2/ddp_from_scratch/{name}" for name in ("implementations", "buckets", "profiles", "equality", "trial")
 }
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["Buckets", "Equality", "Implementations", "Profiles", "Trial"],
-    tables=[
-        "buckets",
-        "cases",
-        "curve",
-        "equality",
-        "implementations",
-        "overhead",
-        "overlap",
-        "profile",
-        "scorecard",
-        "sending",
-        "symptoms",
-        "trace_spans",
-    ],
-    charts=[
-        "breakdown_chart",
-        "buckets_chart",
-        "flights_chart",
-        "published_chart",
-        "steps_chart",
-        "trace_chart",
-    ],
-    story=["doubt_reports", "explain_buckets", "explain_equality", "explain_overlap", "explain_steps"],
-    checks=["check", "diagnose", "suspects"],
-    explorer=["explore"],
-    **{"tables.reading": ["everything"]},
-)
+__getattr__, __dir__ = front_door(__name__)

@@ -6,8 +6,7 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.charts.knobs import with_picture
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
-from labkit.labs.ddp_from_scratch.theory.overlap import exposed_s, timeline, waited_s
+from labkit.labs.ddp_from_scratch.theory import Overhead, exposed_s, timeline, waited_s
 from labkit.story import units
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)

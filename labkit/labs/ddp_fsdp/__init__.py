@@ -1,40 +1,19 @@
 """Lab 04, ddp_fsdp: BERT replicated or sharded; what does a rank hold, what does it send, and what does that cost?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.ddp_fsdp.charts import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.exercise import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.plan import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.story.reports import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.story.runs import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.tables.measured import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.tables.reading import *  # noqa: F403
+    from labkit.labs.ddp_fsdp.targets import *  # noqa: F403
 
 RECORDED = {name: f"h200x2/ddp_fsdp/{name}" for name in ("strategies", "knobs", "trial", "zero")}
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["Knobs", "Strategies", "Trial", "Zero", "installed"],
-    tables=[
-        "differences",
-        "equality",
-        "features",
-        "holdings",
-        "ladder",
-        "memory",
-        "physics",
-        "printed_differences",
-        "samples_per_gpu",
-        "savings",
-        "scorecard",
-        "sent",
-        "symptoms",
-        "throughput",
-        "traffic",
-        "wrappings",
-        "zero",
-    ],
-    charts=["differences_chart", "ledger_chart", "strategies_chart", "waterfall_chart", "zero_chart"],
-    story=[
-        "doubt_reports",
-        "explain_equality",
-        "explain_knobs",
-        "explain_memory",
-        "explain_sent",
-        "explain_strategies",
-        "explain_zero",
-    ],
-    checks=["check", "diagnose", "suspects"],
-)
+__getattr__, __dir__ = front_door(__name__)

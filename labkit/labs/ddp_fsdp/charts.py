@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.waterfall import waterfall_chart as waterfall_chart
 from labkit.provenance import sources, where
 from labkit.story.names import STRATEGY_LABELS
 

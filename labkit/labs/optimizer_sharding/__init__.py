@@ -1,37 +1,23 @@
 """Lab 11, optimizer_sharding: N replicas keep the same optimizer states N times; what if each keeps a share?"""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.optimizer_sharding.charts.memory import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.charts.speed import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.exercise import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.explorer import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.plan import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.story.reports import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.story.runs import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.tables.balance import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.tables.measured import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.tables.reading import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.targets import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.theory import *  # noqa: F403
 
 RECORDED = {name: f"h200x2/optimizer_sharding/{name}" for name in ("memory", "steps", "buckets", "equality", "trial")}
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["Buckets", "Equality", "Memory", "Steps", "Trial"],
-    tables=[
-        "balance",
-        "buckets",
-        "by_ranks",
-        "equality",
-        "memory",
-        "owned",
-        "read_report",
-        "saving",
-        "scorecard",
-        "sent",
-        "stages",
-        "steps",
-        "symptoms",
-    ],
-    charts=["balance_chart", "buckets_chart", "memory_chart", "report_chart", "stages_chart", "steps_chart"],
-    story=[
-        "doubt_report",
-        "explain_balance",
-        "explain_buckets",
-        "explain_equality",
-        "explain_memory",
-        "explain_stages",
-        "explain_steps",
-    ],
-    checks=["check", "diagnose", "suspects"],
-    explorer=["explore"],
-)
+__getattr__, __dir__ = front_door(__name__)

@@ -6,8 +6,8 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.charts.knobs import with_picture
-from labkit.labs.optimizer_sharding.charts.balance import STAGES
-from labkit.labs.optimizer_sharding.theory.stages import PRECISIONS, Stage, stage
+from labkit.labs.optimizer_sharding.charts.memory import STAGES
+from labkit.labs.optimizer_sharding.theory import PRECISIONS, Stage, stage
 from labkit.story import units
 from labkit.theory.transformer import SIZES, transformer
 

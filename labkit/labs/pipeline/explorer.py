@@ -6,7 +6,7 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.labs.pipeline.charts.lanes import COLORS, NAMES, WORDS
-from labkit.labs.pipeline.tables.ideal import ideal
+from labkit.labs.pipeline.tables.timeline import ideal
 from labkit.story import units
 
 WIDTH, LANE, LEFT = 920, 30, 60  # pixels of the drawing, of a lane's height, of the room for its name

@@ -8,24 +8,14 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.labs.pipeline.theory.splits import even_split, heavy_split, layers_of
+from labkit.labs.pipeline.theory.schedules import check_rounds, even_split, heavy_split, layers_of
 
 MODES = ("streaming", "fenced", "training")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
-SMALL = {
-    "size": "small",
-    "layers": 4,
-    "hidden": 128,
-    "heads": 2,
-    "vocabulary": 1000,
-    "batch": 16,
-    "sequence": 64,
-    "warm_ups": 1,
-    "repeats": 3,
-    "stream": 4,
-}
+SMALL = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
+SMALL |= {"batch": 16, "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,20 +78,9 @@ class Bert(Plan):
                 "gives a GPU several"
             )
         if knobs["mode"] == "training":
-            self._check_schedule(knobs["schedule"], ranks, count)
+            check_rounds(knobs["schedule"], ranks, count)
         elif knobs["schedule"] != "gpipe":
             raise PlanError(f"mode={knobs['mode']!r} runs forward only, where all schedules are one: take 'gpipe'")
-
-    @staticmethod
-    def _check_schedule(schedule: str, ranks: int, count: int) -> None:
-        if schedule == "1f1b" and count < ranks:
-            raise PlanError(f"micro_batches={count}: 1F1B needs at least one a rank, {ranks}")
-        rounds = max(1, count // ranks)
-        if schedule in ("interleaved", "zero_bubble") and count % rounds:
-            fitting = ", ".join(str(n) for n in range(1, 65) if n % max(1, n // ranks) == 0)
-            raise PlanError(
-                f"micro_batches={count}: {schedule} takes them in equal rounds of about {ranks}, such as {fitting}"
-            )
 
     @property
     def most_ranks(self) -> int:

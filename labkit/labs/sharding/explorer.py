@@ -6,7 +6,7 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.charts.knobs import with_picture
-from labkit.labs.sharding.theory.fitting import COUNTS, fewest_gpus, fits
+from labkit.labs.sharding.theory import COUNTS, fewest_gpus, fits
 from labkit.story import units
 from labkit.story.words import listed
 from labkit.theory.gpt import SIZES

@@ -15,18 +15,8 @@ from labkit.theory.training import Training, roomy
 CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-SMALL = {
-    "size": "small",
-    "layers": 3,
-    "hidden": 96,
-    "heads": 3,
-    "words": 500,
-    "sequence": 64,
-    "batch": 16,
-    "micro_batch": 4,
-    "warm_ups": 1,
-    "repeats": 3,
-}
+SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,19 +77,11 @@ class Gpt(Training):
         """Give a point's knobs; without a batch, `times` micro-batches a rank. CPUs do not compile: it takes long."""
         micro = micro_batch or self.micro_batch
         batch = batch or micro * ranks * times
-        return {
-            "strategy": strategy,
-            "ranks": ranks,
-            "batch": batch,
-            "micro_batch": micro,
-            "micro_batches": batch // (micro * ranks),
-            "precision": precision or self.precision,
-            "fused": fused,
-            "compiled": (compiled or "blocks") if self.device == "cuda" else "no",
-            "attention": attention,
-            "synced": synced,
-            "vocabulary": padded(self.words) if pad else self.words,
-        }
+        sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
+        sizes |= {"micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused}
+        compiled = (compiled or "blocks") if self.device == "cuda" else "no"
+        rows = padded(self.words) if pad else self.words
+        return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
 
     @property
     def counts(self) -> list[int]:

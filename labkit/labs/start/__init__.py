@@ -1,23 +1,17 @@
 """Lab 00, start: this machine, and how a run works."""
 
+from typing import TYPE_CHECKING
+
 from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.start.charts import *  # noqa: F403
+    from labkit.labs.start.faults import *  # noqa: F403
+    from labkit.labs.start.plan import *  # noqa: F403
+    from labkit.labs.start.story import *  # noqa: F403
+    from labkit.labs.start.tables import *  # noqa: F403
 
 RECORDED = "h200x4/start/hello"
 COST = "h200x4/start/launchcost"
 
-__getattr__, __all__ = front_door(
-    __name__,
-    plan=["BertStep", "Failure", "Hello", "LaunchCost"],
-    tables=["best_times", "launch_costs", "launch_scorecard", "ranks", "scorecard", "startup", "sums"],
-    faults=["cause", "failures"],
-    charts=["best_chart", "cost_chart", "startup_chart", "sums_chart", "wall_drawing"],
-    story=[
-        "explain_cost",
-        "explain_failure",
-        "explain_left",
-        "explain_ranks",
-        "explain_size",
-        "explain_startup",
-        "show_error",
-    ],
-)
+__getattr__, __dir__ = front_door(__name__)

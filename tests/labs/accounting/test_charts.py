@@ -8,8 +8,7 @@ from made import CPU, gpu_node
 from labkit.course.predict import Prediction
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
-from labkit.labs.accounting.theory.models import MODELS
-from labkit.labs.accounting.theory.speed import Mesh
+from labkit.labs.accounting.theory import MODELS, Mesh
 from labkit.tables.published import published
 
 

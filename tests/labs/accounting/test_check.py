@@ -9,8 +9,7 @@ from labkit.course import answers
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import accounting
 from labkit.labs.accounting.bugs import ACCOUNTS, SYMPTOMS
-from labkit.labs.accounting.checks import EXERCISES, check, verdict_of
-from labkit.labs.accounting.exercise import BATCHES, SIZES, judge_batch, judge_devices
+from labkit.labs.accounting.exercise import BATCHES, EXERCISES, SIZES, check, judge_batch, judge_devices, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

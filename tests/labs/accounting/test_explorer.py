@@ -6,13 +6,11 @@ from math import log10
 import pytest
 
 from labkit.labs.accounting.explorer import HEIGHT, LEFT, RIGHT, TOP, WIDTH, explore, picture
-from labkit.labs.accounting.theory.memory import held
-from labkit.labs.accounting.theory.models import XXL, Model
-from labkit.labs.accounting.theory.speed import COURSE, Mesh, times
+from labkit.labs.accounting.theory import COURSE_MESH, XXL, Mesh, Model, held, times
 
 
 @pytest.mark.parametrize(
-    ("mesh", "tokens", "gb"), [(COURSE, 32768, 95), (Mesh(8, 8), 5000, 80), (Mesh(4, 2), 1000, 95)]
+    ("mesh", "tokens", "gb"), [(COURSE_MESH, 32768, 95), (Mesh(8, 8), 5000, 80), (Mesh(4, 2), 1000, 95)]
 )
 def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
     html = picture(XXL, mesh, tokens, gb)
@@ -25,10 +23,10 @@ def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
 
 
 def test_curves_run_from_a_thousand_tokens_to_a_million():
-    html = picture(XXL, COURSE, 32768, 95)
+    html = picture(XXL, COURSE_MESH, 32768, 95)
     drawn = re.findall(r'y1="([\d.]+)" y2="([\d.]+)" stroke="(#\w+)" stroke-width="2"', html)
     assert len(drawn) == 3
-    ends = [times(COURSE, XXL, tokens) for tokens in (1e3, 1e6)]
+    ends = [times(COURSE_MESH, XXL, tokens) for tokens in (1e3, 1e6)]
     for place, (low, high, _) in enumerate(drawn):
         wanted = [TOP + HEIGHT * (3 - log10(1e3 * end[place])) / 5 for end in ends]
         assert [float(low), float(high)] == pytest.approx(wanted, abs=0.1)
@@ -36,7 +34,7 @@ def test_curves_run_from_a_thousand_tokens_to_a_million():
 
 @pytest.mark.parametrize(("tokens", "reached"), [(1000, "neither way"), (22000, "at once"), (30000, "both ways")])
 def test_what_a_batch_reaches_is_said(tokens, reached):
-    html = picture(XXL, COURSE, tokens, 95)
+    html = picture(XXL, COURSE_MESH, tokens, 95)
     assert f"<b>{reached}</b>" in html and "20 444 tokens (at once), 25 302 (in turn)" in html
     assert html.count("<circle") == 2
 
@@ -50,7 +48,7 @@ def test_where_no_batch_is_enough():
 def test_every_slider_draws():
     shown = explore()
     groups, html = shown.children[0].children, shown.children[1]
-    assert html.value == picture(XXL, COURSE, 32 * 1024, 95)
+    assert html.value == picture(XXL, COURSE_MESH, 32 * 1024, 95)
     knobs = [knob for group in groups for knob in group.children]
     assert len(knobs) == 14
     for knob in knobs:

@@ -6,8 +6,7 @@ from made import CPU, gpu_node
 
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
-from labkit.labs.accounting.theory.models import MODELS, Model
-from labkit.labs.accounting.theory.speed import Mesh
+from labkit.labs.accounting.theory import MODELS, Mesh, Model
 from labkit.tables.published import published
 
 PRINTED = published("communication_accounting")

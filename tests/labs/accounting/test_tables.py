@@ -9,8 +9,7 @@ from made import CPU, gpu_node
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
 from labkit.labs.accounting.tables.reading import agrees
-from labkit.labs.accounting.theory.models import MODELS
-from labkit.labs.accounting.theory.speed import Mesh
+from labkit.labs.accounting.theory import MODELS, Mesh
 from labkit.tables.published import published
 
 PRINTED = published("communication_accounting")

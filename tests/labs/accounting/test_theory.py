@@ -6,11 +6,21 @@ from math import inf
 
 import pytest
 
-from labkit.labs.accounting.theory import memory
-from labkit.labs.accounting.theory.models import COURSE, MODELS, XXL, Model
-from labkit.labs.accounting.theory.sizes import UNITS, devices, number_in, of
-from labkit.labs.accounting.theory.speed import COURSE as MESH
-from labkit.labs.accounting.theory.speed import Mesh, least_tokens, times
+from labkit.labs.accounting import theory as memory
+from labkit.labs.accounting.theory import (
+    COURSE_MODELS,
+    MODELS,
+    UNITS,
+    XXL,
+    Mesh,
+    Model,
+    devices,
+    least_tokens,
+    number_in,
+    of,
+    times,
+)
+from labkit.labs.accounting.theory import COURSE_MODELS as MESH
 from labkit.theory import gpt
 from labkit.theory.memory import ledger
 
@@ -77,7 +87,7 @@ def test_fewer_heads_for_keys_and_values_save_parameters_and_activations():
 
 
 def test_the_courses_model_has_a_gate():
-    small = COURSE["small"]
+    small = COURSE_MODELS["small"]
     assert small.block_parameters == 4 * 768**2 + 3 * 768 * 3072 + 2 * 768
     assert small.parameters == 12 * small.block_parameters + 768 + 2 * 10_000 * 768
 

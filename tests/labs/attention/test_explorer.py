@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from labkit.charts import canvas
-from labkit.labs.attention.charts.tiles import MASKED
+from labkit.labs.attention.charts.memory import MASKED
 from labkit.labs.attention.explorer import CELL, SIZES, explore, picture
-from labkit.labs.attention.theory.tiles import SKIPPED, example, tiled
+from labkit.labs.attention.theory import SKIPPED, example, tiled
 
 SVG = re.compile(r"<svg.*</svg>", re.S)
 

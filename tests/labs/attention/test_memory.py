@@ -12,8 +12,8 @@ from labkit.labs.attention.charts.memory import memory_chart, plain_chart
 from labkit.labs.attention.plan import Errors, Memory, Plain
 from labkit.labs.attention.story.memory import explain_errors, explain_memory, explain_plain
 from labkit.labs.attention.tables import memory as tables
-from labkit.labs.attention.tables.physics import WIDTH
-from labkit.labs.attention.theory.memory import MOMENTS, longest, moment_bytes, needed_bytes
+from labkit.labs.attention.tables.speed import WIDTH
+from labkit.labs.attention.theory import MOMENTS, longest, moment_bytes, needed_bytes
 
 MIB, GIB = 2**20, 2**30
 NO_MEMORY = {"status": "out of memory"}

@@ -7,7 +7,7 @@ from labkit.engine.plan import Plan
 from labkit.labs import attention
 from labkit.labs.attention.bugs import SYMPTOMS
 from labkit.labs.attention.plan import IMPLEMENTATIONS, VARIANTS, Attention
-from labkit.labs.attention.worker.implementations import OWN, TORCH
+from labkit.labs.attention.worker.timing import OWN, TORCH
 from labkit.labs.attention.worker.variants import ATTENTIONS
 
 GPU = {"device": "cuda", "gpus": 1}

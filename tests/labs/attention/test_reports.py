@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from figures import checked
 
-from labkit.labs.attention.charts.published import attention_chart
+from labkit.labs.attention.charts.speed import attention_chart
 from labkit.labs.attention.story.reports import doubt_reports
 from labkit.labs.attention.tables import reading
-from labkit.labs.attention.tables.physics import CACHE_BYTES, physics, rates
+from labkit.labs.attention.tables.speed import CACHE_BYTES, physics, rates
 from labkit.tables.published import published
 
 H100, H200, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "Tesla V100-SXM2-16GB"

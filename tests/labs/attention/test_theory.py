@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_attention import Problem
 
-from labkit.labs.attention.theory import memory, work
+from labkit.labs.attention import theory as memory
+from labkit.labs.attention import theory as work
 from labkit.labs.attention.worker.checking import attended
 from labkit.labs.attention.worker.flash import flash
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.labs.attention.charts.tiles import tiles_chart
-from labkit.labs.attention.theory.tiles import FULL, PARTLY, SKIPPED, Running, example, finished, merged, rescale, tiled
+from labkit.labs.attention.charts.memory import tiles_chart
+from labkit.labs.attention.theory import FULL, PARTLY, SKIPPED, Running, example, finished, merged, rescale, tiled
 
 EXACT = 1e-12
 

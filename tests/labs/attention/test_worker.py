@@ -12,16 +12,14 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from labkit.engine.launch import launch
 from labkit.labs.attention import plan
+from labkit.labs.attention import theory as memory
 from labkit.labs.attention.bugs import SYMPTOMS
-from labkit.labs.attention.checks import verdict_of
+from labkit.labs.attention.exercise import verdict_of
 from labkit.labs.attention.plan import PROBE, VARIANTS
-from labkit.labs.attention.theory import memory
 from labkit.labs.attention.worker import measure, tuning
-from labkit.labs.attention.worker.checking import attended, symptoms
-from labkit.labs.attention.worker.implementations import OWN, implementation
-from labkit.labs.attention.worker.memory import Watch, kept
+from labkit.labs.attention.worker.checking import Watch, attended, kept, symptoms
 from labkit.labs.attention.worker.plain import by_hand, exact, plain
-from labkit.labs.attention.worker.timing import summary, unsynchronised_ms
+from labkit.labs.attention.worker.timing import OWN, implementation, summary, unsynchronised_ms
 from labkit.labs.attention.worker.variants import ATTENTIONS, TILE
 
 

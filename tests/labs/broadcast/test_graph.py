@@ -11,7 +11,7 @@ from labkit.course import answers
 from labkit.course.verdict import HUNG, RIGHT, WRONG
 from labkit.engine.launch import launch
 from labkit.labs.broadcast import graph
-from labkit.labs.broadcast.checks import check, judge
+from labkit.labs.broadcast.exercise import check, judge
 from labkit.labs.broadcast.plan import Trial
 
 PIPELINED = """

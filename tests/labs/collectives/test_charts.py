@@ -10,10 +10,9 @@ from matplotlib.colors import to_hex
 from labkit.charts import canvas
 from labkit.course.predict import Prediction
 from labkit.labs import collectives
-from labkit.labs.collectives.charts.axes import COLORS, factor_bars, named
-from labkit.labs.collectives.charts.ring import MOVED, shade
-from labkit.labs.collectives.theory.steps import ring
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.charts.growth import COLORS, factor_bars, named
+from labkit.labs.collectives.charts.overview import MOVED, shade
+from labkit.labs.collectives.theory import COLLECTIVES, ring
 from labkit.tables.published import published
 
 

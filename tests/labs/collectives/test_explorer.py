@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from labkit.charts import canvas
+from labkit.labs.collectives import theory as volume
 from labkit.labs.collectives.explorer import LANE, MOVED, PART, RANKS, SIZES, explore, picture
-from labkit.labs.collectives.theory import volume
-from labkit.labs.collectives.theory.steps import (
+from labkit.labs.collectives.theory import (
     ALL_GATHER,
     REDUCE_SCATTER,
     START,
@@ -17,10 +17,10 @@ from labkit.labs.collectives.theory.steps import (
     move,
     moved,
     ring,
-    seconds,
     sent_bytes,
     start,
     steps_of,
+    steps_seconds,
 )
 
 SVG = re.compile(r"<svg.*</svg>", re.S)
@@ -60,7 +60,7 @@ def test_costs_are_the_formulas(ranks):
     steps, (size, alpha_us, rate) = steps_of(ranks), LINK
     assert sent_bytes(steps, size, ranks) == pytest.approx(volume.bus_factor("all-reduce", ranks) * size)
     whole = volume.seconds("all-reduce", ranks, size, alpha_us / 1e6, rate)
-    assert seconds(steps, size, ranks, alpha_us / 1e6, rate) == pytest.approx(whole)
+    assert steps_seconds(steps, size, ranks, alpha_us / 1e6, rate) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 7, 16])

@@ -6,7 +6,7 @@ import pytest
 from made_collectives import GIB, KIB, LINES, made_sweep
 
 from labkit.labs import collectives
-from labkit.labs.collectives.theory.volume import COLLECTIVES, bus_factor, hops
+from labkit.labs.collectives.theory import COLLECTIVES, bus_factor, hops
 
 H200 = 18 * 26.562  # GB/s over all NVLinks
 

@@ -7,7 +7,7 @@ from labkit.engine.plan import Plan
 from labkit.labs import collectives
 from labkit.labs.collectives.bugs import SYMPTOMS
 from labkit.labs.collectives.plan import CLOCKS, KIB, MIB, VARIANTS, Collectives
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.theory import COLLECTIVES
 from labkit.labs.collectives.worker.calls import CALLS
 from labkit.labs.collectives.worker.nccl_tests import PROGRAMS
 from labkit.labs.collectives.worker.timing import CLOCKS as TIMERS

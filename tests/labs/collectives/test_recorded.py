@@ -5,8 +5,8 @@ from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import collectives
-from labkit.labs.collectives.checks import verdict_of
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.exercise import verdict_of
+from labkit.labs.collectives.theory import COLLECTIVES
 from labkit.story.words import SMALL_NOTE
 from labkit.tables.published import published
 

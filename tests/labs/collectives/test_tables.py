@@ -7,7 +7,7 @@ from made_collectives import MIB, made_ring, made_sweep, made_tests
 from labkit.labs import collectives
 from labkit.labs.collectives.plan import VARIANTS, Ring, Trial
 from labkit.labs.collectives.tables.reading import PARAMETERS
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.theory import COLLECTIVES
 from labkit.tables.published import published
 
 RIGHT = {

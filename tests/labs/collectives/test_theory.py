@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from labkit.labs.collectives.theory import ring
-from labkit.labs.collectives.theory.volume import (
+from labkit.labs.collectives import theory as ring
+from labkit.labs.collectives.theory import (
     COLLECTIVES,
     algorithm_gb_per_s,
     bus_factor,
     bus_gb_per_s,
+    collective_seconds,
     hops,
-    seconds,
 )
 from labkit.labs.collectives.worker.nccl_tests import parse
 
@@ -41,9 +41,9 @@ def test_factors_and_hops():
 def test_a_rings_time_is_the_formula():
     alpha, beta, size, ranks = 3e-6, 200.0, 10**9, 8
     expected = 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size / (beta * 1e9)
-    assert seconds("all-reduce", ranks, size, alpha, beta) == pytest.approx(expected)
+    assert collective_seconds("all-reduce", ranks, size, alpha, beta) == pytest.approx(expected)
     for name in COLLECTIVES:
-        assert bus_gb_per_s(name, ranks, size, seconds(name, ranks, size, 0.0, beta)) == pytest.approx(beta)
+        assert bus_gb_per_s(name, ranks, size, collective_seconds(name, ranks, size, 0.0, beta)) == pytest.approx(beta)
 
 
 def after(ranks: int, halves: int = 2) -> list[list[set]]:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from labkit.engine.launch import launch
 from labkit.labs import collectives
 from labkit.labs.collectives.plan import VARIANTS
-from labkit.labs.collectives.theory.volume import COLLECTIVES
+from labkit.labs.collectives.theory import COLLECTIVES
 from labkit.labs.collectives.worker import calls, nccl_tests, timing
 from labkit.labs.collectives.worker.calls import CALLS
 

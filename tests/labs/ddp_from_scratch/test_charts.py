@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_from_scratch as ddp
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
+from labkit.labs.ddp_from_scratch.theory import Overhead
 from labkit.tables.published import published
 
 SMALL = {

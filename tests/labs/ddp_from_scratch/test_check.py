@@ -7,7 +7,7 @@ from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
-from labkit.labs.ddp_from_scratch.checks import check, verdict_of
+from labkit.labs.ddp_from_scratch.exercise import check, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

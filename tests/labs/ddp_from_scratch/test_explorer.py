@@ -6,7 +6,7 @@ import pytest
 
 from labkit.charts import canvas
 from labkit.labs.ddp_from_scratch.explorer import LEFT, RIGHT, SIZES_MB, WIDTH, explore, picture
-from labkit.labs.ddp_from_scratch.theory.overlap import exposed_s, timeline
+from labkit.labs.ddp_from_scratch.theory import exposed_s, timeline
 from labkit.story import units
 
 XL = {"model_mb": 8000, "parameters": 435, "overhead_ms": 0.1, "gb_per_s": 100, "backward_ms": 300}

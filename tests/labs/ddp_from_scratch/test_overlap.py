@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from labkit.labs.ddp_from_scratch.theory.overlap import exposed_s, timeline, waited_s
+from labkit.labs.ddp_from_scratch.theory import exposed_s, timeline, waited_s
 
 MODEL = {"whole_bytes": 8e9, "parameters": 400, "backward_s": 0.2, "overhead_s": 1e-4, "bytes_per_s": 100e9}
 

@@ -5,7 +5,7 @@ from made import said, table
 from made_ddp_from_scratch import buckets_run, equality_run, implementations_run
 
 from labkit.labs import ddp_from_scratch as ddp
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
+from labkit.labs.ddp_from_scratch.theory import Overhead
 
 SMALL = "This run is small"
 CPU = {

@@ -6,7 +6,7 @@ from made_ddp_from_scratch import LINE, STEP_MS, buckets_run, equality_run, impl
 
 from labkit.labs import ddp_from_scratch
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead
+from labkit.labs.ddp_from_scratch.theory import Overhead
 
 TOTAL_MIB = 4 * 1_998_235_200 / 2**20
 

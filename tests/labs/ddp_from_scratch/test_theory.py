@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from labkit.labs.ddp_from_scratch.theory.buckets import MIB, fill, messages
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead, fit
+from labkit.labs.ddp_from_scratch.theory import MIB, Overhead, fill, fit, messages
 from labkit.theory.shapes import bert
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer

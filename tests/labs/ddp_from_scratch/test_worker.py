@@ -14,12 +14,11 @@ from torch import nn
 from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
-from labkit.labs.ddp_from_scratch.theory.buckets import MIB
+from labkit.labs.ddp_from_scratch.theory import MIB
 from labkit.labs.ddp_from_scratch.worker.bucketed import Bucketed
-from labkit.labs.ddp_from_scratch.worker.issued import Issued
-from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_from_scratch.worker.equality import Probe, samples_of
+from labkit.labs.ddp_from_scratch.worker.issued import Issued, wrap
 from labkit.labs.ddp_from_scratch.worker.points import built, run_point
-from labkit.labs.ddp_from_scratch.worker.probes import Probe, samples_of
 from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
 

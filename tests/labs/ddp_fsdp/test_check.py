@@ -7,7 +7,7 @@ import torch.distributed as dist
 from labkit.course import answers
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import ddp_fsdp
-from labkit.labs.ddp_fsdp.checks import SETTINGS, judge, verdict_of
+from labkit.labs.ddp_fsdp.exercise import SETTINGS, judge, verdict_of
 
 RIGHT_ANSWER = """
 def buckets(sizes_bytes, first_cap_bytes, cap_bytes):

@@ -6,7 +6,7 @@ from pandas import concat
 from labkit.engine.launch import launch
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
-from labkit.labs.ddp_fsdp.checks import verdict_of
+from labkit.labs.ddp_fsdp.exercise import verdict_of
 from labkit.labs.ddp_fsdp.plan import VARIANTS, Strategies, Trial
 from labkit.theory.training import STRATEGIES
 

@@ -7,8 +7,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.labs import optimizer_sharding
-from labkit.labs.optimizer_sharding.checks import verdict_of
-from labkit.labs.optimizer_sharding.exercise import SETTINGS, judge_shards
+from labkit.labs.optimizer_sharding.exercise import SETTINGS, judge_shards, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

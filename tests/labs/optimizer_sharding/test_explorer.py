@@ -5,7 +5,7 @@ import re
 import pytest
 
 from labkit.labs.optimizer_sharding.explorer import HELD, LANE, MIDDLE, OPTIMIZERS, SENT, explore, picture
-from labkit.labs.optimizer_sharding.theory.stages import PRECISIONS, STAGES, stage
+from labkit.labs.optimizer_sharding.theory import PRECISIONS, STAGES, stage
 from labkit.theory.transformer import SIZES, transformer
 
 

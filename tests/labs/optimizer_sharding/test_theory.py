@@ -5,10 +5,21 @@ import math
 import pytest
 
 from labkit.labs import optimizer_sharding
-from labkit.labs.optimizer_sharding.theory.balance import RULES, excess, fullest_bucket, least_excess, loads, shards
-from labkit.labs.optimizer_sharding.theory.ledger import ITEMS, activations, ledger, owned
-from labkit.labs.optimizer_sharding.theory.stages import STAGES, stage
-from labkit.labs.optimizer_sharding.theory.updates import sent_s
+from labkit.labs.optimizer_sharding.theory import (
+    ITEMS,
+    RULES,
+    STAGES,
+    activations,
+    excess,
+    fullest_bucket,
+    least_excess,
+    ledger,
+    loads,
+    owned,
+    sent_s,
+    shards,
+    stage,
+)
 from labkit.theory.transformer import SIZES, transformer
 
 SIZES_OF_PARAMETERS = ([6, 6, 6, 6], [100, 1, 1], [7, 5, 8, 3, 1], [1], [5] * 11)

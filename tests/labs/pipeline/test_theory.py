@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.engine.errors import PlanError
-from labkit.labs.pipeline.theory.schedules import Step, order_of
+from labkit.labs.pipeline.theory.schedules import (
+    Step,
+    best_split,
+    even_split,
+    every_split,
+    heavy_split,
+    layers_of,
+    order_of,
+)
 from labkit.labs.pipeline.theory.simulator import (
     Times,
     bubble,
@@ -18,7 +26,6 @@ from labkit.labs.pipeline.theory.simulator import (
     step_time,
     streaming_step,
 )
-from labkit.labs.pipeline.theory.splits import best_split, even_split, every_split, heavy_split, layers_of
 
 SCHEDULES = ("forward_only", "gpipe", "1f1b", "interleaved", "zero_bubble")
 

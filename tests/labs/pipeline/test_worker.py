@@ -2,7 +2,7 @@
 
 from labkit.engine.launch import launch
 from labkit.labs import pipeline
-from labkit.labs.pipeline.checks import verdict_of
+from labkit.labs.pipeline.exercise import verdict_of
 from labkit.labs.pipeline.plan import SCHEDULES, VARIANTS
 from labkit.labs.pipeline.tables.timeline import measured_steps, order_for
 

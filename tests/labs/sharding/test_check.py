@@ -5,7 +5,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import sharding
-from labkit.labs.sharding.checks import SETTINGS, held_bytes, judge, verdict_of
+from labkit.labs.sharding.exercise import SETTINGS, held_bytes, judge, verdict_of
 
 RIGHT_ANSWER = """
 def held_bytes(parameters, ranks, stage):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from labkit.labs.sharding.explorer import COLORS, LEFT, MEMORY_GIB, STRATEGIES, explore, picture
-from labkit.labs.sharding.theory.fitting import COUNTS, GIB, fewest_gpus, fits
+from labkit.labs.sharding.theory import COUNTS, GIB, fewest_gpus, fits
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
 

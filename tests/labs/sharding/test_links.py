@@ -8,11 +8,11 @@ import pytest
 from figures import checked
 from made import CPU, attributed, gpu_node, write_run
 
-from labkit.labs.sharding.charts.links import links_chart, projection_chart
+from labkit.labs.sharding.charts.training import links_chart, projection_chart
 from labkit.labs.sharding.plan import Links, Strategies
 from labkit.labs.sharding.story.projection import explain_links, explain_projection
 from labkit.labs.sharding.tables.links import projection
-from labkit.labs.sharding.theory.links import project
+from labkit.labs.sharding.theory import project
 from labkit.tables.lines import fits, links
 from labkit.tables.published import published
 from labkit.theory.gpt import gpt

@@ -13,8 +13,8 @@ PRINTED = {
     "tokens": (reading.tokens, "strategies"),
     "breakdown": (reading.breakdown, "breakdown", "operators"),
     "calls": (reading.calls, "operators"),
-    "projection": (reading.projection, "projection"),
-    "batches": (reading.batches, "batch_size"),
+    "projection": (reading.printed_projection, "projection"),
+    "batches": (reading.printed_batches, "batch_size"),
 }
 
 

@@ -12,9 +12,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.engine.launch import launch
 from labkit.labs import sharding
-from labkit.labs.sharding.checks import verdict_of
+from labkit.labs.sharding.exercise import verdict_of
 from labkit.labs.sharding.plan import VARIANTS
-from labkit.labs.sharding.worker import links
+from labkit.labs.sharding.worker import trials as links
 from labkit.repository import REPOSITORY
 from labkit.tables.rows import entries
 from labkit.theory.gpt import LADDER

@@ -7,11 +7,19 @@ from itertools import product
 
 import pandas as pd
 
-from labkit.labs.accounting.tables.memory import TPU_GB, states_bytes
-from labkit.labs.accounting.theory.memory import parts, smallest_fsdp
-from labkit.labs.accounting.theory.models import XXL
-from labkit.labs.accounting.theory.sizes import devices, number_in, of
-from labkit.labs.accounting.theory.speed import COURSE, Mesh, least_tokens, times
+from labkit.labs.accounting.tables.account import TPU_GB, states_bytes
+from labkit.labs.accounting.theory import (
+    COURSE_MESH,
+    XXL,
+    Mesh,
+    devices,
+    least_tokens,
+    number_in,
+    of,
+    parts,
+    smallest_fsdp,
+    times,
+)
 
 QUANTITIES = (
     "parameters",
@@ -43,7 +51,7 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
                 number_in("GiB", token),
                 devices(states, 80),
                 smallest_fsdp(XXL, 0, of(TPU_GB, "GB")) - 1,
-                least_tokens(COURSE, XXL, at_once=False) / COURSE.devices,
+                least_tokens(COURSE_MESH, XXL, at_once=False) / COURSE_MESH.devices,
             ),
             strict=True,
         )
@@ -67,7 +75,7 @@ def agrees(printed: float, ours: float) -> bool:
     return float(f"{ours:.{digits}g}") == float(f"{printed:.{digits}g}")
 
 
-def mistakes(mesh: Mesh = COURSE, printed: float = 641.0) -> pd.DataFrame:
+def mistakes(mesh: Mesh = COURSE_MESH, printed: float = 641.0) -> pd.DataFrame:
     """Give a row a way to get the compute-bound batch, right or with up to three mistakes: its tokens, `gives`.
 
     Mistakes: M_X left out; W taken in one direction; in tensor parallelism's time the batch of a device where that

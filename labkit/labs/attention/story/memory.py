@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 
 import pandas as pd
 from IPython.display import Markdown
@@ -96,7 +95,7 @@ def _growing(table: pd.DataFrame) -> str | None:
     slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < FOLLOWS]
     said = (
         f"Waited for, from {units.count(first)} to {units.count(longest)} tokens, where work grows "
-        f"{units.times((longest / first) ** 2)}, times grow {_span(same.values())}"
+        f"{units.times((longest / first) ** 2)}, times grow {units.span(same.values())}"
     )
     return f"{said}; **those of {listed(slow)} do not follow it.**" if slow else f"{said}: they follow it."
 
@@ -115,11 +114,11 @@ def _waiting(table: pd.DataFrame) -> str | None:
     first, last = rows["sequence"].min(), rows["sequence"].max()
     ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
     said = (
-        f"A clock that waits for nobody shows {_span(rows['unsynchronised_ms'], units.number)} ms from "
+        f"A clock that waits for nobody shows {units.span(rows['unsynchronised_ms'], units.number)} ms from "
         f"{units.count(first)} to {units.count(last)}, where work grows {units.times((last / first) ** 2)}"
     )
     if shown.sum() < SEEN * ms.sum():
-        return f"{said} and forward takes {_span(ms, units.number)} ms at the end: **the launch, not the work.**"
+        return f"{said} and forward takes {units.span(ms, units.number)} ms at the end: **the launch, not the work.**"
     return f"{said}; at the end that is {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
 
 
@@ -225,18 +224,18 @@ def _shortest(limit: pd.DataFrame) -> list:
 def _limited(row) -> str:
     said = (
         f"{NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
-        f"{_gib(row.square_gib)}, backward has {row.backward_squares} ({BACKWARD[row.implementation]}), with the rest "
-        f"{_gib(row.needed_gib)}; "
+        f"{units.gib(row.square_gib)}, backward has {row.backward_squares} ({BACKWARD[row.implementation]}), with the rest "
+        f"{units.gib(row.needed_gib)}; "
     )
     if row.needed_gib > row.memory_gib:
-        return f"{said}the GPU has {_gib(row.memory_gib)}, enough for {units.count(row.fits)}."
-    said += f"**that would fit** in the GPU's {_gib(row.memory_gib)}"
+        return f"{said}the GPU has {units.gib(row.memory_gib)}, enough for {units.count(row.fits)}."
+    said += f"**that would fit** in the GPU's {units.gib(row.memory_gib)}"
     if row.reserved_squares > row.backward_squares + WHOLE:
         need = row.reserved_squares * row.square_gib
         said += (
             f", but at {units.count(row.ran)} torch had set aside {units.number(row.reserved_squares)} matrices' memory"
         )
-        return f"{said}: here {_gib(need)}{', too much' if need > row.memory_gib else ''}."
+        return f"{said}: here {units.gib(need)}{', too much' if need > row.memory_gib else ''}."
     return f"{said}: something else holds memory."
 
 
@@ -245,15 +244,7 @@ def _runs(limit: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
     parts = (
-        f"{NAMES[row.implementation]} to {units.count(row.ran)} ({_gib(row.needed_gib)})" for row in rows.itertuples()
+        f"{NAMES[row.implementation]} to {units.count(row.ran)} ({units.gib(row.needed_gib)})"
+        for row in rows.itertuples()
     )
     return f"Without failing, with what each needs by formula, ran: {listed(parts)}."
-
-
-def _gib(value: float) -> str:
-    return units.size(value * units.GIB)
-
-
-def _span(values: Iterable[float], form: Callable[[float], str] = units.times) -> str:
-    least, most = form(min(values)), form(max(values))
-    return least if least == most else f"{least.removesuffix('×')} to {most}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from labkit.labs.attention.tables.physics import WIDTH, physics
-from labkit.labs.attention.theory.memory import (
+from labkit.labs.attention.tables.speed import WIDTH, physics
+from labkit.labs.attention.theory import (
     MOMENTS,
     SQUARES,
     linear_bytes,
@@ -14,8 +14,8 @@ from labkit.labs.attention.theory.memory import (
     mask_bytes,
     moment_bytes,
     needed_bytes,
+    square_bytes,
 )
-from labkit.labs.attention.theory.work import square_bytes
 
 SETTING = ["implementation", "heads", "head_dim", "sequence", "precision", "causal"]
 # In the order in which they are measured, and what to call the one that was not reached.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from labkit.labs.attention.tables.physics import WIDTH, physics, rates
-from labkit.labs.attention.theory.memory import SQUARES, squares_bytes
-from labkit.labs.attention.theory.work import square_bytes
+from labkit.labs.attention.tables.speed import WIDTH, physics, rates
+from labkit.labs.attention.theory import SQUARES, square_bytes, squares_bytes
 from labkit.node import limits
 
 GPU = "NVIDIA H100 80GB HBM3"  # the report says "H100"; this is the one with the fastest tensor cores

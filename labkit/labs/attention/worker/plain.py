@@ -1,4 +1,4 @@
-"""Attention that builds its N×N matrices: with torch's softmax, with a softmax written by hand, and in float64."""
+"""Attention in plain PyTorch: with the N×N matrix, and tile by tile."""
 
 from __future__ import annotations
 
@@ -34,3 +34,68 @@ def exact(q, k, v, do, is_causal: bool = False) -> dict[str, torch.Tensor]:
     o = s.softmax(-1) @ v
     dq, dk, dv = torch.autograd.grad(o, (q, k, v), do.double())
     return {"O": o.detach(), "L": lse, "dQ": dq, "dK": dk, "dV": dv}
+
+
+ROWS, COLUMNS = 32, 32
+
+
+class Tiled(torch.autograd.Function):
+    """Attention of q (…, Nq, d) over k and v (…, Nk, d); keeps q, k, v, O and, last, the row log-sum-exp (…, Nq)."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, is_causal=False):
+        """Algorithm 1: for a block of queries, a running maximum m, sum l and output o over the tiles of keys."""
+        o, lse = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
+        for rows in _slices(q.shape[-2], ROWS):
+            m = torch.full(q[..., rows, 0].shape, float("-inf"), dtype=torch.float32, device=q.device)
+            l, acc = torch.zeros_like(m), torch.zeros_like(q[..., rows, :], dtype=torch.float32)
+            for columns in _slices(k.shape[-2], COLUMNS):
+                if is_causal and columns.start >= rows.stop:
+                    break
+                s = _scores(q, k, rows, columns, is_causal)
+                highest = torch.maximum(m, s.amax(-1))
+                p, shrink = (s - highest[..., None]).exp(), (m - highest).exp()
+                l = l * shrink + p.sum(-1)
+                acc = acc * shrink[..., None] + p @ v[..., columns, :].float()
+                m = highest
+            o[..., rows, :] = acc / l[..., None]
+            lse[..., rows] = m + l.log()
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.is_causal = is_causal
+        return o
+
+    @staticmethod
+    def backward(ctx, do):
+        """Algorithm 2: P comes back from L, and dS = P ∘ (dP − δ) with δ = rowsum(dO ∘ O)."""
+        q, k, v, o, lse = ctx.saved_tensors
+        dq, dk, dv = (torch.zeros_like(x, dtype=torch.float32) for x in (q, k, v))
+        delta = (do.float() * o.float()).sum(-1)
+        for columns in _slices(k.shape[-2], COLUMNS):
+            for rows in _slices(q.shape[-2], ROWS):
+                if ctx.is_causal and columns.start >= rows.stop:
+                    continue
+                p = (_scores(q, k, rows, columns, ctx.is_causal) - lse[..., rows, None]).exp()
+                g = do[..., rows, :].float()
+                dv[..., columns, :] += p.transpose(-1, -2) @ g
+                ds = p * (g @ v[..., columns, :].float().transpose(-1, -2) - delta[..., rows, None])
+                dq[..., rows, :] += ds @ k[..., columns, :].float() * q.shape[-1] ** -0.5
+                dk[..., columns, :] += ds.transpose(-1, -2) @ q[..., rows, :].float() * q.shape[-1] ** -0.5
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None
+
+
+def tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
+    """Give the attention of q over k and v as `Tiled` computes it."""
+    return Tiled.apply(q, k, v, is_causal)
+
+
+def _slices(length: int, size: int) -> list[slice]:
+    return [slice(at, min(at + size, length)) for at in range(0, length, size)]
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, rows: slice, columns: slice, is_causal: bool) -> torch.Tensor:
+    """Give one tile of scores in float32, −inf where a key comes after its query."""
+    s = q[..., rows, :].float() @ k[..., columns, :].float().transpose(-1, -2) * q.shape[-1] ** -0.5
+    if is_causal:
+        at_rows, at_columns = (torch.arange(at.start, at.stop, device=q.device) for at in (rows, columns))
+        s = s.masked_fill(at_columns > at_rows[:, None], float("-inf"))
+    return s

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from labkit.charts import canvas
-from labkit.labs.collectives.charts.axes import BACKENDS, COLORS, DASHES, factor_bars, mark_regions, mark_sizes
-from labkit.labs.collectives.theory.volume import bus_factor
+from labkit.labs.collectives.charts.growth import BACKENDS, COLORS, DASHES, factor_bars, mark_regions, mark_sizes
+from labkit.labs.collectives.theory import bus_factor
 from labkit.story import units
 
 CLOCK, FIRST = "in flight", "all-reduce"

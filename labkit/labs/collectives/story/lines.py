@@ -8,7 +8,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
-from labkit.labs.collectives.theory.volume import bus_factor, hops
+from labkit.labs.collectives.theory import bus_factor, hops
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from labkit.labs.collectives.theory.volume import GB, bus_factor, bus_gb_per_s, hops
+from labkit.labs.collectives.theory import GB, bus_factor, bus_gb_per_s, hops
 from labkit.node import limits
 from labkit.theory.lines import fit
 

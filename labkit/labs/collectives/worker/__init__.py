@@ -11,8 +11,7 @@ from labkit.engine.worker import Worker
 from labkit.labs.collectives.plan import NcclTests, Ring, Trial
 from labkit.labs.collectives.worker import nccl_tests
 from labkit.labs.collectives.worker.calls import CALLS, Call
-from labkit.labs.collectives.worker.ring import RingAllReduce
-from labkit.labs.collectives.worker.timing import meet, timed
+from labkit.labs.collectives.worker.timing import RingAllReduce, meet, timed
 from labkit.labs.collectives.worker.trials import compare
 
 

@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.collectives.worker.calls import Call
+from labkit.labs.collectives import theory as ring
+from labkit.labs.collectives.worker.calls import AllReduce, Call, exchange
 
 
 def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) -> dict:
@@ -114,3 +115,33 @@ def summary(seconds: list[float]) -> dict[str, float]:
     """Give a row's median, its quartiles and the number of repetitions."""
     low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}
+
+
+class RingAllReduce(AllReduce):
+    """An all-reduce made of sends to the next rank and receives from the one before; `sent_bytes` counts the last."""
+
+    def work(self) -> None:
+        self.sent_bytes = 0
+        self.chunks = self.given.split(ring.chunk_lengths(self.elements, self.ranks))
+        self.room = torch.empty_like(self.chunks[0])  # the longest
+        self.add()
+        self.spread()
+
+    def add(self) -> None:
+        """Reduce-scatter: what comes in is added to the own part of that chunk; one chunk is complete at the end."""
+        for step in range(self.ranks - 1):
+            out, into = ring.reduce_scatter(self.rank, step, self.ranks)
+            room = self.room[: len(self.chunks[into])]
+            self.pass_on(self.chunks[out], room)
+            self.chunks[into].add_(room)
+
+    def spread(self) -> None:
+        """All-gather: the complete chunks go round, and each takes the place of the own part."""
+        for step in range(self.ranks - 1):
+            out, into = ring.all_gather(self.rank, step, self.ranks)
+            self.pass_on(self.chunks[out], self.chunks[into])
+
+    def pass_on(self, given: torch.Tensor, room: torch.Tensor) -> None:
+        self.sent_bytes += given.nbytes
+        for request in exchange(given, room, self.rank, self.ranks, self.group):
+            request.wait()

@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.collectives.theory.volume import algorithm_gb_per_s, bus_gb_per_s
+from labkit.labs.collectives.theory import algorithm_gb_per_s, bus_gb_per_s
 from labkit.labs.collectives.worker.calls import CALLS, Call
-from labkit.labs.collectives.worker.ring import RingAllReduce
-from labkit.labs.collectives.worker.timing import meet, once, slowest
+from labkit.labs.collectives.worker.timing import RingAllReduce, meet, once, slowest
 
 
 class NoAllGather(RingAllReduce):

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.labs.ddp_from_scratch.theory.overlap import Flight, exposed_s, timeline
+from labkit.labs.ddp_from_scratch.theory import Flight, exposed_s, timeline
 from labkit.provenance import sources, where
 from labkit.story import units
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.tables.sent import overlap
-from labkit.labs.ddp_from_scratch.tables.steps import SETTING, about, base, implementations
-from labkit.labs.ddp_from_scratch.theory.buckets import MIB, messages
-from labkit.labs.ddp_from_scratch.theory.overhead import Overhead, fit
+from labkit.labs.ddp_from_scratch.tables.steps import SETTING, about, base, implementations, overlap
+from labkit.labs.ddp_from_scratch.theory import MIB, Overhead, fit, messages
 
 DRAWN = 60  # places of the curve
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
+from labkit.labs.ddp_from_scratch.theory import MIB, messages
+from labkit.node import limits
+from labkit.tables.profile import profile as profile
+from labkit.tables.profile import trace_spans as trace_spans
+from labkit.tables.rows import entries
+from labkit.theory.traffic import Sent, through_a_link
+
 SETTING = ["strategy", "bucket_mb"]
 ALIKE = 0.05  # peaks of memory that differ by no more are one peak
 PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
@@ -56,3 +63,132 @@ def about(table: pd.DataFrame, run, **more) -> pd.DataFrame:
     """Have the table tell its run's source, whether it is small, and on how many ranks it ran."""
     table.attrs = {"source": run.source, "small": run.plan.size == "small", "ranks": run.plan.gpus, **more}
     return table
+
+
+COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
+
+
+def overlap(run) -> pd.DataFrame:
+    """Give one row a setting: what rank 0 called in one step, and when, beside what theory has it call.
+
+    Columns: strategy, bucket_mb; collectives, those called before backward was over, and those called while a gradient
+    was still to come; gradients, and those that came after the first collective; `due` collectives; sent_mib and
+    due_mib; largest_mib and last_mib of one collective; `equal`: count and sizes are theory's (torch's DDP orders its
+    buckets as its first backward went, not by the model's order: of it, count and sum).
+    """
+    rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *COUNTS, "sizes_bytes"])
+    rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
+    parts = []
+    for row in rows.to_dict("records"):
+        due, sizes = messages(run.plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
+        same = (len(sizes), sum(sizes)) == (len(due), sum(due)) if row["strategy"] == "ddp" else sizes == due
+        parts.append(
+            {
+                **{name: row[name] for name in SETTING},
+                **{name: int(row[name]) for name in COUNTS},
+                "due": len(due),
+                "sent_mib": sum(sizes) / MIB,
+                "due_mib": sum(due) / MIB,
+                "largest_mib": max(sizes, default=0) / MIB,
+                "last_mib": sizes[-1] / MIB if sizes else 0.0,
+                "equal": same,
+            }
+        )
+    columns = [*SETTING, *COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
+    return about(pd.DataFrame(parts, columns=columns), run)
+
+
+def sending(run) -> pd.DataFrame:
+    """Give, for the strategies that send after backward, the rate at which they did, beside what the links allow.
+
+    Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
+    verdict; least_ms is what the link alone needs. Flat's time has its two copies in it.
+    """
+    table = implementations(run)
+    table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
+    whole = sum(messages(run.plan.model, "flat"))
+    link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
+    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    rate = limits.bus_bandwidth_limit(known, run.plan.gpus, "any")
+    table["link_mib"] = link / MIB
+    table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
+    table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
+    return about(limits.check(table, "bus_gb_per_s", rate), run)
+
+
+ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
+MEANING = {
+    "plain": "every rank made other weights; rank 0's count",
+    "tied": "one weight in two places: its gradient is their sum, and is sent once",
+    "frozen": "weights that need no gradient are not sent",
+    "unused": "a layer that no forward calls keeps no gradient",
+    "unused_on_some": "a weight without a gradient on one rank counts as zero there",
+    "buffers": "a running mean follows rank 0's samples; all ranks take it over after each step",
+    "accumulation": "two micro-batches, the first under no_sync",
+    "two_backwards": "two backwards, both exchanged, before one step",
+    "kept_gradients": "gradients are never cleared: they add up over the steps",
+    "uneven": "ranks have unequally many samples: the mean of the ranks' means",
+    "weighted": "the same, losses scaled by their shares: the mean over all samples",
+    "no_samples": "the last rank has no samples and calls finish alone",
+    "bfloat16": "weights and gradients in bfloat16",
+    "mixed": "some weights in bfloat16, the others in float32",
+}
+# float32 rounds to 6e-8 and bfloat16 to 4e-3, a few times in a row.
+TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
+TOLERANCE = 1e-5
+
+
+def equality(run) -> pd.DataFrame:
+    """Give one row a case and strategy: the worst errors over ranks and seeds, and whether all are in tolerance.
+
+    Columns: case, strategy, ERRORS, none_right (no rank has a gradient where one process has none, nor lacks one),
+    tolerance, equal. Ranks may not differ at all.
+    """
+    rows = entries(run, "equality").reindex(columns=["case", "strategy", *ERRORS, "none_right"])
+    groups = rows.groupby(["case", "strategy"], sort=False)
+    table = groups[ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
+    table["tolerance"] = table["case"].map(TOLERANCES).fillna(TOLERANCE)
+    close = table[ERRORS[:3]].le(table["tolerance"], axis=0).all(axis=1)
+    table["equal"] = close & (table["apart"] == 0) & table["none_right"]
+    return about(table, run)
+
+
+def cases(run) -> pd.DataFrame:
+    """Give one row a case: what it means, its largest error over strategies, its tolerance, and whether all hold."""
+    table = equality(run)
+    table["worst_error"] = table[ERRORS].max(axis=1)
+    how = {"worst_error": "max", "tolerance": "first", "equal": "all", "strategy": "nunique"}
+    found = table.groupby("case", sort=False).agg(how).reset_index().rename(columns={"strategy": "strategies"})
+    found.insert(1, "meaning", found["case"].map(MEANING))
+    return about(found, run)
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give one row a variant: how far its gradients are from the right ones, and what it sent.
+
+    Columns: variant, ranks; `error_rank_0`, all that a test on rank 0 sees, `error_worst` over all ranks, and
+    `error_later`, the worst once everything has arrived; `ratio` along the right gradients on rank 0; `start_apart`,
+    the weights' worst difference from rank 0's; collectives and `due`, as many as the bucket size asks for;
+    largest_mib, bucket_mb, and before_last_gradient, the collectives called while a gradient was still to come.
+    """
+    rows = entries(run, "trial")
+    parts = []
+    for variant, group in rows.groupby("variant", sort=False):
+        first = group[group["rank"] == 0].iloc[0]
+        parts.append(
+            {
+                "variant": variant,
+                "ranks": int(first["ranks"]),
+                "error_rank_0": first["error"],
+                "error_worst": group["error"].max(),
+                "error_later": group["later_error"].max(),
+                "ratio": first["ratio"],
+                "start_apart": group["start_apart"].max(),
+                "collectives": int(first["collectives"]),
+                "due": len(messages(run.plan.model, "bucketed", first["bucket_mb"])),
+                "largest_mib": max(first["sizes_bytes"]) / MIB,
+                "bucket_mb": first["bucket_mb"],
+                "before_last_gradient": int(first["before_last_gradient"]),
+            }
+        )
+    return about(pd.DataFrame(parts), run)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.labs.ddp_from_scratch.theory.buckets import MIB, fill
+from labkit.labs.ddp_from_scratch.theory import MIB, fill
 from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped
 from labkit.theory.traffic import FIRST_BUCKET
 

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_from_scratch.worker.issued import Issued
-from labkit.labs.ddp_from_scratch.worker.others import wrap
+from labkit.labs.ddp_from_scratch.worker.issued import Issued, wrap
 from labkit.worker.clocks import Tape, fence
 from labkit.worker.trace import traced
 from labkit.worker.trainer import adamw

@@ -8,6 +8,9 @@ from IPython.display import Markdown
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED
+from labkit.story.training import explain_equality as explain_equality
+from labkit.story.training import explain_knobs as explain_knobs
+from labkit.story.training import explain_sent as explain_sent
 from labkit.story.words import listed, say
 
 

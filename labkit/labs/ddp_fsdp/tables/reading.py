@@ -22,7 +22,7 @@ CLOSE = 0.1
 BYTES = {"MB": 2**20, "bytes": 1}
 
 
-def differences(published: pd.DataFrame) -> pd.DataFrame:
+def printed_differences(published: pd.DataFrame) -> pd.DataFrame:
     """Give, a report and batch, how FSDP's rate differs from DDP's, and whether the printed spreads resolve it.
 
     `difference` is a share of DDP's rate, `standard_error` that of the difference, from the standard deviations over

@@ -6,9 +6,8 @@ import math
 
 import pandas as pd
 
-from labkit.labs.optimizer_sharding.tables.memory import sizes, sourced
-from labkit.labs.optimizer_sharding.theory.balance import RULES, excess, least_excess, loads
-from labkit.labs.optimizer_sharding.theory.updates import STATE_BYTES
+from labkit.labs.optimizer_sharding.tables.measured import sizes, sourced
+from labkit.labs.optimizer_sharding.theory import RULES, STAGES, STATE_BYTES, excess, least_excess, loads, stage
 from labkit.tables.rows import entries
 from labkit.theory.transformer import SIZES, transformer
 
@@ -55,3 +54,86 @@ def owned(run) -> pd.DataFrame:
     table = shares.rename(columns={"max": "fullest", "min": "emptiest"}).reset_index()
     table["excess"] = table["fullest"] * run.plan.gpus - 1
     return sourced(table, run)
+
+
+GIB = 2**30
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
+    """Give, a stage: GiB of parameters, gradients and states a rank, their sum, and GB sent through a link a step.
+
+    `volume` is what is sent in units of all parameters' bytes, (N−1)/N taken as one.
+    """
+    elements = transformer(*SIZES[size][:3]).parameters
+    rows = []
+    for name in STAGES:
+        found = stage(name, elements, ranks, state_bytes, precision)
+        unit = stage("ddp", elements, ranks, state_bytes, precision).parameters * (ranks - 1) / ranks
+        rows.append(
+            {
+                "stage": name,
+                "parameters_gib": found.parameters / GIB,
+                "gradients_gib": found.gradients / GIB,
+                "states_gib": found.states / GIB,
+                "held_gib": found.held / GIB,
+                "sent_gb": found.sent / 1e9,
+                "volume": found.sent / unit if unit else 0.0,
+            }
+        )
+    table = pd.DataFrame(rows)
+    table.attrs.update(source=f"theory: {size}, {ranks} ranks, {precision}", small=False, ranks=ranks)
+    return table
+
+
+def by_ranks(size: str = "xl", state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
+    """Give, a stage and number of ranks: GiB that a rank holds."""
+    tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in COUNTS]
+    table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gib"]]
+    table.attrs.update(source=f"theory: {size}, {precision}", small=False)
+    return table
+
+
+SAME = 1e-6
+SYMPTOMS = {"state_share": "max", "error": "max", "first_error": "max", "drift": "max", "saved": "min"}
+
+
+def equality(run) -> pd.DataFrame:
+    """Give, an optimizer and case: the largest `error` and `drift` over the ranks, `moved`, `asked`, and `equal`.
+
+    Equal is an error of at most 1e-6 of a tensor's largest number, after weights have moved by much more.
+    """
+    rows = entries(run, "equality")
+    shown = {"error": "max", "drift": "max", "moved": "min", "asked": "max", "state_share": "max"}
+    table = rows.groupby(["optimizer", "case"], sort=False).agg(shown).reset_index()
+    table["equal"] = (table["error"] <= SAME) & (table["drift"] <= SAME) & (table["moved"] > 1000 * SAME)
+    return sourced(table, run)
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give, a variant: the fullest rank's share of the states, all ranks' shares together, and the worst of the rest.
+
+    `first_error` is after one step, `error` after all; `saved` is the share of a state_dict's numbers that are right.
+    """
+    rows = entries(run, "trial")
+    grouped = rows.groupby("variant", sort=False)
+    table = grouped.agg(SYMPTOMS).rename(columns={"state_share": "fullest"})
+    table.insert(1, "together", grouped["state_share"].sum())
+    return sourced(table.assign(ranks=run.plan.gpus).reset_index(), run)
+
+
+def faults(row: dict) -> list[str]:
+    """Give the names of the bugs that a variant's symptoms show; "wrong" where it is none that is known."""
+    found = []
+    if row["fullest"] > 1.05 / row["ranks"]:
+        # Shares that add up to one state of each are shared out, if unevenly.
+        found.append("by_count" if row["together"] < 1.05 else "shards_nothing")
+    if row["drift"] > SAME:
+        found.append("sends_nothing")
+    elif row["first_error"] > SAME:
+        found.append("wrong")
+    elif row["error"] > SAME:
+        found.append("stale_rate")
+    if row["saved"] < 0.99:
+        found.append("own_part")
+    return found

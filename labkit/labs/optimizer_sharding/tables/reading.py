@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.optimizer_sharding.theory.updates import MOVED_BYTES, STATE_BYTES, TEMPORARY_BYTES, sent_s
+from labkit.labs.optimizer_sharding.theory import MOVED_BYTES, STATE_BYTES, TEMPORARY_BYTES, sent_s
 from labkit.node import limits
 from labkit.theory.transformer import SIZES, transformer
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
 from labkit.labs.optimizer_sharding.worker.equality import compare
-from labkit.labs.optimizer_sharding.worker.memory import weigh
-from labkit.labs.optimizer_sharding.worker.steps import time_steps, time_updates
+from labkit.labs.optimizer_sharding.worker.training import time_steps, time_updates, weigh
 from labkit.labs.optimizer_sharding.worker.trials import attempt
 from labkit.worker.settings import forget, prepare, set_precision
 

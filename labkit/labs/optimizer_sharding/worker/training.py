@@ -1,11 +1,16 @@
-"""One replica and its optimizer: forward, backward, average, update."""
+"""Training with each optimizer: whole steps, updates, and what a rank holds."""
 
 from __future__ import annotations
+
+import gc
 
 import torch
 import torch.distributed as dist
 
-from labkit.labs.optimizer_sharding.worker.ways import average, made
+from labkit.engine.worker import Worker
+from labkit.labs.optimizer_sharding.worker.ways import average, held, local_update, made, states
+from labkit.worker.clocks import fence
+from labkit.worker.counting import Collectives, Saved
 from labkit.worker.transformer import Transformer
 
 
@@ -48,3 +53,114 @@ def batch(plan, seed: int, rank: int, device: torch.device) -> tuple[torch.Tenso
     shape = (2, plan.samples, plan.sequence)
     tokens, targets = torch.randint(plan.vocabulary, shape, generator=generator, device=device)
     return tokens, targets
+
+
+def time_steps(worker: Worker, point) -> None:
+    """Append a row an iteration of each part: "step" (all of it), "update" (with its sending), "local" (without).
+
+    All ranks start together. What is sent only where it is timed: after "local" the replicas are no longer equal.
+    """
+    replica = Replica(worker.plan, point, worker.rank, worker.device)
+    parts = {
+        "step": (replica.step, lambda: None),
+        "update": (replica.optimizer.step, replica.gradients),
+        "local": (local_update(replica.optimizer), replica.gradients),
+    }
+    for part, (work, ahead) in parts.items():
+        for timing in timed(worker, replica, work, ahead):
+            worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
+
+
+def time_updates(worker: Worker, point) -> None:
+    """Append a row an iteration of the update alone; its gradients are those of one backward."""
+    replica = Replica(worker.plan, point, worker.rank, worker.device)
+    replica.gradients()
+    for part, work in (("update", replica.optimizer.step), ("local", local_update(replica.optimizer))):
+        often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+        for timing in worker.time(work, **often, before=lambda: fence(None)):
+            worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
+
+
+def timed(worker: Worker, replica: Replica, work, ahead):
+    """Time `work` as often as the plan says; `ahead` brings the gradients that it needs, outside the clock."""
+
+    def before() -> None:
+        replica.optimizer.zero_grad()
+        ahead()
+        worker.synchronize()
+        fence(None)
+
+    return worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before)
+
+
+MIB = 2**20
+
+
+def weigh(worker: Worker, point) -> None:
+    """Append a row a moment: what is held there, and the most that was held since the moment before.
+
+    Moments: "built", then for step 0 and 1 "before update" and "after update". Bytes of parameters, gradients and
+    states are those of this rank's tensors; on a GPU `allocated_mib` and `peak_mib` are the allocator's. The row of
+    step 0 before its update also has `activations_mib`, which forward saved. At last a row a kind of collective that
+    an update calls (entry "traffic").
+    """
+    gpu, ledger = worker.device.type == "cuda", Ledger(worker)
+    replica = Replica(worker.plan, point, worker.rank, worker.device)
+    ledger.note(replica, "built", 0)
+    for step in range(2):
+        more = {}
+        if step == 0:
+            with (saved := Saved()):
+                loss = replica.forward()
+            loss.backward()  # what a hook saw saved is let go by a backward alone
+            replica.optimizer.zero_grad()
+            del loss
+            more = {"activations_mib": saved.bytes / MIB}
+            ledger.start()
+        replica.gradients()
+        ledger.note(replica, "before update", step, **more)
+        replica.optimizer.step()
+        ledger.note(replica, "after update", step)
+        replica.optimizer.zero_grad()
+        ledger.start()
+    replica.gradients()
+    with Collectives() as sent:
+        replica.optimizer.step()
+    for collective, calls in sent.calls.items():
+        worker.record(entry="traffic", collective=collective, calls=calls, sent_bytes=sent.bytes[collective])
+    if gpu:
+        worker.synchronize()
+
+
+class Ledger:
+    """Notes moments; the allocator's peak counts from the moment before."""
+
+    def __init__(self, worker: Worker):
+        self.worker, self.gpu = worker, worker.device.type == "cuda"
+        gc.collect()
+        self.start()
+        self.base = torch.cuda.memory_allocated() if self.gpu else 0  # what an earlier point has left
+
+    def start(self) -> None:
+        """Have the allocator's peak count from here."""
+        if self.gpu:
+            self.worker.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+
+    def note(self, replica: Replica, moment: str, step: int, **more) -> None:
+        """Append what this rank holds now."""
+        parameters = list(replica.model.parameters())
+        row = {
+            "parameters": held(parameters),
+            "states": held(states(replica.optimizer)),
+            "gradients": held(one.grad for one in parameters if one.grad is not None),
+        }
+        if self.gpu:
+            self.worker.synchronize()
+            row |= {
+                "allocated": torch.cuda.memory_allocated() - self.base,
+                "peak": torch.cuda.max_memory_allocated() - self.base,
+            }
+        sizes = {f"{name}_mib": size / MIB for name, size in row.items()}
+        self.worker.record(entry="memory", moment=moment, step=step, base_mib=self.base / MIB, **sizes, **more)
+        self.start()

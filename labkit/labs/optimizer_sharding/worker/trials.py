@@ -1,12 +1,84 @@
-"""A sharded optimizer, right or with a bug, beside the one that shards nothing: what gives it away."""
+"""Sharded optimizers with one thing wrong in each."""
 
 from __future__ import annotations
 
 import torch
+import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.worker.equality import Side, differences
-from labkit.labs.optimizer_sharding.worker.variants import VARIANTS
+from labkit.labs.optimizer_sharding.worker.sharded import ShardedOptimizer
+
+
+class Nothing:
+    """Stands for work that is not there."""
+
+    def wait(self) -> None:
+        """Wait for nothing."""
+
+
+class ShardsNothing(ShardedOptimizer):
+    """Has every rank own all elements: right, and of no use."""
+
+    def cuts(self, parameters):
+        total = sum(parameter.numel() for parameter in parameters)
+        return [0] * (self.rank + 1) + [total] * (self.ranks - self.rank)
+
+    def send(self, bucket, flat):
+        return Nothing()
+
+
+class SendsNothing(ShardedOptimizer):
+    """Updates this rank's elements and leaves it at that."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for bucket in self.buckets:
+            self.update(bucket)
+
+
+class ByCount(ShardedOptimizer):
+    """Gives every rank as many parameters of a bucket, whatever their size; parts differ, so each is broadcast."""
+
+    def cuts(self, parameters):
+        ends = [0]
+        for parameter in parameters:
+            ends.append(ends[-1] + parameter.numel())
+        each = -(-len(parameters) // self.ranks)
+        return [ends[min(rank * each, len(parameters))] for rank in range(self.ranks + 1)]
+
+    def send(self, bucket, flat):
+        for rank, (begin, end) in enumerate(zip(bucket.cuts, bucket.cuts[1:], strict=False)):
+            if end > begin:
+                dist.broadcast(flat[begin:end], rank, group=self.process_group)
+        return Nothing()
+
+
+class OwnPart(ShardedOptimizer):
+    """Gathers parameters, but no states for its state_dict."""
+
+    def send(self, bucket, flat):
+        return super().send(bucket, flat) if flat is bucket.flat else Nothing()
+
+
+class StaleRate(ShardedOptimizer):
+    """Asks for a group's learning rate once, when the bucket is made."""
+
+    def rates(self, bucket):
+        if not hasattr(bucket, "rates"):
+            bucket.rates = super().rates(bucket)
+        return bucket.rates
+
+
+VARIANTS = {
+    "right": ShardedOptimizer,
+    "shards_nothing": ShardsNothing,
+    "sends_nothing": SendsNothing,
+    "by_count": ByCount,
+    "own_part": OwnPart,
+    "stale_rate": StaleRate,
+}
+
 
 SAME = 1e-4
 

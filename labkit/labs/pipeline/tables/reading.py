@@ -5,12 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.labs.pipeline.plan import MODES
-from labkit.labs.pipeline.tables.parts import predicted_ms
-from labkit.labs.pipeline.tables.throughput import memory, speedup_limit, split_limit, throughput
+from labkit.labs.pipeline.tables.throughput import memory, predicted_ms, speedup_limit, split_limit, throughput
 from labkit.labs.pipeline.tables.timeline import measured_steps, times_of
-from labkit.labs.pipeline.theory.schedules import order_of
+from labkit.labs.pipeline.theory.schedules import layers_of, named, order_of
 from labkit.labs.pipeline.theory.simulator import Times, simulate, step_time, streaming_step
-from labkit.labs.pipeline.theory.splits import layers_of, named
 
 SLACK = 1.02  # a claim may exceed a limit by 2 %: equal stages are never quite equal
 NEAR = 0.1

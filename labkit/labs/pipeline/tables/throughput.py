@@ -1,10 +1,11 @@
-"""Rows → samples a second, memory a rank, and what a mode allows when GPUs are added."""
+"""Rows of lab 03 → tables: samples a second, memory, what parts take alone, trials."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.pipeline.theory.splits import layers_of
+from labkit.labs.pipeline.theory.schedules import best_split, every_split, layers_of, named, order_of
+from labkit.labs.pipeline.theory.simulator import Times, simulate, step_time, streaming_step
 from labkit.node.limits import check, spec
 
 CORES = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}  # what the datasheet calls them
@@ -128,5 +129,106 @@ def balance(run) -> pd.DataFrame:
     both = pd.DataFrame({"busy_ms": busy.sum(), "peak_mib": peaks.reindex(busy.sum().index)})
     table = both.groupby(["split", "mode"], sort=False).agg(lambda v: v.std(ddof=0) / v.mean()).reset_index()
     table = table.rename(columns={"busy_ms": "stage_time_cv", "peak_mib": "memory_cv"})
+    table.attrs.update(source=run.source, small=run.plan.size == "small")
+    return table
+
+
+def parts(run) -> pd.DataFrame:
+    """Give, a micro-batch count and part (embedding, layer, head, transfer): forward_ms, backward_ms, transfer_ms.
+
+    Medians over repeats and ranks, warm-ups left out; `samples` are those of one micro-batch.
+    """
+    rows = run.rows[~run.rows["warm_up"].astype(bool)].reindex(
+        columns=["micro_batches", "part", "forward_ms", "backward_ms", "transfer_ms"]
+    )
+    table = rows.groupby(["micro_batches", "part"], sort=False).median().reset_index()
+    table.insert(1, "samples", run.plan.batch // table["micro_batches"])
+    table.attrs.update(source=run.source, small=run.plan.size == "small", layers=run.plan.layers)
+    return table
+
+
+def stage_times(table: pd.DataFrame, split: str, micro_batches: int) -> Times:
+    """Give the simulator's times (ms) of a split's stages, added up from parts that were measured alone."""
+    one = table[table["micro_batches"] == micro_batches].set_index("part")
+    sizes, ends = layers_of(split), ("embedding", "head")
+
+    def total(column: str) -> list[float]:
+        stages = [size * one.loc["layer", column] for size in sizes]
+        for stage, part in zip((0, -1), ends, strict=True):
+            stages[stage] += one.loc[part, column]
+        return stages
+
+    transfer = one["transfer_ms"].get("transfer", 0.0)
+    return Times(total("forward_ms"), total("backward_ms"), transfer=0.0 if pd.isna(transfer) else transfer)
+
+
+def predicted_ms(table: pd.DataFrame, split: str, micro_batches: int, mode: str = "training") -> float:
+    """Give the milliseconds of one GPipe step (or forward only: "fenced", "streaming") that the parts predict."""
+    times, ranks = stage_times(table, split, micro_batches), len(layers_of(split))
+    if mode == "streaming":
+        return streaming_step(ranks, micro_batches, times)
+    order = order_of("gpipe" if mode == "training" else "forward_only", ranks, micro_batches)
+    return step_time(simulate(order, times))
+
+
+def splits_ranked(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> pd.DataFrame:
+    """Give every split of the layers into `stages` stages with its predicted training step, the fastest first."""
+    layers = table.attrs["layers"]
+    rows = [(named(cut), predicted_ms(table, named(cut), micro_batches)) for cut in every_split(layers, stages)]
+    ranked = pd.DataFrame(rows, columns=["split", "step_ms"]).sort_values("step_ms", kind="stable", ignore_index=True)
+    ranked["times_best"] = ranked["step_ms"] / ranked["step_ms"].iloc[0]
+    ranked.attrs = dict(table.attrs)
+    return ranked
+
+
+def best(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> str:
+    """Give the split with the shortest predicted training step, of all there are."""
+
+    def seconds(cut: list[int]) -> float:
+        return predicted_ms(table, named(cut), micro_batches)
+
+    return best_split(table.attrs["layers"], stages, seconds)
+
+
+ERRORS = ["output_error", "loss_error", "gradient_error"]
+
+
+def equality(run) -> pd.DataFrame:
+    """Give, a schedule, split and micro-batch count of a Trial: the largest errors over the ranks, and whether equal.
+
+    An error is the largest difference from the unpipelined model as a share of the largest right value; equal is less
+    than 0.001, a hundred times what float32 rounding gives (a GPU multiplies a smaller batch in another order).
+    """
+    columns = ["variant", "schedule", "split", "micro_batches"]
+    rows = run.rows.reindex(columns=[*columns, *ERRORS])
+    table = rows.groupby(columns, sort=False)[ERRORS].max().reset_index()
+    table["equal"] = (table[ERRORS].fillna(0) < 1e-3).all(axis=1)
+    table.attrs.update(source=run.source, small=run.plan.size == "small")
+    return table
+
+
+def symptoms(run) -> pd.DataFrame:
+    """Give, a variant: step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
+
+    `clock_share` is claimed over the slowest rank's time in the step where they are farthest apart; `gradient_ratio`
+    gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
+    """
+    rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
+    rows = rows[~rows["warm_up"].astype(bool)]
+    iterations = rows.groupby(["variant", "iteration"], sort=False)
+    slowest, share = iterations["step_ms"].max(), iterations["claimed_ms"].max() / iterations["step_ms"].max()
+    held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
+    grouped = rows.groupby("variant", sort=False)
+    table = grouped.agg(
+        claimed_ms=("claimed_ms", "median"),
+        **{error: (error, "max") for error in ERRORS},
+        gradient_ratio=("gradient_ratio", "median"),
+        lost_parameters=("all_parameters", "first"),
+        micro_batches=("micro_batches", "first"),
+    )
+    table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
+    table.insert(2, "clock_share", share.groupby("variant", sort=False).min())
+    table["lost_parameters"] -= held
+    table = table.reset_index()
     table.attrs.update(source=run.source, small=run.plan.size == "small")
     return table

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline.plan import Layers, Trial
-from labkit.labs.pipeline.theory.splits import layers_of
+from labkit.labs.pipeline.theory.schedules import layers_of
 from labkit.labs.pipeline.worker.parts import time_parts
 from labkit.labs.pipeline.worker.pipe import Pipe
 from labkit.labs.pipeline.worker.trials import compare

@@ -1,6 +1,8 @@
-"""One rank's part of a pipeline: its stages, torch's schedule over them, and a training step."""
+"""BERT cut into stages: the embedding goes with the first stage, pooler, head and loss with the last."""
 
 from __future__ import annotations
+
+from itertools import accumulate, pairwise
 
 import torch
 import torch.distributed as dist
@@ -13,10 +15,23 @@ from torch.distributed.pipelining import (
 )
 
 from labkit.engine.worker import Worker
-from labkit.labs.pipeline.theory.splits import layers_of
-from labkit.labs.pipeline.worker.stages import cut, data
-from labkit.worker.bert import Stage, loss_of
+from labkit.labs.pipeline.theory.schedules import layers_of
+from labkit.worker.bert import LABELS, Stage, loss_of
 from labkit.worker.clocks import Tape
+
+
+def cut(sizes: list[int]) -> list[range]:
+    """Give the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
+    return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
+
+
+def data(plan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)
+    labels = torch.randint(0, LABELS, (plan.batch,), generator=generator)
+    return tokens.to(device), labels.to(device)
+
 
 SCHEDULES = {
     "gpipe": ScheduleGPipe,

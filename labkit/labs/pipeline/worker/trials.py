@@ -7,8 +7,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline import bugs
-from labkit.labs.pipeline.worker.pipe import Pipe
-from labkit.labs.pipeline.worker.stages import cut, data
+from labkit.labs.pipeline.worker.pipe import Pipe, cut, data
 from labkit.worker.bert import Stage, loss_of
 from labkit.worker.clocks import fence
 

@@ -40,7 +40,11 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
     )
     end = table["t_ms"].iloc[-1]
     axes.set(xlim=(0, end), ylim=(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / 1024))
-    axes.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {_gib(table['allocated_mib'].max())}")
+    axes.set(
+        xlabel="ms",
+        ylabel="GiB",
+        title=f"{setting_label(table)}: at most {units.gib(table['allocated_mib'].max() / 1024)}",
+    )
     starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
     for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
         axes.axvline(start, color=canvas.QUIET, lw=0.6)
@@ -68,7 +72,7 @@ def segments_chart(table: pd.DataFrame) -> Figure:
     bars = table[table["segments"] == 1]
     axes.bar(range(len(bars)), bars["segment_mib"], color=canvas.IDLE, width=0.9, label="reserved")
     axes.bar(range(len(bars)), bars["allocated_mib"], color=canvas.COMPUTE, width=0.9, label="in use")
-    unused, reserved = units.percent(table.attrs["unused_share"]), _gib(table["segment_mib"].sum())
+    unused, reserved = units.percent(table.attrs["unused_share"]), units.gib(table["segment_mib"].sum() / 1024)
     smaller = int(table["segments"].sum()) - len(bars)
     more = f"; {smaller} smaller ones are not drawn" if smaller else ""
     title = f"{setting_label(table)}: {unused} of {reserved} reserved is not in use"
@@ -83,7 +87,3 @@ def _without_memory(figure: Figure, ax: Axes, table: pd.DataFrame, across: str) 
     ax.set(title="Memory", xlabel=across, ylabel="GiB", xticks=[], yticks=[])
     ax.text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=ax.transAxes)
     return canvas.finish(figure, table.attrs["source"])
-
-
-def _gib(mib: float) -> str:
-    return units.size(mib * units.MIB)

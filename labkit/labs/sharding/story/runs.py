@@ -8,6 +8,7 @@ from IPython.display import Markdown
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
+from labkit.story.training import explain_equality as explain_equality
 from labkit.story.words import listed, say
 
 GOAL = 0.95  # of a GPU alone

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from labkit.labs.sharding.theory.links import project
-from labkit.tables.lines import about, fits
+from labkit.labs.sharding.theory import project
+from labkit.tables.lines import about
+from labkit.tables.lines import fits as fits
+from labkit.tables.lines import links as links
 from labkit.theory.lines import Link
 
 STEP = ["strategy", "ranks", "micro_batch", "micro_batches", "load", "precision", "vocabulary"]

@@ -135,7 +135,7 @@ def calls(operators: pd.DataFrame) -> pd.DataFrame:
     return _sourced(limits.check(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(GPU)), operators)
 
 
-def projection(printed: pd.DataFrame) -> pd.DataFrame:
+def printed_projection(printed: pd.DataFrame) -> pd.DataFrame:
     """Give, a number of GPUs: projected memory beside what sharding 12 of 16 bytes gives, and what speedups lose.
 
     `follows`: within 5 % of that rule, in GB. Shares of 1: `ddp_lost` and `fsdp_lost` of N times the speed,
@@ -151,7 +151,7 @@ def projection(printed: pd.DataFrame) -> pd.DataFrame:
     return _sourced(table.assign(unexplained=table["fsdp_lost"] - table["communication"]), printed)
 
 
-def batches(batch_size: pd.DataFrame) -> pd.DataFrame:
+def printed_batches(batch_size: pd.DataFrame) -> pd.DataFrame:
     """Give, a batch: tokens a second, memory in MB, what the rise of memory tells, and the TFLOP/s that a model needs.
 
     `floor`: the same least memory as of another batch, so not the batch's need. Above it a straight line gives

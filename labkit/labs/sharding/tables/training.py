@@ -5,9 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.tables import ledgers
-from labkit.tables.profile import profile
+from labkit.tables.profile import memory_timeline as memory_timeline
+from labkit.tables.profile import operators as operators
+from labkit.tables.profile import profile as profile
+from labkit.tables.profile import segments as segments
+from labkit.tables.profile import trace_spans as trace_spans
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
+from labkit.tables.rates import strategies as strategies
 from labkit.tables.rows import entries
 from labkit.theory.gpt import activations
 from labkit.theory.memory import ledger

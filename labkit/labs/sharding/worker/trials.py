@@ -1,15 +1,93 @@
-"""A strategy that accumulates gradients, beside one process that sees the whole batch at once."""
+"""The memory of a few training steps, as the caching allocator's own history tells it."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.labs.sharding.theory import MIB, fragments, timeline
+from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives
 from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.gpt import Gpt, samples
 from labkit.worker.trainer import Trainer
+
+MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
+
+
+def remembered(worker: Any, phases: list[tuple[str, Callable[[], Any]]], iterations: int = 3) -> None:
+    """Run the phases in order, `iterations` times, and append which memory was in use when; on a CPU, do nothing.
+
+    `phases` are (name, work), the names "forward", "backward" and "optimizer"; what `work` gives back is dropped, so a
+    loss must be kept by its caller. The device is synchronised between phases.
+    Rows: entry="memory timeline" (t_ms, base_mib, activations_mib, gradients_mib, optimizer_mib, temporary_mib,
+    allocated_mib, reserved_mib, phase) and entry="segment" (segment_mib, allocated_mib, largest_free_mib, segments)
+    at the end of the last backward, when the cache is most in pieces.
+    """
+    if worker.device.type != "cuda":
+        return
+    memory, marks, segments = torch.cuda.memory, [], []
+    worker.synchronize()
+    before = torch.cuda.memory_stats()
+    memory._record_memory_history("all", context=None, max_entries=MOST_EVENTS)
+    try:
+        for iteration in range(iterations):
+            for name, work in phases:
+                start_us = time.time_ns() / 1e3
+                work()
+                worker.synchronize()
+                marks.append((name, start_us, time.time_ns() / 1e3))
+                if name == "backward" and iteration == iterations - 1:
+                    segments = torch.cuda.memory_snapshot(include_traces=False)
+        events = memory._snapshot()["device_traces"][worker.device.index]
+    finally:
+        memory._record_memory_history(enabled=None)
+    base, reserved = (before[f"{what}_bytes.all.current"] / MIB for what in ("requested", "reserved"))
+    for row in timeline(events, marks, base, reserved):
+        worker.record(entry="memory timeline", **row)
+    for row in fragments(segment for segment in segments if segment["device"] == worker.device.index):
+        worker.record(entry="segment", **row)
+
+
+def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+    """Time one collective whose whole tensor has `kib` KiB, check what it gives, and append a row a repeat."""
+    count = 256 * point.kib // point.ranks * point.ranks
+    whole = torch.full((count,), float(worker.rank + 1), device=worker.device)
+    part = torch.full((count // point.ranks,), float(worker.rank + 1), device=worker.device)
+    total = point.ranks * (point.ranks + 1) / 2
+
+    def work() -> torch.Tensor:
+        if point.collective == "all-reduce":
+            dist.all_reduce(whole, group=group)
+            return whole
+        if point.collective == "all-gather":
+            dist.all_gather_into_tensor(whole, part, group=group)
+            return whole
+        dist.reduce_scatter_tensor(part, whole, group=group)
+        return part
+
+    def start() -> None:
+        whole.fill_(worker.rank + 1)
+        part.fill_(worker.rank + 1)
+        fence(group)
+
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(work, **often, before=start):
+        mean = (point.ranks + 1) / 2 if point.collective == "all-gather" else total
+        right = abs(timing.result.mean(dtype=torch.float64).item() / mean - 1) < 1e-6
+        worker.record(
+            iteration=timing.iteration,
+            warm_up=timing.warm_up,
+            seconds=timing.seconds,
+            whole_bytes=whole.nbytes,
+            status="ok" if right else "wrong result",
+        )
 
 
 def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:

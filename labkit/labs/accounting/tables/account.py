@@ -1,0 +1,229 @@
+"""The account → tables: memory by kind and by device, the batch that is compute-bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil, inf
+
+import numpy as np
+import pandas as pd
+
+from labkit.labs.accounting import theory as memory
+from labkit.labs.accounting.theory import (
+    COURSE_MESH,
+    MODELS,
+    UNITS,
+    XXL,
+    Mesh,
+    Model,
+    devices,
+    held,
+    least_tokens,
+    number_in,
+    of,
+    times,
+)
+from labkit.node import limits
+
+THEORY = "theory: bytes counted, nothing measured"
+GPUS = {  # the datasheet's name
+    "RTX 4090": "NVIDIA GeForce RTX 4090",
+    "V100 32 GB": "Tesla V100-SXM2-32GB",
+    "A100 40 GB": "NVIDIA A100-SXM4-40GB",
+    "L40S": "NVIDIA L40S",
+    "A100 80 GB": "NVIDIA A100-SXM4-80GB",
+    "H100 80 GB": "NVIDIA H100 80GB HBM3",
+    "H200": "NVIDIA H200",
+    "B200": "NVIDIA B200",
+}
+H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
+TPU_GB = 95  # a TPU v5p's label (cloud.google.com/tpu/docs/v5p)
+TOKENS = 1024
+
+
+def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
+    """Give a row a kind of memory: bytes, gb (10^9), gib (2^30), and bytes a parameter of the model."""
+    table = pd.DataFrame(memory.parts(model, tokens).items(), columns=["kind", "bytes"])
+    for unit in ("GB", "GiB"):
+        table[unit.lower()] = number_in(unit, table["bytes"])
+    table["bytes_per_parameter"] = table["bytes"] / model.parameters
+    return _told(table, parameters=model.parameters, tokens=tokens)
+
+
+def states_bytes(model: Model = XXL) -> int:
+    """Give the bytes of parameters, gradients and optimizer states, without activations."""
+    return sum(memory.parts(model, 0).values())
+
+
+def labels(model: Model = XXL) -> pd.DataFrame:
+    """Give a row a reading of an H100's size: its gb and gib, and how many hold the model's states.
+
+    The driver's is what nvidia-smi prints for an H100 80GB HBM3.
+    """
+    total = states_bytes(model)
+    rows = [(reading, of(*label), devices(total, *label)) for reading, label in H100.items()]
+    table = pd.DataFrame(rows, columns=["reading", "device_bytes", "devices"])
+    table["gb"], table["gib"] = (number_in(unit, table["device_bytes"]) for unit in ("GB", "GiB"))
+    return _told(table, total_bytes=total)
+
+
+def drivers(*nodes) -> pd.DataFrame:
+    """Give a row a kind of GPU of these nodes that has a datasheet: its label, and what its driver says it has.
+
+    `over_label` is the driver's bytes over the label's, with GB = 10^9 bytes.
+    """
+    rows = {
+        gpu.name: (gpu.name, known.memory_gb, gpu.memory_mib)
+        for node in nodes
+        for gpu in node.gpus
+        if (known := limits.spec(gpu.name))
+    }
+    table = pd.DataFrame(rows.values(), columns=["gpu", "label_gb", "driver_mib"])
+    driver_bytes = table["driver_mib"] * UNITS["MiB"]
+    table["driver_gb"], table["driver_gib"] = (number_in(unit, driver_bytes) for unit in ("GB", "GiB"))
+    table["over_label"] = table["driver_gb"] / table["label_gb"]
+    return _told(table)
+
+
+def over_devices(
+    counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[int] = (0, TOKENS), model: Model = XXL
+) -> pd.DataFrame:
+    """Give a row a number of FSDP shards and of tokens on each: gb a device, in all and by kind.
+
+    attrs: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough.
+    """
+    rows = []
+    for many in tokens:
+        for count in counts:
+            held = {kind: float(number_in("GB", size)) for kind, size in memory.held(model, many, count).items()}
+            rows.append({"fsdp": count, "tokens": many, "gb": sum(held.values())} | held)
+    fewest = {
+        many: {unit: memory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
+    }
+    return _told(pd.DataFrame(rows), fewest=fewest, device_gb=TPU_GB)
+
+
+def fit(
+    precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True, models: Mapping[str, Model] = MODELS
+) -> pd.DataFrame:
+    """Give a row a strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
+
+    A GPU is taken to hold its label at 10^9 bytes a GB. Contexts and gaps are not counted: some drivers report enough
+    beyond the label for them, not all.
+    """
+    rows = []
+    for label, name in GPUS.items():
+        known = limits.spec(name)
+        able = precision != "bfloat16" or known.tflops("bf16") is not None
+        for model_name, model in models.items():
+            for strategy in memory.STRATEGIES:
+                found = memory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
+                status = "ok" if found and able else "does not fit" if able else "no bfloat16"
+                rows.append((strategy, model_name, label, found if status == "ok" else None, status))
+    table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
+    return _told(table, precision=precision, tokens=tokens, recompute=recompute)
+
+
+def _told(table: pd.DataFrame, **more) -> pd.DataFrame:
+    table.attrs = {"source": THEORY, "small": False, **more}
+    return table
+
+
+SOURCE = "theory: How to Scale Your Model (2025), part 5; nothing measured"
+OVERLAPS = {"at once": True, "in turn": False}
+KNOBS = {
+    "as asked": {},
+    "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
+    "a third axis for FSDP": {"fsdp_axes": 3},
+    "weights travel in 8 bits": {"weight_bytes": 1},
+    "all travels in 8 bits": {"weight_bytes": 1, "activation_bytes": 1},
+    "8 × 8 devices": {"fsdp": 8, "tensor": 8},
+    "32 × 2 devices": {"fsdp": 32, "tensor": 2},
+    "half the devices, 8 × 4": {"fsdp": 8},
+    "compute twice as fast": {"flop_per_s": 2 * Mesh.flop_per_s},
+}
+BESIDE = 8  # GPUs in a node
+
+
+def over_tokens(mesh: Mesh = COURSE_MESH, model: Model = XXL, tokens: Sequence[float] | None = None) -> pd.DataFrame:
+    """Give a row a batch (tokens in all): ms of one block's forward to compute, gather weights, exchange activations.
+
+    attrs: `bounds`, the batch from which it is compute-bound by OVERLAPS.
+    """
+    tokens = np.geomspace(1e3, 1e6, 61) if tokens is None else tokens
+    rows = [(batch, *(1e3 * seconds for seconds in times(mesh, model, batch))) for batch in tokens]
+    table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
+    return _bounded(table, bounds={name: least_tokens(mesh, model, at_once) for name, at_once in OVERLAPS.items()})
+
+
+def bounds(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
+    """Give a row a way to communicate: the least tokens in all and a device, and gb a device with that batch."""
+    rows = []
+    for name, at_once in OVERLAPS.items():
+        tokens = least_tokens(mesh, model, at_once)
+        gb = inf
+        if tokens < inf:
+            gb = float(number_in("GB", sum(held(model, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
+        rows.append((name, tokens, tokens / mesh.devices, gb))
+    return _bounded(pd.DataFrame(rows, columns=["weights and activations", "tokens", "tokens_per_device", "gb"]))
+
+
+def knobs(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
+    """Give a row a knob turned alone: the least tokens in all and a device, in turn, and over those as asked."""
+    rows = []
+    for name, turned in KNOBS.items():
+        other = replace(mesh, **turned)
+        at_once, in_turn = (least_tokens(other, model, way) for way in OVERLAPS.values())
+        rows.append((name, other.devices, at_once, in_turn, in_turn / other.devices))
+    table = pd.DataFrame(rows, columns=["knob", "devices", "at_once", "in_turn", "in_turn_per_device"])
+    table["times"] = table["in_turn"] / table["in_turn"].iloc[0]
+    return _bounded(table)
+
+
+def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
+    """Give a row a power of 2 of tensor shards, the rest of the devices FSDP's: the least tokens, NaN for never."""
+    rows = []
+    for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
+        other = replace(mesh, fsdp=devices // tensor, tensor=tensor)
+        rows.append((tensor, other.fsdp, *(least_tokens(other, model, way) for way in OVERLAPS.values())))
+    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(inf, float("nan"))
+    return _bounded(table, devices=devices)
+
+
+def machines(*nodes) -> pd.DataFrame:
+    """Give a row a GPU with a datasheet: tokens a GPU from which FSDP over 8 of them is compute-bound.
+
+    Per token 2 FLOP a parameter, per parameter 2 bytes, of which a ring sends (n − 1)/n through a GPU's links in one
+    direction: (n − 1)/n · C/W tokens. `link` is what W is of: NVLink, or PCIe. `here`: one of these nodes has it.
+    The TPU's W are both directions of one axis, as in the book.
+    """
+    there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
+    rows = []
+    for label, name in GPUS.items():
+        known = limits.spec(name)
+        rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known)
+        share = (BESIDE - 1) / BESIDE
+        rows.append(
+            (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)
+        )
+    tpu = COURSE_MESH
+    rows.append(
+        (
+            "TPU v5p, one axis",
+            tpu.flop_per_s / 1e12,
+            tpu.axis_bytes_per_s / 1e9,
+            "ICI",
+            tpu.flop_per_s / tpu.axis_bytes_per_s,
+            False,
+        )
+    )
+    table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
+    table = table.sort_values("tokens", ignore_index=True)
+    table.attrs = {"source": "theory: datasheets' dense 16-bit rates and links", "small": False}
+    return table
+
+
+def _bounded(table: pd.DataFrame, **more) -> pd.DataFrame:
+    table.attrs = {"source": SOURCE, "small": False, **more}
+    return table

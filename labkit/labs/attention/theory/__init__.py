@@ -1,1 +1,0 @@
-"""Attention on paper: its arithmetic, its memory, and the online softmax tile by tile."""

@@ -1,1 +1,0 @@
-"""Lab 10, the models behind it."""

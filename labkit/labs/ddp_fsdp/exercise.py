@@ -1,0 +1,109 @@
+"""Check what the student wrote, and name the bug in a training that was tried beside one process."""
+
+from __future__ import annotations
+
+from IPython.display import Markdown
+
+from labkit.course.exercise import called, judges_answers
+from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
+from labkit.labs.ddp_fsdp.tables.measured import symptoms
+from labkit.story import units
+
+MIB = 2**20
+SETTINGS = (
+    ([MIB] * 4, MIB, 2 * MIB),
+    ([5, 5, 5], 100, 100),
+    ([30 * MIB, MIB, MIB, 2 * MIB, 24 * MIB, 1], MIB, 25 * MIB),
+    ([89 * MIB, *[2 * MIB, 1024] * 20, 3 * MIB], MIB, 25 * MIB),
+)  # bytes of each gradient in the order of the parameters, the first bucket's cap, every other's
+EXERCISES = ("buckets",)
+
+
+@judges_answers
+def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
+    """Have a worker call the student's answer to `exercise` ("buckets") and judge what it gives.
+
+    Raises ValueError for an unknown exercise.
+    """
+    if exercise not in EXERCISES:
+        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
+    outcome = called(f"ddp_fsdp.{exercise}", [*SETTINGS], patience_s)
+    return outcome if isinstance(outcome, Verdict) else judge(outcome)
+
+
+def judge(given: list) -> Verdict:
+    """Give the verdict on buckets: for each setting a list of lists of parameter numbers."""
+    faults: dict[str, str] = {}
+    for (sizes, first, cap), filled in zip(SETTINGS, given, strict=True):
+        fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
+        if fault:
+            where = f"for {len(sizes)} gradients, first bucket {units.size(first)}, then {units.size(cap)}"
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+    merits = ("every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap",)
+    return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _form(filled) -> tuple[str, str] | None:
+    lists = isinstance(filled, list) and all(isinstance(one, list) for one in filled)
+    if not lists or not all(type(number) is int for one in filled for number in one):
+        why = ": is a `return` missing?" if filled is None else ""
+        return "form", f"it gives {filled!r:.60}, not a list of lists of whole numbers{why}"
+    return None
+
+
+def _missing(filled: list[list[int]], sizes: list[int]) -> tuple[str, str] | None:
+    taken = sorted(number for one in filled for number in one)
+    if taken != list(range(len(sizes))):
+        return "missing", f"the buckets hold {taken[:8]}…, not every number from 0 to {len(sizes) - 1} once"
+    return ("empty", "a bucket is empty") if not all(filled) else None
+
+
+def _order(filled: list[list[int]]) -> tuple[str, str] | None:
+    taken = [number for one in filled for number in one]
+    if taken != sorted(taken, reverse=True):
+        return "order", f"it begins with {taken[:4]}: backward makes the last parameter's gradient first"
+    return None
+
+
+def _caps(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tuple[str, str] | None:
+    for number, one in enumerate(filled):
+        room, held = cap if number else first, [sizes[i] for i in one]
+        if sum(held[:-1]) >= room:
+            return "late", f"bucket {number} held {units.size(sum(held[:-1]))} already, its cap, when it took one more"
+        if sum(held) < room and number < len(filled) - 1:
+            return (
+                "early",
+                f"bucket {number} is sent with {units.size(sum(held))} in it; it has room for {units.size(room)}",
+            )
+    return None
+
+
+def suspects() -> tuple[str, ...]:
+    """Give the names of the broken trainings, in an order that gives nothing away."""
+    return lined_up(SYMPTOMS)
+
+
+def diagnose(run) -> Markdown:
+    """Name the fault of every variant of a Trial run, from its row alone."""
+    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
+
+
+def verdict_of(row: dict) -> Verdict:
+    """Give the verdict on one variant's symptoms."""
+    faults, ranks = {}, row["ranks"]
+    if row["raised"]:
+        faults["unused_parameter"] = f'it raises "{row["raised"]}": some parameter never got a gradient to send'
+    elif row["distinct"] < 1:
+        faults["no_sampler"] = (
+            f"only {units.percent(row['distinct'])} of a batch's samples differ: every rank draws the same ones"
+        )
+    elif abs(row["update_ratio"] - ranks) < 0.05 * ranks:
+        faults["summed"] = f"the first update is {units.number(row['update_ratio'])}× the right one, as many as ranks"
+    elif row["repeated"] > 0.9:
+        faults["no_set_epoch"] = "the second epoch begins with the first one's samples, in the same order"
+    elif row["update_error"] > 1e-3:
+        faults["wrong"] = "the weights do not change as in one process"
+    merits = () if faults else ("samples, losses and updates are one process's",)
+    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)

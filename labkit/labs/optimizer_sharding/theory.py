@@ -1,0 +1,170 @@
+"""Sharded states before anything runs: who owns what, what is held, sent and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+RULES = ("by number", "whole parameters", "by elements")
+
+
+def loads(sizes: Sequence[int], ranks: int, rule: str) -> list[int]:
+    """Give how many elements each rank gets of parameters with these numbers of elements.
+
+    "by number": parameter i to rank i mod N. "whole parameters": the largest first, each to the rank that has least
+    so far, as torch's ZeroRedundancyOptimizer does. "by elements": equal parts, wherever a parameter ends.
+    """
+    if rule == "by number":
+        return [sum(sizes[rank::ranks]) for rank in range(ranks)]
+    if rule == "by elements":
+        return [sum(end - begin for _, begin, end in pieces) for pieces in shards(sizes, ranks)]
+    held = [0] * ranks
+    for size in sorted(sizes, reverse=True):
+        held[held.index(min(held))] += size
+    return held
+
+
+def shards(sizes: Sequence[int], ranks: int) -> list[list[tuple[int, int, int]]]:
+    """Give each rank its pieces (number of the parameter, begin, end) of the parameters laid end to end.
+
+    Parts are equal, rounded up to a whole element; the last may be shorter.
+    """
+    share = -(-sum(sizes) // ranks)
+    parts: list[list[tuple[int, int, int]]] = [[] for _ in range(ranks)]
+    at = 0
+    for number, size in enumerate(sizes):
+        for rank in range(ranks):
+            begin, end = max(at, rank * share), min(at + size, (rank + 1) * share)
+            if begin < end:
+                parts[rank].append((number, begin - at, end - at))
+        at += size
+    return parts
+
+
+def excess(held: Sequence[int]) -> float:
+    """Give by which share the fullest rank has more than an equal part."""
+    return max(held) * len(held) / sum(held) - 1
+
+
+def least_excess(sizes: Sequence[int], ranks: int) -> float:
+    """Give the excess that no assignment of whole parameters can go below: the largest one has to be somewhere."""
+    return max(0.0, max(sizes) * ranks / sum(sizes) - 1)
+
+
+def fullest_bucket(sizes: Sequence[int], most: float) -> int:
+    """Give the elements of the largest bucket, filled in order with at most so many, or with one parameter."""
+    fullest = held = 0
+    for size in sizes:
+        held = size if held and held + size > most else held + size
+        fullest = max(fullest, held)
+    return fullest
+
+
+ITEMS = ("parameters", "gradients", "states", "activations", "temporary")
+MOMENTS = ("built", "before update", "after update")
+
+
+def activations(tokens: int, hidden: int, inner: int, layers: int, heads: int, vocabulary: int) -> int:
+    """Give the bytes that the transformer's forward keeps for its backward on a GPU, float32.
+
+    A layer keeps 8 × hidden a token (what goes into both norms and comes out of them, q, k, v, the attention's
+    output) and 4 × inner (gate, its SiLU, up, their product); a last norm 2 × hidden, the loss the vocabulary's
+    log-probabilities. Statistics: a number a head from the attention, one a token from each norm.
+    """
+    wide = layers * (8 * hidden + 4 * inner) + 2 * hidden + vocabulary
+    return 4 * tokens * (wide + layers * heads + 2 * layers + 1)
+
+
+def owned(sizes: Sequence[int], way: str, ranks: int) -> int:
+    """Give the elements whose states the fullest rank keeps."""
+    if way == "unsharded":
+        return sum(sizes)
+    return max(loads(sizes, ranks, "by elements" if way == "sharded" else "whole parameters"))
+
+
+def ledger(
+    sizes: Sequence[int],
+    way: str,
+    ranks: int,
+    moment: str,
+    step: int,
+    kept: int,
+    *,
+    optimizer: str = "adamw",
+    kernel: str = "foreach",
+    bucket_bytes: float = 0,
+) -> dict[str, int]:
+    """Give the bytes that a rank holds when it holds most, from the moment before up to this one, by item; float32.
+
+    "built": parameters, and where they move into buckets, the first of these beside them. "before update": gradients
+    grow as activations (`kept`) go, and what is more of the two counts; states are there from step 1 on. "after
+    update": gradients, states, and what the kernels make on the way.
+    """
+    whole, own = 4 * sum(sizes), owned(sizes, way, ranks)
+    largest = fullest_bucket(sizes, bucket_bytes // 4) if way == "sharded" else own
+    held = dict.fromkeys(ITEMS, 0) | {"parameters": whole}
+    if moment == "built":
+        return held | {"temporary": 4 * largest if way in ("sharded", "zero_buckets") else 0}
+    if step or moment == "after update":
+        held["states"] = STATE_BYTES[optimizer] * own
+    if moment == "before update":
+        return held | ({"gradients": whole} if whole >= kept else {"activations": kept})
+    made = -(-largest // ranks) if way == "sharded" else own
+    return held | {"gradients": whole, "temporary": TEMPORARY_BYTES[optimizer, kernel] * made}
+
+
+STAGES = ("ddp", "ours", "zero1", "zero2", "zero3")
+# Bytes an element of parameters, gradients, and what mixed precision's optimizer keeps besides its states: a float32
+# copy of the parameters (Rajbhandari and others, "ZeRO", 2020: 2 + 2 + 12).
+PRECISIONS = {"float32": (4, 4, 0), "bfloat16, float32 copies": (2, 2, 4)}
+
+
+class Stage(NamedTuple):
+    """What one rank holds, by use, and what it sends a step, in bytes."""
+
+    parameters: float
+    gradients: float
+    states: float
+    sent: float
+
+    @property
+    def held(self) -> float:
+        return self.parameters + self.gradients + self.states
+
+
+def stage(name: str, elements: float, ranks: int, state_bytes: int = 8, precision: str = "float32") -> Stage:
+    """Give a stage's bytes for a model of so many elements.
+
+    Sent is what passes a GPU's link in a ring: 2(N−1)/N of an all-reduce, (N−1)/N of a reduce-scatter or a gather.
+    Ours all-reduces gradients and gathers parameters, 3 Ψ; ZeRO-1 scatters the gradients instead, 2 Ψ, as DDP sends;
+    ZeRO-3 gathers parameters twice, 3 Ψ. In ZeRO-1, as in ours, a rank holds all gradients at the end of backward.
+    """
+    p, g, copy = PRECISIONS[precision]
+    share = 1 / ranks
+    parameters = p * elements * (share if name == "zero3" else 1)
+    gradients = g * elements * (share if name in ("zero2", "zero3") else 1)
+    states = (state_bytes + copy) * elements * (1 if name == "ddp" else share)
+    volume = {"ddp": 2 * g, "ours": 2 * g + p, "zero1": g + p, "zero2": g + p, "zero3": g + 2 * p}[name]
+    return Stage(parameters, gradients, states, volume * elements * (ranks - 1) / ranks)
+
+
+STATE_BYTES = {"sgd": 0, "momentum": 4, "adam": 8, "adamw": 8, "rmsprop": 4, "adagrad": 4}  # float32
+
+# torch/optim/adam.py, _multi_tensor_adam keeps √v of all its tensors at once; the fused kernel nothing.
+TEMPORARY_BYTES = {("adamw", "foreach"): 4, ("adamw", "fused"): 0, ("momentum", "foreach"): 0}
+
+# Bytes read and written an element, each kernel its operands once. AdamW by torch's many: decay 8, lerp 12, two of v
+# 8 + 12, √v 8, its correction 8, + ε 8, the update 16. In one kernel: p, g, m, v in and p, m, v out. SGD with
+# momentum by many: 8 + 12 + 12.
+MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "foreach"): 32, ("momentum", "fused"): 20}
+
+
+def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool, element_bytes: int = 4) -> float:
+    """Give the least seconds in which parameters reach all ranks, at a link's rate in one direction.
+
+    Gathered, a rank takes in (N−1)/N of them while it sends its own. `in_turn`, one rank after another sends its part
+    to all, and the links of the others wait to send: N parts in a row.
+    """
+    if ranks == 1:
+        return 0.0
+    return element_bytes * parameters * (1 if in_turn else (ranks - 1) / ranks) / (1e9 * gb_per_s)

@@ -1,0 +1,226 @@
+"""GPT-2 before anything runs: the allocator's history, which strategy fits, a step on more GPUs."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
+from labkit.theory.lines import GB, Link
+from labkit.theory.memory import PRECISIONS, ledger
+from labkit.theory.shapes import Model, elements, shard
+from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
+
+MIB = 2**20
+KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
+KINDS = ("base", *KEPT.values(), "temporary")
+RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+
+Change = tuple[float, str, float]  # when (µs), of which kind or "reserved", by how many MiB
+
+
+def changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) -> list[Change]:
+    """Give each allocation and release as a change of its kind, in the order of the events.
+
+    An allocation that outlives the phase in which it was made is named after that phase: made in forward, it is an
+    activation (or a parameter gathered to be used again in backward); in backward, a gradient; in optimizer, a state.
+    All others are temporary. A release of what was there before lowers the base. Memory counts as released when its
+    release is requested, though other streams may still hold up its reuse. Events before the first phase are left out.
+    """
+    starts = [start for _, start, _ in phases]
+    found: list[Change] = []
+    living: dict[int, tuple[int, int]] = {}  # address → the change that it was born with, its phase
+    for event in events:
+        when, action, mib = event["time_us"], event["action"], event["size"] / MIB
+        phase = bisect_right(starts, when) - 1
+        if phase < 0:
+            continue
+        if action == "alloc":
+            living[event["addr"]] = (len(found), phase)
+            found.append((when, KEPT.get(phases[phase][0], "temporary"), mib))
+        elif action == "free_requested":
+            kind = "base"
+            if event["addr"] in living:
+                birth, made = living.pop(event["addr"])
+                if made == phase:
+                    found[birth] = (found[birth][0], "temporary", found[birth][2])
+                kind, mib = found[birth][1:]
+            found.append((when, kind, -mib))
+        elif action in RESERVE:
+            found.append((when, "reserved", RESERVE[action] * mib))
+    return found
+
+
+def timeline(
+    events: Iterable[dict],
+    phases: Sequence[tuple[str, float, float]],
+    base_mib: float,
+    reserved_mib: float = 0.0,
+    bins: int = 300,
+) -> list[dict[str, Any]]:
+    """Give at most `bins` moments, in order, each the one of its bin at which most memory was in use.
+
+    `phases` are (name, start_us, end_us) in order; base and reserved are what was in use and reserved before the first.
+    Rows: t_ms since the first phase's start, base_mib and what KINDS says, allocated_mib (their sum), reserved_mib,
+    phase. A bin without a change shows what it began with.
+    """
+    first, last = phases[0][1], phases[-1][2]
+    names, starts = [name for name, _, _ in phases], [start for _, start, _ in phases]
+    now = dict.fromkeys([*KINDS, "reserved"], 0.0) | {"base": base_mib, "reserved": reserved_mib}
+
+    def moment(when: float) -> dict[str, Any]:
+        levels = {f"{kind}_mib": now[kind] for kind in KINDS}
+        levels |= {"allocated_mib": sum(levels.values()), "reserved_mib": now["reserved"]}
+        return {"t_ms": (when - first) / 1e3, **levels, "phase": names[bisect_right(starts, when) - 1]}
+
+    rows, waiting = [], changes(events, phases)[::-1]
+    for place in range(bins):
+        start, end = (first + (last - first) * edge / bins for edge in (place, place + 1))
+        best = moment(start)
+        while waiting and (waiting[-1][0] < end or place == bins - 1):
+            when, kind, mib = waiting.pop()
+            now[kind] += mib
+            if sum(now[kind] for kind in KINDS) > best["allocated_mib"]:
+                best = moment(when)
+        rows.append(best)
+    return rows
+
+
+def fragments(segments: Iterable[dict], most: int = 200) -> list[dict[str, float]]:
+    """Give the allocator's segments, largest first: segment_mib, allocated_mib, largest_free_mib, segments (1).
+
+    Where there are more than `most`, a last row sums the smallest (largest_free_mib: the largest of theirs) and says in
+    `segments` how many they are.
+    """
+    rows = sorted(map(_fragment, segments), key=lambda row: (-row["segment_mib"], -row["allocated_mib"]))
+    rest = rows[most:]
+    if not rest:
+        return rows
+    summed = {name: sum(row[name] for row in rest) for name in rest[0]}
+    return [*rows[:most], summed | {"largest_free_mib": max(row["largest_free_mib"] for row in rest)}]
+
+
+def _fragment(segment: dict) -> dict[str, float]:
+    free = [block["size"] for block in segment["blocks"] if block["state"] == "inactive"]
+    return {
+        "segment_mib": segment["total_size"] / MIB,
+        "allocated_mib": segment["allocated_size"] / MIB,
+        "largest_free_mib": max(free, default=0) / MIB,
+        "segments": 1,
+    }
+
+
+GIB = 2**30
+KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def fits(
+    size: str | tuple[int, int, int],
+    strategy: str,
+    gpus: int,
+    memory_gib: float,
+    precision: str = "bfloat16",
+    micro_batch: int = 1,
+    sequence: int = 1024,
+) -> dict:
+    """Give what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
+
+    `size` is a name in SIZES, or layers, hidden and heads; precision is "float32" or "bfloat16" (weights, gradients
+    and activations, with float32 copies). One micro-batch a step; nothing is compiled.
+    """
+    layers, hidden, heads = SIZES[size] if isinstance(size, str) else size
+    element_bytes, state_bytes = PRECISIONS[precision]
+    kept = activations(layers, hidden, heads, VOCABULARY, micro_batch, sequence, element_bytes=element_bytes)
+    model = gpt(layers, hidden, positions=sequence)
+    held = ledger(model, strategy, gpus, kept, element_bytes=element_bytes, state_bytes=state_bytes)
+    total, room = sum(held.values()) / GIB, (1 - KEPT_FREE) * memory_gib
+    return {
+        "ledger": {item: size_bytes / GIB for item, size_bytes in held.items()},
+        "total_gib": total,
+        "room_gib": room,
+        "fits": total <= room,
+    }
+
+
+def fewest_gpus(size: str | tuple[int, int, int], strategy: str, memory_gib: float, **knobs) -> int | None:
+    """Give the fewest GPUs of COUNTS on which the strategy fits; None where it does on none. Knobs as in `fits`."""
+    return next((count for count in COUNTS if fits(size, strategy, count, memory_gib, **knobs)["fits"]), None)
+
+
+class Projected(NamedTuple):
+    """A step in seconds; `latency_s` is what its calls' α add up to, `exposed_s` what the GPU waits."""
+
+    step_s: float
+    communication_s: float
+    latency_s: float
+    exposed_s: float
+
+
+def project(
+    model: Model,
+    strategy: str,
+    ranks: int,
+    compute_s: float,
+    links: Mapping[str, Link],
+    *,
+    fitted_ranks: int,
+    element_bytes: int = 4,
+    per_node: int = 8,
+    network_gb_per_s: float = 50.0,
+) -> Projected:
+    """Give the step of one micro-batch a GPU on `ranks` GPUs: compute, and the communication that nothing hides.
+
+    `compute_s` is a single GPU's step; `links`, by collective, are lines over the bytes through a link, fitted at
+    `fitted_ranks`. Assumed is:
+
+    - A GPU computes as it does alone: its optimizer, too, though sharded states would take less. A third of it is
+      forward, two thirds are backward, shared equally among the blocks.
+    - Collectives are rings: α grows as the ring's N − 1 hops (trees, and launches that are no hop, would take less);
+      β stays as it was. Beyond a node, its rings leave through all its network cards at once: β is then at most
+      `per_node` × `network_gb_per_s`.
+    - Gradients travel during backward, blocks are gathered during their neighbours' compute, and neither slows it.
+      See `_windows` for what never hides.
+    """
+    if ranks == 1 or strategy == "single":
+        return Projected(compute_s, 0.0, 0.0, 0.0)
+    hops = (ranks - 1) / (fitted_ranks - 1)
+    fastest = per_node * network_gb_per_s if ranks > per_node else math.inf
+    ring = {name: Link(link.alpha_s * hops, min(link.beta_gb_per_s, fastest)) for name, link in links.items()}
+
+    def takes(sent: Sent) -> float:
+        link = ring[sent.collective]
+        return sent.calls * link.alpha_s + through_a_link([sent], ranks) / (GB * link.beta_gb_per_s)
+
+    sent = traffic(model, strategy, ranks, element_bytes=element_bytes)
+    alone, forward, backward = _windows(model, strategy, ranks, element_bytes, takes)
+    exposed = alone + max(0.0, forward - compute_s / 3) + max(0.0, backward - 2 * compute_s / 3)
+    latency = sum(one.calls * ring[one.collective].alpha_s for one in sent)
+    return Projected(compute_s + exposed, sum(map(takes, sent)), latency, exposed)
+
+
+def _windows(
+    model: Model, strategy: str, ranks: int, element_bytes: int, takes: Callable[[Sent], float]
+) -> tuple[float, float, float]:
+    """Give the seconds of communication that never hide, that forward may hide, and that backward may hide.
+
+    Never hidden are DDP's last bucket, which has the embeddings; the gathers of the root and of a pass's first block;
+    the gradients of the block and of the root that end the backward; and all of "fsdp_root", which is one group.
+    Blocks are alike: where a block's compute hides its neighbour's gather, a pass hides all of them.
+    """
+    if strategy == "ddp":
+        calls, last = buckets(model.shapes, element_bytes), elements(model.before)
+        if calls == 1:
+            last = model.parameters
+        rest = Sent("all-reduce", calls - 1, (model.parameters - last) * element_bytes)
+        return takes(Sent("all-reduce", 1, last * element_bytes)), 0.0, takes(rest)
+    whole = [element_bytes * ranks * shard(shapes, ranks) for shapes in (model.shapes, model.root, model.block)]
+    gathers, scatters = ([takes(Sent(name, 1, size)) for size in whole] for name in ("all-gather", "reduce-scatter"))
+    (gather_all, gather_root, gather), (scatter_all, scatter_root, scatter) = gathers, scatters
+    if strategy == "fsdp_root":
+        return gather_all + scatter_all, 0.0, 0.0
+    again = gather if strategy == "fsdp_full" else 0.0
+    alone = gather_root + gather + again + scatter + scatter_root
+    return alone, (model.blocks - 1) * gather, (model.blocks - 1) * (again + scatter)
