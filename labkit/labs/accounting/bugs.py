@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.labs.accounting.theory import COURSE_MESH, XXL, devices, least_tokens, parts
+from labkit.labs.accounting.theory import COURSE_MESH, XXL, devices, least_tokens, parts_bytes
 
 SYMPTOMS = {
     "mixed_units": "a total in GiB is divided by a label in GB, so too few devices are asked for",
@@ -17,25 +17,25 @@ SAFETY = 1.25  # a batch this far on the right side of the bound is proposed
 
 def right() -> dict[str, float]:
     """Give an account of XXL: bytes by kind for TOKENS tokens, devices for all of it, and a compute-bound batch."""
-    held = parts(XXL, TOKENS)
+    held = parts_bytes(XXL, TOKENS)
     return held | {"devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * SAFETY}
 
 
 def mixed_units() -> dict[str, float]:
     """Give an account whose devices are GiB over GB."""
-    return right() | {"devices": devices(sum(parts(XXL, TOKENS).values()), LABEL_GB, "GiB")}
+    return right() | {"devices": devices(sum(parts_bytes(XXL, TOKENS).values()), LABEL_GB, "GiB")}
 
 
 def gradients_twice() -> dict[str, float]:
     """Give an account with 20 bytes a parameter."""
-    held = parts(XXL, TOKENS)
+    held = parts_bytes(XXL, TOKENS)
     held["gradients"] *= 2
     return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
 
 
 def bits_for_bytes() -> dict[str, float]:
     """Give an account with eight times the activations."""
-    held = parts(XXL, TOKENS, element_bytes=16)
+    held = parts_bytes(XXL, TOKENS, element_bytes=16)
     return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
 
 

@@ -116,7 +116,7 @@ STRATEGIES = {  # kinds that are cut into as many pieces as there are GPUs (Rajb
 GATHERED_BLOCKS = 4  # of ZeRO-3: the block at work and the next, each beside the buffer that brought it
 
 
-def parts(model: Model, tokens: int, element_bytes: int = 2) -> dict[str, int]:
+def parts_bytes(model: Model, tokens: int, element_bytes: int = 2) -> dict[str, int]:
     """Give the bytes of the whole model by KINDS: float32 but for activations, `element_bytes` a number."""
     states = {kind: each * model.parameters for kind, each in WHOLE.items()}
     return states | {"activations": element_bytes * tokens * model.kept()}
@@ -128,13 +128,13 @@ def held(model: Model, tokens: int, fsdp: int = 1, tensor: int = 1, element_byte
     As the course asks: FSDP shards parameters, gradients, states and half of the activations; of what is left, tensor
     parallelism gives each of `tensor` devices an equal part. What is gathered to compute with is not counted.
     """
-    cut = {kind: Fraction(size, fsdp * tensor) for kind, size in parts(model, tokens, element_bytes).items()}
+    cut = {kind: Fraction(size, fsdp * tensor) for kind, size in parts_bytes(model, tokens, element_bytes).items()}
     return cut | {"activations": cut["activations"] * (HALF + (1 - HALF) * fsdp)}
 
 
 def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, element_bytes: int = 2) -> int | None:
     """Give the fewest FSDP shards with which a device holds no more than `room_bytes`; None where none are enough."""
-    whole = parts(model, tokens, element_bytes)
+    whole = parts_bytes(model, tokens, element_bytes)
     stays = (1 - HALF) * whole["activations"]
     left = tensor * room_bytes - stays
     return ceil((sum(whole.values()) - stays) / left) if left > 0 else None

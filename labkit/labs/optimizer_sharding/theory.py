@@ -75,7 +75,7 @@ def activations(tokens: int, hidden: int, inner: int, layers: int, heads: int, v
     return 4 * tokens * (wide + layers * heads + 2 * layers + 1)
 
 
-def owned(sizes: Sequence[int], way: str, ranks: int) -> int:
+def owned_elements(sizes: Sequence[int], way: str, ranks: int) -> int:
     """Give the elements whose states the fullest rank keeps."""
     if way == "unsharded":
         return sum(sizes)
@@ -100,7 +100,7 @@ def ledger(
     grow as activations (`kept`) go, and what is more of the two counts; states are there from step 1 on. "after
     update": gradients, states, and what the kernels make on the way.
     """
-    whole, own = 4 * sum(sizes), owned(sizes, way, ranks)
+    whole, own = 4 * sum(sizes), owned_elements(sizes, way, ranks)
     largest = fullest_bucket(sizes, bucket_bytes // 4) if way == "sharded" else own
     held = dict.fromkeys(ITEMS, 0) | {"parameters": whole}
     if moment == "built":

@@ -6,7 +6,7 @@ import ipywidgets
 
 from labkit.charts import canvas
 from labkit.charts.knobs import with_picture
-from labkit.labs.sharding.theory import COUNTS, fewest_gpus, fits
+from labkit.labs.sharding.theory import COUNTS, fewest_gpus, fits_memory
 from labkit.story import units
 from labkit.story.words import listed
 from labkit.theory.gpt import SIZES
@@ -34,7 +34,7 @@ def picture(size: str, gpus: int, gpu: str, precision: str, micro_batch: int, se
     """
     knobs = {"precision": precision, "micro_batch": micro_batch, "sequence": sequence}
     memory_gib = MEMORY_GIB[gpu]
-    held = {strategy: fits(size, strategy, gpus, memory_gib, **knobs) for strategy in STRATEGIES}
+    held = {strategy: fits_memory(size, strategy, gpus, memory_gib, **knobs) for strategy in STRATEGIES}
     most = max(memory_gib, *(found["total_gib"] for found in held.values()))
     shown_gib = min(1.05 * most, LONGEST * memory_gib)
     scale = (WIDTH - LEFT - RIGHT) / shown_gib

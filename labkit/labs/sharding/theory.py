@@ -117,7 +117,7 @@ KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' o
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def fits(
+def fits_memory(
     size: str | tuple[int, int, int],
     strategy: str,
     gpus: int,
@@ -146,8 +146,8 @@ def fits(
 
 
 def fewest_gpus(size: str | tuple[int, int, int], strategy: str, memory_gib: float, **knobs) -> int | None:
-    """Give the fewest GPUs of COUNTS on which the strategy fits; None where it does on none. Knobs as in `fits`."""
-    return next((count for count in COUNTS if fits(size, strategy, count, memory_gib, **knobs)["fits"]), None)
+    """Give the fewest GPUs of COUNTS on which the strategy fits; None where it does on none. Knobs as in `fits_memory`."""
+    return next((count for count in COUNTS if fits_memory(size, strategy, count, memory_gib, **knobs)["fits"]), None)
 
 
 class Projected(NamedTuple):

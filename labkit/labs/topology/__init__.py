@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.topology.charts import *  # noqa: F403
+    from labkit.labs.topology.charts.copies import *  # noqa: F403
     from labkit.labs.topology.charts.node_map import *  # noqa: F403
     from labkit.labs.topology.plan import *  # noqa: F403
     from labkit.labs.topology.story import *  # noqa: F403

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from labkit.labs.sharding.explorer import COLORS, LEFT, MEMORY_GIB, STRATEGIES, explore, picture
-from labkit.labs.sharding.theory import COUNTS, GIB, fewest_gpus, fits
+from labkit.labs.sharding.theory import COUNTS, GIB, fewest_gpus, fits_memory
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
 
@@ -13,7 +13,7 @@ from labkit.theory.memory import ITEMS
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_ledger_adds_up(strategy, precision):
-    found = fits("GPT-2 XL", strategy, 8, 80.0, precision)
+    found = fits_memory("GPT-2 XL", strategy, 8, 80.0, precision)
     assert tuple(found["ledger"]) == ITEMS
     assert found["total_gib"] == pytest.approx(sum(found["ledger"].values()))
     assert found["room_gib"] == pytest.approx(75.2)
@@ -24,16 +24,16 @@ def test_the_ledger_adds_up(strategy, precision):
 
 
 def test_six_percent_stay_free():
-    total = fits("7 B", "fsdp_full", 8, 80.0)["total_gib"]
-    assert fits("7 B", "fsdp_full", 8, total / 0.939)["fits"]
-    assert not fits("7 B", "fsdp_full", 8, total / 0.941)["fits"]
-    assert fits(SIZES["7 B"], "fsdp_full", 8, 80.0)["total_gib"] == total
+    total = fits_memory("7 B", "fsdp_full", 8, 80.0)["total_gib"]
+    assert fits_memory("7 B", "fsdp_full", 8, total / 0.939)["fits"]
+    assert not fits_memory("7 B", "fsdp_full", 8, total / 0.941)["fits"]
+    assert fits_memory(SIZES["7 B"], "fsdp_full", 8, 80.0)["total_gib"] == total
 
 
 def test_fewest_gpus():
     fewest = fewest_gpus("65 B", "fsdp_full", 79.6, micro_batch=1)
-    assert fits("65 B", "fsdp_full", fewest, 79.6)["fits"]
-    assert not fits("65 B", "fsdp_full", fewest // 2, 79.6)["fits"]
+    assert fits_memory("65 B", "fsdp_full", fewest, 79.6)["fits"]
+    assert not fits_memory("65 B", "fsdp_full", fewest // 2, 79.6)["fits"]
     assert fewest_gpus("65 B", "ddp", 179.1) is None
     assert fewest_gpus("GPT-2 small", "ddp", 40.0) == 1
 
@@ -51,7 +51,7 @@ def test_bars_end_where_they_should(size, gpu):
     html = picture(size, 8, gpu, "bfloat16", 2)
     line = float(re.search(r'<line x1="([\d.]+)"', html)[1])
     for strategy, end in bars(html).items():
-        total = fits(size, strategy, 8, MEMORY_GIB[gpu], "bfloat16", 2)["total_gib"]
+        total = fits_memory(size, strategy, 8, MEMORY_GIB[gpu], "bfloat16", 2)["total_gib"]
         wanted = LEFT + (line - LEFT) * min(2.0, total / MEMORY_GIB[gpu])
         assert end == pytest.approx(wanted, abs=2), strategy
         assert f">{strategy}<" in html

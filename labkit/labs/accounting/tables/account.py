@@ -9,7 +9,7 @@ from math import ceil, inf
 import numpy as np
 import pandas as pd
 
-from labkit.labs.accounting import theory as memory
+from labkit.labs.accounting import theory
 from labkit.labs.accounting.theory import (
     COURSE_MESH,
     MODELS,
@@ -44,7 +44,7 @@ TOKENS = 1024
 
 def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
     """Give a row a kind of memory: bytes, gb (10^9), gib (2^30), and bytes a parameter of the model."""
-    table = pd.DataFrame(memory.parts(model, tokens).items(), columns=["kind", "bytes"])
+    table = pd.DataFrame(theory.parts_bytes(model, tokens).items(), columns=["kind", "bytes"])
     for unit in ("GB", "GiB"):
         table[unit.lower()] = number_in(unit, table["bytes"])
     table["bytes_per_parameter"] = table["bytes"] / model.parameters
@@ -53,7 +53,7 @@ def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
 
 def states_bytes(model: Model = XXL) -> int:
     """Give the bytes of parameters, gradients and optimizer states, without activations."""
-    return sum(memory.parts(model, 0).values())
+    return sum(theory.parts_bytes(model, 0).values())
 
 
 def labels(model: Model = XXL) -> pd.DataFrame:
@@ -96,10 +96,10 @@ def over_devices(
     rows = []
     for many in tokens:
         for count in counts:
-            held = {kind: float(number_in("GB", size)) for kind, size in memory.held(model, many, count).items()}
+            held = {kind: float(number_in("GB", size)) for kind, size in theory.held(model, many, count).items()}
             rows.append({"fsdp": count, "tokens": many, "gb": sum(held.values())} | held)
     fewest = {
-        many: {unit: memory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
+        many: {unit: theory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
     }
     return _told(pd.DataFrame(rows), fewest=fewest, device_gb=TPU_GB)
 
@@ -118,7 +118,7 @@ def fit(
         able = precision != "bfloat16" or known.tflops("bf16") is not None
         for model_name, model in models.items():
             for strategy in memory.STRATEGIES:
-                found = memory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
+                found = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
                 status = "ok" if found and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, found if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
