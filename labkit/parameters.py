@@ -47,7 +47,8 @@ def plan_classes(lab: ModuleType) -> list[type[Plan]]:
         return []
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Plan)]
     bases = {base for kind in kinds for base in kind.__mro__[1:] if "knobs" not in vars(base)}
-    return [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
+    own = [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
+    return sorted(own, key=lambda kind: kind.__name__)
 
 
 def _where(plans: list[Plan]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # The rooms of a lab that a notebook may use, in the order of the data. A worker, and bugs, are for worker processes.
-ROOMS = ("plan", "tables", "charts", "story", "targets", "claims", "exercise", "explorer", "theory")
+ROOMS = ("plan", "faults", "tables", "charts", "story", "targets", "claims", "exercise", "explorer", "theory")
 
 
 def front_door(package: str) -> tuple[Callable, Callable]:

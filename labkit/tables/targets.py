@@ -22,7 +22,7 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
     "within ±": lambda measured, goal: abs(measured) <= goal,
 }
-MET, MISSED, OPEN, NOT_RECORDED, STATED = "True", "False", "open", "not recorded", "stated"
+OPEN, NOT_RECORDED, STATED = "open", "not recorded", "stated"  # besides True and False
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ class Target:
     spread: float = 0.0
 
     @property
-    def met(self) -> str:
-        """Return "True", "False", "open" (the goal lies inside the spread), "not recorded" or "stated" (no goal)."""
+    def met(self) -> bool | str:
+        """Return True, False, "open" (the goal lies inside the spread), "not recorded" or "stated" (no goal)."""
         if self.measured is None or math.isnan(self.measured):
             return NOT_RECORDED
         if not self.comparison:
             return STATED
         compare = COMPARISONS[self.comparison]
-        ends = {compare(self.measured + side * self.spread, self.goal) for side in (-1, 1)}
-        return OPEN if len(ends) == 2 else MET if ends == {True} else MISSED
+        ends = {bool(compare(self.measured + side * self.spread, self.goal)) for side in (-1, 1)}
+        return OPEN if len(ends) == 2 else ends.pop()
 
     @property
     def goal_text(self) -> str:

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from labkit.charts import canvas
 
 DRAW = """
-from labkit.ui import canvas
+from labkit.charts import canvas
 figure, ax = canvas.canvas()
 ax.plot([1, 2], [3, 4])
 canvas.finish(figure, "made here")

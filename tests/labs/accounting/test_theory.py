@@ -24,7 +24,7 @@ from labkit.labs.accounting.theory import COURSE_MODELS as MESH
 from labkit.theory import gpt
 from labkit.theory.memory import ledger
 
-STATES = sum(memory.parts(XXL, 0).values())
+STATES = sum(memory.parts_bytes(XXL, 0).values())
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -93,7 +93,7 @@ def test_the_courses_model_has_a_gate():
 
 
 def test_sharding_divides_exactly_and_half_of_the_activations_stay():
-    whole = memory.parts(XXL, 1024)
+    whole = memory.parts_bytes(XXL, 1024)
     held = memory.held(XXL, 1024, fsdp=38)
     for kind in memory.WHOLE:
         assert held[kind] * 38 == whole[kind]

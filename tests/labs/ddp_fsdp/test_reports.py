@@ -5,16 +5,16 @@ import pytest
 
 from labkit.labs.ddp_fsdp.story.reports import doubt_reports
 from labkit.labs.ddp_fsdp.tables.reading import (
-    differences,
     flop_per_sample,
     physics,
+    printed_differences,
     samples_per_gpu,
     savings,
     traffic,
 )
 from labkit.tables.published import published
 
-TABLES = (differences, samples_per_gpu, savings, traffic, physics)
+TABLES = (printed_differences, samples_per_gpu, savings, traffic, physics)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_tables_are_tidy_and_name_their_source(printed):
 
 
 def test_differences_are_resolved_by_their_spreads(printed):
-    table = differences(printed)
+    table = printed_differences(printed)
     assert table["difference"].tolist() == pytest.approx([-0.002105, -0.07394, -0.00726], rel=1e-3)
     assert table["standard_errors"].tolist() == pytest.approx([9.22, 1.21, 3.11], abs=0.01)
     assert table["resolved"].tolist() == [True, False, True]
@@ -161,14 +161,14 @@ def test_steps_faster_than_the_gpu_are_called_impossible(printed):
     ],
 )
 def test_spreads_decide_what_is_resolved(printed, std, part, unsaid):
-    said = story(printed, differences=differences(printed.assign(samples_per_second_std=std)))
+    said = story(printed, differences=printed_differences(printed.assign(samples_per_second_std=std)))
     assert part in said
     assert unsaid not in said
 
 
 def test_a_faster_fsdp_is_called_faster(printed):
     faster = printed["samples_per_second"].where(printed["strategy"] == "ddp", 500.0)
-    assert "FSDP is 20 % faster" in story(printed, differences=differences(printed.assign(samples_per_second=faster)))
+    assert "FSDP is 20 % faster" in story(printed, differences=printed_differences(printed.assign(samples_per_second=faster)))
 
 
 def test_the_claim_of_no_communication_holds_on_one_gpu_and_weighs_in_a_short_step(printed):

@@ -15,7 +15,7 @@ from labkit.labs.optimizer_sharding.theory import (
     least_excess,
     ledger,
     loads,
-    owned,
+    owned_elements,
     sent_s,
     shards,
     stage,
@@ -82,7 +82,7 @@ def test_the_ledger_around_an_update():
     many = ledger(XL, "unsharded", 2, "before update", 0, 2 * whole)
     assert (many["gradients"], many["activations"]) == (0, 2 * whole), "activations go as gradients come"
     assert held("sharded", "built")["temporary"] <= 2**29
-    assert held("zero_buckets", "built")["temporary"] == 4 * owned(XL, "zero_buckets", 2)
+    assert held("zero_buckets", "built")["temporary"] == 4 * owned_elements(XL, "zero_buckets", 2)
     assert held("zero_redundancy", "built")["temporary"] == 0
 
 

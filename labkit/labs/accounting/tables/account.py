@@ -117,7 +117,7 @@ def fit(
         known = limits.spec(name)
         able = precision != "bfloat16" or known.tflops("bf16") is not None
         for model_name, model in models.items():
-            for strategy in memory.STRATEGIES:
+            for strategy in theory.STRATEGIES:
                 found = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
                 status = "ok" if found and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, found if status == "ok" else None, status))

@@ -16,7 +16,7 @@ from labkit.labs.accounting.theory import (
     least_tokens,
     number_in,
     of,
-    parts,
+    parts_bytes,
     smallest_fsdp,
     times,
 )
@@ -40,7 +40,7 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     token. "exclusive" is a number to be exceeded: ours is then the fewest less 1. The batch is ours a device, in turn.
     """
     printed = published.set_index("quantity")["value"]
-    states, token = states_bytes(), parts(XXL, 1)["activations"]
+    states, token = states_bytes(), parts_bytes(XXL, 1)["activations"]
     mixed = {QUANTITIES[3]: devices(states, 80, "GiB"), QUANTITIES[4]: smallest_fsdp(XXL, 0, of(TPU_GB, "GiB")) - 1}
     ours = dict(
         zip(

@@ -125,6 +125,7 @@ def _limit(known: limits.Spec | None, row) -> float | None:
 
 
 def worst(said: pd.Series) -> str:
+    """Return the first status that is not "ok", or "ok"."""
     return next((status for status in said if status != "ok"), "ok")
 
 

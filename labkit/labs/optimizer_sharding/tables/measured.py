@@ -6,7 +6,15 @@ import math
 
 import pandas as pd
 
-from labkit.labs.optimizer_sharding.theory import ITEMS, MOVED_BYTES, activations, fullest_bucket, ledger, owned_elements, sent_s
+from labkit.labs.optimizer_sharding.theory import (
+    ITEMS,
+    MOVED_BYTES,
+    activations,
+    fullest_bucket,
+    ledger,
+    owned_elements,
+    sent_s,
+)
 from labkit.node import limits
 from labkit.tables.rows import entries
 
@@ -127,7 +135,9 @@ def steps(run) -> pd.DataFrame:
     model, ranks = sizes(run.plan), run.plan.gpus
     spec = _spec(run)
     hbm, link = (spec.hbm_gb_per_s, limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
-    moved = [MOVED_BYTES[row.optimizer, row.kernel] * owned_elements(model, row.way, ranks) for row in table.itertuples()]
+    moved = [
+        MOVED_BYTES[row.optimizer, row.kernel] * owned_elements(model, row.way, ranks) for row in table.itertuples()
+    ]
     table["least_local_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved, dtype=float), hbm)
     table["least_sent_ms"] = [_least_sent_ms(sum(model), ranks, way, link) for way in table["way"]]
     for column, part in (("over_torch", "update"), ("step_over_torch", "step")):
