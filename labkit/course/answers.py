@@ -156,7 +156,8 @@ def exercises_of(lab: str) -> tuple[str, ...]:
     """Return the names of one lab's exercises; none where there is no such lab, or no check in it."""
     with contextlib.suppress(ModuleNotFoundError, AttributeError):
         check = importlib.import_module(f"labkit.labs.{lab}").check
-        return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(check.__module__).EXERCISES)
+        names = getattr(check, "names", None) or importlib.import_module(check.__module__).EXERCISES
+        return tuple(f"{lab}.{exercise}" for exercise in names)
     return ()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
@@ -49,11 +50,7 @@ def judges_answers(check: Callable[..., Verdict]) -> Callable[..., Verdict]:
 
     @functools.wraps(check)
     def dated(exercise: str, **options) -> Verdict:
-        verdict = check(exercise, **options)
-        file = answers.file_of(f"{lab}.{exercise}")
-        if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
-            return verdict
-        return replace(verdict, judged=f"Judged: `{file.name}`, saved {answers.saved_at(file)}.")
+        return with_version(lab, exercise, check(exercise, **options))
 
     return dated
 
@@ -114,3 +111,45 @@ def called(name: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"
         return Verdict(function, WRONG, {"form": sentence})
     return given
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A function that the student writes: its name, the lists of arguments that it is called with, and its judge.
+
+    `judge` takes what the function returned for each list of arguments, in order, and returns the verdict. `on_failure`
+    may add to the verdict of a call that raised or did not come back.
+    """
+
+    name: str
+    inputs: Sequence[Sequence[Any]]
+    judge: Callable[[list], Verdict]
+    on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
+
+
+class Exercises:
+    """All exercises of a lab; calling it checks one: `check = Exercises("collectives", Exercise("ring_step", …))`."""
+
+    def __init__(self, lab: str, *exercises: Exercise):
+        self.lab, self.by_name = lab, {one.name: one for one in exercises}
+        self.names = tuple(self.by_name)
+
+    def __call__(self, exercise: str, *, patience_s: float = 20.0) -> Verdict:
+        """Have a worker call the student's answer to `exercise`, judge what it returns, and say which version it was.
+
+        Raises ValueError, listing the exercises, for an unknown one.
+        """
+        if exercise not in self.by_name:
+            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
+        one = self.by_name[exercise]
+        outcome = called(f"{self.lab}.{exercise}", [list(arguments) for arguments in one.inputs], patience_s)
+        verdict = one.on_failure(outcome) if isinstance(outcome, Verdict) else one.judge(outcome)
+        return with_version(self.lab, exercise, verdict)
+
+
+def with_version(lab: str, exercise: str, verdict: Verdict) -> Verdict:
+    """Return the verdict with the version of the answer that it judged."""
+    file = answers.file_of(f"{lab}.{exercise}")
+    if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
+        return verdict
+    return replace(verdict, judged=f"Judged: `{file.name}`, saved {answers.saved_at(file)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from string import ascii_uppercase
 
 from IPython.display import Markdown
@@ -23,3 +23,23 @@ def diagnosed(verdicts: Iterable[Verdict]) -> Markdown:
         said = "; ".join(verdict.faults.values()) or "nothing is wrong with it"
         lines.append(f"- **{letter}** is `{verdict.exercise}`: {said}.")
     return Markdown("\n".join(lines))
+
+
+def line_up(
+    symptoms: Mapping[str, str], rows_of: Callable[..., Iterable[dict]], verdict_of: Callable[[dict], Verdict]
+) -> tuple[Callable[[], tuple[str, ...]], Callable[..., Markdown]]:
+    """Return a lab's `suspects()` and `diagnose(run)`.
+
+    `symptoms` has what each broken variant shows, `rows_of(run)` the row of each variant in a Trial run, and
+    `verdict_of(row)` the verdict on a variant, from its row alone.
+    """
+
+    def suspects() -> tuple[str, ...]:
+        """Return the names of the broken variants, in an order that gives nothing away."""
+        return lined_up(symptoms)
+
+    def diagnose(run) -> Markdown:
+        """Name the fault of every variant of a Trial run, from its row alone."""
+        return diagnosed(map(verdict_of, rows_of(run)))
+
+    return suspects, diagnose

@@ -61,7 +61,8 @@ def _defined(file: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             names += [alias.name for alias in node.names if alias.asname == alias.name]
         elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+            targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.append(node.target.id)
     return [name for name in names if not name.startswith("_")]

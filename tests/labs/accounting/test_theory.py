@@ -20,7 +20,7 @@ from labkit.labs.accounting.theory import (
     of,
     times,
 )
-from labkit.labs.accounting.theory import COURSE_MODELS as MESH
+from labkit.labs.accounting.theory import COURSE_MESH as MESH
 from labkit.theory import gpt
 from labkit.theory.memory import ledger
 

@@ -1,0 +1,68 @@
+"""The few parts that figures are composed of: panels, rows with bars and marks, values beside them, lanes of spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from labkit.charts import canvas
+
+BAR = 0.62  # of a row's height
+LANE = 0.34
+
+
+def panels(count: int, rows: int = 0, *, row_height: float = 0.42, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its axes, `count` side by side; `rows` rows of bars set the height."""
+    if rows:
+        options.setdefault("height", 1.5 + row_height * rows)
+    figure, axes = canvas.canvas(count, squeeze=False, **options)
+    return figure, list(axes[0])
+
+
+def rows(ax: Axes, labels: Sequence[str], **text: Any) -> range:
+    """Give the axes a row per label, the first on top, and a vertical grid; return the rows' places."""
+    places = range(len(labels))
+    ax.set_yticks(places, labels, **text)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.grid(axis="x")
+    return places
+
+
+def bars(ax: Axes, lengths: Any, *, start: Any = 0.0, color: Any, label: str | None = None, spread: Any = None) -> Any:
+    """Draw a bar per row, from `start`; `spread` adds a whisker. Return where the bars end."""
+    whiskers = {} if spread is None else {"xerr": spread, "ecolor": canvas.INK, "capsize": 3}
+    ax.barh(range(len(lengths)), lengths, left=start, color=color, height=BAR, label=label, **whiskers)
+    return start + lengths
+
+
+def beside(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
+    """Write a value to the right of a mark, clear of it."""
+    style = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9} | options
+    ax.annotate(text, (x, y), **style)
+
+
+def guess_line(ax: Axes, guess: Any, scale: float = 1.0) -> None:
+    """Draw the reader's prediction as a vertical line; a skipped one, or None, draws nothing."""
+    value = getattr(guess, "value", guess)
+    if value is not None:
+        ax.axvline(value * scale, color=canvas.PREDICTED, ls=(0, (3, 2)), lw=1.6, label="your prediction")
+
+
+def lane(ax: Axes, row: int, spans: Iterable[tuple[float, float]], *, color: str, below: bool = False) -> None:
+    """Draw spans (start, length) in the upper half of a row, or the lower."""
+    ax.broken_barh(list(spans), (row + (0.02 if below else -0.36), LANE), facecolors=color, linewidth=0)
+
+
+def swatches(ax: Axes, colors: dict[str, str]) -> None:
+    """Add a legend entry per name with its colour; nothing is drawn."""
+    for name, color in colors.items():
+        ax.plot([], [], color=color, lw=6, label=name)
+
+
+def status_or(row: Any, column: str, text: str) -> str:
+    """Return `text` where the row has a value in `column`, else the row's status, such as "out of memory"."""
+    return text if pd.notna(getattr(row, column)) else row.status
