@@ -1,1 +1,1 @@
-"""What can be said before anything runs, for more than one lab: shapes, ledgers, traffic, lines, models in arithmetic."""
+"""What can be said before anything runs, for more than one lab: shapes, ledgers, traffic, lines, models."""
