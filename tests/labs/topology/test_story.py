@@ -13,7 +13,7 @@ from labkit.story.words import SMALL_NOTE
 from labkit.tables.published import published_topology
 
 NAN = float("nan")
-ODD = Path(__file__).parents[1] / "fixtures" / "topology" / "odd_cpu_list.txt"
+ODD = Path(__file__).parents[2] / "fixtures" / "topology" / "odd_cpu_list.txt"
 
 
 def wired(numa, default="NV18", **odd):
