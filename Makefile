@@ -43,8 +43,10 @@ scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
 bench: $(READY)  ## measure this machine's own targets
 	@$(PY) -m labkit.tools.bench $(ARGS)
 
-lint: $(READY)  ## check the style of code and notebooks
+lint: $(READY)  ## check style and formatting of code and notebooks, and the types of labkit
 	@$(PY) -m ruff check . $(ARGS)
+	@$(PY) -m ruff format --check labkit tests
+	@$(PY) -m basedpyright
 
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
 # version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees

@@ -24,7 +24,8 @@ def pytest_configure():
     if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
-    hypothesis.settings.register_profile("labkit", deadline=None)
+    # CI tries the same examples every time; elsewhere they are new ones.
+    hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("labkit")
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
 

@@ -67,6 +67,7 @@ def test_what_a_notebook_uses_is_listed(path):
 
 
 def test_listing_a_lab_loads_no_drawing_library():
-    probe = "import sys; from labkit.labs import sharding; dir(sharding); print(*{'matplotlib', 'torch'} & set(sys.modules))"
+    probe = "import sys; from labkit.labs import sharding; dir(sharding); "
+    probe += "print(*{'matplotlib', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

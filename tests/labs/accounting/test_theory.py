@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from labkit.labs.accounting import theory as memory
+from labkit.labs.accounting.theory import COURSE_MESH as MESH
 from labkit.labs.accounting.theory import (
     COURSE_MODELS,
     MODELS,
@@ -20,7 +21,6 @@ from labkit.labs.accounting.theory import (
     of,
     times,
 )
-from labkit.labs.accounting.theory import COURSE_MESH as MESH
 from labkit.theory import gpt
 from labkit.theory.memory import ledger
 
