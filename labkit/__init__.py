@@ -5,11 +5,13 @@ things cross it: a plan, inward, and rows, outward.
 
     engine/   a plan in, a table out: launch, replay, Run
     node/     what this machine is, and what it can do at best: here, check
-    labs/     one folder a lesson: plan → worker → tables → charts → story
+    theory/   what can be said before anything runs
+    worker/   what several labs' workers need
+    tables/   rows → tables, and what published reports printed: published("broadcast")
+    charts/   the canvas, the palette, and the parts of figures
+    story/    words, units, names, and sentences that several labs say
     course/   predictions, the student's own code, checks that explain
-    parameters  size, gpus and seeds of a notebook, checked before anything runs
-    reports   what published reports printed: published("broadcast")
-    ui/       the canvas, palette, units and Markdown that all labs share
+    labs/     one folder a lesson: plan → worker → tables → charts → story
 
     from labkit import launch
     from labkit.labs import broadcast
@@ -23,8 +25,25 @@ measures.
 
 import importlib
 import sys
+from typing import TYPE_CHECKING
 
 from labkit import hidden_modules
+
+if TYPE_CHECKING:
+    from labkit import node as node
+    from labkit.course.predict import predict as predict
+    from labkit.course.source import source as source
+    from labkit.engine.errors import RunError as RunError
+    from labkit.engine.launch import launch as launch
+    from labkit.engine.plan import Plan as Plan
+    from labkit.engine.run import Run as Run
+    from labkit.engine.run import replay as replay
+    from labkit.node import here as here
+    from labkit.node.limits import check as check
+    from labkit.parameters import check_parameters as check_parameters
+    from labkit.story.words import beside as beside
+    from labkit.tables.published import published as published
+    from labkit.tables.published import published_topology as published_topology
 
 hidden_modules.require_none()
 
@@ -54,6 +73,11 @@ def __getattr__(name: str):
     if name not in _ROOMS:
         raise AttributeError(f"labkit has no {name!r}; it has {', '.join(__all__)}")
     return getattr(importlib.import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List what a notebook may use, for Tab completion."""
+    return [*__all__, "__doc__"]
 
 
 if "IPython" in sys.modules:  # in a notebook `%%answer` works from here on

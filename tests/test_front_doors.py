@@ -71,3 +71,10 @@ def test_listing_a_lab_loads_no_drawing_library():
     probe += "print(*{'matplotlib', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_labkit_lists_what_it_offers():
+    import labkit
+
+    assert {"launch", "replay", "predict", "published", "node"} <= set(dir(labkit))
+    assert all(getattr(labkit, name) is not None for name in dir(labkit))
