@@ -59,7 +59,7 @@ def test_a_step_is_a_send_and_a_receive():
 def test_costs_are_the_formulas(ranks):
     steps, (size, alpha_us, rate) = steps_of(ranks), LINK
     assert sent_bytes(steps, size, ranks) == pytest.approx(volume.bus_factor("all-reduce", ranks) * size)
-    whole = volume.seconds("all-reduce", ranks, size, alpha_us / 1e6, rate)
+    whole = volume.collective_seconds("all-reduce", ranks, size, alpha_us / 1e6, rate)
     assert steps_seconds(steps, size, ranks, alpha_us / 1e6, rate) == pytest.approx(whole)
 
 
