@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from labkit.theory.configurations import configuration
 from labkit.theory.shapes import Model
 
-# layers, hidden, heads (Radford and others, 2019); the last three have their authors' sizes (Touvron and others, 2023)
-SIZES = {
-    "GPT-2 small": (12, 768, 12),
-    "GPT-2 medium": (24, 1024, 16),
-    "GPT-2 Large": (36, 1280, 20),
-    "GPT-2 XL": (48, 1600, 25),
+FILES = {"GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 Large": "gpt2-large", "GPT-2 XL": "gpt2-xl"}
+GPT2 = {name: configuration(file) for name, file in FILES.items()}
+# layers, hidden, heads; the last three have their authors' sizes (Touvron and others, 2023)
+SIZES = {name: (one["n_layer"], one["n_embd"], one["n_head"]) for name, one in GPT2.items()} | {
     "7 B": (32, 4096, 32),
     "13 B": (40, 5120, 40),
     "65 B": (80, 8192, 64),
 }
-VOCABULARY = 50257
+VOCABULARY: int = GPT2["GPT-2 Large"]["vocab_size"]
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
     "the report's": {"micro_batch": 0},
     "fused attention": {"attention": "fused"},

@@ -7,16 +7,15 @@ from typing import ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.theory.configurations import configuration
 from labkit.theory.shapes import Model
 
+NAMES = ("small", "medium", "large", "xl", "2.7b")
+CONFIGURATIONS = {name: configuration(f"transformer-{name}") for name in NAMES}
 SIZES = {  # hidden, inner, layers, heads
-    "small": (768, 3072, 12, 12),
-    "medium": (1024, 4096, 24, 16),
-    "large": (1280, 5120, 36, 20),
-    "xl": (1600, 6400, 48, 25),
-    "2.7b": (2560, 10240, 32, 32),
+    name: (one["d_model"], one["d_ff"], one["num_layers"], one["num_heads"]) for name, one in CONFIGURATIONS.items()
 }
-VOCABULARY = 10_000
+VOCABULARY: int = CONFIGURATIONS["xl"]["vocab_size"]
 
 
 def transformer(hidden: int, inner: int, layers: int, vocabulary: int = VOCABULARY) -> Model:
@@ -32,10 +31,10 @@ class Course(Plan):
 
     least: ClassVar[int] = 2
 
-    hidden: int = 1600
-    inner: int = 6400
-    layers: int = 48
-    heads: int = 25
+    hidden: int = CONFIGURATIONS["xl"]["d_model"]
+    inner: int = CONFIGURATIONS["xl"]["d_ff"]
+    layers: int = CONFIGURATIONS["xl"]["num_layers"]
+    heads: int = CONFIGURATIONS["xl"]["num_heads"]
     vocabulary: int = VOCABULARY
     sequence: int = 128
     samples: int = 2  # a rank and step

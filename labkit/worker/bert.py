@@ -7,28 +7,26 @@ from torch import nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertPooler
 
-LABELS = 2
+from labkit.theory.configurations import configuration
 
-
-SPREAD = 0.02  # standard deviation of BERT's initial weights
-
-
+LABELS: int = configuration("bert-base")["num_labels"]
+SPREAD: float = configuration("bert-base")["initializer_range"]  # standard deviation of BERT's initial weights
 EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
 
 
 def config(plan) -> BertConfig:
     """Give the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
-    return BertConfig(
-        hidden_size=plan.hidden,
-        num_hidden_layers=plan.layers,
-        num_attention_heads=plan.heads,
-        intermediate_size=4 * plan.hidden,
-        vocab_size=plan.vocabulary,
-        max_position_embeddings=max(512, plan.sequence),
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        attn_implementation="sdpa",
-    )
+    shape = {
+        "hidden_size": plan.hidden,
+        "num_hidden_layers": plan.layers,
+        "num_attention_heads": plan.heads,
+        "intermediate_size": 4 * plan.hidden,
+        "vocab_size": plan.vocabulary,
+        "max_position_embeddings": max(512, plan.sequence),
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return BertConfig(**configuration("bert-base") | shape, attn_implementation="sdpa")
 
 
 class Stage(nn.Module):

@@ -9,9 +9,11 @@ from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
+from labkit.theory.configurations import configuration
 from labkit.theory.shapes import Model, bert
 from labkit.theory.training import STRATEGIES, Training
 
+BERT = configuration("bert-base")
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 SMALL = {
     "size": "small",
@@ -43,10 +45,10 @@ class Bert(Training):
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
 
-    layers: int = 12
-    hidden: int = 768
-    heads: int = 12
-    vocabulary: int = 30522
+    layers: int = BERT["num_hidden_layers"]
+    hidden: int = BERT["hidden_size"]
+    heads: int = BERT["num_attention_heads"]
+    vocabulary: int = BERT["vocab_size"]
     sequence: int = 512
     batches: tuple[int, ...] = (64, 16)
 

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Self
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs.pipeline.theory.schedules import check_rounds, even_split, heavy_split, layers_of
+from labkit.theory.configurations import configuration
 
+BERT = configuration("bert-base")
 MODES = ("streaming", "fenced", "training")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -32,10 +34,10 @@ class Bert(Plan):
     least: ClassVar[int] = 2
     SMALLER: ClassVar[dict[str, Any]] = {}
 
-    layers: int = 12
-    hidden: int = 768
-    heads: int = 12
-    vocabulary: int = 30522
+    layers: int = BERT["num_hidden_layers"]
+    hidden: int = BERT["hidden_size"]
+    heads: int = BERT["num_attention_heads"]
+    vocabulary: int = BERT["vocab_size"]
     batch: int = 64
     sequence: int = 512
     precision: str = "float32"  # float32 as published (TF32 off), tf32, or bfloat16 (autocast)
@@ -73,10 +75,8 @@ class Bert(Plan):
         if len(stages) % ranks:
             raise PlanError(f"split={split!r} has {len(stages)} stages, which do not divide among {ranks} ranks")
         if len(stages) > ranks and knobs["schedule"] != "interleaved":
-            raise PlanError(
-                f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; only 'interleaved' "
-                "gives a GPU several"
-            )
+            several = "only 'interleaved' gives a GPU several"
+            raise PlanError(f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; {several}")
         if knobs["mode"] == "training":
             check_rounds(knobs["schedule"], ranks, count)
         elif knobs["schedule"] != "gpipe":
