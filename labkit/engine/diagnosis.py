@@ -63,7 +63,7 @@ class Diagnosis:
         """Read what the ranks reported since the last call; return whether there was anything."""
         before = self.heard
         for rank, file in enumerate(self._files):
-            for event in file.new():
+            for event in filter(lambda found: "event" in found, file.new()):
                 self._events[rank, event["event"]].append(event)
                 self.last[rank] = event["event"]
                 self.heard += 1

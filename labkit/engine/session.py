@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -164,9 +165,11 @@ class Session:
             self._locked = None
 
     def how_it_ended(self) -> str:
-        """Its status and the last line of its log: the reason where it could not go on."""
-        status, last = self.process.poll(), self.said().strip().rpartition("\n")[2]
-        return f"it ended with status {status}" + (f": {last}" if last and status and status > 0 else "")
+        """Its status and, where it was not killed, the reason: the last error in its log, or else the last line."""
+        status, lines = self.process.poll(), self.said().strip().split("\n")
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b|.*: Resource temporarily", line)]
+        reason = (errors or lines)[-1] if status is not None and status >= 0 else ""
+        return f"it ended with status {status}" + (reason and f": {reason}")
 
     def said(self) -> str:
         """The end of what the agent wrote to its log."""

@@ -240,4 +240,5 @@ class Watch:
             if process.pid in pids:
                 _signal(process, signal.SIGUSR1)
         time.sleep(0.3)  # faulthandler writes at once; the disk may take a moment
+        self.said.read()
         return self.said.hung(why)

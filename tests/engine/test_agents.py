@@ -55,13 +55,8 @@ def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     start = "from labkit.engine.session import Session\nwith Session.lent('labkit.engine.call'): print(1), input()"
 
     def kernel() -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-c", start],
-            cwd=HERE,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        command, pipe = [sys.executable, "-u", "-c", start], subprocess.PIPE
+        process = subprocess.Popen(command, cwd=HERE, env=environment, stdin=pipe, stdout=pipe)
         assert process.stdout.readline() == b"1\n"
         return process
 

@@ -55,6 +55,8 @@ import resource, signal, sys, time
 from faults_plan import Faults
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
+from labkit import node
+node.here()
 if files := int(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 if sys.argv[2:] == ["SIGCHLD"]:
