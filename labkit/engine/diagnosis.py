@@ -170,14 +170,19 @@ class Diagnosis:
                 told.append(f"{self.who(rank)} printed:\n{textwrap.indent(text, '    ')}")
         return "\n".join(told) or "no rank printed anything"
 
-    def hung(self, why: str) -> RunError:
-        """Give the error of a launch that stands still, from the stacks just dumped: the culprit waits for no other."""
+    def hung(self, why: str, session: Session) -> RunError:
+        """Give the error of a launch that stands still, from the stacks just dumped: the culprit waits for no other.
+
+        Of ranks that were never started, only the agent knows why.
+        """
         standing = [self.stands(rank) for rank in self.ranks]
         silent = [rank for rank in self.ranks if not self.spoke(rank)] or [0]
         rank = next((rank for rank in silent if not standing[rank].startswith("waits")), silent[0])
         point = self.point(rank)
         all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
         sentence = f"{why} {self.where(point)}: {all_stand}"
+        if not self.last and (reason := session.last_error()):
+            sentence += f"; the process that starts the workers met {with_limit(reason)}"
         detail, logs = f"{self._table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 

@@ -165,11 +165,15 @@ class Session:
             self._locked = None
 
     def how_it_ended(self) -> str:
-        """Its status and, where it was not killed, the reason: the last error in its log, or else the last line."""
-        status, lines = self.process.poll(), self.said().strip().split("\n")
-        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b|.*: Resource temporarily", line)]
-        reason = (errors or lines)[-1] if status is not None and status >= 0 else ""
+        """Its status and, where it was not killed, the reason."""
+        status, last = self.process.poll(), self.said().strip().rpartition("\n")[2]
+        reason = (self.last_error() or last) if status is not None and status >= 0 else ""
         return f"it ended with status {status}" + (reason and f": {reason}")
+
+    def last_error(self) -> str:
+        """The last line of its log that tells an error; "" where there is none."""
+        errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.said(), re.M)
+        return errors[-1] if errors else ""
 
     def said(self) -> str:
         """The end of what the agent wrote to its log."""

@@ -241,4 +241,4 @@ class Watch:
                 _signal(process, signal.SIGUSR1)
         time.sleep(0.3)  # faulthandler writes at once; the disk may take a moment
         self.said.read()
-        return self.said.hung(why)
+        return self.said.hung(why, self.session)

@@ -72,7 +72,8 @@ except RunError as error:
 def limited(*arguments: str, before: tuple[str, ...] = ()) -> str:
     """Give the first line that a kernel tells which launches under a limit."""
     command = [*before, sys.executable, "-c", LIMITED, *arguments]
-    ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=100)
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}  # as on two cores
+    ended = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=100)
     return ended.stdout.split("\n")[0]
 
 
