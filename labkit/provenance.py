@@ -39,7 +39,8 @@ def fact(table: pd.DataFrame, name: str) -> Any:
     """Return a fact of the table. Raises ProvenanceLost where the table does not carry it."""
     if name not in table.attrs:
         kept = ", ".join(table.attrs) or "none"
-        raise ProvenanceLost(f"this table has lost its {name!r} (it carries: {kept}): mark it again after a merge")
+        how = "mark it with of_run(table, run), and after a merge with like(table, …)"
+        raise ProvenanceLost(f"this table carries no {name!r} (it carries: {kept}): {how}")
     return table.attrs[name]
 
 

@@ -211,9 +211,10 @@ def rule_no_traces(notebook):
 
 def rule_figures(notebook):
     """Four to eight charts, one a cell."""
-    count = sum(shown(tree) in CHARTS for _, tree in trees(notebook))
-    if count not in FIGURES:
-        yield f"{count} cells that end in a chart, not {FIGURES[0]} to {FIGURES[-1]}"
+    charts = [shown(tree) for _, tree in trees(notebook) if shown(tree) in CHARTS]
+    if len(charts) not in FIGURES:
+        names = ", ".join(charts) or "none"
+        yield f"{len(charts)} cells that end in a chart ({names}), not {FIGURES[0]} to {FIGURES[-1]}"
 
 
 def rule_chart_last(notebook):
@@ -238,7 +239,7 @@ def rule_predict_first(notebook):
     names = [called(node) for node in calls]
     predictions = [node for node in calls if called(node) == "predict"]
     if "launch" in names and "predict" not in names[: names.index("launch")]:
-        yield "launches before it asks for a prediction"
+        yield "launches before it asks for a prediction: call predict(question, unit=…) in an earlier cell"
     if any("unit" not in {keyword.arg for keyword in node.keywords} for node in predictions):
         yield "a prediction without a unit"
 

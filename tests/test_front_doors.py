@@ -43,7 +43,8 @@ def test_a_name_is_defined_in_one_place(lab):
 
 def test_a_type_checker_is_shown_every_file_with_public_names(lab):
     shown = set(re.findall(r"from (\S+) import \*", inspect.getsource(lab)))
-    assert shown == set(public_names(lab.__name__).values())
+    needed = set(public_names(lab.__name__).values())
+    assert shown == needed, "write one `from … import *` under TYPE_CHECKING per file with public names"
 
 
 def test_a_wrong_name_is_told_with_a_near_one():
