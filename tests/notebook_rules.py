@@ -61,14 +61,15 @@ def shown(tree: ast.Module) -> str:
     return called(last.value) if isinstance(last, ast.Expr) else ""
 
 
-def functions(pattern: str) -> set[str]:
-    """Gives the names of the public functions in the labkit modules that fit a pattern."""
+def functions(pattern: str, returns: str = "") -> set[str]:
+    """Gives the names of the public functions in the labkit modules that fit a pattern, and return such a type."""
     modules = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "labkit").glob(pattern)]
-    found = {node.name for module in modules for node in module.body if isinstance(node, ast.FunctionDef)}
-    return {name for name in found if not name.startswith("_")}
+    found = [node for module in modules for node in module.body if isinstance(node, ast.FunctionDef)]
+    names = {node.name for node in found if not returns or (node.returns and ast.unparse(node.returns) == returns)}
+    return {name for name in names if not name.startswith("_")}
 
 
-CHARTS = functions("**/charts.py") | functions("**/charts/*.py")
+CHARTS = functions("**/charts.py", "Figure") | functions("**/charts/*.py", "Figure")
 EXPLORERS = functions("**/explorer.py")
 
 
