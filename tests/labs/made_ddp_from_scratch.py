@@ -12,7 +12,7 @@ LINE = Overhead(0.096, 2e-5, 1e11)  # the made sweep follows it
 NOISE = (-0.002, 0.002, 0.0, 0.001, -0.001)  # of a step, iteration by iteration
 
 
-def steps_run(folder, plan, step_ms, *, failed=(), extra_call=0) -> Run:
+def steps_run(folder, plan, step_ms, *, failed=(), extra_call=0, noise=NOISE) -> Run:
     """Write a run whose point takes `step_ms(point, sizes)`; what was sent is the formula's, but for `extra_call`."""
     rows = []
     for point in plan.points():
@@ -26,14 +26,14 @@ def steps_run(folder, plan, step_ms, *, failed=(), extra_call=0) -> Run:
             waited = 0.0 if point.strategy == "none" else 4.0 if point.strategy in EARLY else took - 90
             parts = {"forward_ms": 20.0, "backward_ms": took - 30 - waited, "waited_ms": waited, "optimizer_ms": 10.0}
             peak = {"peak_mib": 40_000.0 + rank + 7_600 * (point.strategy == "flat")} if plan.device == "cuda" else {}
-            for iteration, noise in enumerate((9, *NOISE)):
+            for iteration, share in enumerate((9, *noise)):
                 rows.append(
                     (
                         rank,
                         knobs
                         | parts
                         | peak
-                        | {"iteration": iteration, "warm_up": noise == 9, "step_ms": took * (1 + noise) - rank},
+                        | {"iteration": iteration, "warm_up": share == 9, "step_ms": took * (1 + share) - rank},
                     )
                 )
             if point.seed == plan.seeds[0]:
@@ -58,14 +58,16 @@ def steps_run(folder, plan, step_ms, *, failed=(), extra_call=0) -> Run:
     return write_run(folder, plan, node, rows)
 
 
-def implementations_run(folder, *, step_ms=None, failed=(), extra_call=0, device="cuda", **knobs) -> Run:
+def implementations_run(folder, *, step_ms=None, failed=(), extra_call=0, noise=NOISE, device="cuda", **knobs) -> Run:
     """Write a run of every strategy; `step_ms` changes some."""
     plan = Implementations(**{"device": device, "gpus": 2, "size": "full", "seeds": (0, 1)} | knobs)
     took = STEP_MS | (step_ms or {})
-    return steps_run(folder, plan, lambda point, sizes: took[point.strategy], failed=failed, extra_call=extra_call)
+    return steps_run(
+        folder, plan, lambda point, sizes: took[point.strategy], failed=failed, extra_call=extra_call, noise=noise
+    )
 
 
-def buckets_run(folder, *, line=LINE, ddp_ms=100.0, device="cuda", **knobs) -> Run:
+def buckets_run(folder, *, line=LINE, ddp_ms=100.0, noise=NOISE, device="cuda", **knobs) -> Run:
     """Write a bucket sweep that follows `line`."""
     plan = Buckets(**{"device": device, "gpus": 2, "size": "full", "seeds": (0, 1)} | knobs)
 
@@ -73,7 +75,7 @@ def buckets_run(folder, *, line=LINE, ddp_ms=100.0, device="cuda", **knobs) -> R
         known = {"none": 90.0, "ddp": ddp_ms}
         return known.get(point.strategy) or 1e3 * line.seconds(len(sizes), sum(sizes))
 
-    return steps_run(folder, plan, step_ms)
+    return steps_run(folder, plan, step_ms, noise=noise)
 
 
 def equality_run(folder, **wrong) -> Run:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from IPython.display import Markdown
-
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.collectives.bugs import SYMPTOMS
 from labkit.labs.collectives.theory import Held, Move, moved, start, steps_of
 from labkit.story import units
 from labkit.story.words import listed
+
+if TYPE_CHECKING:
+    pass
 
 RINGS = (2, 3, 4, 5)
 SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ranks)) for rank in range(ranks)]
@@ -21,16 +23,12 @@ SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ra
 NEXT = "the chunk to send next is the one that came in the step before"
 
 
-def judge_ring(given: list | Verdict) -> Verdict:
-    """Give the verdict on what `ring_step` gives for each of SETTINGS: chunk to send, chunk to receive, and whether
-    what arrives is added.
+def judge_ring(returned: list) -> Verdict:
+    """Return the verdict on what `ring_step` returns for each of SETTINGS: chunk to send, chunk to receive, add or not.
 
-    A Verdict, where there is nothing to judge, is given back. Any numbering of the chunks is right that ends with every
-    rank holding every chunk whole.
+    Any numbering of the chunks is right that ends with every rank holding every chunk whole.
     """
-    if isinstance(given, Verdict):
-        return given
-    moves = dict(zip(SETTINGS, given, strict=True))
+    moves = dict(zip(SETTINGS, returned, strict=True))
     # A smaller ring shows a mistake more plainly; rings of two hide most of them.
     faults = next(filter(None, (_played(ranks, moves) for ranks in (3, 4, 5, 2))), {})
     merits = (f"in rings of {listed(RINGS)} every rank ends with every chunk whole, each rank's values counted once",)
@@ -38,7 +36,7 @@ def judge_ring(given: list | Verdict) -> Verdict:
 
 
 def _played(ranks: int, moves: dict) -> dict[str, str]:
-    """Give the first thing that goes wrong in a ring of `ranks`: at most one kind with its sentence."""
+    """Return the first thing that goes wrong in a ring of `ranks`: at most one kind with its sentence."""
     held = start(ranks)
     for step in range(steps_of(ranks)):
         where = f"with {ranks} ranks, at step {step}"
@@ -124,34 +122,12 @@ def _ranks(numbers: list[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
-EXERCISES = ("ring_step",)
 LATE = 0.1  # of what the clock showed
 SAME = 0.1  # two bandwidths that are one
 
 
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("ring_step") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    return judge_ring(called(f"collectives.{exercise}", [list(setting) for setting in SETTINGS], patience_s))
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken benchmarks, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone."""
-    return diagnosed(map(verdict_of, run.rows.to_dict("records")))
-
-
 def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's row: a sentence a fault, values before times."""
+    """Return the verdict on one variant's row: a sentence a fault, values before times."""
     faults = _values(row) or _times(row)
     factor = row["claimed_gb_per_s"] / row["bus_gb_per_s"]
     if abs(factor - 1) > SAME:
@@ -190,3 +166,7 @@ def _times(row: dict) -> dict[str, str]:
             f"more takes {units.seconds(again)}: the start-up is inside"
         }
     return {}
+
+
+check = Exercises("collectives", Exercise("ring_step", SETTINGS, judge_ring))
+suspects, diagnose = line_up(SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of)

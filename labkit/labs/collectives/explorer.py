@@ -20,7 +20,7 @@ BAR = 12  # pixels of the height of a bar of time
 
 
 def picture(ranks: int, step: int, message_bytes: float, alpha_us: float, beta_gb_per_s: float) -> str:
-    """Give HTML: two sentences with what the step does and costs over an SVG, ranks × chunks and a bar of time.
+    """Return HTML: two sentences with what the step does and costs over an SVG, ranks × chunks and a bar of time.
 
     A cell has a stripe a rank, filled where the chunk holds its values; `step` 0 is the start.
     """
@@ -126,7 +126,7 @@ def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float
 
 
 def explore() -> ipywidgets.VBox:
-    """Give the sliders and a play button with the step that they show."""
+    """Return the sliders and a play button with the step that they show."""
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     step = ipywidgets.IntSlider(1, 0, steps_of(4), description="step", **long)
     play = ipywidgets.Play(value=1, min=0, max=steps_of(4), interval=1500)

@@ -47,7 +47,7 @@ class Collectives(Plan):
         return "nccl" if self.device == "cuda" else "gloo"
 
     def setting(self, size_kib: int, ranks: int, collective: str = "all-reduce", backend: str = "") -> dict[str, Any]:
-        """Give a point's knobs: backend, collective, ranks, bytes (of the whole message), and calls in flight."""
+        """Return a point's knobs: backend, collective, ranks, bytes (of the whole message), and calls in flight."""
         backend = backend or self.backend
         size = KIB * size_kib
         in_flight = 20 if backend == "nccl" else max(1, min(8, MIB // size))  # 20 is what nccl-tests makes

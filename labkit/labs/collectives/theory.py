@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 
 def reduce_scatter(rank: int, step: int, ranks: int) -> tuple[int, int]:
-    """Give the chunk to send and the chunk that comes in and is added, in step 0 … N−2."""
+    """Return the chunk to send and the chunk that comes in and is added, in step 0 … N−2."""
     return (rank - step) % ranks, (rank - step - 1) % ranks
 
 
 def all_gather(rank: int, step: int, ranks: int) -> tuple[int, int]:
-    """Give the complete chunk to send and the complete chunk that comes in, in step 0 … N−2."""
+    """Return the complete chunk to send and the complete chunk that comes in, in step 0 … N−2."""
     return (rank + 1 - step) % ranks, (rank - step) % ranks
 
 
 def chunk_lengths(elements: int, ranks: int) -> list[int]:
-    """Give the lengths of N chunks that differ by one element at most, the longer ones first."""
+    """Return the lengths of N chunks that differ by one element at most, the longer ones first."""
     short, longer = divmod(elements, ranks)
     return [short + (chunk < longer) for chunk in range(ranks)]
 
 
 def sent_elements(rank: int, elements: int, ranks: int) -> int:
-    """Give how many elements a rank sends in all: 2(N−1)/N of them, where N divides them."""
+    """Return how many elements a rank sends in all: 2(N−1)/N of them, where N divides them."""
     lengths = chunk_lengths(elements, ranks)
     steps = range(ranks - 1)
     return sum(lengths[phase(rank, step, ranks)[0]] for phase in (reduce_scatter, all_gather) for step in steps)
@@ -70,19 +70,19 @@ class Step:
 
 
 def steps_of(ranks: int) -> int:
-    """Give how many steps a ring all-reduce takes: N − 1 to reduce, N − 1 to gather."""
+    """Return how many steps a ring all-reduce takes: N − 1 to reduce, N − 1 to gather."""
     return 2 * (ranks - 1)
 
 
 def move(rank: int, step: int, ranks: int) -> Move:
-    """Give a rank's move in a step, from 0 on through both phases."""
+    """Return a rank's move in a step, from 0 on through both phases."""
     if step < ranks - 1:
         return Move(*reduce_scatter(rank, step, ranks), add=True)
     return Move(*all_gather(rank, step - (ranks - 1), ranks), add=False)
 
 
 def start(ranks: int) -> Held:
-    """Give what is held before the first step: every rank its own values of every chunk.
+    """Return what is held before the first step: every rank its own values of every chunk.
 
     Raises ValueError for fewer than two ranks.
     """
@@ -92,7 +92,7 @@ def start(ranks: int) -> Held:
 
 
 def moved(held: Held, moves: Sequence[Move]) -> Held:
-    """Give what is held after all ranks moved at once, each receiving what the rank before sends."""
+    """Return what is held after all ranks moved at once, each receiving what the rank before sends."""
     after = [list(row) for row in held]
     for rank, own in enumerate(moves):
         arrived = held[rank - 1][moves[rank - 1].send]
@@ -101,7 +101,7 @@ def moved(held: Held, moves: Sequence[Move]) -> Held:
 
 
 def ring(ranks: int) -> list[Step]:
-    """Give the steps of a ring all-reduce in order, the start before them."""
+    """Return the steps of a ring all-reduce in order, the start before them."""
     steps = [Step(0, START, (), start(ranks))]
     for number in range(steps_of(ranks)):
         moves = tuple(move(rank, number, ranks) for rank in range(ranks))
@@ -111,21 +111,22 @@ def ring(ranks: int) -> list[Step]:
 
 
 def sent_bytes(steps: int, message_bytes: float, ranks: int) -> float:
-    """Give what a rank has sent after so many steps: a chunk, s/N, in each."""
+    """Return what a rank has sent after so many steps: a chunk, s/N, in each."""
     return steps * message_bytes / ranks
 
 
 def steps_seconds(steps: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> float:
-    """Give how long so many steps take: each α, and the time that a chunk needs at β."""
+    """Return how long so many steps take: each α, and the time that a chunk needs at β."""
     return steps * alpha_s + sent_bytes(steps, message_bytes, ranks) / (1e9 * beta_gb_per_s)
 
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "send/recv")
 GB = 1e9
+AGAINST_GOAL, AGAINST_FROM_BYTES = 0.98, 64 * 2**20  # of nccl-tests' bus bandwidth, for messages from 64 MiB on
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Give the share of a message that each rank sends: what turns algorithm into bus bandwidth.
+    """Return the share of a message that each rank sends: what turns algorithm into bus bandwidth.
 
     2(N−1)/N of an all-reduce; (N−1)/N of an all-gather, a reduce-scatter and an all-to-all, whose message is that of
     all ranks together; all of a broadcast and of a send (nccl-tests, doc/PERFORMANCE.md). With it, a bus bandwidth
@@ -136,22 +137,22 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def hops(collective: str, ranks: int) -> int:
-    """Give how many messages follow each other, from rank to rank, before the last rank has its result."""
+    """Return how many messages follow each other, from rank to rank, before the last rank has its result."""
     return {"all-reduce": 2 * (ranks - 1), "send/recv": 1}.get(collective, ranks - 1)
 
 
 def algorithm_gb_per_s(message_bytes: float, collective_seconds: float) -> float:
-    """Give the message over the time: how fast it looks to who called it."""
+    """Return the message over the time: how fast it looks to who called it."""
     return message_bytes / collective_seconds / GB
 
 
 def bus_gb_per_s(collective: str, ranks: int, message_bytes: float, collective_seconds: float) -> float:
-    """Give what a link carried a second, had the ranks stood in a ring."""
+    """Return what a link carried a second, had the ranks stood in a ring."""
     return bus_factor(collective, ranks) * algorithm_gb_per_s(message_bytes, collective_seconds)
 
 
 def collective_seconds(collective: str, ranks: int, message_bytes: float, hop_s: float, link_gb_per_s: float) -> float:
-    """Give the time of a ring: a latency each hop, and the bytes through a link at its rate.
+    """Return the time of a ring: a latency each hop, and the bytes through a link at its rate.
 
     For an all-reduce 2(N−1)·α + 2(N−1)/N·s/β.
     """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from IPython.display import Markdown
+from typing import TYPE_CHECKING
 
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
 from labkit.labs.ddp_from_scratch.tables.steps import symptoms
 from labkit.story import units
 from labkit.story.words import listed
+
+if TYPE_CHECKING:
+    pass
 
 SETTINGS = {  # the parameters in each bucket, then the parameters in the order in which their gradients arrive
     "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
@@ -22,15 +25,10 @@ SETTINGS = {  # the parameters in each bucket, then the parameters in the order 
 }
 
 
-def judge_started(given: list | Verdict) -> Verdict:
-    """Give the verdict on which buckets start at each arrival: a list of lists of bucket numbers for each setting.
-
-    A Verdict, where there is nothing to judge, is given back.
-    """
-    if isinstance(given, Verdict):
-        return given
+def judge_started(returned: list) -> Verdict:
+    """Return the verdict on which buckets start at each arrival: a list of lists of bucket numbers for each setting."""
     faults: dict[str, str] = {}
-    for (where, (buckets, arrivals)), started in zip(SETTINGS.items(), given, strict=True):
+    for (where, (buckets, arrivals)), started in zip(SETTINGS.items(), returned, strict=True):
         if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("a bucket starts as soon as it is full and all before it have started: every rank in one order",)
@@ -47,7 +45,7 @@ def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
 
 
 def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
-    """Give the first thing that goes wrong, as its kind and a sentence."""
+    """Return the first thing that goes wrong, as its kind and a sentence."""
     begun: list[int] = []
     for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
         arrived, when = set(arrivals[: place + 1]), f"when gradient {parameter} arrives, bucket"
@@ -71,33 +69,11 @@ def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[in
     return None
 
 
-EXERCISES = ("started",)
 TOLERANCE = 1e-3  # of the gradients' length, in float32
 
 
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("started") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    return judge_started(called(f"ddp_from_scratch.{exercise}", [list(one) for one in SETTINGS.values()], patience_s))
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken replicas, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its ranks' rows alone."""
-    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
-
-
 def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms: a sentence a fault."""
+    """Return the verdict on one variant's symptoms: a sentence a fault."""
     faults: dict[str, str] = {}
     ranks, worst = row["ranks"], units.percent(row["error_worst"])
     if row["start_apart"] > 0:
@@ -124,3 +100,7 @@ def verdict_of(row: dict) -> Verdict:
         )
     merits = () if faults else ("every rank has the mean when finish() comes back, in the buckets asked for",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+check = Exercises("ddp_from_scratch", Exercise("started", list(SETTINGS.values()), judge_started))
+suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

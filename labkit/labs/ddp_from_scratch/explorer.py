@@ -18,7 +18,7 @@ LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas.
 def picture(
     model_mb: float, parameters: int, overhead_ms: float, gb_per_s: float, backward_ms: float, bucket_mb: float
 ) -> str:
-    """Give HTML: a sentence over an SVG, buckets against backward above, what every size leaves exposed below.
+    """Return HTML: a sentence over an SVG, buckets against backward above, what every size leaves exposed below.
 
     MB are 10^6 bytes; the formula is n·o + s/(n·w).
     """
@@ -104,7 +104,7 @@ def _bar(y: int, bucket_mb: float, late_ms: float, most_ms: float, chosen: bool)
 
 
 def explore() -> ipywidgets.VBox:
-    """Give the sliders with the timeline that they change; they begin at the course's XL in float32."""
+    """Return the sliders with the timeline that they change; they begin at the course's XL in float32."""
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "model_mb": ("gradients, MB", 8000, (100, 500, 1000, 2000, 4000, 8000, 16_000)),

@@ -70,7 +70,7 @@ class Replicas(Course):
                 raise PlanError(f"bucket_mb={knobs['bucket_mb']}: a bucket holds more than nothing")
 
     def setting(self, strategy: str, bucket_mb: float = 0) -> dict[str, Any]:
-        """Give a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""
+        """Return a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""
         asked = (bucket_mb or self.bucket_mb) if strategy in IN_BUCKETS else 0
         return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": asked, "precision": self.precision}
 

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.labs.ddp_from_scratch.tables.buckets import buckets
 from labkit.labs.ddp_from_scratch.tables.steps import equality, implementations, overlap
-from labkit.tables.targets import card_of
+from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP
+from labkit.tables.targets import Target, card_of
 
-GOAL = 1.03  # times torch's step
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 
-def scorecard(run) -> pd.DataFrame:
-    """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
     shown = {"implementations": _implementations, "buckets": _buckets, "equality": _equality}
     return card_of(run, "ddp_from_scratch", shown)
 
 
-def _implementations(run) -> list[tuple]:
-    table = implementations(run).set_index("strategy")
-    return [_ratio("bucketed over torch's DDP", table["over_ddp"].get("bucketed", float("nan"))), _sent(run)]
+def _implementations(run: Run) -> list[Target]:
+    return [_over_ddp("bucketed over torch's DDP", implementations(run)), _sent(run)]
 
 
-def _buckets(run) -> list[tuple]:
-    table = buckets(run)
-    best = table.loc[table["strategy"] == "bucketed", "over_ddp"].min()
-    return [_ratio("best bucket size over torch's DDP", best), _sent(run)]
+def _buckets(run: Run) -> list[Target]:
+    return [_over_ddp("best bucket size over torch's DDP", buckets(run)), _sent(run)]
 
 
-def _equality(run) -> list[tuple]:
+def _equality(run: Run) -> list[Target]:
     table = equality(run)
-    wrong = int((~table["equal"]).sum())
-    return [(f"cases unlike one process, of {len(table)}", wrong, "0", "", wrong == 0)]
+    return [Target(f"cases unlike one process, of {len(table)}", float((~table["equal"]).sum()), "=", 0)]
 
 
-def _ratio(target: str, ratio: float) -> tuple:
-    return target, ratio, f"≤ {GOAL}", "×", bool(ratio <= GOAL)
+def _over_ddp(what: str, table: pd.DataFrame) -> Target:
+    """Return the lowest ratio of a bucketed step to torch's DDP, with the spread of both medians."""
+    own = table[(table["strategy"] == "bucketed") & table["over_ddp"].notna()]
+    if own.empty:
+        return Target(what, None, "≤", GOAL_OVER_DDP, "×")
+    best = own.loc[own["over_ddp"].idxmin()]
+    spread = float(best["spread_over_ddp"])
+    return Target(what, float(best["over_ddp"]), "≤", GOAL_OVER_DDP, "×", 0.0 if math.isnan(spread) else spread)
 
 
-def _sent(run) -> tuple:
+def _sent(run: Run) -> Target:
     table = overlap(run)
     ours = table[table["strategy"] != "ddp"]
-    wrong = int((~ours["equal"].astype(bool)).sum())
-    return f"settings that send unlike the formula, of {len(ours)}", wrong, "0", "", wrong == 0
+    wrong = float((~ours["equal"].astype(bool)).sum())
+    return Target(f"settings that send unlike the formula, of {len(ours)}", wrong, "=", 0)

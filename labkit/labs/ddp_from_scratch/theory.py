@@ -12,10 +12,11 @@ from labkit.theory.shapes import Model
 from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
+GOAL_OVER_DDP = 1.03  # a bucketed step over torch's DDP
 
 
 def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[list[int]]:
-    """Give buckets of parameter numbers for gradients of these bytes, filled from the last one back.
+    """Return buckets of parameter numbers for gradients of these bytes, filled from the last one back.
 
     A bucket is closed once it holds `cap` bytes, the first one once it holds the smaller of `first` and `cap`, so that
     sending starts early (Li and others, "PyTorch Distributed", VLDB 2020). A gradient is never cut.
@@ -32,7 +33,7 @@ def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[
 
 
 def messages(model: Model, strategy: str, bucket_mb: float = 0, element_bytes: int = 4) -> list[int]:
-    """Give the bytes of every all-reduce of a step, in the order of sending."""
+    """Return the bytes of every all-reduce of a step, in the order of sending."""
     sizes = [math.prod(shape) * element_bytes for shape in model.shapes]
     if strategy == "none":
         return []
@@ -58,11 +59,11 @@ class Overhead:
     residual: float = 0.0
 
     def seconds(self, buckets: float, total_bytes: float) -> float:
-        """Give the step's time with so many equal buckets."""
+        """Return the step's time with so many equal buckets."""
         return self.base_s + buckets * self.call_s + total_bytes / buckets / self.bytes_per_s
 
     def best_bytes(self, total_bytes: float) -> float:
-        """Give the bucket √(s·w·o), at which both terms are equal; NaN where one of them is not seen."""
+        """Return the bucket √(s·w·o), at which both terms are equal; NaN where one of them is not seen."""
         if not (self.call_s > 0 and self.bytes_per_s < math.inf):
             return math.nan
         return math.sqrt(total_bytes * self.bytes_per_s * self.call_s)
@@ -85,7 +86,7 @@ def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -
 
 
 def _solved(columns: list[list[float]], chosen: tuple[int, ...], seconds: Sequence[float]) -> list[float]:
-    """Give the least-squares weights of the chosen columns, 0 for the others (Gram–Schmidt, then back)."""
+    """Return the least-squares weights of the chosen columns, 0 for the others (Gram–Schmidt, then back)."""
     bases: list[list[float]] = []
     shares: list[list[float]] = []
     for number in chosen:
@@ -124,7 +125,7 @@ class Flight(NamedTuple):
 def timeline(
     whole_bytes: float, parameters: int, bucket_bytes: float, backward_s: float, overhead_s: float, bytes_per_s: float
 ) -> list[Flight]:
-    """Give every bucket's flight, in order; seconds count from the start of backward.
+    """Return every bucket's flight, in order; seconds count from the start of backward.
 
     Parameters are of one size and backward makes their gradients at an even pace. A bucket is closed once it holds
     `bucket_bytes`, so it holds at least one parameter. Backward stands still while a call is made, which takes
@@ -146,10 +147,10 @@ def timeline(
 
 
 def exposed_s(flights: list[Flight], backward_s: float) -> float:
-    """Give how much later the last bucket is there than a backward that sends nothing would end."""
+    """Return how much later the last bucket is there than a backward that sends nothing would end."""
     return flights[-1].end_s - backward_s
 
 
 def waited_s(flights: list[Flight]) -> float:
-    """Give how long full buckets waited for the link because another one was still on it, all together."""
+    """Return how long full buckets waited for the link because another one was still on it, all together."""
     return sum(flight.start_s - flight.called_s for flight in flights)

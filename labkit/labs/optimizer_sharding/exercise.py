@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from IPython.display import Markdown
+from typing import TYPE_CHECKING
 
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
 from labkit.labs.optimizer_sharding.tables.balance import faults, symptoms
 from labkit.labs.optimizer_sharding.theory import loads
 from labkit.story import units
+
+if TYPE_CHECKING:
+    pass
 
 SETTINGS = (  # elements of each parameter, ranks
     ([6, 6, 6, 6], 2),
@@ -21,15 +24,10 @@ SETTINGS = (  # elements of each parameter, ranks
 )
 
 
-def judge_shards(given: list | Verdict) -> Verdict:
-    """Give the verdict on shards: for each of SETTINGS a list a rank, of (parameter, begin, end).
-
-    A Verdict, where there is nothing to judge, is given back.
-    """
-    if isinstance(given, Verdict):
-        return given
+def judge_shards(returned: list) -> Verdict:
+    """Return the verdict on shards: for each of SETTINGS a list per rank, of (parameter, begin, end)."""
     faults: dict[str, str] = {}
-    for (sizes, ranks), parts in zip(SETTINGS, given, strict=True):
+    for (sizes, ranks), parts in zip(SETTINGS, returned, strict=True):
         fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
         if fault:
             faults.setdefault(fault[0], f"for {_said(sizes)} elements on {ranks} ranks, {fault[1]}")
@@ -100,32 +98,8 @@ def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | Non
     return "uneven", f"a rank has {max(held)} elements, and an equal part is {share}{why}"
 
 
-EXERCISES = ("shards",)
-
-
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("shards") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    return judge_shards(called(f"optimizer_sharding.{exercise}", [list(setting) for setting in SETTINGS], patience_s))
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken optimizers, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its rows alone."""
-    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
-
-
 def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms: a sentence a fault."""
+    """Return the verdict on one variant's symptoms: a sentence a fault."""
     ranks, fullest = row["ranks"], units.percent(row["fullest"])
     sentences = {
         "shards_nothing": f"a rank holds {fullest} of the states, and the {ranks} ranks together "
@@ -142,3 +116,7 @@ def verdict_of(row: dict) -> Verdict:
     found = {kind: sentences[kind] for kind in faults(row)}
     merits = () if found else ("values, shares and state_dict are right",)
     return Verdict(row["variant"], WRONG if found else RIGHT, found, merits)
+
+
+check = Exercises("optimizer_sharding", Exercise("shards", SETTINGS, judge_shards))
+suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

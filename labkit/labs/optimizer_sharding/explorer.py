@@ -19,7 +19,7 @@ HELD, SENT = 380, 250  # pixels of the longest bars
 
 
 def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
-    """Give HTML: a sentence over an SVG, a row a stage; left what a rank holds, right what it sends in a step."""
+    """Return HTML: a sentence over an SVG, a row a stage; left what a rank holds, right what it sends in a step."""
     elements = transformer(*SIZES[size][:3]).parameters
     found = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
     most = max(one.held for one in found.values())
@@ -63,7 +63,7 @@ def _bar(x: float, y: float, width: float, color: str) -> str:
 
 
 def explore() -> ipywidgets.VBox:
-    """Give the knobs with the picture that they change."""
+    """Return the knobs with the picture that they change."""
     wide = {"style": {"description_width": "90px"}, "layout": {"width": "370px"}}
     knobs = {
         "size": ipywidgets.Dropdown(options=list(SIZES), value="xl", description="model", **wide),

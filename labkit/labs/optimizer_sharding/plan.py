@@ -68,7 +68,7 @@ class Sharding(Course):
     def setting(
         self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0
     ) -> dict[str, Any]:
-        """Give a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
+        """Return a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
         asked = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
         return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": asked}
 
@@ -146,7 +146,7 @@ class Equality(Sharding):
 
     @classmethod
     def full(cls, **knobs) -> Self:
-        """Give the same cases on GPUs: equality asks for no large model."""
+        """Return the same cases on GPUs: equality asks for no large model."""
         return cls(**{"size": "full", "samples": 2} | TINY | knobs)
 
 
@@ -166,5 +166,5 @@ class Trial(Sharding):
 
     @classmethod
     def full(cls, **knobs) -> Self:
-        """Give the same trials on GPUs: a bug needs no large model to show."""
+        """Return the same trials on GPUs: a bug needs no large model to show."""
         return cls(**{"size": "full"} | TINY | knobs)

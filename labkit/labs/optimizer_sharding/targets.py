@@ -2,62 +2,67 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.labs.optimizer_sharding.tables.balance import equality, faults, owned, symptoms
 from labkit.labs.optimizer_sharding.tables.measured import complete, memory, sent, steps
-from labkit.tables.targets import card_of
+from labkit.tables.targets import Target, card_of
 
-MOST_EXCESS, FASTER = 0.05, 0.95
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 
-def scorecard(run) -> pd.DataFrame:
-    """Give the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
     shown = {"memory": _memory, "steps": _steps, "equality": _equality, "trial": _trial}
     return card_of(run, "optimizer_sharding", shown)
 
 
-def _memory(run) -> list[tuple]:
-    table = memory(run)
-    worst = 100 * table["unexplained_share"].abs().max()
-    shares = owned(run).set_index("way")
-    excess = 100 * shares.loc["sharded", "excess"]
-    rows = [
-        (f"largest unexplained share, of {len(table)} peaks", worst, "≤ 10", "%", worst <= 10),
-        ("fullest rank's states over 1/N", excess, "≤ 5", "%", excess <= 100 * MOST_EXCESS),
+def _memory(run: Run) -> list[Target]:
+    table, moved = memory(run), sent(run)
+    unexplained = 100 * float(table["unexplained_share"].abs().max())
+    excess = 100 * float(owned(run).set_index("way").loc["sharded", "excess"])
+    targets = [
+        Target(f"largest unexplained share, of {len(table)} peaks", unexplained, "≤", 10, "%"),
+        Target("fullest rank's states over 1/N", excess, "≤", 5, "%"),
+        _count("updates that send each parameter once", moved["equal"]),
     ]
-    moved = sent(run)
-    once, count = int(moved["equal"].sum()), len(moved)
-    rows.append((f"updates that send each parameter once, of {count}", once, f"{count}", "", once == count))
     for kernel, own in table.groupby("kernel", sort=False):
         peaks = complete(own).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy", "zero_buckets"])
-        ratio = peaks["sharded"] / peaks.drop("sharded").min()
-        rows.append((f"peak over torch's leaner one, {kernel}", ratio, "≤ 1.01", "×", ratio <= 1.01))
-    return rows
+        ratio = float(peaks["sharded"] / peaks.drop("sharded").min())
+        targets.append(Target(f"peak over torch's leaner one, {kernel}", ratio, "≤", 1.01, "×"))
+    return targets
 
 
-def _steps(run) -> list[tuple]:
-    rows = []
-    for row in steps(run).itertuples():
-        if row.way == "sharded":
-            for part, ratio in (("update", row.over_torch), ("step", row.step_over_torch)):
-                named = f"{row.optimizer}, {row.kernel}: {part} over torch's faster one"
-                rows.append((named, ratio, "≤ 0.95", "×", ratio <= FASTER))
-    return rows
+def _steps(run: Run) -> list[Target]:
+    targets = []
+    for row in steps(run).query("way == 'sharded'").itertuples():
+        named = f"{row.optimizer}, {row.kernel}"
+        for part, ratio, spread in (
+            ("update", row.over_torch, row.spread_over_torch),
+            ("step", row.step_over_torch, row.spread_step_over_torch),
+        ):
+            targets.append(Target(f"{named}: {part} over torch's faster one", ratio, "≤", 0.95, "×", spread))
+    return targets
 
 
-def _equality(run) -> list[tuple]:
+def _equality(run: Run) -> list[Target]:
     table = equality(run)
-    worst = 1e6 * table[["error", "drift"]].max(axis=None)
-    equal, count = int(table["equal"].sum()), len(table)
+    worst = 1e6 * float(table[["error", "drift"]].max(axis=None))
     return [
-        ("largest error after 10 steps", worst, "≤ 1", "millionths", worst <= 1),
-        (f"cases equal to unsharded, of {count}", equal, f"{count}", "", equal == count),
+        Target("largest error after 10 steps", worst, "≤", 1, "millionths"),
+        _count("cases equal to unsharded", table["equal"]),
     ]
 
 
-def _trial(run) -> list[tuple]:
+def _trial(run: Run) -> list[Target]:
     table = symptoms(run)
     wrong = table[table["variant"] != "right"]
-    caught = sum(bool(faults(row)) for row in wrong.to_dict("records"))
-    return [(f"wrong optimizers caught, of {len(wrong)}", caught, f"{len(wrong)}", "", caught == len(wrong))]
+    return [_count("wrong optimizers caught", pd.Series([bool(faults(row)) for row in wrong.to_dict("records")]))]
+
+
+def _count(what: str, reached: pd.Series) -> Target:
+    """Return the target that all of these hold."""
+    return Target(f"{what}, of {len(reached)}", float(reached.sum()), "=", len(reached))

@@ -9,7 +9,7 @@ RULES = ("by number", "whole parameters", "by elements")
 
 
 def loads(sizes: Sequence[int], ranks: int, rule: str) -> list[int]:
-    """Give how many elements each rank gets of parameters with these numbers of elements.
+    """Return how many elements each rank gets of parameters with these numbers of elements.
 
     "by number": parameter i to rank i mod N. "whole parameters": the largest first, each to the rank that has least
     so far, as torch's ZeroRedundancyOptimizer does. "by elements": equal parts, wherever a parameter ends.
@@ -25,7 +25,7 @@ def loads(sizes: Sequence[int], ranks: int, rule: str) -> list[int]:
 
 
 def shards(sizes: Sequence[int], ranks: int) -> list[list[tuple[int, int, int]]]:
-    """Give each rank its pieces (number of the parameter, begin, end) of the parameters laid end to end.
+    """Return each rank its pieces (number of the parameter, begin, end) of the parameters laid end to end.
 
     Parts are equal, rounded up to a whole element; the last may be shorter.
     """
@@ -42,17 +42,17 @@ def shards(sizes: Sequence[int], ranks: int) -> list[list[tuple[int, int, int]]]
 
 
 def excess(held: Sequence[int]) -> float:
-    """Give by which share the fullest rank has more than an equal part."""
+    """Return by which share the fullest rank has more than an equal part."""
     return max(held) * len(held) / sum(held) - 1
 
 
 def least_excess(sizes: Sequence[int], ranks: int) -> float:
-    """Give the excess that no assignment of whole parameters can go below: the largest one has to be somewhere."""
+    """Return the excess that no assignment of whole parameters can go below: the largest one has to be somewhere."""
     return max(0.0, max(sizes) * ranks / sum(sizes) - 1)
 
 
 def fullest_bucket(sizes: Sequence[int], most: float) -> int:
-    """Give the elements of the largest bucket, filled in order with at most so many, or with one parameter."""
+    """Return the elements of the largest bucket, filled in order with at most so many, or with one parameter."""
     fullest = held = 0
     for size in sizes:
         held = size if held and held + size > most else held + size
@@ -65,7 +65,7 @@ MOMENTS = ("built", "before update", "after update")
 
 
 def activations(tokens: int, hidden: int, inner: int, layers: int, heads: int, vocabulary: int) -> int:
-    """Give the bytes that the transformer's forward keeps for its backward on a GPU, float32.
+    """Return the bytes that the transformer's forward keeps for its backward on a GPU, float32.
 
     A layer keeps 8 × hidden a token (what goes into both norms and comes out of them, q, k, v, the attention's
     output) and 4 × inner (gate, its SiLU, up, their product); a last norm 2 × hidden, the loss the vocabulary's
@@ -76,7 +76,7 @@ def activations(tokens: int, hidden: int, inner: int, layers: int, heads: int, v
 
 
 def owned_elements(sizes: Sequence[int], way: str, ranks: int) -> int:
-    """Give the elements whose states the fullest rank keeps."""
+    """Return the elements whose states the fullest rank keeps."""
     if way == "unsharded":
         return sum(sizes)
     return max(loads(sizes, ranks, "by elements" if way == "sharded" else "whole parameters"))
@@ -94,7 +94,7 @@ def ledger(
     kernel: str = "foreach",
     bucket_bytes: float = 0,
 ) -> dict[str, int]:
-    """Give the bytes that a rank holds when it holds most, from the moment before up to this one, by item; float32.
+    """Return the bytes that a rank holds when it holds most, from the moment before up to this one, by item; float32.
 
     "built": parameters, and where they move into buckets, the first of these beside them. "before update": gradients
     grow as activations (`kept`) go, and what is more of the two counts; states are there from step 1 on. "after
@@ -133,7 +133,7 @@ class Stage(NamedTuple):
 
 
 def stage(name: str, elements: float, ranks: int, state_bytes: int = 8, precision: str = "float32") -> Stage:
-    """Give a stage's bytes for a model of so many elements.
+    """Return a stage's bytes for a model of so many elements.
 
     Sent is what passes a GPU's link in a ring: 2(N−1)/N of an all-reduce, (N−1)/N of a reduce-scatter or a gather.
     Ours all-reduces gradients and gathers parameters, 3 Ψ; ZeRO-1 scatters the gradients instead, 2 Ψ, as DDP sends;
@@ -160,7 +160,7 @@ MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "f
 
 
 def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool, element_bytes: int = 4) -> float:
-    """Give the least seconds in which parameters reach all ranks, at a link's rate in one direction.
+    """Return the least seconds in which parameters reach all ranks, at a link's rate in one direction.
 
     Gathered, a rank takes in (N−1)/N of them while it sends its own. `in_turn`, one rank after another sends its part
     to all, and the links of the others wait to send: N parts in a row.

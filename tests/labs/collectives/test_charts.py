@@ -137,6 +137,25 @@ def test_growth_chart(runs, times):
     ]
 
 
+def test_growth_of_two_three_and_four_ranks(tmp_path, times):
+    """All seven names find room over the figure, and no mark lies outside the axes, even one far below its two ranks."""
+
+    def outlier(size, took, knobs):
+        return took * (0.3 if knobs["ranks"] > 2 and knobs["backend"] == "gloo" and size > KIB else 1)
+
+    own = {"gpus": 4, "counts": (2, 3, 4), "sizes_kib": (1, 1024), "gloo_kib": 1024, "bend": outlier}
+    here = collectives.bandwidths(made_sweep(tmp_path / "here", device="cpu", **own))
+    recorded = collectives.bandwidths(made_sweep(tmp_path / "recorded", **own))
+    figure = checked(collectives.growth_chart(here, recorded, published=times))
+    assert len(labels(figure)) == 2 + 1 + 2 + 2
+    for ax in figure.axes:
+        low, high = ax.get_ylim()
+        for drawn in ax.lines:
+            values = np.asarray(drawn.get_ydata(), dtype=float)
+            assert (values >= low).all() and (values <= high).all(), drawn.get_label()
+    assert line(figure.axes[1], "recorded, gloo")[1][1] < 0.5
+
+
 def test_one_number_of_ranks_grows_nowhere(runs):
     figure = checked(collectives.growth_chart(collectives.bandwidths(runs["two"])))
     assert labels(figure) == ["a ring's latency", "a ring's bandwidth"]

@@ -117,16 +117,13 @@ def test_every_ring_is_asked_for_all_its_steps():
     assert len(SETTINGS) == len(set(SETTINGS)) == sum(2 * (n - 1) * n for n in RINGS)
 
 
-def test_a_verdict_is_given_back():
-    raised = Verdict("ring_step", RAISED, {"raised": "a worker raised"})
-    assert judge_ring(raised) is raised
-
-
 def test_answers_in_a_worker():
     assert collectives.check("ring_step").outcome == UNANSWERED
     answers.save("collectives.ring_step", ANSWER)
     assert collectives.check("ring_step").outcome == RIGHT
     answers.save("collectives.ring_step", ANSWER.replace("rank - step", "rank + step"))
     assert collectives.check("ring_step").outcome == WRONG
+    answers.save("collectives.ring_step", ANSWER.replace("rank - step", "1 // 0"))
+    assert collectives.check("ring_step").outcome == RAISED
     with pytest.raises(ValueError, match="there are ring_step"):
         collectives.check("ring")

@@ -142,6 +142,18 @@ def test_symptoms_are_the_worst_ranks_beside_rank_0s(tmp_path):
     assert row["ranks"] == 2
 
 
+def test_a_goal_inside_the_spread_is_open(tmp_path):
+    """Rounds that take 20 % more or less than their median decide nothing about 3 %."""
+    runs = {
+        "steps": implementations_run(tmp_path / "steps", step_ms={"bucketed": 100}, noise=(-0.2, 0.2, 0.0, 0.1, -0.1)),
+        "sweep": buckets_run(tmp_path / "sweep", noise=(-0.2, 0.2, 0.0, 0.1, -0.1)),
+    }
+    for run in runs.values():
+        assert ddp_from_scratch.scorecard(run)["met"].tolist() == ["open", True]
+    table, fit = ddp_from_scratch.buckets(runs["sweep"]), ddp_from_scratch.overhead(runs["sweep"])
+    assert "asked for is open" in ddp_from_scratch.explain_buckets(table, fit).data
+
+
 def test_scorecard(tmp_path):
     good = ddp_from_scratch.scorecard(implementations_run(tmp_path / "good"))
     assert good["target"].str.len().max() <= 50

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from labkit.course import answers
-from labkit.course.verdict import RIGHT, UNANSWERED, WRONG, Verdict
+from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import optimizer_sharding
 from labkit.labs.optimizer_sharding.exercise import SETTINGS, judge_shards, verdict_of
 
@@ -137,17 +137,14 @@ def test_each_fault_by_its_kind(function, kinds, words):
     assert bool(verdict.merits) == (not kinds)
 
 
-def test_a_verdict_is_given_back():
-    verdict = Verdict("shards", UNANSWERED, {})
-    assert judge_shards(verdict) is verdict
-
-
 def test_answers_in_a_worker():
     answers.save("optimizer_sharding.shards", SKELETON)
     assert optimizer_sharding.check("shards").outcome == UNANSWERED
     answers.save("optimizer_sharding.shards", RIGHT_ANSWER)
     verdict = optimizer_sharding.check("shards")
     assert verdict.outcome == RIGHT, verdict
+    answers.save("optimizer_sharding.shards", RIGHT_ANSWER.replace("return parts", "return parts[ranks]"))
+    assert optimizer_sharding.check("shards").outcome == RAISED
     with pytest.raises(ValueError, match="'cuts' is no exercise; there are shards"):
         optimizer_sharding.check("cuts")
 

@@ -1,9 +1,11 @@
 """Lab 11's tables, card and charts on runs made by hand."""
 
+import json
+
 import figures
 import pytest
 from figures import checked
-from made import gpu_node
+from made import gpu_node, write_run
 from made_optimizer_sharding import TIMES, buckets_run, memory_run, steps_run
 
 from labkit.labs import optimizer_sharding
@@ -96,7 +98,7 @@ def test_scorecard(runs, tmp_path):
     assert card.loc["adamw, foreach: update over torch's faster one", "measured"] == 0.5
     assert card["met"].all()
     assert (card.index.str.len() <= 50).all()
-    slow = steps_run(tmp_path / "slow", TIMES | {"sharded": (144.0, 39.0, 18.0)})
+    slow = steps_run(tmp_path / "slow", TIMES | {"sharded": (144.0, 39.0, 18.0)}, spread=0.001)
     assert not optimizer_sharding.scorecard(slow)["met"].any()
     assert optimizer_sharding.scorecard(runs["small steps"]).empty
 
@@ -142,3 +144,27 @@ def test_report_chart(runs, small, guess):
     assert ("your prediction" in names) == (guess is not None)
     assert ("measured: many kernels (foreach)" in names) == (not small), "a CPU measures no peak"
     assert "published" in names
+
+
+@pytest.mark.parametrize("parts", [("step",), ("step", "update"), ()])
+def test_a_point_that_is_not_complete_is_left_out(tmp_path, parts):
+    """A run that is going on, or that ended early, shows the settings that have every part, and no others."""
+    whole = steps_run(tmp_path / "whole")
+    rows = [json.loads(line) for line in whole.rows_file(0).read_text().splitlines()]
+    first, second = (point.point for point in whole.plan.points()[:2])
+    for name, kept in (("one", {first: ("step", "update", "local"), second: parts}), ("none", {first: parts})):
+        own = [(0, row) for row in rows if row["part"] in kept.get(row["point"], ())]
+        run = write_run(tmp_path / name, whole.plan, gpu_node(2), own, {"state": "ended early"})
+        table = optimizer_sharding.steps(run)
+        assert table["way"].tolist() == ["unsharded"] * (name == "one")
+        assert optimizer_sharding.scorecard(run).empty
+        assert "nothing to compare with" in optimizer_sharding.explain_steps(table).data
+    checked(optimizer_sharding.steps_chart(table))
+
+
+def test_a_time_as_good_as_the_goal_is_open(tmp_path):
+    near = TIMES | {"sharded": (137.0, 38.2, 18.4)}
+    card = optimizer_sharding.scorecard(steps_run(tmp_path / "near", near)).set_index("target")
+    assert card.loc["adamw, foreach: update over torch's faster one", "met"] == "open"
+    quiet = optimizer_sharding.scorecard(steps_run(tmp_path / "quiet", near, spread=0.0)).set_index("target")
+    assert quiet.loc["adamw, foreach: update over torch's faster one", "met"] == False  # noqa: E712

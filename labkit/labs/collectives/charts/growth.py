@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas
-from labkit.labs.collectives.theory import COLLECTIVES, bus_factor, hops
+from labkit.labs.collectives.theory import AGAINST_GOAL, COLLECTIVES, bus_factor, hops
+from labkit.provenance import fact, sources
 from labkit.story import units
 
 # The reader's prediction keeps its colour to itself.
@@ -23,12 +24,12 @@ DASHES = (0, (4, 2))
 
 
 def factor_bars(values: pd.Series, share: pd.Series) -> list[pd.Series]:
-    """Give how far bars reach down and up that are a factor 1 + share each way: alike on a logarithmic axis."""
+    """Return how far bars reach down and up that are a factor 1 + share each way: alike on a logarithmic axis."""
     return [values - values / (1 + share), values * share]
 
 
 def named(size_bytes: float) -> str:
-    """Give a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
+    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
     number, unit = units.size(size_bytes).split(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
@@ -54,9 +55,6 @@ def mark_regions(ax: Axes, knee_bytes: float) -> None:
         ax.text(place, 0.98, name, ha=side, va="top", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
 
 
-GOAL = 0.98
-
-
 def against_chart(table: pd.DataFrame) -> Figure:
     """Our bus bandwidth as a share of nccl-tests' by message size, a colour a collective; the dashes are the goal.
 
@@ -80,19 +78,19 @@ def against_chart(table: pd.DataFrame) -> Figure:
     mark_sizes(ax, table["bytes"], most=8)
     ranks = int(table["ranks"].max())
     if compared:
-        ax.axhline(GOAL, color=canvas.THEORY, lw=1.2, ls=DASHES, label="goal")
+        ax.axhline(AGAINST_GOAL, color=canvas.THEORY, lw=1.2, ls=DASHES, label="goal")
         ax.axhline(1, color=canvas.THEORY, lw=0.8)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         ax.set_ylim(min(0.95, table[column].min() - 0.01), max(1.02, table[column].max() + 0.01))
         ax.set(ylabel="% of nccl-tests' bus bandwidth", title=f"Ours against nccl-tests, {ranks} ranks, in one run")
     else:
-        why = "gave nothing" if table.attrs["installed"] else "is not installed"
+        why = "gave nothing" if fact(table, "installed") else "is not installed"
         ax.set_ylim(bottom=0)
         ax.set(ylabel="bus bandwidth, GB/s", title=f"Ours alone, {ranks} ranks: nccl-tests {why}")
     ax.set_xlabel("message")
     ax.grid(True)
     canvas.legend_above(ax, columns=7)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
@@ -135,11 +133,11 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
     shown = {name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(list(shown.values()), list(shown), loc="outside upper right", ncols=7, fontsize=9)
     drawn = [table for table in tables if not _grown(table).empty] + ([] if published is None else [published])
-    return canvas.finish(figure, " · ".join(dict.fromkeys(table.attrs["source"] for table in drawn or tables)))
+    return canvas.finish(figure, sources(*(drawn or tables)))
 
 
 def _grown(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the all-reduces in flight of the backends that were timed with two ranks and with more."""
+    """Return the all-reduces in flight of the backends that were timed with two ranks and with more."""
     rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK)].dropna(subset="median_us")
     counts = rows.groupby("backend")["ranks"]
     return rows[(counts.transform("min") == 2) & (counts.transform("max") > 2)]

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from labkit.charts import canvas
 from labkit.labs.collectives.charts.growth import BACKENDS, DASHES, factor_bars, mark_sizes
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, bus_factor
+from labkit.provenance import sources
 
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
 SMALL, LARGE = 2**10, 2**30  # bytes that the reader predicts
@@ -73,8 +74,7 @@ def overview_chart(
     ax.set(xlabel="message", ylabel="µs a call (log)", title="An all-reduce between two ranks")
     ax.grid(True)
     canvas.legend_above(ax, columns=4)
-    sources = (table.attrs["source"] for table in (here, recorded, published))
-    return canvas.finish(figure, " · ".join(dict.fromkeys(sources)))
+    return canvas.finish(figure, sources(here, recorded, published))
 
 
 def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
@@ -104,7 +104,7 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     ax.set(xlabel="message, MB (log)", ylabel="seconds (log)", title="An all-reduce as a report prints it")
     ax.grid(True)
     canvas.legend_above(ax, columns=4)
-    return canvas.finish(figure, times.attrs["source"])
+    return canvas.finish(figure, sources(times))
 
 
 def _value(guess) -> float | None:
@@ -118,7 +118,7 @@ SOURCE = "computed, not measured"
 
 
 def shade(values: int, ranks: int) -> str:
-    """Give the colour of a chunk that holds the values of so many of the ranks: the full blue is a whole one."""
+    """Return the colour of a chunk that holds the values of so many of the ranks: the full blue is a whole one."""
     return to_hex(SHADES((values - 1) / (ranks - 1)))
 
 

@@ -11,6 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from labkit.charts import canvas
 from labkit.labs.collectives.charts.growth import BACKENDS, COLORS, DASHES, factor_bars, mark_regions, mark_sizes
 from labkit.labs.collectives.theory import bus_factor
+from labkit.provenance import sources
 from labkit.story import units
 
 CLOCK, FIRST = "in flight", "all-reduce"
@@ -58,11 +59,11 @@ def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess=None) -> Figu
     axes[0, 0].set_ylabel("bus bandwidth, GB/s (log)")
     axes[0, 0].plot([], [], color=COLORS[FIRST], lw=1.2, ls=DASHES, label=f"{FIRST}, fitted")
     canvas.legend_above(axes[0, 0], columns=5)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def _widest(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the rows with the most ranks of their backend that have a time."""
+    """Return the rows with the most ranks of their backend that have a time."""
     rows = table.dropna(subset="median_us")
     return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
 
@@ -150,4 +151,4 @@ def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = F
         )
     first.plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.legend_above(first)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))

@@ -9,6 +9,7 @@ from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
 from labkit.labs.collectives.theory import bus_factor, hops
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
@@ -34,7 +35,7 @@ def explain_fit(
     rows = by_backend(widest(residuals))
     return paragraphs(
         [(_line(_chosen(own), fits, table, captured, backend), _others(own)) for backend, own in rows],
-        small=residuals.attrs["small"],
+        small=fact(residuals, "small"),
     )
 
 
@@ -59,7 +60,7 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, 
 
 
 def _at(fits: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
-    """Give the all-reduce's line of a backend with its most ranks, where there is one."""
+    """Return the all-reduce's line of a backend with its most ranks, where there is one."""
     if fits is None:
         return None
     rows = _chosen(fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())])
@@ -67,7 +68,7 @@ def _at(fits: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
 
 
 def _hop(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
-    """Give the line whose α is of hops: NCCL's of calls that no host launches, gloo's own."""
+    """Return the line whose α is of hops: NCCL's of calls that no host launches, gloo's own."""
     return line if line["backend"] != "nccl" else _at(captured, own)
 
 
@@ -80,7 +81,7 @@ def _hops(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> 
 
 
 def _why(worst: pd.Series, table: pd.DataFrame) -> str:
-    """Give the cause of the largest miss: the host, where the call replayed is shorter by more than that."""
+    """Return the cause of the largest miss: the host, where the call replayed is shorter by more than that."""
     if worst["backend"] != "nccl":
         return ""
     same = (table[[*SAME]] == worst[[*SAME]]).all(axis=1)
@@ -108,10 +109,10 @@ def explain_backends(table: pd.DataFrame) -> Markdown:
     both = sorted(set(pair[0].index) & set(pair[1].index))
     if not both:
         (name, _), *_ = by_backend(rows)
-        return say(f"Only {name} was measured: the two need GPUs to meet.", small=table.attrs["small"])
+        return say(f"Only {name} was measured: the two need GPUs to meet.", small=fact(table, "small"))
     said = [_compared(*(own.loc[size] for own in pair), size) for size in dict.fromkeys((both[0], both[-1]))]
     where = "gloo's tensors lie in host memory and go through the CPU; NCCL's never leave the GPUs and their links."
-    return say(f"All-reduce, {listed(said)}. {where}", small=table.attrs["small"])
+    return say(f"All-reduce, {listed(said)}. {where}", small=fact(table, "small"))
 
 
 def _compared(nccl: pd.Series, gloo: pd.Series, size: int) -> str:
@@ -133,7 +134,7 @@ def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFra
         _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _foretold(own, fits, captured, backend)
         for backend, own in by_backend(rows)
     ]
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def _grown(own: pd.DataFrame, backend: str) -> str:

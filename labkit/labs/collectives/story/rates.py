@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
@@ -22,7 +23,7 @@ def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
     """
     rows = widest(table[table["clock"] == CLOCK])
     sentences = [_reached(own, backend) for backend, own in by_backend(rows)]
-    return say(*sentences, _above(rows), _crossing(rows, fits), _wrong(table), small=table.attrs["small"])
+    return say(*sentences, _above(rows), _crossing(rows, fits), _wrong(table), small=fact(table, "small"))
 
 
 def explain_latency(table: pd.DataFrame) -> Markdown:
@@ -35,34 +36,34 @@ def explain_latency(table: pd.DataFrame) -> Markdown:
             (_smallest(own, backend), _launching(own), _flat(own, backend), _first(own, backend))
             for backend, own in by_backend(rows)
         ],
-        small=table.attrs["small"],
+        small=fact(table, "small"),
     )
 
 
 def paragraphs(said: list[tuple[str | None, ...]], *, small: bool) -> Markdown:
-    """Give a paragraph for each of several lists of sentences."""
+    """Return a paragraph for each of several lists of sentences."""
     return say("\n\n".join(say(*sentences).data for sentences in said), small=small)
 
 
 def widest(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the timed rows with the most ranks of their backend."""
+    """Return the timed rows with the most ranks of their backend."""
     rows = table.dropna(subset="median_us")
     return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
 
 
 def by_backend(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Give (its name, its rows) for NCCL, then gloo, as far as they were measured."""
+    """Return (its name, its rows) for NCCL, then gloo, as far as they were measured."""
     return [(name, own) for backend, name in NAMES.items() if len(own := rows[rows["backend"] == backend])]
 
 
 def ends(values: pd.Series, said) -> str:
-    """Give the least and the most in words, or the one value that both are."""
+    """Return the least and the most in words, or the one value that both are."""
     least, most = said(values.min()), said(values.max())
     return least if least == most else f"{least} to {most}"
 
 
 def us(value: float) -> str:
-    """Give microseconds in the unit that fits."""
+    """Return microseconds in the unit that fits."""
     return units.seconds(value / 1e6)
 
 

@@ -7,6 +7,7 @@ from IPython.display import Markdown
 
 from labkit.labs.collectives.story.rates import ends
 from labkit.labs.collectives.theory import bus_factor, hops
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
@@ -102,9 +103,9 @@ def _gloo(times: pd.DataFrame) -> str | None:
 
 
 def _product(bandwidth: pd.DataFrame, sizes: pd.DataFrame) -> str:
-    product = units.number(bandwidth.attrs["product_mb"], 4)
+    product = units.number(fact(bandwidth, "product_mb"), 4)
     said = "resnet_compute_communication.csv: bandwidth × time is"
-    if bandwidth.attrs["product_spread"] > SAME:
+    if fact(bandwidth, "product_spread") > SAME:
         return f"{said} {ends(bandwidth['product_mb'], units.number)} MB: not one size."
     said = f"{said} {product} MB in all {len(bandwidth)} rows, whatever the batch and the number of GPUs"
     fitting = sizes[sizes["fits"].astype(bool)]
@@ -137,8 +138,8 @@ SAME_BYTES = 0.01  # of the bytes: chunks differ by an element
 
 def explain_against(table: pd.DataFrame) -> Markdown:
     """Say whether our bus bandwidth reaches 0.98 of nccl-tests' from 64 MiB up, collective by collective."""
-    small = table.attrs["small"]
-    if not table.attrs["installed"]:
+    small = fact(table, "small")
+    if not fact(table, "installed"):
         return say("**nccl-tests is not installed here**, so there is nothing to compare with.", small=small)
     rows = table[table["ratio"].notna()]
     large = rows[rows["bytes"] >= FROM]
@@ -181,7 +182,7 @@ def _failed(table: pd.DataFrame) -> str:
 
 def explain_ring(table: pd.DataFrame) -> Markdown:
     """Say whether our ring is right for every length and sends what the formula says, and what it costs in time."""
-    return say(_right(table), _sent(table), *_timed(table), small=table.attrs["small"])
+    return say(_right(table), _sent(table), *_timed(table), small=fact(table, "small"))
 
 
 def _right(table: pd.DataFrame) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from labkit.labs.collectives import theory as ring
 from labkit.labs.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
 from labkit.node import limits
+from labkit.provenance import of_run
 from labkit.theory.lines import fit
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
 LINE = ["backend", "collective", "ranks"]
@@ -24,8 +29,8 @@ MEASURED = {
 }
 
 
-def bandwidths(run) -> pd.DataFrame:
-    """Give one row a backend, collective, number of ranks, clock and size: what a call takes, and the bandwidths.
+def bandwidths(run: Run) -> pd.DataFrame:
+    """Return one row per backend, collective, number of ranks, clock and size: what a call takes, and the bandwidths.
 
     Columns: SETTING, in_flight, message_bytes (what the ranks really share), median_us and spread_us (half the
     interquartile range) of the slowest rank, count (repetitions), first_us (the point's very first call), status,
@@ -45,11 +50,11 @@ def bandwidths(run) -> pd.DataFrame:
     table = limits.check(table, "bus_gb_per_s", "limit")
     ring = limits.ring_bus_limit_gb_per_s(known) or math.inf
     table["above_ring"] = (table["backend"] == "nccl") & (table["bus_gb_per_s"] > ring * (1 + limits.RESOLUTION))
-    return about(table, run)
+    return of_run(table, run)
 
 
 def summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Give one row a setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
+    """Return one row per setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *MEASURED, "status"])])  # where every row failed
     groups = rows.groupby(by, sort=False)
     table = groups.agg(MEASURED | {"status": worst}).reset_index()
@@ -59,8 +64,8 @@ def summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.rename(columns={"repeats": "count"})[[*by, *columns]]
 
 
-def fits(run, clock: str = "in flight") -> pd.DataFrame:
-    """Give one row a backend, collective and number of ranks: the line t = α + bytes through a link / β.
+def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
+    """Return one row per backend, collective and number of ranks: the line t = α + bytes through a link / β.
 
     Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them: of NCCL's calls in flight
     mostly the host's, so take "captured"), beta_gb_per_s (a bus bandwidth), knee_bytes (the message whose latency and
@@ -69,11 +74,11 @@ def fits(run, clock: str = "in flight") -> pd.DataFrame:
     """
     lines = [_line(*setting, rows) for setting, rows in _lines(run, clock)]
     columns = [*LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
-    return about(pd.DataFrame(lines, columns=columns), run)
+    return of_run(pd.DataFrame(lines, columns=columns), run)
 
 
-def residuals(run, clock: str = "in flight") -> pd.DataFrame:
-    """Give `bandwidths`' rows that have a line, with it: alpha_us, beta_gb_per_s, knee_bytes, fitted_us, residual.
+def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
+    """Return `bandwidths`' rows that have a line, with it: alpha_us, beta_gb_per_s, knee_bytes, fitted_us, residual.
 
     residual is the line over the measured, less 1; region is "latency" below the knee and "bandwidth" above.
     """
@@ -85,16 +90,10 @@ def residuals(run, clock: str = "in flight") -> pd.DataFrame:
     table["fitted_us"] = table["alpha_us"] + pd.Series(moved, dtype=float) / GB / table["beta_gb_per_s"] * 1e6
     table["residual"] = table["fitted_us"] / table["median_us"] - 1
     table["region"] = (table["message_bytes"] < table["knee_bytes"]).map({True: "latency", False: "bandwidth"})
-    return about(table, run)
+    return of_run(table, run)
 
 
-def about(table: pd.DataFrame, run, **more) -> pd.DataFrame:
-    """Give the table with where it comes from."""
-    table.attrs = {"source": run.source, "small": run.plan.size == "small", "ranks": run.plan.gpus} | more
-    return table
-
-
-def _lines(run, clock: str):
+def _lines(run: Run, clock: str):
     table = bandwidths(run)
     table = table[(table["clock"] == clock) & (table["status"] == "ok")]
     return [(setting, rows) for setting, rows in table.groupby(LINE, sort=False) if len(rows) > 1]
@@ -147,10 +146,10 @@ SHOWN = [
 ]
 
 
-def against(run) -> pd.DataFrame:
-    """Give one row a collective and size: our bus bandwidth, nccl-tests', and ours over theirs.
+def against(run: Run) -> pd.DataFrame:
+    """Return one row per collective and size: our bus bandwidth, nccl-tests', and ours over theirs.
 
-    Both lie alike (`placement`). ratio is NaN, and status and said tell why, where there is nothing of theirs. attrs:
+    Both lie alike (`placement`). ratio is NaN, and status and said tell why, where there is nothing of theirs. Facts:
     installed (whether any program was found) and version.
     """
     own = _of(run, "ours")
@@ -175,11 +174,11 @@ def against(run) -> pd.DataFrame:
     columns = [*KEYS, "placement", "ours_gb_per_s", "theirs_gb_per_s", "ratio", "spread_share", "status", "said"]
     versions = _of(run, "nccl-tests").reindex(columns=["version"])["version"].dropna()
     installed = bool((theirs["status"] != "not installed").any())
-    return about(table[columns], run, installed=installed, version=versions.iloc[0] if len(versions) else "")
+    return of_run(table[columns], run, installed=installed, version=versions.iloc[0] if len(versions) else "")
 
 
-def rings(run) -> pd.DataFrame:
-    """Give one row a number of ranks and length: the ring by hand and the library's all-reduce, in µs, and bytes sent.
+def rings(run: Run) -> pd.DataFrame:
+    """Return one row per number of ranks and length: the ring by hand and the library's all-reduce, in µs, and bytes sent.
 
     times is ours over the library's; formula_bytes is what rank 0 sends of chunks of these lengths.
     """
@@ -200,13 +199,13 @@ def rings(run) -> pd.DataFrame:
     made["bytes"] = 4 * made["elements"]
     made["sent_bytes"] = counted.reindex(pd.MultiIndex.from_frame(made[keys])).to_numpy()
     made["formula_bytes"] = [4 * ring.sent_elements(0, row.elements, row.ranks) for row in made.itertuples()]
-    return about(made, run)
+    return of_run(made, run)
 
 
-def symptoms(run) -> pd.DataFrame:
-    """Give one row a variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
     rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *SHOWN])])
-    return about(rows[rows["rank"] == 0][SHOWN].reset_index(drop=True), run)
+    return of_run(rows[rows["rank"] == 0][SHOWN].reset_index(drop=True), run)
 
 
 def _status(row, failed: dict) -> str:
@@ -215,5 +214,5 @@ def _status(row, failed: dict) -> str:
     return failed.get("status", "not printed") if pd.isna(row.status_theirs) else row.status_theirs
 
 
-def _of(run, source: str) -> pd.DataFrame:
+def _of(run: Run, source: str) -> pd.DataFrame:
     return run.rows[run.rows["source"] == source]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from labkit.labs.collectives.theory import GB, bus_factor, bus_gb_per_s, hops
 from labkit.node import limits
+from labkit.provenance import fact, like
 from labkit.theory.lines import fit
 
 GPU = limits.spec("Tesla V100-SXM2-32GB")  # of all V100s the ones with NVLink
@@ -20,7 +21,7 @@ PARAMETERS = 11_173_962  # of ResNet-18 for 32 × 32 pixels and 10 classes
 
 
 def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
-    """Give all_reduce.csv with bus_gb_per_s, and for NCCL the limit of a V100's NVLinks, the share and a verdict.
+    """Return all_reduce.csv with bus_gb_per_s, and for NCCL the limit of a V100's NVLinks, the share and a verdict.
 
     least_ms is what the bytes need at that limit. "suspiciously low" is less than a tenth.
     """
@@ -33,11 +34,11 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
     table["limit"] = [LIMIT if backend == "nccl" else math.nan for backend in table["backend"]]
     moved = [bus_factor("all-reduce", row.processes) * MB * row.megabytes for row in table.itertuples()]
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved), table["limit"])
-    return _sourced(limits.check(table, "bus_gb_per_s", "limit", low=LOW), all_reduce)
+    return like(limits.check(table, "bus_gb_per_s", "limit", low=LOW).reset_index(drop=True), all_reduce, small=False)
 
 
 def published_fits(times: pd.DataFrame) -> pd.DataFrame:
-    """Give a row a backend and number of processes that has several sizes: the line through its times.
+    """Return one row per backend and number of processes that has several sizes: the line through its times.
 
     Columns: backend, processes, sizes, alpha_s, hop_s (α over a ring's hops), beta_gb_per_s, residual, larger (the
     largest message over the smallest), growth (the same of their times), alpha_share (α in the time of the smallest)
@@ -66,14 +67,14 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
                 "largest_share": line.alpha_s / last["seconds"],
             }
         )
-    return _sourced(pd.DataFrame(rows), times)
+    return like(pd.DataFrame(rows), times)
 
 
 def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
-    """Give resnet_compute_communication.csv with the bytes that its bandwidth stands for, and those of a training.
+    """Return resnet_compute_communication.csv with the bytes that its bandwidth stands for, and those of a training.
 
     product_mb is bandwidth × time. steps is an epoch's; gradients_gb what each link of a ring carries in it, and
-    needed_gb_per_s the rate at which it would do so in the printed time; step_us the printed time a step. attrs:
+    needed_gb_per_s the rate at which it would do so in the printed time; step_us the printed time a step. Facts:
     product_mb (the median) and product_spread (largest over smallest, less 1).
     """
     keep = ["batch_per_gpu", "gpus", "communication_seconds", "bandwidth_gb_per_second"]
@@ -84,18 +85,17 @@ def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
     table["gradients_gb"] = [size / GB for size in moved]
     table["needed_gb_per_s"] = table["gradients_gb"] / table["communication_seconds"]
     table["step_us"] = 1e6 * table["communication_seconds"] / table["steps"]
-    made = _sourced(table, resnet)
     product = table["product_mb"]
-    made.attrs |= {"product_mb": product.median(), "product_spread": product.max() / product.min() - 1}
-    return made
+    spread = product.max() / product.min() - 1
+    return like(table.reset_index(drop=True), resnet, small=False, product_mb=product.median(), product_spread=spread)
 
 
 def candidates(bandwidth: pd.DataFrame) -> pd.DataFrame:
-    """Give what the constant product of `published_bandwidth` could be: what, megabytes, off (relative) and fits.
+    """Return what the constant product of `published_bandwidth` could be: what, megabytes, off (relative) and fits.
 
     fits: rounded to whole megabytes, as the product is, the two are equal.
     """
-    product = bandwidth.attrs["product_mb"]
+    product = fact(bandwidth, "product_mb")
     epochs = bandwidth["gradients_gb"] * GB / MB
     sizes = {
         "CIFAR-10's files on disk, in MiB": ON_DISK / 2**20,
@@ -108,10 +108,4 @@ def candidates(bandwidth: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame({"what": list(sizes), "megabytes": list(sizes.values())})
     table["off"] = table["megabytes"] / product - 1
     table["fits"] = table["megabytes"].round() == round(product)
-    return _sourced(table, bandwidth)
-
-
-def _sourced(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    table = table.reset_index(drop=True)
-    table.attrs = {"source": published.attrs["source"], "small": False}
-    return table
+    return like(table, bandwidth)

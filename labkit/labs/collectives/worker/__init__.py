@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
     return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point on the ranks that it uses; the others wait where all points end."""
     group = worker.state[point.ranks]
     if worker.rank >= point.ranks:
@@ -40,7 +41,7 @@ def measure(worker: Worker, point) -> None:
         torch.cuda.empty_cache()
 
 
-def time_call(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Time the point's call, and have rank 0 append one row for all ranks."""
     host = point.backend == "gloo"  # the group moves host tensors with gloo, on a node of GPUs as elsewhere
     device = torch.device("cpu") if host else worker.device
@@ -51,13 +52,13 @@ def time_call(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
         worker.record(**row, placement=call.placement, sent_bytes=getattr(call, "sent_bytes", None))
 
 
-def kind(worker: Worker, point) -> type[Call]:
-    """Give the class of the point's call."""
+def kind(worker: Worker, point: SimpleNamespace) -> type[Call]:
+    """Return the class of the point's call."""
     ours = isinstance(worker.plan, Ring) and point.method == "ours"
     return RingAllReduce if ours else CALLS[point.collective]
 
 
-def ask_nccl_tests(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Have rank 0 run nccl-tests' program, the GPUs' memory being free, and append a row a size and placement.
 
     One row says "not installed", or "failed" and why, where there is nothing to read.

@@ -32,7 +32,7 @@ class Call:
         self.start, self.due = self.inputs(), self.outputs()
 
     def buffers(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give the tensor that goes in and the one that comes out."""
+        """Return the tensor that goes in and the one that comes out."""
         whole = self.empty(self.elements)
         return whole, whole
 
@@ -40,7 +40,7 @@ class Call:
         return self.values(self.rank, 0, self.given.numel())
 
     def outputs(self) -> torch.Tensor:
-        """Give what must come out on this rank."""
+        """Return what must come out on this rank."""
         raise NotImplementedError
 
     def work(self) -> None:
@@ -63,12 +63,12 @@ class Call:
         return torch.empty(elements, device=self.device)
 
     def values(self, rank: int, begin: int, elements: int) -> torch.Tensor:
-        """Give what `rank` holds from place `begin` on."""
+        """Return what `rank` holds from place `begin` on."""
         places = torch.arange(begin, begin + elements, dtype=torch.int32, device=self.device)
         return places.remainder_(PERIOD).add_(1 + STRIDE * rank).float()
 
     def total(self, begin: int, elements: int) -> torch.Tensor:
-        """Give the sum over all ranks of what they hold there."""
+        """Return the sum over all ranks of what they hold there."""
         sums = self.values(0, begin, elements)
         for rank in range(1, self.ranks):
             sums += self.values(rank, begin, elements)

@@ -42,13 +42,13 @@ class Timed(NamedTuple):
 
 
 def program(collective: str) -> str | None:
-    """Give the program's path: from the folder that LABKIT_NCCL_TESTS names, else from PATH; None where it is not."""
+    """Return the program's path: from the folder that LABKIT_NCCL_TESTS names, else from PATH; None where it is not."""
     folders = filter(None, [os.environ.get(FOLDER), os.environ.get("PATH")])
     return shutil.which(PROGRAMS[collective], path=os.pathsep.join(folders))
 
 
 def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, calls: int, limit_s: float) -> str:
-    """Give what the program prints: one process, a thread a GPU, sizes from first to last by a factor.
+    """Return what the program prints: one process, a thread a GPU, sizes from first to last by a factor.
 
     Raises ValueError with its last words where it fails, or is not done within `limit_s`.
     """
@@ -68,7 +68,7 @@ def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, cal
 
 
 def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
-    """Give, a line of the table: out of place and in place, for each of the sizes asked for.
+    """Return one row per line of the table: out of place and in place, for each of the sizes asked for.
 
     Raises ValueError, quoting the line, for one that is neither of the table nor told around it, and for one of another
     size (a program may leave out a few bytes that its ranks cannot share); and where lines are missing.
@@ -89,7 +89,7 @@ def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
 
 
 def version(text: str) -> str:
-    """Give the versions that the program prints of itself and of NCCL; "" for old ones, which print none."""
+    """Return the versions that the program prints of itself and of NCCL; "" for old ones, which print none."""
     found = re.search(r"^# nccl-tests version (.*)$", text, re.MULTILINE)
     return found[1].strip() if found else ""
 

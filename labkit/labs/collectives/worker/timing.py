@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -15,8 +16,8 @@ from labkit.labs.collectives import theory as ring
 from labkit.labs.collectives.worker.calls import AllReduce, Call, exchange
 
 
-def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) -> dict:
-    """Give what a point's row says of its time: a call's median and quartiles over the repetitions, and its status.
+def timed(worker: Worker, point: SimpleNamespace, call: Call, group: dist.ProcessGroup | None) -> dict:
+    """Return what a point's row says of its time: a call's median and quartiles over the repetitions, and its status.
 
     A repetition lasts as long as on its slowest rank. After each one the buffers are filled anew and one more call, of
     the very kind that was timed, is checked element by element: one wrong element on one rank makes "wrong result".
@@ -41,7 +42,7 @@ def timed(worker: Worker, point, call: Call, group: dist.ProcessGroup | None) ->
 
 
 def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Give the call, and a clock of `calls` calls that follow each other with no waiting between, as nccl-tests does.
+    """Return the call, and a clock of `calls` calls that follow each other with no waiting between, as nccl-tests does.
 
     On a GPU the clock is two device events around them, so that their launches overlap with what is in flight: for
     large messages it tells the link's rate, for small ones how fast the host launches. gloo's calls but send/recv
@@ -54,7 +55,7 @@ def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
 
 
 def one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Give the call, and the host's clock around one call until its data are there: the latency that a caller sees."""
+    """Return the call, and the host's clock around one call until its data are there: the latency that a caller sees."""
 
     def alone() -> float:
         worker.synchronize()
@@ -64,7 +65,7 @@ def one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable
 
 
 def captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Give one replayed call, and a clock of `calls` calls in one CUDA graph: the GPU's time, no host launches them."""
+    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: the GPU's time, no host launches them."""
     single, many = graph(call, 1), graph(call, calls)
     return single.replay, lambda: between_events(many.replay) / calls
 
@@ -73,7 +74,7 @@ CLOCKS = {"in flight": in_flight, "one call": one_call, "captured": captured}
 
 
 def once(worker: Worker, work: Callable[[], None]) -> float:
-    """Give the host's seconds from the start of `work` until its data are there."""
+    """Return the host's seconds from the start of `work` until its data are there."""
     start = time.perf_counter()
     work()
     worker.synchronize()
@@ -81,7 +82,7 @@ def once(worker: Worker, work: Callable[[], None]) -> float:
 
 
 def between_events(work: Callable[[], None]) -> float:
-    """Give the device's seconds between two events around what `work` launches."""
+    """Return the device's seconds between two events around what `work` launches."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     work()
@@ -100,7 +101,7 @@ def graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
 
 
 def slowest(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
-    """Give the largest of each value over all ranks, over gloo."""
+    """Return the largest of each value over all ranks, over gloo."""
     largest = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
     return largest.tolist()
@@ -112,7 +113,7 @@ def meet(group: dist.ProcessGroup | None) -> None:
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Give a row's median, its quartiles and the number of repetitions."""
+    """Return a row's median, its quartiles and the number of repetitions."""
     low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -58,7 +59,7 @@ class Shown(NamedTuple):
     calls_before: int
 
 
-def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what a benchmark claims, and of what the same call shows under a clock that waits.
 
     `seconds` and `late_seconds` are medians of the benchmark's own repetitions, `again_seconds` that of the call once

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.labs.ddp_from_scratch.theory import Flight, exposed_s, timeline
-from labkit.provenance import sources, where
+from labkit.provenance import fact, sources, where
 from labkit.story import units
 
 MB = 1e6
@@ -94,8 +94,8 @@ def buckets_chart(
         label="overlapped, one by one",
     )
     for value, name, color in (("none_ms", "nothing sent", canvas.IDLE), ("ddp_ms", "torch's DDP", canvas.INK)):
-        if pd.notna(table.attrs.get(value)):
-            ax.axhline(table.attrs[value], color=color, lw=1.6, ls=(0, (2, 2)), label=name)
+        if pd.notna(fact(table, value)):
+            ax.axhline(fact(table, value), color=color, lw=1.6, ls=(0, (2, 2)), label=name)
     for best in fit[fit["optimum_mib"].notna()].itertuples():
         ax.plot(best.optimum_mib, best.optimum_ms, "v", ms=11, color=canvas.PREDICTED, label="predicted optimum")
     value = getattr(guess, "value", guess)

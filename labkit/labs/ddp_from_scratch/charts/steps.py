@@ -66,7 +66,7 @@ def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) ->
 
 
 def _name(row) -> str:
-    """Give a strategy's name, with the bucket's size where that is ours to choose."""
+    """Return a strategy's name, with the bucket's size where that is ours to choose."""
     return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MB" if row.strategy == "bucketed" else "")
 
 
@@ -107,4 +107,4 @@ def published_chart(published: pd.DataFrame, repeats: pd.DataFrame) -> Figure:
     ax.margins(x=0.12)
     ax.grid(axis="x")
     canvas.legend_above(ax)
-    return canvas.finish(figure, published.attrs["source"])
+    return canvas.finish(figure, sources(published))

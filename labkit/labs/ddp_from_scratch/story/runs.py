@@ -7,6 +7,8 @@ from math import inf
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
@@ -18,7 +20,6 @@ NAMES = {
     "bucketed": "bucketed",
     "ddp": "torch's DDP",
 }
-GOAL = 1.03  # times torch's DDP
 MIB = 2**20
 
 
@@ -26,7 +27,7 @@ def explain_steps(table: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say what sending costs each, at which rate, who saves how much of it, how torch compares, what it needs."""
     rows = table[table["status"] == "ok"].drop_duplicates("strategy").set_index("strategy")
     failed = [f"{NAMES[row.strategy]} ({row.status})" for row in table[table["status"] != "ok"].itertuples()]
-    small = table.attrs["small"]
+    small = fact(table, "small")
     sentences = [_cost(rows), *_rates(sent), _once(rows), _saved(rows), _torch(rows, small), _memory(rows)]
     sentences.append(f"Not measured: {listed(failed)}." if failed else None)
     return say(*sentences, small=small)
@@ -106,9 +107,9 @@ def _beside_torch(row: pd.Series, apart: bool, small: bool) -> str:
     said = f"{units.number(ratio)} × torch's DDP{'' if apart else ', not told apart from it by these data'}"
     if small:
         return f"{said}."
-    if abs(ratio - GOAL) <= spread:
-        return f"{said}: with a spread of {units.number(spread, 2)}, whether it keeps the {GOAL} × asked for is open."
-    return f"{said}: {'at most' if ratio <= GOAL else '**more than**'} the {GOAL} × asked for."
+    if abs(ratio - GOAL_OVER_DDP) <= spread:
+        return f"{said}: with a spread of {units.number(spread, 2)}, whether it keeps the {GOAL_OVER_DDP} × asked for is open."
+    return f"{said}: {'at most' if ratio <= GOAL_OVER_DDP else '**more than**'} the {GOAL_OVER_DDP} × asked for."
 
 
 def _memory(rows: pd.DataFrame) -> str | None:
@@ -126,7 +127,7 @@ def explain_overlap(table: pd.DataFrame) -> Markdown:
     """Say who calls collectives during backward, who only after it, and whether calls and bytes are those asked for."""
     rows = table[table["collectives"] > 0]
     if rows.empty:
-        return say("Nothing was sent.", small=table.attrs["small"])
+        return say("Nothing was sent.", small=fact(table, "small"))
     early = rows["before_last_gradient"] > 0
     during, after = rows[early], rows[~early]
     sentences = []
@@ -142,12 +143,12 @@ def explain_overlap(table: pd.DataFrame) -> Markdown:
     else:
         parts = [f"{NAMES[row.strategy]} ({row.collectives} calls, {row.due} due)" for row in wrong.itertuples()]
         sentences.append(f"**Not what was asked for**: {listed(parts)}.")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_buckets(table: pd.DataFrame, fit: pd.DataFrame) -> Markdown:
     """Say which sizes are fastest, whether the formula fits and finds them, and how torch's DDP compares."""
-    small, ran = table.attrs["small"], table["status"] == "ok"
+    small, ran = fact(table, "small"), table["status"] == "ok"
     own = table[(table["strategy"] == "bucketed") & ran]
     if own.empty:
         return say("No bucket size was measured.", small=small)
@@ -187,8 +188,8 @@ def _model(found: pd.Series, own: pd.DataFrame) -> str:
 def _ddp(table: pd.DataFrame, best: pd.Series) -> str | None:
     if pd.isna(best["over_ddp"]):
         return None
-    apart = resolved(best["step_ms"], table.attrs["ddp_ms"], best["spread_step_ms"], table.attrs["spread_ddp_ms"])
-    return f"That is {_beside_torch(best, apart, table.attrs['small'])}"
+    apart = resolved(best["step_ms"], fact(table, "ddp_ms"), best["spread_step_ms"], fact(table, "spread_ddp_ms"))
+    return f"That is {_beside_torch(best, apart, fact(table, 'small'))}"
 
 
 def explain_equality(table: pd.DataFrame) -> Markdown:
@@ -199,12 +200,12 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
         exact = table["tolerance"] == table["tolerance"].min()
         worst = table.loc[exact, ["gradient_error", "weight_error", "buffer_error"]].max(axis=None)
         return say(
-            f"All {strategies} strategies on {table.attrs['ranks']} ranks do in all {cases} cases what one process "
+            f"All {strategies} strategies on {fact(table, 'ranks')} ranks do in all {cases} cases what one process "
             f"does. The largest error in float32 is {worst:.0e}: rounding.",
-            small=table.attrs["small"],
+            small=fact(table, "small"),
         )
     names = listed(f"{NAMES[row.strategy]} ({row.case})" for row in wrong.itertuples())
-    return say(f"**Not as one process**: {names}.", small=table.attrs["small"])
+    return say(f"**Not as one process**: {names}.", small=fact(table, "small"))
 
 
 def _apart(one: pd.Series, other: pd.Series) -> bool:

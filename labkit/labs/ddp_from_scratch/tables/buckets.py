@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.tables.steps import SETTING, about, base, implementations, overlap
+from labkit.labs.ddp_from_scratch.tables.steps import SETTING, base, implementations, overlap
 from labkit.labs.ddp_from_scratch.theory import MIB, Overhead, fit, messages
+from labkit.provenance import fact, of_run
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 DRAWN = 60  # places of the curve
 
 
-def buckets(run) -> pd.DataFrame:
-    """Give one row a bucket size, smallest first, with the gradients sent alone ("overlapped") as the smallest of all.
+def buckets(run: Run) -> pd.DataFrame:
+    """Return one row per bucket size, smallest first, with the gradients sent alone ("overlapped") as the smallest of all.
 
     Columns: strategy, bucket_mb (asked), buckets (as many as were sent), mean_mib, last_mib (the last one, which no
     backward hides), step_ms, spread_step_ms, count, status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual
     (measured over fitted, less 1) and `tied`: not resolved from the fastest. The fit is of the bucketed rows alone.
-    attrs: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN where the run has none).
+    Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN where the run has none).
     """
     steps = implementations(run)
     none, ddp = base(steps, "none"), base(steps, "ddp")
@@ -52,7 +58,7 @@ def buckets(run) -> pd.DataFrame:
         "residual",
         "tied",
     ]
-    return about(
+    return of_run(
         table[columns],
         run,
         total_mib=total,
@@ -62,8 +68,8 @@ def buckets(run) -> pd.DataFrame:
     )
 
 
-def overhead(run) -> pd.DataFrame:
-    """Give the fitted t = base + n·o + s/(n·w) as one row, its optimum, and the fastest size that was measured.
+def overhead(run: Run) -> pd.DataFrame:
+    """Return the fitted t = base + n·o + s/(n·w) as one row, its optimum, and the fastest size that was measured.
 
     Columns: base_ms, overhead_us (o), gb_per_s (w), residual (largest relative miss), optimum_mib (√(s·w·o)),
     optimum_buckets, optimum_ms; best_mb (asked), best_mib (mean), best_ms; tied_from_mib and tied_to_mib, the mean
@@ -72,7 +78,7 @@ def overhead(run) -> pd.DataFrame:
     than three sizes were measured.
     """
     table = buckets(run)
-    total, line = table.attrs["total_mib"], _line(table, table.attrs["total_mib"])
+    total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
     ours = table[(table["strategy"] == "bucketed") & table["step_ms"].notna()]
     rows = []
     if line:
@@ -111,20 +117,20 @@ def overhead(run) -> pd.DataFrame:
         "tied_to_mib",
         "identified",
     ]
-    return about(pd.DataFrame(rows, columns=columns), run, total_mib=total)
+    return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total)
 
 
-def curve(run) -> pd.DataFrame:
-    """Give the fitted model as a curve from the smallest mean bucket to the largest: mean_mib, buckets, fitted_ms."""
+def curve(run: Run) -> pd.DataFrame:
+    """Return the fitted model as a curve from the smallest mean bucket to the largest: mean_mib, buckets, fitted_ms."""
     table = buckets(run)
-    total, line = table.attrs["total_mib"], _line(table, table.attrs["total_mib"])
+    total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
     sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), DRAWN) if line else np.array([])
     fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes]
-    return about(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
+    return of_run(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
 
 
 def _line(table: pd.DataFrame, total_mib: float) -> Overhead | None:
-    """Give the fit of the bucketed rows; None where they are too few."""
+    """Return the fit of the bucketed rows; None where they are too few."""
     rows = table[(table["strategy"] == "bucketed") & table["step_ms"].notna() & table["buckets"].notna()]
     if rows["buckets"].nunique() < 3:
         return None

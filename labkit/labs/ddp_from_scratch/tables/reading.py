@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.node import limits
+from labkit.provenance import like
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer
 
@@ -18,7 +19,7 @@ MB, MIB = 1e6, 2**20
 
 
 def everything(printed: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Give every table of this file by name, as `doubt_reports` takes them."""
+    """Return every table of this file by name, as `doubt_reports` takes them."""
     tables = {
         "repeats": repeats(printed),
         "sizes": sizes(printed),
@@ -28,13 +29,11 @@ def everything(printed: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "optimum": optimum(printed),
         "memory": memory(printed),
     }
-    for table in tables.values():
-        table.attrs["source"] = printed.attrs["source"]
-    return tables
+    return {name: like(table, printed) for name, table in tables.items()}
 
 
 def repeats(printed: pd.DataFrame) -> pd.DataFrame:
-    """Give the printed steps of one configuration, individual parameters overlapped: as printed, step_s, over_least."""
+    """Return the printed steps of one configuration, individual parameters overlapped: as printed, step_s, over_least."""
     rows = printed[printed["implementation"].str.contains("individual")]
     table = rows[["implementation", "step_seconds"]].set_axis(["printed", "step_s"], axis=1).reset_index(drop=True)
     table["step_s"] = table["step_s"].astype(float)
@@ -42,7 +41,7 @@ def repeats(printed: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(printed: pd.DataFrame) -> pd.DataFrame:
-    """Give every pair of bucket sizes that ran: their steps, how far apart, and how many calls each means here.
+    """Return every pair of bucket sizes that ran: their steps, how far apart, and how many calls each means here.
 
     Columns: small_mb, large_mb, small_s, large_s, apart (share of the less), small_calls, large_calls, large_mib_calls
     (if MB was to mean MiB), call_ms (what each call more would have to cost; nan where there is none). Calls are those
@@ -98,7 +97,7 @@ def flat(printed: pd.DataFrame) -> pd.DataFrame:
 
 
 def links(printed: pd.DataFrame) -> pd.DataFrame:
-    """Give each printed communication: seconds, share of the step, GB sent, rate; and the link's limit and verdict.
+    """Return each printed communication: seconds, share of the step, GB sent, rate; and the link's limit and verdict.
 
     The rate is a ring's, in GB/s through a GPU's links; `pcie_s` is the least that PCIe would take.
     """
@@ -120,7 +119,7 @@ def links(printed: pd.DataFrame) -> pd.DataFrame:
 
 
 def optimum(printed: pd.DataFrame) -> pd.DataFrame:
-    """Give base + n·o + s/(n·w) through the printed sizes, as printed and with each step moved by half a spread.
+    """Return base + n·o + s/(n·w) through the printed sizes, as printed and with each step moved by half a spread.
 
     Columns: base_s, overhead_ms (o), gb_per_s (w) and best_mb, √(s·w·o); these are nan where o or 1/w comes out
     negative, so that no size is best. n is s over the bucket's size, as in the report's formula. The first row is as
@@ -140,7 +139,7 @@ def optimum(printed: pd.DataFrame) -> pd.DataFrame:
 
 
 def memory(printed: pd.DataFrame) -> pd.DataFrame:
-    """Give what each implementation that is flat or bucketed keeps besides the gradients: bucket_gb, states_gb, ran.
+    """Return what each implementation that is flat or bucketed keeps besides the gradients: bucket_gb, states_gb, ran.
 
     `bucket_gb` is one bucket: the whole model's gradients in the flat one. `states_gb`: weights, gradients and AdamW's
     two states in float32. GB of 10^9 bytes; `limit_gb` is the GPU's.

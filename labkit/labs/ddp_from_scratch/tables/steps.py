@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.labs.ddp_from_scratch.theory import MIB, messages
 from labkit.node import limits
+from labkit.provenance import of_run
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
 from labkit.tables.rows import entries
 from labkit.theory.traffic import Sent, through_a_link
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SETTING = ["strategy", "bucket_mb"]
 ALIKE = 0.05  # peaks of memory that differ by no more are one peak
 PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
 
 
-def implementations(run) -> pd.DataFrame:
-    """Give one row a setting: its step, the parts of it, what sending adds, its memory, and how far it is from DDP.
+def implementations(run: Run) -> pd.DataFrame:
+    """Return one row per setting: its step, the parts of it, what sending adds, its memory, and how far it is from DDP.
 
     Columns: strategy, bucket_mb, step_ms (median over rounds, the slowest rank's), spread_step_ms, count, status; PARTS
     (medians over ranks and rounds: `waited_ms` goes from the last gradient until all are averaged); `exposed_ms`, the
@@ -43,33 +49,27 @@ def implementations(run) -> pd.DataFrame:
     table["over_ddp"] = table["step_ms"] / ddp["step_ms"]
     table["spread_over_ddp"] = (table["spread_step_ms"] + ddp["spread_step_ms"] * table["over_ddp"]) / ddp["step_ms"]
     table["resolved"] = (table["over_ddp"] - 1).abs() > table["spread_over_ddp"]
-    return about(table, run)
+    return of_run(table, run)
 
 
-def timed(run) -> pd.DataFrame:
-    """Give the rows of steps that count."""
+def timed(run: Run) -> pd.DataFrame:
+    """Return the rows of steps that count."""
     needed = ["entry", "warm_up", *SETTING, *PARTS]
     rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
     return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
 
 
 def base(table: pd.DataFrame, strategy: str) -> pd.Series:
-    """Give the row of a strategy to hold others against; all NaN where the run has none."""
+    """Return the row of a strategy to hold others against; all NaN where the run has none."""
     found = table[table["strategy"] == strategy]
     return found.iloc[0] if len(found) else pd.Series(float("nan"), index=table.columns)
-
-
-def about(table: pd.DataFrame, run, **more) -> pd.DataFrame:
-    """Have the table tell its run's source, whether it is small, and on how many ranks it ran."""
-    table.attrs = {"source": run.source, "small": run.plan.size == "small", "ranks": run.plan.gpus, **more}
-    return table
 
 
 COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
 
 
-def overlap(run) -> pd.DataFrame:
-    """Give one row a setting: what rank 0 called in one step, and when, beside what theory has it call.
+def overlap(run: Run) -> pd.DataFrame:
+    """Return one row per setting: what rank 0 called in one step, and when, beside what theory has it call.
 
     Columns: strategy, bucket_mb; collectives, those called before backward was over, and those called while a gradient
     was still to come; gradients, and those that came after the first collective; `due` collectives; sent_mib and
@@ -95,10 +95,10 @@ def overlap(run) -> pd.DataFrame:
             }
         )
     columns = [*SETTING, *COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
-    return about(pd.DataFrame(parts, columns=columns), run)
+    return of_run(pd.DataFrame(parts, columns=columns), run)
 
 
-def sending(run) -> pd.DataFrame:
+def sending(run: Run) -> pd.DataFrame:
     """Give, for the strategies that send after backward, the rate at which they did, beside what the links allow.
 
     Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
@@ -113,7 +113,7 @@ def sending(run) -> pd.DataFrame:
     table["link_mib"] = link / MIB
     table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
-    return about(limits.check(table, "bus_gb_per_s", rate), run)
+    return of_run(limits.check(table, "bus_gb_per_s", rate), run)
 
 
 ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
@@ -138,8 +138,8 @@ TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
 TOLERANCE = 1e-5
 
 
-def equality(run) -> pd.DataFrame:
-    """Give one row a case and strategy: the worst errors over ranks and seeds, and whether all are in tolerance.
+def equality(run: Run) -> pd.DataFrame:
+    """Return one row per case and strategy: the worst errors over ranks and seeds, and whether all are in tolerance.
 
     Columns: case, strategy, ERRORS, none_right (no rank has a gradient where one process has none, nor lacks one),
     tolerance, equal. Ranks may not differ at all.
@@ -150,21 +150,21 @@ def equality(run) -> pd.DataFrame:
     table["tolerance"] = table["case"].map(TOLERANCES).fillna(TOLERANCE)
     close = table[ERRORS[:3]].le(table["tolerance"], axis=0).all(axis=1)
     table["equal"] = close & (table["apart"] == 0) & table["none_right"]
-    return about(table, run)
+    return of_run(table, run)
 
 
-def cases(run) -> pd.DataFrame:
-    """Give one row a case: what it means, its largest error over strategies, its tolerance, and whether all hold."""
+def cases(run: Run) -> pd.DataFrame:
+    """Return one row per case: what it means, its largest error over strategies, its tolerance, and whether all hold."""
     table = equality(run)
     table["worst_error"] = table[ERRORS].max(axis=1)
     how = {"worst_error": "max", "tolerance": "first", "equal": "all", "strategy": "nunique"}
     found = table.groupby("case", sort=False).agg(how).reset_index().rename(columns={"strategy": "strategies"})
     found.insert(1, "meaning", found["case"].map(MEANING))
-    return about(found, run)
+    return of_run(found, run)
 
 
-def symptoms(run) -> pd.DataFrame:
-    """Give one row a variant: how far its gradients are from the right ones, and what it sent.
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per variant: how far its gradients are from the right ones, and what it sent.
 
     Columns: variant, ranks; `error_rank_0`, all that a test on rank 0 sees, `error_worst` over all ranks, and
     `error_later`, the worst once everything has arrived; `ratio` along the right gradients on rank 0; `start_apart`,
@@ -191,4 +191,4 @@ def symptoms(run) -> pd.DataFrame:
                 "before_last_gradient": int(first["before_last_gradient"]),
             }
         )
-    return about(pd.DataFrame(parts), run)
+    return of_run(pd.DataFrame(parts), run)

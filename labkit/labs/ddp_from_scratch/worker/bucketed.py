@@ -35,7 +35,7 @@ class Bucketed(Overlapped):
         }
 
     def pack(self) -> list[list[nn.Parameter]]:
-        """Give the buckets' weights, filled from the last one back; a bucket holds numbers of one kind."""
+        """Return the buckets' weights, filled from the last one back; a bucket holds numbers of one kind."""
         parcels, cap = [], self.bucket_mb * MIB
         for _, alike in groupby(self.weights[::-1], key=lambda weight: (weight.dtype, weight.device)):
             weights = list(alike)[::-1]

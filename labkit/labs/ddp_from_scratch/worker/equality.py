@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,7 @@ class Probe(nn.Module):
 
 
 def samples_of(case: str, rank: int, seed: int, step: int) -> Samples:
-    """Give a rank's samples of a step and their targets: four, but more on later ranks where they are uneven.
+    """Return a rank's samples of a step and their targets: four, but more on later ranks where they are uneven.
 
     With "unused_on_some" even ranks' samples all take the first expert, odd ranks' the second.
     """
@@ -70,7 +71,7 @@ def samples_of(case: str, rank: int, seed: int, step: int) -> Samples:
 LEARNING_RATE = 0.5  # of plain SGD: AdamW would hide a gradient that is N times too large
 
 
-def compare(worker: Worker, point) -> None:
+def compare(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row of some steps here and in one process.
 
     `gradient_error`: the largest length of a step's gradients' difference over that of the right ones; `weight_error`
@@ -130,7 +131,7 @@ def own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int)
 
 
 def right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
-    """Give the loss whose gradients are right: the mean over all samples; over the ranks' means where that is meant.
+    """Return the loss whose gradients are right: the mean over all samples; over the ranks' means where that is meant.
 
     A buffer that follows the samples makes ranks differ: each rank begins the step with rank 0's, and rank 0's stays.
     """
@@ -144,13 +145,13 @@ def right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
 
 
 def apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
-    """Give the length of the pairs' differences over that of the second of each."""
+    """Return the length of the pairs' differences over that of the second of each."""
     found, right = (torch.cat([each.flatten().double() for each in side]) for side in zip(*pairs, strict=True))
     return ((found - right).norm() / right.norm()).item()
 
 
 def from_rank_0(tensors: list[torch.Tensor]) -> float:
-    """Give the largest difference of a number from rank 0's."""
+    """Return the largest difference of a number from rank 0's."""
     own = torch.cat([tensor.detach().flatten().double().cpu() for tensor in tensors])
     theirs = own.clone()
     dist.broadcast(theirs, 0)

@@ -42,7 +42,7 @@ class Torch(DistributedDataParallel):
 def wrap(
     module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None
 ) -> nn.Module:
-    """Give the module under a strategy; gradients live in torch's buckets as they live in ours."""
+    """Return the module under a strategy; gradients live in torch's buckets as they live in ours."""
     if strategy == "none":
         return Alone(module, group)
     if strategy == "bucketed":
@@ -106,5 +106,5 @@ class Issued(Collectives):
 
 
 def sent(events: list[str | int]) -> list[int]:
-    """Give the bytes of each collective among the events."""
+    """Return the bytes of each collective among the events."""
     return [event for event in events if isinstance(event, int)]

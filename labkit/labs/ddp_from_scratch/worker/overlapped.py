@@ -32,7 +32,7 @@ class Overlapped(Replicas):
         self.hooks.append(register_multi_grad_hook(self.weights, self.begin, mode="any"))
 
     def pack(self) -> list[list[nn.Parameter]]:
-        """Give what travels together, in the order of sending: the last weight's gradient is ready first."""
+        """Return what travels together, in the order of sending: the last weight's gradient is ready first."""
         return [[weight] for weight in reversed(self.weights)]
 
     def reserve(self) -> None:
@@ -61,7 +61,7 @@ class Overlapped(Replicas):
         """Put the weight's gradient where it is sent from; alone, it is there already."""
 
     def content(self, number: int) -> torch.Tensor:
-        """Give the tensor that parcel `number` is sent as."""
+        """Return the tensor that parcel `number` is sent as."""
         return self.parcels[number][0].grad
 
     def send(self) -> None:

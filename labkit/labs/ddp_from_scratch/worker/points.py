@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 
 from labkit.engine.worker import Worker
@@ -21,13 +23,13 @@ def prepare(worker: Worker) -> Transformer | None:
 
 
 def built(plan: Replicas, device: torch.device, seed: int = 0) -> Transformer:
-    """Give the plan's transformer, made on the device."""
+    """Return the plan's transformer, made on the device."""
     torch.manual_seed(seed)
     with device:
         return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point: a trial of a small model, or steps of the large one."""
     set_precision(point.precision)
     if isinstance(worker.plan, Equality):
@@ -39,7 +41,7 @@ def measure(worker: Worker, point) -> None:
         forget(worker)
 
 
-def run_point(worker: Worker, point) -> None:
+def run_point(worker: Worker, point: SimpleNamespace) -> None:
     """Time the steps under the point's strategy and note what they send, or trace one."""
     loop = Loop(worker, point, worker.state)
     try:

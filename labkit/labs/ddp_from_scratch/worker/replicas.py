@@ -34,7 +34,7 @@ class Replicas(nn.Module):
         self.start_alike()
 
     def start_alike(self) -> None:
-        """Give every rank the weights and buffers of rank 0."""
+        """Return every rank the weights and buffers of rank 0."""
         self.as_on_rank_0([*self.module.parameters(), *self.module.buffers()])
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
@@ -81,7 +81,7 @@ class Replicas(nn.Module):
         raise NotImplementedError
 
     def gradient(self, weight: nn.Parameter) -> torch.Tensor:
-        """Give the weight's gradient; zeros take its place where backward made none."""
+        """Return the weight's gradient; zeros take its place where backward made none."""
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
         return weight.grad

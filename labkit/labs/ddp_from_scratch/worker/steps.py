@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -25,7 +26,7 @@ class Loop:
     the end of `finish`, the end of the update.
     """
 
-    def __init__(self, worker: Worker, point, model: nn.Module):
+    def __init__(self, worker: Worker, point: SimpleNamespace, model: nn.Module):
         plan, self.device = worker.plan, worker.device
         self.optimizer = adamw(LEARNING_RATE, point.precision, True)(model.parameters())
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=point.precision == "autocast")
@@ -63,7 +64,7 @@ class Loop:
         self.optimizer.zero_grad()
 
     def parts(self) -> dict[str, float]:
-        """Give the parts of the last step in ms; call it when the device is idle."""
+        """Return the parts of the last step in ms; call it when the device is idle."""
         pairs = pairwise(self.moments)
         spans = [1e3 * (b - a) if isinstance(a, float) else a.elapsed_time(b) for a, b in pairs]
         return dict(zip(PARTS, spans, strict=True))

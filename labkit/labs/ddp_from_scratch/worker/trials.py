@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -61,7 +62,7 @@ VARIANTS = {
 }
 
 
-def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:
+def put_on_trial(worker: Worker, point: SimpleNamespace, models: list[nn.Module]) -> None:
     """Append a row of one backward of the first model, which each rank made otherwise; the second is as rank 0 made it.
 
     `error`: the length of the gradients' difference over that of the right ones, when `finish` is over; `later_error`
@@ -106,5 +107,5 @@ def put_on_trial(worker: Worker, point, models: list[nn.Module]) -> None:
 
 
 def gradients(model: nn.Module) -> torch.Tensor:
-    """Give a copy of all gradients as one vector."""
+    """Return a copy of all gradients as one vector."""
     return torch.cat([weight.grad.flatten() for weight in model.parameters()])

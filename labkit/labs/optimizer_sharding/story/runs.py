@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
@@ -17,7 +18,7 @@ MOMENTS = {"built": "when all is built", "before update": "in backward", "after 
 
 def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, when the peak is, and what sharding saves, of which item."""
-    small, sentences = table.attrs["small"], []
+    small, sentences = fact(table, "small"), []
     if table["peak"].notna().any():
         worst = table.loc[table["unexplained_share"].abs().idxmax()]
         share, kernel = units.percent(abs(worst["unexplained_share"])), worst["kernel"]
@@ -97,7 +98,7 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
             else (f"; {units.number(ours['exposed_ms'])} ms of it is sending that nothing hides")
         )
         sentences.append(f"{said}. {_whole_step(own.loc['unsharded'], ours)}")
-    return say(*sentences or ["There is nothing to compare with."], small=table.attrs["small"])
+    return say(*sentences or ["There is nothing to compare with."], small=fact(table, "small"))
 
 
 def _clear(one: pd.Series, other: pd.Series, part: str) -> bool:
@@ -113,6 +114,8 @@ def _whole_step(without: pd.Series, ours: pd.Series) -> str:
 
 def explain_buckets(table: pd.DataFrame) -> Markdown:
     """Say which size of buckets is fastest, and what one that is too small or too large costs."""
+    if table.empty:
+        return say("No size of buckets is complete.", small=fact(table, "small"))
     rows = table.sort_values("bucket_mib").set_index("bucket_mib")
     best = rows.loc[rows["update_ms"].idxmin()]
     sentences = [f"Fastest is {best.name:g} MiB: {units.number(best['update_ms'])} ms."]
@@ -132,7 +135,7 @@ def explain_buckets(table: pd.DataFrame) -> Markdown:
     ]
     if alike:
         sentences.insert(1, f"Not told apart from it: {listed(alike)} MiB.")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> Markdown:
@@ -186,14 +189,14 @@ def explain_stages(table: pd.DataFrame) -> Markdown:
 
 def explain_equality(table: pd.DataFrame) -> Markdown:
     """Say whether ours trains as the optimizer that shards nothing, in every case."""
-    wrong, ranks = table[~table["equal"]], table.attrs["ranks"]
+    wrong, ranks = table[~table["equal"]], fact(table, "ranks")
     if wrong.empty:
         worst = table[["error", "drift"]].max(axis=None)
         said = "equal to the last bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
         asked = table[table["case"] == "closure"]["asked"]
         once = " A closure is asked once a step." if len(asked) and (asked == 1).all() else ""
         return say(
-            f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}", small=table.attrs["small"]
+            f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}", small=fact(table, "small")
         )
     names = listed(f"{r.optimizer}, {r.case} ({r.error:.0e})" for r in wrong.itertuples())
-    return say(f"**Not equal to the optimizer that shards nothing**: {names}.", small=table.attrs["small"])
+    return say(f"**Not equal to the optimizer that shards nothing**: {names}.", small=fact(table, "small"))

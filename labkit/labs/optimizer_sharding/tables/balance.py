@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.labs.optimizer_sharding.tables.measured import sizes, sourced
+from labkit.labs.optimizer_sharding.tables.measured import sizes
 from labkit.labs.optimizer_sharding.theory import RULES, STAGES, STATE_BYTES, excess, least_excess, loads, stage
+from labkit.provenance import of_run, of_source
 from labkit.tables.rows import entries
 from labkit.theory.transformer import SIZES, transformer
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
 
 
 def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
-    """Give, a model, number of ranks and rule: `excess`, the fullest rank's elements over an equal part, less one.
+    """Return one row per model, number of ranks and rule: `excess`, the fullest rank's elements over an equal part, less one.
 
     Models: the course's five, and its smallest with a vocabulary of 128 256 words. `least_excess`: what no assignment
     of whole parameters goes below.
@@ -36,13 +41,11 @@ def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
                 }
                 for rule in RULES
             ]
-    table = pd.DataFrame(rows)
-    table.attrs.update(source="theory: the course's transformers, vocabulary 10 000 unless told", small=False)
-    return table
+    return of_source(pd.DataFrame(rows), "theory: the course's transformers, vocabulary 10 000 unless told")
 
 
-def owned(run) -> pd.DataFrame:
-    """Give, a way: the fullest and the emptiest rank's states as shares of the whole, and the fullest's excess.
+def owned(run: Run) -> pd.DataFrame:
+    """Return one row per way: the fullest and the emptiest rank's states as shares of the whole, and the fullest's excess.
 
     Shares are of bytes that the ranks' tensors hold after the last update, over all states of the model.
     """
@@ -53,7 +56,7 @@ def owned(run) -> pd.DataFrame:
     shares = (last["states_mib"] / whole).groupby(last["way"], sort=False).agg(["max", "min"])
     table = shares.rename(columns={"max": "fullest", "min": "emptiest"}).reset_index()
     table["excess"] = table["fullest"] * run.plan.gpus - 1
-    return sourced(table, run)
+    return of_run(table, run)
 
 
 GIB = 2**30
@@ -61,7 +64,7 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Give, a stage: GiB of parameters, gradients and states a rank, their sum, and GB sent through a link a step.
+    """Return one row per stage: GiB of parameters, gradients and states a rank, their sum, and GB sent through a link a step.
 
     `volume` is what is sent in units of all parameters' bytes, (N−1)/N taken as one.
     """
@@ -81,25 +84,22 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
                 "volume": found.sent / unit if unit else 0.0,
             }
         )
-    table = pd.DataFrame(rows)
-    table.attrs.update(source=f"theory: {size}, {ranks} ranks, {precision}", small=False, ranks=ranks)
-    return table
+    return of_source(pd.DataFrame(rows), f"theory: {size}, {ranks} ranks, {precision}", ranks=ranks)
 
 
 def by_ranks(size: str = "xl", state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Give, a stage and number of ranks: GiB that a rank holds."""
+    """Return one row per stage and number of ranks: GiB that a rank holds."""
     tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in COUNTS]
     table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gib"]]
-    table.attrs.update(source=f"theory: {size}, {precision}", small=False)
-    return table
+    return of_source(table, f"theory: {size}, {precision}")
 
 
 SAME = 1e-6
 SYMPTOMS = {"state_share": "max", "error": "max", "first_error": "max", "drift": "max", "saved": "min"}
 
 
-def equality(run) -> pd.DataFrame:
-    """Give, an optimizer and case: the largest `error` and `drift` over the ranks, `moved`, `asked`, and `equal`.
+def equality(run: Run) -> pd.DataFrame:
+    """Return one row per optimizer and case: the largest `error` and `drift` over the ranks, `moved`, `asked`, and `equal`.
 
     Equal is an error of at most 1e-6 of a tensor's largest number, after weights have moved by much more.
     """
@@ -107,11 +107,11 @@ def equality(run) -> pd.DataFrame:
     shown = {"error": "max", "drift": "max", "moved": "min", "asked": "max", "state_share": "max"}
     table = rows.groupby(["optimizer", "case"], sort=False).agg(shown).reset_index()
     table["equal"] = (table["error"] <= SAME) & (table["drift"] <= SAME) & (table["moved"] > 1000 * SAME)
-    return sourced(table, run)
+    return of_run(table, run)
 
 
-def symptoms(run) -> pd.DataFrame:
-    """Give, a variant: the fullest rank's share of the states, all ranks' shares together, and the worst of the rest.
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per variant: the fullest rank's share of the states, all ranks' shares together, and the worst of the rest.
 
     `first_error` is after one step, `error` after all; `saved` is the share of a state_dict's numbers that are right.
     """
@@ -119,11 +119,11 @@ def symptoms(run) -> pd.DataFrame:
     grouped = rows.groupby("variant", sort=False)
     table = grouped.agg(SYMPTOMS).rename(columns={"state_share": "fullest"})
     table.insert(1, "together", grouped["state_share"].sum())
-    return sourced(table.assign(ranks=run.plan.gpus).reset_index(), run)
+    return of_run(table.assign(ranks=run.plan.gpus).reset_index(), run)
 
 
 def faults(row: dict) -> list[str]:
-    """Give the names of the bugs that a variant's symptoms show; "wrong" where it is none that is known."""
+    """Return the names of the bugs that a variant's symptoms show; "wrong" where it is none that is known."""
     found = []
     if row["fullest"] > 1.05 / row["ranks"]:
         # Shares that add up to one state of each are shared out, if unevenly.

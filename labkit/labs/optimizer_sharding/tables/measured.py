@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,19 +17,23 @@ from labkit.labs.optimizer_sharding.theory import (
     sent_s,
 )
 from labkit.node import limits
+from labkit.provenance import like, of_run
 from labkit.tables.rows import entries
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 MIB = 2**20
 BY = ["kernel", "way", "step", "moment"]
 
 
 def sizes(plan) -> list[int]:
-    """Give the elements of each parameter of the plan's model, in order."""
+    """Return the elements of each parameter of the plan's model, in order."""
     return [math.prod(shape) for shape in plan.model.shapes]
 
 
-def memory(run) -> pd.DataFrame:
-    """Give, a kernel, way, step and moment: MiB by item and formula, `predicted`, the allocator's `peak`, unexplained.
+def memory(run: Run) -> pd.DataFrame:
+    """Return one row per kernel, way, step and moment: MiB by item and formula, `predicted`, the allocator's `peak`, unexplained.
 
     All are of the fullest rank, at the fullest time since the moment before. `unexplained_share` is of the peak, NaN
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
@@ -60,17 +65,17 @@ def memory(run) -> pd.DataFrame:
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]
     table["unexplained_share"] = table["unexplained"] / table["peak"]
-    return sourced(table, run)
+    return of_run(table, run)
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the rows of the kernels and ways that have every moment: of none that ran out of memory on the way."""
+    """Return the rows of the kernels and ways that have every moment: of none that ran out of memory on the way."""
     moments = table.groupby(["kernel", "way"])["moment"].transform("size")
     return table[moments == moments.max()]
 
 
 def saving(table: pd.DataFrame) -> pd.DataFrame:
-    """Give, a kernel and way that shards: MiB of peak less than unsharded, by formula and as measured; and its parts.
+    """Return one row per kernel and way that shards: MiB of peak less than unsharded, by formula and as measured; and its parts.
 
     The peak is the fullest moment's. `states` and `temporary` say what of the predicted saving is which. A way that
     ran out of memory is left out.
@@ -94,13 +99,11 @@ def saving(table: pd.DataFrame) -> pd.DataFrame:
             if way != "unsharded"
         ]
     columns = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
-    saved = pd.DataFrame(rows, columns=columns)
-    saved.attrs.update(table.attrs)
-    return saved
+    return like(pd.DataFrame(rows, columns=columns), table)
 
 
-def sent(run) -> pd.DataFrame:
-    """Give, a way that shards: the collective by which an update sends parameters, its calls, and MiB of all of them.
+def sent(run: Run) -> pd.DataFrame:
+    """Return one row per way that shards: the collective by which an update sends parameters, its calls, and MiB of all of them.
 
     `equal` where these are the model's parameters once, but for a few elements of padding a call.
     """
@@ -111,27 +114,21 @@ def sent(run) -> pd.DataFrame:
     table["parameters_mib"] = 4 * sum(sizes(run.plan)) / MIB
     padding = 4 * run.plan.gpus * table["calls"] / MIB
     table["equal"] = (table["sent_mib"] - table["parameters_mib"]).between(0, padding)
-    return sourced(table, run)
+    return of_run(table, run)
 
 
-def sourced(table: pd.DataFrame, run) -> pd.DataFrame:
-    """Say where a table's numbers come from."""
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
-    return table
-
-
-PARTS = ("step", "update", "local")
 TORCHS = ("zero_redundancy", "zero_buckets")
 
 
-def steps(run) -> pd.DataFrame:
-    """Give, an optimizer, kernel and way: ms of a step, its update, an update that sends nothing, each with its spread.
+def steps(run: Run) -> pd.DataFrame:
+    """Return one row per optimizer, kernel and way: ms of a step, its update, an update that sends nothing, each with its spread.
 
     `exposed_ms` is what sending adds to an update. `least_local_ms` and `least_sent_ms`: bytes over the datasheet's
     rates of memory and links, NaN where no datasheet is known. `over_torch` and `step_over_torch`: update and step
-    over those of the faster of torch's two.
+    over those of the faster of torch's two; `spread_over_torch` and `spread_step_over_torch` of both medians together.
+    A setting that is not complete, in a run that ended before it was, is left out.
     """
-    table = _parts(run, ["optimizer", "kernel", "way"])
+    table = _parts(run, ["optimizer", "kernel", "way"], ("step", "update", "local"))
     model, ranks = sizes(run.plan), run.plan.gpus
     spec = _spec(run)
     hbm, link = (spec.hbm_gb_per_s, limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
@@ -141,34 +138,42 @@ def steps(run) -> pd.DataFrame:
     table["least_local_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved, dtype=float), hbm)
     table["least_sent_ms"] = [_least_sent_ms(sum(model), ranks, way, link) for way in table["way"]]
     for column, part in (("over_torch", "update"), ("step_over_torch", "step")):
-        torchs = table[f"{part}_ms"].where(table["way"].isin(TORCHS))
-        fastest = torchs.groupby([table["optimizer"], table["kernel"]]).transform("min")
-        table[column] = table[f"{part}_ms"] / fastest
-    return sourced(table, run)
+        table[[column, f"spread_{column}"]] = _over_torch(table, part)
+    return of_run(table, run)
 
 
-def buckets(run) -> pd.DataFrame:
-    """Give, a size of buckets: how many there are, ms of the update and of its local part, with spreads; exposed_ms."""
-    table = _parts(run, ["bucket_mib"])
+def buckets(run: Run) -> pd.DataFrame:
+    """Return one row per size of buckets: how many there are, ms of the update and of its local part, with spreads; exposed_ms."""
+    table = _parts(run, ["bucket_mib"], ("update", "local"))
     bytes_each = [4 * fullest_bucket(sizes(run.plan), 2**18 * size) for size in table["bucket_mib"]]
     table["fullest_mib"] = pd.Series(bytes_each, dtype=float) / 2**20
-    return sourced(table, run)
+    return of_run(table, run)
 
 
-def _parts(run, by: list[str]) -> pd.DataFrame:
-    """Give the medians and spreads of every part, a row a setting."""
+def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:
+    """Return the part's time over that of the faster of torch's two, and the spread of that ratio."""
+    torchs = table[table["way"].isin(TORCHS)].sort_values(f"{part}_ms").drop_duplicates(["optimizer", "kernel"])
+    torchs = torchs[["optimizer", "kernel", f"{part}_ms", f"spread_{part}_ms"]]
+    both = table.merge(torchs, on=["optimizer", "kernel"], how="left", suffixes=("", "_torch")).set_index(table.index)
+    fastest = both[f"{part}_ms_torch"]
+    ratio = both[f"{part}_ms"] / fastest
+    spread = (both[f"spread_{part}_ms"] + ratio * both[f"spread_{part}_ms_torch"]) / fastest
+    return pd.DataFrame({"ratio": ratio, "spread": spread})
+
+
+def _parts(run: Run, by: list[str], parts: tuple[str, ...]) -> pd.DataFrame:
+    """Return the medians and spreads of the parts, one row per setting that has all of them."""
     medians = run.medians([*by, "part"], "ms")
-    found = medians[by].drop_duplicates().reset_index(drop=True)
-    for part in PARTS:
-        own = medians[medians["part"] == part]
-        if len(own):
-            named = {"ms": f"{part}_ms", "spread_ms": f"spread_{part}_ms"}
-            found = found.merge(own[[*by, *named]].rename(columns=named), on=by, how="left")
+    found = medians[by].drop_duplicates()
+    for part in parts:
+        own = medians[(medians["part"] == part) & medians["ms"].notna()]
+        named = {"ms": f"{part}_ms", "spread_ms": f"spread_{part}_ms"}
+        found = found.merge(own[[*by, *named]].rename(columns=named), on=by)
     found["exposed_ms"] = found["update_ms"] - found["local_ms"]
     return found
 
 
-def _spec(run):
+def _spec(run: Run):
     return limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
 
 

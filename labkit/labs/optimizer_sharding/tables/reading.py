@@ -6,6 +6,7 @@ import pandas as pd
 
 from labkit.labs.optimizer_sharding.theory import MOVED_BYTES, STATE_BYTES, TEMPORARY_BYTES, sent_s
 from labkit.node import limits
+from labkit.provenance import of_source, sources
 from labkit.theory.transformer import SIZES, transformer
 
 GPU = limits.spec("NVIDIA H100 80GB HBM3")
@@ -14,7 +15,7 @@ ROUNDED_GB = 1.0  # two printed whole numbers, each half a unit off at most
 
 
 def read_report(published: pd.DataFrame) -> pd.DataFrame:
-    """Give one row: what a report prints of XL under AdamW on two H100s, and what can be.
+    """Return one row: what a report prints of XL under AdamW on two H100s, and what can be.
 
     `saving_gb`: printed, in its unit; `low_gb` and `high_gb` what rounding allows. `states_gb` and `both_gb`: what
     sharding states, or also the temporaries of torch's many kernels, can save (1e9 bytes); `states_gib`, `both_gib`
@@ -51,8 +52,7 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
             }
         ]
     )
-    table.attrs.update(source=f"{published.attrs['source']} · theory", small=False)
-    return table
+    return of_source(table, f"{sources(published)} · theory")
 
 
 def _moved_ms(elements: float, kernel: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
 from labkit.labs.optimizer_sharding.worker.equality import compare
@@ -14,7 +16,7 @@ __all__ = ["measure", "prepare"]
 WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point, and leave no memory to the next one."""
     set_precision("float32")
     WORK[type(worker.plan)](worker, point)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 import torch.distributed as dist
 
@@ -16,7 +18,7 @@ FROZEN = ("frozen", "unfrozen")
 class Side:
     """A model that trains under one of the two optimizers, as the case says."""
 
-    def __init__(self, worker: Worker, point, way: str, sharded: type = ShardedOptimizer):
+    def __init__(self, worker: Worker, point: SimpleNamespace, way: str, sharded: type = ShardedOptimizer):
         self.worker, self.case = worker, getattr(point, "case", "scheduler")
         self.point, self.sharded, self.asked = type(point)(**vars(point) | {"way": way}), sharded, 0
         self.model = transformer(worker.plan, point.seed, worker.device)
@@ -34,7 +36,7 @@ class Side:
         return made(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
 
     def first_groups(self) -> list:
-        """Give the parameters, or groups of them, that the optimizer starts with."""
+        """Return the parameters, or groups of them, that the optimizer starts with."""
         model = self.model
         if self.case == "groups":
             norms, matrices = ([one for one in model.parameters() if (one.dim() > 1) == wide] for wide in (False, True))
@@ -84,7 +86,7 @@ class Side:
             self.optimizer.load_state_dict(saved)
 
 
-def compare(worker: Worker, point) -> None:
+def compare(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row of what ten steps did to our weights and to those of the optimizer that shards nothing.
 
     `error` and `moved`: over all tensors, the largest difference from the right weights, and how far these have moved,
@@ -100,7 +102,7 @@ def compare(worker: Worker, point) -> None:
 
 
 def differences(ours: Side, right: Side, start: list[torch.Tensor]) -> dict[str, float]:
-    """Give error, moved, drift and state_share of the two sides."""
+    """Return error, moved, drift and state_share of the two sides."""
     pairs = list(zip(ours.model.parameters(), right.model.parameters(), start, strict=True))
     whole = held(states(right.optimizer))
     return {
@@ -113,7 +115,7 @@ def differences(ours: Side, right: Side, start: list[torch.Tensor]) -> dict[str,
 
 @torch.no_grad()
 def spread(weight: torch.Tensor) -> float:
-    """Give how far the ranks' copies of a weight are apart, in lengths of its largest number."""
+    """Return how far the ranks' copies of a weight are apart, in lengths of its largest number."""
     ends = torch.stack([weight, -weight])
     dist.all_reduce(ends, dist.ReduceOp.MAX)
     return (ends.sum(0).max() / weight.abs().max()).item()

@@ -96,12 +96,12 @@ class ShardedOptimizer(torch.optim.Optimizer):
             self.buckets.append(bucket)
 
     def cuts(self, parameters: list[torch.Tensor]) -> list[int]:
-        """Give where each rank's part begins, and the end: parts are equal, so the last may hold some padding."""
+        """Return where each rank's part begins, and the end: parts are equal, so the last may hold some padding."""
         share = -(-sum(parameter.numel() for parameter in parameters) // self.ranks)
         return [share * rank for rank in range(self.ranks + 1)]
 
     def rates(self, bucket: Bucket) -> dict[str, Any]:
-        """Give what the bucket's parameter group says now: learning rate, weight decay and the like."""
+        """Return what the bucket's parameter group says now: learning rate, weight decay and the like."""
         group = self.param_groups[bucket.group]
         return {name: value for name, value in group.items() if name not in ("params", "param_names")}
 
@@ -137,7 +137,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         return dist.all_gather_into_tensor(flat, own, group=self.process_group, async_op=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the states of all ranks as `optimizer_class` itself would, on the CPU; every rank must ask."""
+        """Return the states of all ranks as `optimizer_class` itself would, on the CPU; every rank must ask."""
         for bucket in self.buckets:
             for parameter, state in zip(bucket.parameters, whole_states(self, bucket), strict=True):
                 if state:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 
 def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
-    """Give the state of each of a bucket's parameters, its tensors gathered from all ranks and moved to the CPU.
+    """Return the state of each of a bucket's parameters, its tensors gathered from all ranks and moved to the CPU.
 
     First the ranks tell each other what they hold (a dtype stands for a tensor that is cut), then each such tensor
     goes the way of the parameters.
@@ -76,7 +76,7 @@ def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
 
 
 def held(bucket) -> list[tuple[Any, dict[str, Any]]]:
-    """Give the bucket's pieces that have a state here, with it."""
+    """Return the bucket's pieces that have a state here, with it."""
     states = bucket.optimizer.state
     return [(piece, states[piece.own]) for piece in bucket.pieces if states.get(piece.own)]
 
@@ -87,14 +87,14 @@ def is_cut(value: Any, piece) -> bool:
 
 
 def told(value: Any, piece) -> Any:
-    """Give what the other ranks need to know of a state: a dtype where it is cut, else the value itself."""
+    """Return what the other ranks need to know of a state: a dtype where it is cut, else the value itself."""
     if is_cut(value, piece):
         return value.dtype
     return value.cpu() if torch.is_tensor(value) else value
 
 
 def part(name: str, value: Any, piece) -> Any:
-    """Give the piece's part of a whole state; a count of steps, and what has another shape, stays as it is."""
+    """Return the piece's part of a whole state; a count of steps, and what has another shape, stays as it is."""
     if torch.is_tensor(value) and value.shape == piece.parameter.shape and name != "step":
         return value.flatten()[piece.begin : piece.end].clone()
     return value.clone() if torch.is_tensor(value) else value  # the caller's checkpoint stays as it is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,9 @@ from labkit.worker.transformer import Transformer
 class Replica:
     """The course's transformer on one rank, equal on all, with the point's optimizer, and a batch of its own."""
 
-    def __init__(self, plan, point, rank: int, device: torch.device, group: dist.ProcessGroup | None = None):
+    def __init__(
+        self, plan, point: SimpleNamespace, rank: int, device: torch.device, group: dist.ProcessGroup | None = None
+    ):
         self.model = transformer(plan, point.seed, device)
         self.optimizer = made(self.model.parameters(), point, group)
         self.batch, self.group = batch(plan, point.seed, rank, device), group
@@ -41,21 +44,21 @@ class Replica:
 
 
 def transformer(plan, seed: int, device: torch.device) -> Transformer:
-    """Give the plan's model with the seed's weights."""
+    """Return the plan's model with the seed's weights."""
     torch.manual_seed(seed)
     with device:
         return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
 def batch(plan, seed: int, rank: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give a rank's random tokens and targets (samples, sequence)."""
+    """Return a rank's random tokens and targets (samples, sequence)."""
     generator = torch.Generator(device).manual_seed(1000 * seed + rank)
     shape = (2, plan.samples, plan.sequence)
     tokens, targets = torch.randint(plan.vocabulary, shape, generator=generator, device=device)
     return tokens, targets
 
 
-def time_steps(worker: Worker, point) -> None:
+def time_steps(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row an iteration of each part: "step" (all of it), "update" (with its sending), "local" (without).
 
     All ranks start together. What is sent only where it is timed: after "local" the replicas are no longer equal.
@@ -71,7 +74,7 @@ def time_steps(worker: Worker, point) -> None:
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
-def time_updates(worker: Worker, point) -> None:
+def time_updates(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row an iteration of the update alone; its gradients are those of one backward."""
     replica = Replica(worker.plan, point, worker.rank, worker.device)
     replica.gradients()
@@ -96,7 +99,7 @@ def timed(worker: Worker, replica: Replica, work, ahead):
 MIB = 2**20
 
 
-def weigh(worker: Worker, point) -> None:
+def weigh(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row a moment: what is held there, and the most that was held since the moment before.
 
     Moments: "built", then for step 0 and 1 "before update" and "after update". Bytes of parameters, gradients and

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 import torch.distributed as dist
 
@@ -83,7 +85,7 @@ VARIANTS = {
 SAME = 1e-4
 
 
-def attempt(worker: Worker, point) -> None:
+def attempt(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row: as lab's equality, and after one step `first_error`; `saved`: the share of a state_dict's moments
     that are those of the optimizer which shards nothing. The learning rate falls every second step.
     """
@@ -100,7 +102,7 @@ def attempt(worker: Worker, point) -> None:
 
 
 def saved(ours: torch.optim.Optimizer, right: torch.optim.Optimizer) -> float:
-    """Give the share of the numbers in the right state_dict that ours has, too."""
+    """Return the share of the numbers in the right state_dict that ours has, too."""
     found, wanted = ours.state_dict()["state"], right.state_dict()["state"]
     same = total = 0
     for number, state in wanted.items():

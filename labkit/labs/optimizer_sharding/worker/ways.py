@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -23,9 +24,12 @@ SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
 
 
 def made(
-    parameters: Iterable, point, group: dist.ProcessGroup | None = None, sharded: type = ShardedOptimizer
+    parameters: Iterable,
+    point: SimpleNamespace,
+    group: dist.ProcessGroup | None = None,
+    sharded: type = ShardedOptimizer,
 ) -> torch.optim.Optimizer:
-    """Give the point's optimizer of parameters (or parameter groups) in the point's way."""
+    """Return the point's optimizer of parameters (or parameter groups) in the point's way."""
     kind, options = KINDS[point.optimizer]
     options = options | {point.kernel: True}
     if point.way == "unsharded":
@@ -37,7 +41,7 @@ def made(
 
 
 def local_update(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
-    """Give what updates this rank's elements and sends nothing."""
+    """Return what updates this rank's elements and sends nothing."""
     if isinstance(optimizer, ShardedOptimizer):
         return lambda: [optimizer.update(bucket) for bucket in optimizer.buckets]
     return getattr(optimizer, "optim", optimizer).step
@@ -65,5 +69,5 @@ def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None 
 
 
 def held(tensors: Iterable[torch.Tensor]) -> int:
-    """Give the bytes of some tensors."""
+    """Return the bytes of some tensors."""
     return sum(tensor.nbytes for tensor in tensors)
