@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipywidgets
 
-from labkit.charts import canvas
+from labkit.charts import canvas, svg
 from labkit.labs.collectives.charts.overview import MOVED, shade
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 from labkit.story import units
@@ -13,7 +13,7 @@ SIZES = {units.size(size): size for size in (1024 * 4**power for power in range(
 RANKS = (2, 16)
 ALPHAS_US = (1, 2, 5, 10, 20, 50, 100, 1000)
 BETAS_GB_PER_S = (1, 5, 10, 25, 50, 100, 200, 400)
-WIDTH, LEFT, TOP = 920, 70, 34  # pixels of the drawing, of the room for the ranks' names and the chunks'
+LEFT, TOP = 70, 34  # pixels of the room for the ranks' names and the chunks'
 GRID, LANE = 560, 26  # pixels of all chunks together, of a rank's lane
 PART = "#56B4E9"
 BAR = 12  # pixels of the height of a bar of time
@@ -22,19 +22,18 @@ BAR = 12  # pixels of the height of a bar of time
 def picture(ranks: int, step: int, message_bytes: float, alpha_us: float, beta_gb_per_s: float) -> str:
     """Return HTML: two sentences with what the step does and costs over an SVG, ranks × chunks and a bar of time.
 
-    A cell has a stripe a rank, filled where the chunk holds its values; `step` 0 is the start.
+    A cell has a stripe per rank, filled where the chunk holds its values; `step` 0 is the start.
     """
     steps = ring(ranks)
     now = steps[min(step, steps_of(ranks))]
-    height = TOP + LANE * ranks + 46
     link = (message_bytes, ranks, alpha_us / 1e6, beta_gb_per_s)
-    rows = [_row(now, rank) for rank in range(ranks)]
+    lanes = [part for rank in range(ranks) for part in _row(now, rank)]
+    drawing = [*_heads(ranks), *lanes, *_clock(now.number, TOP + LANE * ranks + 14, *link)]
+    does = f"<b>Step {now.number} of {len(steps) - 1}</b>, {now.phase}: {_does(now)}"
+    label = f"A ring all-reduce of {ranks} ranks after step {now.number}: who holds which partial sums"
     return (
-        f'<div style="min-height:4.5em"><b>Step {now.number} of {len(steps) - 1}</b>, {now.phase}: {_does(now)}<br>'
-        f"{_costs(now.number, *link)}</div>"
-        f'<div style="color:{canvas.QUIET}">{_legend(ranks)}</div><svg viewBox="0 0 {WIDTH} {height}" width="100%" '
-        f'font-size="11" font-family="sans-serif" fill="{canvas.INK}">'
-        f"{_heads(ranks)}{''.join(rows)}{_clock(now.number, TOP + LANE * ranks + 14, *link)}</svg>"
+        f'<div style="min-height:4.5em">{does}<br>{_costs(now.number, *link)}</div>{_legend(ranks)}'
+        f"{svg.page(drawing, TOP + LANE * ranks + 46, label=label, font_size=11)}"
     )
 
 
@@ -51,10 +50,8 @@ def _does(now: Step) -> str:
 
 
 def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> str:
-    sent, took = (
-        sent_bytes(number, message_bytes, ranks),
-        steps_seconds(number, message_bytes, ranks, alpha_s, beta_gb_per_s),
-    )
+    sent = sent_bytes(number, message_bytes, ranks)
+    took = steps_seconds(number, message_bytes, ranks, alpha_s, beta_gb_per_s)
     every = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
     waits = units.percent(steps_of(ranks) * alpha_s / every)
     in_all = units.size(sent_bytes(steps_of(ranks), message_bytes, ranks))
@@ -64,65 +61,54 @@ def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_g
 
 
 def _legend(ranks: int) -> str:
-    marks = {
+    colors = {
         "a rank's values, in a partial sum": PART,
         "in a whole chunk": shade(ranks, ranks),
         "latency": canvas.WAIT,
         "transfer": canvas.COMMUNICATE,
+        "frame: has just arrived": MOVED,
     }
-    framed = f'<span style="color:{MOVED}">▣</span> has just arrived'
-    return " &nbsp; ".join([*(f'<span style="color:{color}">■</span> {name}' for name, color in marks.items()), framed])
+    return svg.legend(colors)
 
 
-def _heads(ranks: int) -> str:
+def _heads(ranks: int) -> list[str]:
     cell = GRID / ranks
-    middle = f'y="{TOP - 6}" text-anchor="middle" font-size="9"'
-    names = [f'<text x="{LEFT + cell * (chunk + 0.5):.1f}" {middle}>{chunk}</text>' for chunk in range(ranks)]
-    return "".join([f'<text x="{LEFT}" y="12">chunk →</text>', *names])
+    middle = {"text_anchor": "middle", "font_size": 9}
+    names = [svg.word(LEFT + cell * (chunk + 0.5), TOP - 6, chunk, **middle) for chunk in range(ranks)]
+    return [svg.word(LEFT, 12, "chunk →"), *names]
 
 
-def _row(now: Step, rank: int) -> str:
+def _row(now: Step, rank: int) -> list[str]:
+    """Return a rank's lane: a cell per chunk, in it a stripe per rank whose values it holds, and what it moved."""
     ranks, y = len(now.held), TOP + LANE * rank
-    cell, parts = GRID / ranks, [f'<text x="0" y="{y + 17}">rank {rank}</text>']
+    cell, drawn = GRID / ranks, [svg.word(0, y + 17, f"rank {rank}")]
     stripe = (cell - 6) / ranks
     for chunk, held in enumerate(now.held[rank]):
         x = LEFT + cell * chunk
         color = shade(ranks, ranks) if now.is_whole(rank, chunk) else PART
-        parts.append(
-            f'<rect x="{x + 2:.1f}" y="{y + 2}" width="{cell - 4:.1f}" height="{LANE - 4}" '
-            f'fill="white" stroke="{canvas.HAIRLINE}"/>'
-        )
-        parts += [
-            f'<rect x="{x + 3 + stripe * other:.2f}" y="{y + 4}" width="{stripe:.2f}" height="{LANE - 8}" '
-            f'fill="{color}"/>'
-            for other in sorted(held)
-        ]
+        drawn.append(svg.bar(x + 2, y + 2, cell - 4, LANE - 4, svg.PAPER, stroke=canvas.HAIRLINE))
+        drawn += [svg.bar(x + 3 + stripe * other, y + 4, stripe, LANE - 8, color) for other in sorted(held)]
     if now.moves:
-        x = LEFT + cell * now.moves[rank].receive
-        parts.append(
-            f'<rect x="{x + 1.5:.1f}" y="{y + 1.5}" width="{cell - 3:.1f}" height="{LANE - 3}" fill="none" '
-            f'stroke="{MOVED}" stroke-width="2.5"/>'
-        )
-        said = f"sends {now.moves[rank].send}, receives {now.moves[rank].receive}"
-        parts.append(f'<text x="{LEFT + GRID + 10}" y="{y + 17}" fill="{canvas.QUIET}">{said}</text>')
-    return "".join(parts)
+        move = now.moves[rank]
+        x = LEFT + cell * move.receive
+        drawn.append(svg.bar(x + 1.5, y + 1.5, cell - 3, LANE - 3, "none", stroke=MOVED, stroke_width=2.5))
+        drawn.append(svg.word(LEFT + GRID + 10, y + 17, f"sends {move.send}, receives {move.receive}"))
+    return drawn
 
 
-def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> str:
-    """Draw the time of all steps, latency and transfer of each after one another; those to come are pale."""
-    every = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
+def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> list[str]:
+    """Return the time of all steps, latency and transfer of each after one another; those to come are pale."""
+    every_s = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
     one = GRID / steps_of(ranks)
-    wait = GRID * alpha_s / every
-    bars = []
+    wait = GRID * alpha_s / every_s
+    drawn = []
     for step in range(steps_of(ranks)):
-        pale = "" if step < number else ' opacity="0.25"'
+        pale = {} if step < number else {"opacity": 0.25}
         x = LEFT + one * step
         for start, width, color in ((x, wait, canvas.WAIT), (x + wait, one - wait, canvas.COMMUNICATE)):
-            bars.append(f'<rect x="{start:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" fill="{color}"{pale}/>')
-    ends = (
-        f'<text x="0" y="{y + 10}">time</text><text x="{LEFT + GRID + 10}" y="{y + 10}">{units.seconds(every)}</text>'
-    )
-    return "".join([*bars, ends])
+            drawn.append(svg.bar(start, y, width, BAR, color, **pale))
+    ends = [svg.word(0, y + 10, "time"), svg.word(LEFT + GRID + 10, y + 10, units.seconds(every_s))]
+    return [*drawn, *ends]
 
 
 def explore() -> ipywidgets.VBox:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.ddp_from_scratch.charts.buckets import *  # noqa: F403
-    from labkit.labs.ddp_from_scratch.charts.steps import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.charts import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.exercise import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.explorer import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.plan import *  # noqa: F403

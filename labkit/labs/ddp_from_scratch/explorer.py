@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipywidgets
 
-from labkit.charts import canvas
+from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
-from labkit.labs.ddp_from_scratch.theory import Overhead, exposed_s, timeline, waited_s
+from labkit.charts.svg import WIDTH
+from labkit.labs.ddp_from_scratch.theory import Flight, Overhead, exposed_s, timeline, waited_s
 from labkit.story import units
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-WIDTH, LANE, LEFT, RIGHT = 920, 30, 100, 90  # pixels of the drawing, of a lane's height, of the room at both sides
+LANE, LEFT, RIGHT = 30, 100, 90  # pixels of a lane's height, of the room at both sides
 BAR, BELOW = 17, 16  # pixels of a row of the sizes' bars, of the line of text over them
 LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas.COMMUNICATE}
 
@@ -34,21 +35,24 @@ def picture(
     flights = timeline(bucket_bytes=bucket_mb * 1e6, **knobs)
     model = Overhead(0.0, overhead_ms / 1e3, gb_per_s * 1e9)
     top = 2 * LANE + BELOW
+    longest_ms = max(late_ms.values())
     bars = [
-        _bar(top + BELOW + BAR * row, mb, late, max(late_ms.values()), mb == bucket_mb)
+        part
         for row, (mb, late) in enumerate(late_ms.items())
+        for part in _size(top + BELOW + BAR * row, mb, late, longest_ms, chosen=mb == bucket_mb)
     ]
-    legend = " &nbsp; ".join(f'<span style="color:{color}">■</span> {name}' for name, color in LANES.items())
-    height = top + BELOW + BAR * len(sizes_mb) + 4
+    drawing = [*_lanes(flights, backward_ms), svg.word(0, top + 8, "exposed, by size of bucket:"), *bars]
+    label = f"Buckets of {bucket_mb:g} MB against backward, and what each size leaves exposed"
     return (
         f'<div style="min-height:3em">{_sentence(flights, model, model_mb, backward_ms, late_ms)}</div>'
-        f'<div style="color:{canvas.QUIET}">{legend}</div><svg viewBox="0 0 {WIDTH} {height}" width="100%" '
-        f'font-size="11" font-family="sans-serif" fill="{canvas.INK}">{_lanes(flights, backward_ms)}'
-        f'<text x="0" y="{top + 8}">exposed, by size of bucket:</text>{"".join(bars)}</svg>'
+        f"{svg.legend(LANES)}"
+        f"{svg.page(drawing, top + BELOW + BAR * len(sizes_mb) + 4, label=label, font_size=11)}"
     )
 
 
-def _sentence(flights: list, model: Overhead, model_mb: float, backward_ms: float, late_ms: dict) -> str:
+def _sentence(
+    flights: list[Flight], model: Overhead, model_mb: float, backward_ms: float, late_ms: dict[float, float]
+) -> str:
     exposed, formula = exposed_s(flights, backward_ms / 1e3), model.seconds(len(flights), model_mb * 1e6)
     best = min(late_ms, key=lambda mb: (round(late_ms[mb], 6), mb))
     waited = waited_s(flights)
@@ -66,41 +70,37 @@ def _sentence(flights: list, model: Overhead, model_mb: float, backward_ms: floa
     )
 
 
-def _lanes(flights: list, backward_ms: float) -> str:
+def _lanes(flights: list[Flight], backward_ms: float) -> list[str]:
+    """Return two lanes, backward with its calls above the link, and the line where backward alone would end."""
     end_s = flights[-1].end_s
     scale = (WIDTH - LEFT - RIGHT) / end_s
-    drawn = ['<text x="0" y="20">backward</text>', f'<text x="0" y="{LANE + 20}">link</text>']
-    begun = 0.0
+    drawn = [svg.word(0, 20, "backward"), svg.word(0, LANE + 20, "link")]
+    begun_s = 0.0
     for flight in flights:
         spans = (
-            (0, begun, flight.full_s, "backward"),
+            (0, begun_s, flight.full_s, "backward"),
             (0, flight.full_s, flight.called_s, "call"),
             (1, flight.start_s, flight.end_s, "on the link"),
         )
-        drawn += [_box(lane, start, end, scale, LANES[name]) for lane, start, end, name in spans if end > start]
-        begun = flight.called_s
+        for lane, start_s, stop_s, name in spans:
+            if stop_s > start_s:
+                place = (LEFT + start_s * scale, LANE * lane + 4, (stop_s - start_s) * scale, LANE - 8)
+                drawn.append(svg.bar(*place, LANES[name]))
+        begun_s = flight.called_s
     x = LEFT + backward_ms / 1e3 * scale
-    place = f'x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{2 * LANE}"'
-    drawn.append(f'<line {place} stroke="{canvas.INK}" stroke-dasharray="4 2"/>')
-    drawn.append(f'<text x="{WIDTH - RIGHT + 6}" y="{LANE + 20}">{units.seconds(end_s)}</text>')
-    return "".join(drawn)
+    drawn.append(svg.line(x, 0, x, 2 * LANE, stroke_dasharray="4 2"))
+    return [*drawn, svg.word(WIDTH - RIGHT + 6, LANE + 20, units.seconds(end_s))]
 
 
-def _box(lane: int, start_s: float, end_s: float, scale: float, color: str) -> str:
-    return (
-        f'<rect x="{LEFT + start_s * scale:.2f}" y="{LANE * lane + 4}" width="{(end_s - start_s) * scale:.2f}" '
-        f'height="{LANE - 8}" fill="{color}"/>'
-    )
-
-
-def _bar(y: int, bucket_mb: float, late_ms: float, most_ms: float, chosen: bool) -> str:
-    width = (WIDTH - LEFT - RIGHT) * late_ms / most_ms
+def _size(y: int, bucket_mb: float, late_ms: float, longest_ms: float, *, chosen: bool) -> list[str]:
+    """Return the bar of what a size leaves exposed, with its name and value; the chosen one stands out."""
+    width = (WIDTH - LEFT - RIGHT) * late_ms / longest_ms
     color, weight = (canvas.COMMUNICATE, "bold") if chosen else (canvas.IDLE, "normal")
-    return (
-        f'<text x="0" y="{y + 12}" font-weight="{weight}">{bucket_mb:g} MB</text>'
-        f'<rect x="{LEFT}" y="{y + 2}" width="{width:.1f}" height="{BAR - 4}" fill="{color}"/>'
-        f'<text x="{LEFT + width + 6:.1f}" y="{y + 12}" font-weight="{weight}">{units.seconds(late_ms / 1e3)}</text>'
-    )
+    return [
+        svg.word(0, y + 12, f"{bucket_mb:g} MB", font_weight=weight),
+        svg.bar(LEFT, y + 2, width, BAR - 4, color),
+        svg.word(LEFT + width + 6, y + 12, units.seconds(late_ms / 1e3), font_weight=weight),
+    ]
 
 
 def explore() -> ipywidgets.VBox:

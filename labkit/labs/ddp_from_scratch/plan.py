@@ -53,7 +53,7 @@ class Replicas(Course):
     """
 
     lab: ClassVar[str] = "ddp_from_scratch"
-    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker.points"
+    worker: ClassVar[str] = "labkit.labs.ddp_from_scratch.worker.steps"
     SMALLER: ClassVar[dict[str, Any]] = {}
 
     precision: str = "float32"

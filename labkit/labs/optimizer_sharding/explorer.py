@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipywidgets
 
-from labkit.charts import canvas
+from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import with_picture
 from labkit.labs.optimizer_sharding.charts.memory import STAGES
 from labkit.labs.optimizer_sharding.theory import PRECISIONS, Stage, stage
@@ -13,25 +13,25 @@ from labkit.theory.transformer import SIZES, transformer
 
 OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states an element
 COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
-COLORS = {"parameters": "#0072B2", "gradients": "#D55E00", "states": "#009E73"}
-WIDTH, LANE, LEFT, MIDDLE = 920, 32, 70, 560  # pixels of the drawing, a bar's lane, where held and sent begin
+ITEMS = {"parameters": "parameters", "gradients": "gradients", "states": "optimizer"}  # of a Stage → of a ledger
+LANE, LEFT, MIDDLE = 32, 70, 560  # pixels of a bar's lane, where held and sent begin
 HELD, SENT = 380, 250  # pixels of the longest bars
 
 
 def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
-    """Return HTML: a sentence over an SVG, a row a stage; left what a rank holds, right what it sends in a step."""
+    """Return HTML: a sentence over an SVG, a row per stage; left what a rank holds, right what it sends per step."""
     elements = transformer(*SIZES[size][:3]).parameters
     found = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
     most = max(one.held for one in found.values())
     sent = max(one.sent for one in found.values()) or 1.0
-    rows = [_row(place, name, found[name], HELD / most, SENT / sent) for place, name in enumerate(STAGES)]
-    legend = " ".join(f'<span style="color:{color}">■</span> {item}' for item, color in COLORS.items())
-    legend += f' <span style="color:{canvas.COMMUNICATE}">■</span> sent in a step'
-    heads = f'<text x="{LEFT}" y="12">GiB on a rank</text><text x="{MIDDLE}" y="12">GB through its link a step</text>'
+    drawing = [svg.word(LEFT, 12, "GiB on a rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
+    for place, name in enumerate(STAGES):
+        drawing += _row(place, name, found[name], HELD / most, SENT / sent)
+    colors = ledgers.colors(ITEMS.values()) | {"sent per step": canvas.COMMUNICATE}
+    label = f"What each stage of ZeRO holds and sends for {size} on {ranks} ranks"
     return (
-        f"<div>{_sentence(size, ranks, optimizer, found)}</div><div>{legend}</div>"
-        f'<svg viewBox="0 0 {WIDTH} {20 + LANE * len(rows)}" width="100%" font-size="12" font-family="sans-serif" '
-        f'fill="{canvas.INK}">{heads}{"".join(rows)}</svg>'
+        f"<div>{_sentence(size, ranks, optimizer, found)}</div>{svg.legend(colors)}"
+        f"{svg.page(drawing, 20 + LANE * len(STAGES), label=label)}"
     )
 
 
@@ -45,21 +45,21 @@ def _sentence(size: str, ranks: int, optimizer: str, found: dict[str, Stage]) ->
     return f"{where}: sharding states saves {units.size(saved)}, {share}; ours sends {more} ZeRO-1's bytes."
 
 
-def _row(place: int, name: str, one: Stage, held_scale: float, sent_scale: float) -> str:
-    y, x, parts = 20 + LANE * place, float(LEFT), [f'<text x="0" y="{20 + LANE * place + 19}">{STAGES[name]}</text>']
-    for item, color in COLORS.items():
-        width = getattr(one, item) * held_scale
-        parts.append(_bar(x, y, width, color))
+def _row(place: int, name: str, one: Stage, held_scale: float, sent_scale: float) -> list[str]:
+    """Return a stage's name, its bar of what is held, item by item, and its bar of what is sent, with their values."""
+    y, x = 20 + LANE * place, float(LEFT)
+    drawn = [svg.word(0, y + 19, STAGES[name])]
+    for part, item in ITEMS.items():
+        width = getattr(one, part) * held_scale
+        drawn.append(svg.bar(x, y + 5, width, LANE - 10, ledgers.COLORS[item]))
         x += width
-    parts.append(f'<text x="{x + 6:.1f}" y="{y + 19}">{units.number(one.held / units.GIB)}</text>')
-    parts.append(_bar(MIDDLE, y, one.sent * sent_scale, canvas.COMMUNICATE))
-    label = MIDDLE + one.sent * sent_scale + 6
-    parts.append(f'<text x="{label:.1f}" y="{y + 19}">{units.number(one.sent / units.GB)}</text>')
-    return "".join(parts)
-
-
-def _bar(x: float, y: float, width: float, color: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y + 5}" width="{width:.1f}" height="{LANE - 10}" fill="{color}"/>'
+    sent = one.sent * sent_scale
+    return [
+        *drawn,
+        svg.word(x + 6, y + 19, units.number(one.held / units.GIB)),
+        svg.bar(MIDDLE, y + 5, sent, LANE - 10, canvas.COMMUNICATE),
+        svg.word(MIDDLE + sent + 6, y + 19, units.number(one.sent / units.GB)),
+    ]
 
 
 def explore() -> ipywidgets.VBox:

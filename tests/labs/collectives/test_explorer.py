@@ -69,7 +69,7 @@ def test_every_step_draws_what_is_held(ranks):
         html = picture(ranks, step.number, *LINK)
         assert f"<b>Step {step.number} of {steps_of(ranks)}</b>, {step.phase}: " in html
         parts = drawn(html)
-        stripes = [part for part in parts if part.get("height") == str(LANE - 8)]
+        stripes = [part for part in parts if part.get("height") == f"{LANE - 8:.1f}"]
         held = sum(len(chunk) for row in step.held for chunk in row)
         assert len(stripes) == held
         partial = [part for part in stripes if part.get("fill") == PART]
@@ -95,7 +95,7 @@ def test_a_step_says_what_it_does_and_costs():
 
 
 def test_time_is_drawn_in_its_parts():
-    bars = [part for part in drawn(picture(2, 2, 2**30, 1000, 1)) if part.get("height") == "12"]
+    bars = [part for part in drawn(picture(2, 2, 2**30, 1000, 1)) if part.get("height") == "12.0"]
     widths = {
         color: sum(float(bar.get("width")) for bar in bars if bar.get("fill") == color)
         for color in (canvas.WAIT, canvas.COMMUNICATE)

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from labkit.charts import canvas
-from labkit.labs.ddp_from_scratch.explorer import LEFT, RIGHT, SIZES_MB, WIDTH, explore, picture
+from labkit.charts.svg import WIDTH
+from labkit.labs.ddp_from_scratch.explorer import LEFT, RIGHT, SIZES_MB, explore, picture
 from labkit.labs.ddp_from_scratch.theory import exposed_s, timeline
 from labkit.story import units
 
@@ -14,7 +15,7 @@ XL = {"model_mb": 8000, "parameters": 435, "overhead_ms": 0.1, "gb_per_s": 100, 
 
 def rectangles(html: str, color: str) -> list[tuple[float, float, float]]:
     """Give left, top and width of what is drawn in a colour."""
-    found = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="\d+" fill="(#\w+)"', html)
+    found = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="[\d.]+" fill="(#\w+)"', html)
     return [(float(x), float(y), float(width)) for x, y, width, fill in found if fill == color]
 
 

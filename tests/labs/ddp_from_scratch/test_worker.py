@@ -15,10 +15,10 @@ from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch
 from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
 from labkit.labs.ddp_from_scratch.theory import MIB
-from labkit.labs.ddp_from_scratch.worker.bucketed import Bucketed
 from labkit.labs.ddp_from_scratch.worker.equality import Probe, samples_of
 from labkit.labs.ddp_from_scratch.worker.issued import Issued, wrap
-from labkit.labs.ddp_from_scratch.worker.points import built, run_point
+from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed
+from labkit.labs.ddp_from_scratch.worker.steps import built, run_point
 from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
 
@@ -261,8 +261,7 @@ def test_noting_ends_with_an_error():
 
 
 def test_replicas_are_imported_without_transformers():
-    names = "Overlapped", "Bucketed"
-    imports = "; ".join(f"from labkit.labs.ddp_from_scratch.worker.{name.lower()} import {name}" for name in names)
+    imports = "from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped, Bucketed"
     code = f"import sys; {imports}; print('transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

@@ -11,7 +11,7 @@ from labkit.theory.transformer import SIZES, transformer
 
 def bars(html: str) -> tuple[dict[str, float], dict[str, float]]:
     """Give how long every stage's bars of held and of sent bytes are, in pixels."""
-    found = [tuple(map(float, one)) for one in re.findall(r'<rect x="([\d.]+)" y="(\d+)" width="([\d.]+)"', html)]
+    found = [tuple(map(float, one)) for one in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', html)]
     held, sent = dict.fromkeys(STAGES, 0.0), dict.fromkeys(STAGES, 0.0)
     for x, y, width in found:
         (sent if x >= MIDDLE else held)[STAGES[int(y - 20) // LANE]] += width

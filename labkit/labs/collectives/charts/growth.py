@@ -1,17 +1,17 @@
-"""What the charts of lab 09 share: the axis of message sizes, and each collective's and backend's look."""
+"""How an all-reduce grows with the ranks, ours against nccl-tests; and the look that all charts of lab 09 share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from labkit.charts import canvas
+from labkit.charts import canvas, parts
 from labkit.labs.collectives.theory import AGAINST_GOAL, COLLECTIVES, bus_factor, hops
 from labkit.provenance import fact, sources
 from labkit.story import units
@@ -19,13 +19,23 @@ from labkit.story import units
 # The reader's prediction keeps its colour to itself.
 COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
 BACKENDS = {"nccl": "NCCL", "gloo": "gloo"}
+MARKERS = {"nccl": "o", "gloo": "s"}
 MOST = 6  # names that fit under one of two panels
 DASHES = (0, (4, 2))
+COLLECTIVE, CLOCK = "all-reduce", "in flight"
+STYLES = {"latency": "-", "bandwidth": DASHES}  # of a ring's terms
+OCTAVES = [2.0**power for power in range(-6, 7)]
 
 
 def factor_bars(values: pd.Series, share: pd.Series) -> list[pd.Series]:
     """Return how far bars reach down and up that are a factor 1 + share each way: alike on a logarithmic axis."""
     return [values - values / (1 + share), values * share]
+
+
+def marks(ax: Axes, x: pd.Series, y: pd.Series, spread_share: pd.Series, **look: Any) -> None:
+    """Draw measured values with the factor by which they scatter, on a logarithmic axis."""
+    style = {"ms": 5, "lw": 1.3, "capsize": 2} | look
+    ax.errorbar(x, y, yerr=factor_bars(y, spread_share), **style)
 
 
 def named(size_bytes: float) -> str:
@@ -56,7 +66,7 @@ def mark_regions(ax: Axes, knee_bytes: float) -> None:
 
 
 def against_chart(table: pd.DataFrame) -> Figure:
-    """Our bus bandwidth as a share of nccl-tests' by message size, a colour a collective; the dashes are the goal.
+    """Our bus bandwidth as a share of nccl-tests' by message size, a colour per collective; the dashes are the goal.
 
     Where nccl-tests is not installed or gave nothing, our own bus bandwidths stand alone.
     """
@@ -64,17 +74,8 @@ def against_chart(table: pd.DataFrame) -> Figure:
     compared = table["ratio"].notna().any()
     column = "ratio" if compared else "ours_gb_per_s"
     for collective, own in table.groupby("collective", sort=False):
-        ax.errorbar(
-            own["bytes"],
-            own[column],
-            yerr=own[column] * own["spread_share"],
-            color=COLORS[collective],
-            marker="o",
-            ms=5,
-            lw=1.3,
-            capsize=2,
-            label=collective,
-        )
+        look = {"color": COLORS[collective], "marker": "o", "ms": 5, "lw": 1.3, "capsize": 2, "label": collective}
+        ax.errorbar(own["bytes"], own[column], yerr=own[column] * own["spread_share"], **look)
     mark_sizes(ax, table["bytes"], most=8)
     ranks = int(table["ranks"].max())
     if compared:
@@ -93,47 +94,50 @@ def against_chart(table: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(table))
 
 
-COLLECTIVE, CLOCK = "all-reduce", "in flight"
-MARKERS = {"nccl": "o", "gloo": "s"}
-STYLES = {"latency": "-", "bandwidth": DASHES}
-
-
 def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
 
     The lines are the ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. A run in which
     no two numbers of ranks were timed stays out. `published`: `published_times`, in grey.
     """
-    figure, axes = canvas.canvas(2, height=4.2, sharey=True)
+    figure, axes = parts.panels(2, height=4.4, sharey=True)
     tables = (here, *recorded)
     most = max(8, *(int(table["ranks"].max()) for table in tables))
-    counts = np.arange(2, most + 1)
-    ring = {
-        "latency": [hops(COLLECTIVE, n) / hops(COLLECTIVE, 2) for n in counts],
-        "bandwidth": [bus_factor(COLLECTIVE, n) / bus_factor(COLLECTIVE, 2) for n in counts],
-    }
-    for ax, pick in zip(axes, (min, max), strict=True):
-        for name, values in ring.items():
-            ax.plot(counts, values, color=canvas.THEORY, lw=1.5, ls=STYLES[name], label=f"a ring's {name}")
+    for ax, largest in zip(axes, (False, True), strict=True):
+        _ring_lines(ax, most)
         for table in tables:
             where, color = ("here", canvas.MEASURED) if table is here else ("recorded", canvas.RECORDED)
-            _measured(ax, table, pick, where, color)
-        title = f"{'Smallest' if pick is min else 'Largest'}: {named(pick(here['bytes']))}"
+            _measured_growth(ax, table, largest, where, color)
+        title = f"{'Largest' if largest else 'Smallest'}: {named(_end(here['bytes'], largest))}"
         if published is not None:
-            _published(ax, published, pick)
-            title += f" (report: {pick(published['megabytes']):g} MB)"
+            _published_growth(ax, published, largest)
+            title += f" (report: {_end(published['megabytes'], largest):g} MB)"
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set(xlabel="ranks", title=title)
         ax.grid(True)
-    axes[0].set_yscale("log", base=2)
-    axes[0].yaxis.set(major_locator=FixedLocator([1, 2, 4, 8, 16]), minor_locator=NullLocator())
-    axes[0].set_yticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
-    axes[0].set_ylim(0.8, max(ring["latency"][-1] * 1.3, axes[0].get_ylim()[1]))
-    axes[0].set_ylabel("times as long as with 2 ranks (log)")
-    shown = {name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(shown.values()), list(shown), loc="outside upper right", ncols=7, fontsize=9)
+    first = axes[0]
+    first.set_yscale("log", base=2)
+    low, high = first.get_ylim()
+    low, high = min(0.8, low), max(1.3 * hops(COLLECTIVE, most) / hops(COLLECTIVE, 2), high)
+    shown = [octave for octave in OCTAVES if low <= octave <= high]
+    first.yaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
+    first.set_yticks(shown, [f"{octave:g}" for octave in shown])
+    first.set_ylim(low, high)
+    first.set_ylabel("times as long as with 2 ranks (log)")
+    canvas.shared_legend(figure, axes, columns=4)
     drawn = [table for table in tables if not _grown(table).empty] + ([] if published is None else [published])
     return canvas.finish(figure, sources(*(drawn or tables)))
+
+
+def _end(values: pd.Series, largest: bool) -> Any:
+    return values.max() if largest else values.min()
+
+
+def _ring_lines(ax: Axes, most: int) -> None:
+    counts = list(range(2, most + 1))
+    for name, term in {"latency": hops, "bandwidth": bus_factor}.items():
+        growth = [term(COLLECTIVE, ranks) / term(COLLECTIVE, 2) for ranks in counts]
+        ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=STYLES[name], label=f"a ring's {name}")
 
 
 def _grown(table: pd.DataFrame) -> pd.DataFrame:
@@ -143,35 +147,18 @@ def _grown(table: pd.DataFrame) -> pd.DataFrame:
     return rows[(counts.transform("min") == 2) & (counts.transform("max") > 2)]
 
 
-def _measured(ax: Axes, table: pd.DataFrame, pick, where: str, color: str) -> None:
+def _measured_growth(ax: Axes, table: pd.DataFrame, largest: bool, where: str, color: str) -> None:
     for backend, own in _grown(table).groupby("backend", sort=False):
-        line = own[own["bytes"] == pick(own["bytes"])].sort_values("ranks")
-        first = line["median_us"].iloc[0]
-        bars = factor_bars(line["median_us"] / first, line["spread_us"] / line["median_us"])
-        ax.errorbar(
-            line["ranks"],
-            line["median_us"] / first,
-            yerr=bars,
-            color=color,
-            marker=MARKERS[backend],
-            ms=5,
-            lw=1.2,
-            capsize=2,
-            label=f"{where}, {BACKENDS[backend]}",
-        )
+        line = own[own["bytes"] == _end(own["bytes"], largest)].sort_values("ranks")
+        growth, share = line["median_us"] / line["median_us"].iloc[0], line["spread_us"] / line["median_us"]
+        label = f"{where}, {BACKENDS[backend]}"
+        marks(ax, line["ranks"], growth, share, color=color, marker=MARKERS[backend], lw=1.2, label=label)
 
 
-def _published(ax: Axes, published: pd.DataFrame, pick) -> None:
+def _published_growth(ax: Axes, published: pd.DataFrame, largest: bool) -> None:
     for backend, rows in published.groupby("backend", sort=False):
-        line = rows[rows["megabytes"] == pick(published["megabytes"])].sort_values("processes")
+        line = rows[rows["megabytes"] == _end(published["megabytes"], largest)].sort_values("processes")
         if len(line):
-            ax.plot(
-                line["processes"],
-                line["seconds"] / line["seconds"].iloc[0],
-                color=canvas.PUBLISHED,
-                lw=1.2,
-                marker=MARKERS[backend],
-                ms=5,
-                ls=DASHES,
-                label=f"report, {BACKENDS[backend]}",
-            )
+            look = {"color": canvas.PUBLISHED, "marker": MARKERS[backend], "ms": 5, "lw": 1.2, "ls": DASHES}
+            growth = line["seconds"] / line["seconds"].iloc[0]
+            ax.plot(line["processes"], growth, label=f"report, {BACKENDS[backend]}", **look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,19 +14,21 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
-from labkit.labs.collectives.charts.growth import BACKENDS, DASHES, factor_bars, mark_sizes
+from labkit.labs.collectives.charts.growth import BACKENDS, CLOCK, COLLECTIVE, DASHES, MARKERS, mark_sizes, marks
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, bus_factor
 from labkit.provenance import sources
 
-COLLECTIVE, CLOCK = "all-reduce", "in flight"
 SMALL, LARGE = 2**10, 2**30  # bytes that the reader predicts
-MARKERS = {"nccl": "o", "gloo": "s"}
 MB = 1e6
 PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
 
 
 def overview_chart(
-    here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, small_guess=None, large_guess=None
+    here: pd.DataFrame,
+    recorded: pd.DataFrame,
+    published: pd.DataFrame,
+    small_guess: Any = None,
+    large_guess: Any = None,
 ) -> Figure:
     """An all-reduce's time between two ranks by message size, from every source there is; both axes are logarithmic.
 
@@ -36,62 +39,38 @@ def overview_chart(
     for table, color, where in ((recorded, canvas.RECORDED, "recorded"), (here, canvas.MEASURED, "here")):
         rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK) & (table["ranks"] == 2)]
         for backend, own in rows.dropna(subset="median_us").groupby("backend", sort=False):
-            bars = factor_bars(own["median_us"], own["spread_us"] / own["median_us"])
-            ax.errorbar(
-                own["bytes"],
-                own["median_us"],
-                yerr=bars,
-                color=color,
-                marker=MARKERS[backend],
-                ms=5,
-                lw=1.3,
-                capsize=2,
-                label=f"{where}, {BACKENDS[backend]}",
-            )
+            look = {"color": color, "marker": MARKERS[backend], "label": f"{where}, {BACKENDS[backend]}"}
+            marks(ax, own["bytes"], own["median_us"], own["spread_us"] / own["median_us"], **look)
     for backend, own in published[published["processes"] == 2].groupby("backend", sort=False):
-        ax.plot(
-            MB * own["megabytes"],
-            1e6 * own["seconds"],
-            color=canvas.PUBLISHED,
-            marker=MARKERS[backend],
-            ms=5,
-            ls=DASHES,
-            lw=1.2,
-            label=f"report, {BACKENDS[backend]}",
-        )
+        look = {"color": canvas.PUBLISHED, "marker": MARKERS[backend], "ms": 5, "ls": DASHES, "lw": 1.2}
+        ax.plot(MB * own["megabytes"], 1e6 * own["seconds"], label=f"report, {BACKENDS[backend]}", **look)
     sizes, factor = np.geomspace(SMALL, LARGE, 80), bus_factor(COLLECTIVE, 2)
     link = recorded.loc[recorded["collective"] != COLLECTIVE, "limit"].min()
     if np.isfinite(link):
         ax.plot(sizes, factor * sizes / link / 1e3, color=canvas.THEORY, lw=1.3, label="theory: the links' least")
-    for at, value in ((SMALL, _value(small_guess)), (LARGE, _value(large_guess))):
-        if value:
-            us = value if at == SMALL else factor * at / value / 1e3
-            ax.plot(at, us, "D", color=canvas.PREDICTED, ms=7, zorder=4)
-    if _value(small_guess) or _value(large_guess):
+    small, large = (getattr(guess, "value", guess) for guess in (small_guess, large_guess))
+    guesses = ([(SMALL, small)] if small else []) + ([(LARGE, factor * LARGE / large / 1e3)] if large else [])
+    for size, us in guesses:
+        ax.plot(size, us, "D", color=canvas.PREDICTED, ms=7, zorder=4)
+    if guesses:
         ax.plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
     mark_sizes(ax, [SMALL * 4**power for power in range(11)], most=11)
     canvas.logarithmic(ax.yaxis)
-    ax.set(xlabel="message", ylabel="µs a call (log)", title="An all-reduce between two ranks")
+    ax.set(xlabel="message", ylabel="µs per call (log)", title="An all-reduce between two ranks")
     ax.grid(True)
     canvas.legend_above(ax, columns=4)
     return canvas.finish(figure, sources(here, recorded, published))
 
 
 def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
-    """The printed times by size, a colour a number of processes, their fitted lines, and the least that links allow.
+    """The printed times by size, a colour per number of processes, fitted lines, and the least that links allow.
 
     Dots are NCCL's, squares gloo's; both axes are logarithmic.
     """
     figure, ax = canvas.canvas(height=4.4)
     for (backend, processes), own in times.groupby(["backend", "processes"], sort=False):
-        ax.plot(
-            own["megabytes"],
-            own["seconds"],
-            MARKERS[backend],
-            ms=6,
-            color=PROCESSES[processes],
-            label=f"{BACKENDS[backend]}, {processes} processes",
-        )
+        look = {"ms": 6, "color": PROCESSES[processes], "label": f"{BACKENDS[backend]}, {processes} processes"}
+        ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], **look)
     for line in fits.itertuples():
         sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
         sent = bus_factor(COLLECTIVE, line.processes) * sizes * MB
@@ -105,10 +84,6 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     ax.grid(True)
     canvas.legend_above(ax, columns=4)
     return canvas.finish(figure, sources(times))
-
-
-def _value(guess) -> float | None:
-    return getattr(guess, "value", guess)
 
 
 SHADES = LinearSegmentedColormap.from_list("parts", ["#EDF4F9", canvas.COMPUTE])

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from labkit.charts import canvas
-from labkit.labs.collectives.charts.growth import BACKENDS, COLORS, DASHES, factor_bars, mark_regions, mark_sizes
+from labkit.charts import canvas, parts
+from labkit.labs.collectives.charts.growth import (
+    BACKENDS,
+    CLOCK,
+    COLLECTIVE,
+    COLORS,
+    DASHES,
+    mark_regions,
+    mark_sizes,
+    marks,
+)
 from labkit.labs.collectives.theory import bus_factor
 from labkit.provenance import sources
 from labkit.story import units
 
-CLOCK, FIRST = "in flight", "all-reduce"
 HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data
-MARKS = {"in flight": "o", "one call": "^", "captured": "s"}
-CLOCKS = {"in flight": "calls in flight", "one call": "one call, waited for", "captured": "replayed from a CUDA graph"}
+CLOCK_MARKERS = {"in flight": "o", "one call": "^", "captured": "s"}
+CLOCK_NAMES = {
+    "in flight": "calls in flight",
+    "one call": "one call, waited for",
+    "captured": "replayed from a CUDA graph",
+}
 LARGEST = 2**30  # bytes that the reader predicts
 
 
-def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess=None) -> Figure:
+def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess: Any = None) -> Figure:
     """Bus bandwidth by message size at the most ranks, a colour a collective, a panel a backend; both axes logarithmic.
 
     Grey is where an all-reduce's latency takes longer than its transfer; the dashes are its fitted line. The black line
@@ -29,22 +43,12 @@ def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess=None) -> Figu
     """
     rows = _widest(table[table["clock"] == CLOCK])
     backends = [name for name in BACKENDS if name in set(rows["backend"])]
-    figure, axes = canvas.canvas(len(backends), height=4.6, squeeze=False, sharey=True)
-    for ax, backend in zip(axes[0], backends, strict=True):
+    figure, axes = parts.panels(len(backends), height=4.6, sharey=True)
+    for ax, backend in zip(axes, backends, strict=True):
         own = rows[rows["backend"] == backend]
         for collective, line in own.groupby("collective", sort=False):
-            bars = factor_bars(line["bus_gb_per_s"], line["spread_us"] / line["median_us"])
-            ax.errorbar(
-                line["bytes"],
-                line["bus_gb_per_s"],
-                yerr=bars,
-                color=COLORS[collective],
-                marker="o",
-                ms=4,
-                lw=1.4,
-                capsize=2,
-                label=collective,
-            )
+            look = {"color": COLORS[collective], "marker": "o", "ms": 4, "lw": 1.4, "label": collective}
+            marks(ax, line["bytes"], line["bus_gb_per_s"], line["spread_us"] / line["median_us"], **look)
         mark_sizes(ax, rows["bytes"])
         _fitted(ax, fits, backend, own)
         _limits(ax, own)
@@ -54,11 +58,11 @@ def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess=None) -> Figu
         ax.set_title(f"{BACKENDS[backend]}, {own['ranks'].max()} ranks")
         ax.set_xlabel("message")
         ax.grid(True)
-    canvas.logarithmic(axes[0, 0].yaxis)
-    axes[0, 0].set_ylim(top=axes[0, 0].get_ylim()[1] * HEADROOM)
-    axes[0, 0].set_ylabel("bus bandwidth, GB/s (log)")
-    axes[0, 0].plot([], [], color=COLORS[FIRST], lw=1.2, ls=DASHES, label=f"{FIRST}, fitted")
-    canvas.legend_above(axes[0, 0], columns=5)
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] * HEADROOM)
+    axes[0].set_ylabel("bus bandwidth, GB/s (log)")
+    axes[0].plot([], [], color=COLORS[COLLECTIVE], lw=1.2, ls=DASHES, label=f"{COLLECTIVE}, fitted")
+    canvas.legend_above(axes[0], columns=5)
     return canvas.finish(figure, sources(table))
 
 
@@ -70,11 +74,13 @@ def _widest(table: pd.DataFrame) -> pd.DataFrame:
 
 def _fitted(ax: Axes, fits: pd.DataFrame, backend: str, own: pd.DataFrame) -> None:
     ranks = own["ranks"].max()
-    chosen = (fits["backend"] == backend) & (fits["collective"] == FIRST) & (fits["ranks"] == ranks)
+    chosen = (fits["backend"] == backend) & (fits["collective"] == COLLECTIVE) & (fits["ranks"] == ranks)
     for line in fits[chosen].itertuples():
         sizes = np.geomspace(own["bytes"].min(), own["bytes"].max(), 80)
-        moved = bus_factor(FIRST, ranks) * sizes / 1e3  # kB: over µs they are GB/s
-        ax.plot(sizes, moved / (line.alpha_us + moved / line.beta_gb_per_s), color=COLORS[FIRST], lw=1.2, ls=DASHES)
+        moved = bus_factor(COLLECTIVE, ranks) * sizes / 1e3  # kB: over µs they are GB/s
+        ax.plot(
+            sizes, moved / (line.alpha_us + moved / line.beta_gb_per_s), color=COLORS[COLLECTIVE], lw=1.2, ls=DASHES
+        )
         mark_regions(ax, line.knee_bytes)
 
 
@@ -98,57 +104,58 @@ def _limits(ax: Axes, own: pd.DataFrame) -> None:
         )
 
 
-def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = FIRST, guess=None) -> Figure:
+def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = COLLECTIVE, guess: Any = None) -> Figure:
     """A call's time by message size at the most ranks with its fitted line, and below by how much that line is off.
 
-    A panel a backend. Triangles are the other clocks. Grey is where latency takes longer than transfer. `guess`: µs at
-    1 KiB, a number or a Prediction.
+    A panel per backend. Triangles are the other clocks. Grey is where latency takes longer than transfer. `guess`: µs
+    at 1 KiB, a number or a Prediction.
     """
     rows, misses = (_widest(every[every["collective"] == collective]) for every in (table, residuals))
     backends = [name for name in BACKENDS if name in set(misses["backend"])]
-    figure, axes = canvas.canvas(
-        len(backends), 2, height=5.4, squeeze=False, sharex="col", sharey="row", height_ratios=(3, 1.2)
-    )
-    for (top, bottom), backend in zip(axes.T, backends, strict=True):
+    shared = {"squeeze": False, "sharex": "col", "sharey": "row", "height_ratios": (3, 1.2)}
+    figure, axes = canvas.canvas(len(backends), 2, height=5.4, **shared)
+    for top, bottom, backend in zip(*axes, backends, strict=True):
         own, off = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
-        for clock, line in own.groupby("clock", sort=False):
-            color = canvas.MEASURED if clock == CLOCK else canvas.QUIET
-            bars = factor_bars(line["median_us"], line["spread_us"] / line["median_us"])
-            top.errorbar(
-                line["bytes"],
-                line["median_us"],
-                yerr=bars,
-                fmt=MARKS[clock],
-                ms=5,
-                capsize=2,
-                mfc=color if clock == CLOCK else "none",
-                color=color,
-            )
-        sizes, line = np.geomspace(off["bytes"].min(), off["bytes"].max(), 80), off.iloc[0]
-        moved = bus_factor(collective, line["ranks"]) * sizes / 1e3  # kB: over GB/s they are µs
-        top.plot(sizes, line["alpha_us"] + moved / line["beta_gb_per_s"], color=canvas.THEORY, lw=1.3)
-        bottom.plot(off["bytes"], off["residual"], color=canvas.MEASURED, marker="o", ms=4, lw=1.2)
-        bottom.axhline(0, color=canvas.THEORY, lw=1)
+        _times(top, own)
+        _line_and_misses(top, bottom, off, collective)
         mark_sizes(bottom, own["bytes"])
         mark_regions(top, off["knee_bytes"].iloc[0])
         top.set_title(f"{collective}, {BACKENDS[backend]}, {own['ranks'].max()} ranks")
-        bottom.set_title("fitted over measured, % off", fontsize=9, fontweight="normal")
-        bottom.set_xlabel("message")
-        for ax in (top, bottom):
-            ax.grid(True)
-    first = axes[0, 0]
+    first = axes[0][0]
     canvas.logarithmic(first.yaxis)
     first.set_ylim(top=first.get_ylim()[1] * HEADROOM)
-    first.set_ylabel("µs a call (log)")
-    axes[1, 0].yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes[1, 0].set_ylabel("%")
+    first.set_ylabel("µs per call (log)")
+    axes[1][0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes[1][0].set_ylabel("%")
     if value := getattr(guess, "value", guess):
         first.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
     for clock in dict.fromkeys(rows["clock"]):
-        color = canvas.MEASURED if clock == CLOCK else canvas.QUIET
-        first.plot(
-            [], [], MARKS[clock], ms=5, color=color, mfc=color if clock == CLOCK else "none", ls="", label=CLOCKS[clock]
-        )
+        first.plot([], [], ls="", label=CLOCK_NAMES[clock], **_look(clock))
     first.plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.legend_above(first)
     return canvas.finish(figure, sources(table))
+
+
+def _look(clock: str) -> dict[str, Any]:
+    """Return a clock's mark: calls in flight are filled, the others hollow."""
+    color, fill = (canvas.MEASURED, canvas.MEASURED) if clock == CLOCK else (canvas.QUIET, "none")
+    return {"marker": CLOCK_MARKERS[clock], "ms": 5, "mfc": fill, "color": color}
+
+
+def _times(ax: Axes, rows: pd.DataFrame) -> None:
+    for clock, line in rows.groupby("clock", sort=False):
+        share = line["spread_us"] / line["median_us"]
+        marks(ax, line["bytes"], line["median_us"], share, ls="", **_look(clock))
+
+
+def _line_and_misses(top: Axes, bottom: Axes, off: pd.DataFrame, collective: str) -> None:
+    """Draw the fitted line over the times, and below by how much it is off at each size."""
+    sizes, line = np.geomspace(off["bytes"].min(), off["bytes"].max(), 80), off.iloc[0]
+    moved = bus_factor(collective, line["ranks"]) * sizes / 1e3  # kB: over GB/s they are µs
+    top.plot(sizes, line["alpha_us"] + moved / line["beta_gb_per_s"], color=canvas.THEORY, lw=1.3)
+    bottom.plot(off["bytes"], off["residual"], color=canvas.MEASURED, marker="o", ms=4, lw=1.2)
+    bottom.axhline(0, color=canvas.THEORY, lw=1)
+    bottom.set_title("fitted over measured, % off", fontsize=9, fontweight="normal")
+    bottom.set_xlabel("message")
+    for ax in (top, bottom):
+        ax.grid(True)

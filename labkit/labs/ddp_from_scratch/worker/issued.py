@@ -9,11 +9,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit.labs.ddp_from_scratch.worker.bucketed import Bucketed
-from labkit.labs.ddp_from_scratch.worker.flat import Flat
-from labkit.labs.ddp_from_scratch.worker.naive import Naive
-from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped
-from labkit.labs.ddp_from_scratch.worker.replicas import Replicas
+from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed, Overlapped
+from labkit.labs.ddp_from_scratch.worker.replicas import Flat, Naive, Replicas
 from labkit.worker.counting import Collectives
 
 PLAIN = {"naive": Naive, "flat": Flat, "overlapped": Overlapped}

@@ -1,4 +1,4 @@
-"""What all ways to average gradients share: one start, gradients that no rank lacks, buffers that stay alike."""
+"""What all ways to average gradients share, and the first two: one gradient after the other, or all in one tensor."""
 
 from __future__ import annotations
 
@@ -110,3 +110,23 @@ class Replicas(nn.Module):
     def close(self) -> None:
         """Remove the hooks from the module, so that it can be wrapped anew, and wait for all that was sent."""
         self.drain()
+
+
+class Naive(Replicas):
+    """One collective a weight, each waited for before the next: nothing is hidden, and every call costs its latency."""
+
+    def exchange(self) -> None:
+        for weight in self.weights:
+            self.average(self.gradient(weight)).wait()
+
+
+class Flat(Replicas):
+    """One collective a step: its latency is paid once, two copies and as much memory as the gradients take are new."""
+
+    def exchange(self) -> None:
+        gradients = [self.gradient(weight) for weight in self.weights]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        self.average(flat).wait()
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))

@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.labs.ddp_from_scratch.worker.bucketed import Bucketed
 from labkit.labs.ddp_from_scratch.worker.equality import from_rank_0
 from labkit.labs.ddp_from_scratch.worker.issued import Issued
+from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed
 from labkit.worker.equality import along
 
 

@@ -9,8 +9,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.worker.sharded import ShardedOptimizer
-from labkit.labs.optimizer_sharding.worker.training import batch, transformer
-from labkit.labs.optimizer_sharding.worker.ways import average, held, made, states
+from labkit.labs.optimizer_sharding.worker.training import average, batch, held, made, states, transformer
 
 FROZEN = ("frozen", "unfrozen")
 
