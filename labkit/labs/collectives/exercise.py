@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RINGS = (2, 3, 4, 5)
 SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ranks)) for rank in range(ranks)]
 
-NEXT = "the chunk to send next is the one that came in the step before"
+_NEXT = "the chunk to send next is the one that came in the step before"
 
 
 def judge_ring(returned: list) -> Verdict:
@@ -93,7 +93,7 @@ def _miscounted(before: Held, after: Held, own: list, step: int) -> tuple[str, s
             why = (
                 "from here on what arrives is whole and replaces what is there"
                 if arrived == Counter(range(ranks))
-                else NEXT
+                else _NEXT
             )
             return "twice", f"rank {rank}'s chunk {chunk} gets the values of {_ranks(twice)} a second time: {why}"
         if lost and step < ranks - 1:
@@ -115,22 +115,22 @@ def _unfinished(held: Held, ranks: int) -> dict[str, str]:
     if whole == ranks**2:
         return {}
     sentence = f"with {ranks} ranks, only {whole} of {ranks**2} chunks are whole after all {steps_of(ranks)} steps"
-    return {"unfinished": f"{sentence}: {NEXT}"}
+    return {"unfinished": f"{sentence}: {_NEXT}"}
 
 
 def _ranks(numbers: list[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
-LATE = 0.1  # of what the clock showed
-SAME = 0.1  # two bandwidths that are one
+_LATE = 0.1  # of what the clock showed
+_SAME = 0.1  # two bandwidths that are one
 
 
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's row: a sentence a fault, values before times."""
     faults = _values(row) or _times(row)
     factor = row["claimed_gb_per_s"] / row["bus_gb_per_s"]
-    if abs(factor - 1) > SAME:
+    if abs(factor - 1) > _SAME:
         faults["wrong_factor"] = (
             f"what it calls bus bandwidth is {units.times(factor)} that of the definition for {row['collective']} on "
             f"{row['ranks']} ranks: bytes over time is the *algorithm* bandwidth"
@@ -155,7 +155,7 @@ def _values(row: dict) -> dict[str, str]:
 
 def _times(row: dict) -> dict[str, str]:
     took, late, again = (row[f"{name}seconds"] for name in ("", "late_", "again_"))
-    if late > LATE * took:
+    if late > _LATE * took:
         return {
             "unsynchronised": f"its clock stops after {units.seconds(took)}, {units.seconds(late)} before the data are "
             "there: it times the launch"

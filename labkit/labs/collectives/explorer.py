@@ -11,12 +11,12 @@ from labkit.story import units
 
 SIZES = {units.size(size): size for size in (1024 * 4**power for power in range(11))}  # 1 KiB to 1 GiB
 RANKS = (2, 16)
-ALPHAS_US = (1, 2, 5, 10, 20, 50, 100, 1000)
-BETAS_GB_PER_S = (1, 5, 10, 25, 50, 100, 200, 400)
-LEFT, TOP = 70, 34  # pixels of the room for the ranks' names and the chunks'
-GRID, LANE = 560, 26  # pixels of all chunks together, of a rank's lane
+_ALPHAS_US = (1, 2, 5, 10, 20, 50, 100, 1000)
+_BETAS_GB_PER_S = (1, 5, 10, 25, 50, 100, 200, 400)
+_LEFT, _TOP = 70, 34  # pixels of the room for the ranks' names and the chunks'
+_GRID, LANE = 560, 26  # pixels of all chunks together, of a rank's lane
 PART = "#56B4E9"
-BAR = 12  # pixels of the height of a bar of time
+_BAR = 12  # pixels of the height of a bar of time
 
 
 def picture(ranks: int, step: int, message_bytes: float, alpha_us: float, beta_gb_per_s: float) -> str:
@@ -28,12 +28,12 @@ def picture(ranks: int, step: int, message_bytes: float, alpha_us: float, beta_g
     now = steps[min(step, steps_of(ranks))]
     link = (message_bytes, ranks, alpha_us / 1e6, beta_gb_per_s)
     lanes = [part for rank in range(ranks) for part in _row(now, rank)]
-    drawing = [*_heads(ranks), *lanes, *_clock(now.number, TOP + LANE * ranks + 14, *link)]
+    drawing = [*_heads(ranks), *lanes, *_clock(now.number, _TOP + LANE * ranks + 14, *link)]
     does = f"<b>Step {now.number} of {len(steps) - 1}</b>, {now.phase}: {_does(now)}"
     label = f"A ring all-reduce of {ranks} ranks after step {now.number}: who holds which partial sums"
     return (
         f'<div style="min-height:4.5em">{does}<br>{_costs(now.number, *link)}</div>{_legend(ranks)}'
-        f"{svg.page(drawing, TOP + LANE * ranks + 46, label=label, font_size=11)}"
+        f"{svg.page(drawing, _TOP + LANE * ranks + 46, label=label, font_size=11)}"
     )
 
 
@@ -72,42 +72,42 @@ def _legend(ranks: int) -> str:
 
 
 def _heads(ranks: int) -> list[str]:
-    cell = GRID / ranks
+    cell = _GRID / ranks
     middle = {"text_anchor": "middle", "font_size": 9}
-    names = [svg.word(LEFT + cell * (chunk + 0.5), TOP - 6, chunk, **middle) for chunk in range(ranks)]
-    return [svg.word(LEFT, 12, "chunk →"), *names]
+    names = [svg.word(_LEFT + cell * (chunk + 0.5), _TOP - 6, chunk, **middle) for chunk in range(ranks)]
+    return [svg.word(_LEFT, 12, "chunk →"), *names]
 
 
 def _row(now: Step, rank: int) -> list[str]:
     """Return a rank's lane: a cell per chunk, in it a stripe per rank whose values it holds, and what it moved."""
-    ranks, y = len(now.held), TOP + LANE * rank
-    cell, drawn = GRID / ranks, [svg.word(0, y + 17, f"rank {rank}")]
+    ranks, y = len(now.held), _TOP + LANE * rank
+    cell, drawn = _GRID / ranks, [svg.word(0, y + 17, f"rank {rank}")]
     stripe = (cell - 6) / ranks
     for chunk, held in enumerate(now.held[rank]):
-        x = LEFT + cell * chunk
+        x = _LEFT + cell * chunk
         color = shade(ranks, ranks) if now.is_whole(rank, chunk) else PART
         drawn.append(svg.bar(x + 2, y + 2, cell - 4, LANE - 4, svg.PAPER, stroke=canvas.HAIRLINE))
         drawn += [svg.bar(x + 3 + stripe * other, y + 4, stripe, LANE - 8, color) for other in sorted(held)]
     if now.moves:
         move = now.moves[rank]
-        x = LEFT + cell * move.receive
+        x = _LEFT + cell * move.receive
         drawn.append(svg.bar(x + 1.5, y + 1.5, cell - 3, LANE - 3, "none", stroke=MOVED, stroke_width=2.5))
-        drawn.append(svg.word(LEFT + GRID + 10, y + 17, f"sends {move.send}, receives {move.receive}"))
+        drawn.append(svg.word(_LEFT + _GRID + 10, y + 17, f"sends {move.send}, receives {move.receive}"))
     return drawn
 
 
 def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> list[str]:
     """Return the time of all steps, latency and transfer of each after one another; those to come are pale."""
     every_s = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
-    one = GRID / steps_of(ranks)
-    wait = GRID * alpha_s / every_s
+    one = _GRID / steps_of(ranks)
+    wait = _GRID * alpha_s / every_s
     drawn = []
     for step in range(steps_of(ranks)):
         pale = {} if step < number else {"opacity": 0.25}
-        x = LEFT + one * step
+        x = _LEFT + one * step
         for start, width, color in ((x, wait, canvas.WAIT), (x + wait, one - wait, canvas.COMMUNICATE)):
-            drawn.append(svg.bar(start, y, width, BAR, color, **pale))
-    ends = [svg.word(0, y + 10, "time"), svg.word(LEFT + GRID + 10, y + 10, units.seconds(every_s))]
+            drawn.append(svg.bar(start, y, width, _BAR, color, **pale))
+    ends = [svg.word(0, y + 10, "time"), svg.word(_LEFT + _GRID + 10, y + 10, units.seconds(every_s))]
     return [*drawn, *ends]
 
 
@@ -121,8 +121,8 @@ def explore() -> ipywidgets.VBox:
         "message_bytes": ipywidgets.SelectionSlider(
             options=list(SIZES.items()), value=2**20, description="message s", **long
         ),
-        "alpha_us": ipywidgets.SelectionSlider(options=ALPHAS_US, value=5, description="α a step, µs", **long),
-        "beta_gb_per_s": ipywidgets.SelectionSlider(options=BETAS_GB_PER_S, value=100, description="β, GB/s", **long),
+        "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α a step, µs", **long),
+        "beta_gb_per_s": ipywidgets.SelectionSlider(options=_BETAS_GB_PER_S, value=100, description="β, GB/s", **long),
     }
     shown = ipywidgets.HTML()
 

@@ -12,11 +12,11 @@ from labkit.labs.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
 CLOCKS = ("in flight", "one call", "captured")
-METHODS = ("ours", "library")
+_METHODS = ("ours", "library")
 # The first is right; the next are the suspects of "find the bug".
 VARIANTS = ("right", "unsynchronised", "cold", "wrong_factor", "no_all_gather", "rank_0_only")
 KIB, MIB = 2**10, 2**20
-COUNTS = (2, 3, 4, 6, 8)
+_COUNTS = (2, 3, 4, 6, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Sweep(Collectives):
         super().check()
         known = BACKENDS if self.device == "cuda" else ("gloo",)
         object.__setattr__(self, "backends", self.backends or known)
-        object.__setattr__(self, "counts", self.counts or tuple(n for n in COUNTS if n <= self.gpus))
+        object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         for name in self.backends:
             self.require("backend", name, known)
         for count in self.counts:
@@ -149,14 +149,14 @@ class Ring(Collectives):
 
     def check(self) -> None:
         super().check()
-        object.__setattr__(self, "counts", self.counts or tuple(n for n in COUNTS if n <= self.gpus))
+        object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         if min(self.lengths) < 1:
             raise PlanError(f"lengths={self.lengths}: there is something to reduce from 1 element on")
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for ranks in self.counts:
             for elements in self.lengths:
-                for method in METHODS:
+                for method in _METHODS:
                     setting = self.setting(1, ranks) | {"bytes": 4 * elements, "in_flight": 1, "clock": "one call"}
                     yield setting | {"method": method, "elements": elements}
 

@@ -13,7 +13,7 @@ from labkit.tables.targets import Target, card_of
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-LATE = 0.1  # of what the clock showed
+_LATE = 0.1  # of what the clock showed
 
 
 def scorecard(run: Run) -> pd.DataFrame:
@@ -24,8 +24,8 @@ def scorecard(run: Run) -> pd.DataFrame:
 
 def caught(table: pd.DataFrame) -> pd.Series:
     """Return, for each row of `symptoms`, whether its numbers give a fault away."""
-    cold, late = table["calls_before"] == 0, table["late_seconds"] > LATE * table["seconds"]
-    factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > LATE
+    cold, late = table["calls_before"] == 0, table["late_seconds"] > _LATE * table["seconds"]
+    factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > _LATE
     return cold | late | factor | (table["wrong_ranks"] > 0)
 
 

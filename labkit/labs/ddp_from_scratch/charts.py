@@ -11,21 +11,13 @@ from matplotlib.figure import Figure
 from labkit.charts import canvas, parts
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
-from labkit.labs.ddp_from_scratch.theory import Flight, exposed_s, timeline
+from labkit.labs.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 
-MB = 1e6
-DASHES = (0, (4, 2))
-NAMES = {
-    "none": "nothing sent",
-    "naive": "naive",
-    "flat": "flat",
-    "overlapped": "overlapped",
-    "bucketed": "bucketed",
-    "ddp": "torch's DDP",
-}
-STRATEGY_OF_PRINTED = {
+_MB = 1e6
+_DASHES = (0, (4, 2))
+_STRATEGY_OF_PRINTED = {
     "naive": "naive",
     "flat": "flat",
     "overlap_individual": "overlapped",
@@ -33,7 +25,7 @@ STRATEGY_OF_PRINTED = {
     "individual (bucket experiment)": "overlapped",
     "bucketed": "bucketed",
 }
-PUBLISHED_TITLE = "Published, 2 × H100"
+_PUBLISHED_TITLE = "Published, 2 × H100"
 
 
 def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
@@ -59,7 +51,7 @@ def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
     more = {"color": canvas.COMMUNICATE, "label": "exposed communication", "spread": table["spread_step_ms"]}
     parts.bars(ax, exposed, start=end, **more)
     for step_ms in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
-        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=DASHES, label=NAMES["ddp"])
+        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label=NAMES["ddp"])
     longest_ms = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
     for place, row in enumerate(table.itertuples()):
         text = units.seconds(row.step_ms / 1e3) if row.status == "ok" else row.status
@@ -75,11 +67,11 @@ def _label(row: Any) -> str:
 def _printed_steps(ax: Axes, table: pd.DataFrame, published: pd.DataFrame) -> None:
     """Mark what a report prints for each strategy of the table, its bucket sizes alike."""
     place_of = {strategy: place for place, strategy in enumerate(table["strategy"])}
-    places, steps_ms = published["implementation"].map(STRATEGY_OF_PRINTED).map(place_of), _printed_ms(published)
+    places, steps_ms = published["implementation"].map(_STRATEGY_OF_PRINTED).map(place_of), _printed_ms(published)
     shown = places.notna() & steps_ms.notna()
     parts.rows(ax, [""] * len(table))
     ax.plot(steps_ms[shown], places[shown], "^", color=canvas.PUBLISHED, mec="white", ms=9)
-    ax.set(title=PUBLISHED_TITLE, xlabel="ms per step", xlim=(0, 1.15 * steps_ms[shown].max()))
+    ax.set(title=_PUBLISHED_TITLE, xlabel="ms per step", xlim=(0, 1.15 * steps_ms[shown].max()))
 
 
 def _printed_ms(published: pd.DataFrame) -> pd.Series:
@@ -127,12 +119,12 @@ def flights_chart(
     parts.rows(ax, [f"{mb:g} MB" for mb in buckets_mb])
     ends_ms = []
     for row, bucket_mb in enumerate(buckets_mb):
-        flights = timeline(whole_mb * MB, parameters, bucket_mb * MB, **rates)
+        flights = timeline(whole_mb * _MB, parameters, bucket_mb * _MB, **rates)
         _flights(ax, row, flights)
         ends_ms.append(1e3 * flights[-1].end_s)
         late = units.seconds(exposed_s(flights, backward_ms / 1e3))
         ax.text(ends_ms[-1], row, f"  {late} later", va="center", fontsize=9)
-    ax.axvline(backward_ms, color=canvas.INK, lw=1.2, ls=DASHES, label="backward alone")
+    ax.axvline(backward_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label="backward alone")
     parts.swatches(ax, {"backward": canvas.COMPUTE, "calls": canvas.WAIT, "on the link": canvas.COMMUNICATE})
     ax.set(xlim=(0, 1.17 * max(ends_ms)), xlabel="ms since backward began", title="Buckets against backward: the model")
     ax.grid(False)
@@ -194,7 +186,7 @@ def _printed_buckets(ax: Axes, published: pd.DataFrame) -> None:
     ax.plot(rows["bucket_mb"], steps_ms, "^", color=canvas.PUBLISHED, ms=8)
     for row in rows[steps_ms.isna()].itertuples():
         ax.annotate(row.step_seconds, (row.bucket_mb, steps_ms.min()), ha="center", fontsize=9, color=canvas.PUBLISHED)
-    ax.set(title=PUBLISHED_TITLE, xlabel="bucket, MB (log)", ylabel="ms per step")
+    ax.set(title=_PUBLISHED_TITLE, xlabel="bucket, MB (log)", ylabel="ms per step")
     ax.set_xlim(0.5, 4000)
     ax.margins(y=0.15)
     canvas.logarithmic(ax.xaxis)

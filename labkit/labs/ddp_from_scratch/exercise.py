@@ -69,7 +69,7 @@ def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[in
     return None
 
 
-TOLERANCE = 1e-3  # of the gradients' length, in float32
+_TOLERANCE = 1e-3  # of the gradients' length, in float32
 
 
 def verdict_of(row: dict) -> Verdict:
@@ -83,15 +83,15 @@ def verdict_of(row: dict) -> Verdict:
         )
     elif abs(row["ratio"] - ranks) < 0.05 * ranks:
         faults["undivided"] = f"gradients are {units.number(row['ratio'])}× the mean, as many as ranks: a sum"
-    elif row["error_worst"] > TOLERANCE >= row["error_later"]:
+    elif row["error_worst"] > _TOLERANCE >= row["error_later"]:
         faults["unwaited"] = (
             f"when finish() comes back gradients are {worst} off, and a moment later they are right: it does not wait"
         )
-    elif row["error_worst"] > TOLERANCE >= row["error_rank_0"]:
+    elif row["error_worst"] > _TOLERANCE >= row["error_rank_0"]:
         faults["one_rank"] = (
             f"rank 0's gradients are right and another rank's are {worst} off: a test that looks at rank 0 alone passes"
         )
-    elif row["error_worst"] > TOLERANCE:
+    elif row["error_worst"] > _TOLERANCE:
         faults["wrong"] = f"gradients are {worst} off"
     if row["collectives"] != row["due"]:
         faults["bucket_size"] = (

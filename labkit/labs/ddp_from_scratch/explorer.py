@@ -11,9 +11,9 @@ from labkit.labs.ddp_from_scratch.theory import Flight, Overhead, exposed_s, tim
 from labkit.story import units
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-LANE, LEFT, RIGHT = 30, 100, 90  # pixels of a lane's height, of the room at both sides
-BAR, BELOW = 17, 16  # pixels of a row of the sizes' bars, of the line of text over them
-LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas.COMMUNICATE}
+_LANE, LEFT, RIGHT = 30, 100, 90  # pixels of a lane's height, of the room at both sides
+_BAR, _BELOW = 17, 16  # pixels of a row of the sizes' bars, of the line of text over them
+_LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas.COMMUNICATE}
 
 
 def picture(
@@ -34,19 +34,19 @@ def picture(
     late_ms = {mb: 1e3 * exposed_s(timeline(bucket_bytes=mb * 1e6, **knobs), backward_ms / 1e3) for mb in sizes_mb}
     flights = timeline(bucket_bytes=bucket_mb * 1e6, **knobs)
     model = Overhead(0.0, overhead_ms / 1e3, gb_per_s * 1e9)
-    top = 2 * LANE + BELOW
+    top = 2 * _LANE + _BELOW
     longest_ms = max(late_ms.values())
     bars = [
         part
         for row, (mb, late) in enumerate(late_ms.items())
-        for part in _size(top + BELOW + BAR * row, mb, late, longest_ms, chosen=mb == bucket_mb)
+        for part in _size(top + _BELOW + _BAR * row, mb, late, longest_ms, chosen=mb == bucket_mb)
     ]
     drawing = [*_lanes(flights, backward_ms), svg.word(0, top + 8, "exposed, by size of bucket:"), *bars]
     label = f"Buckets of {bucket_mb:g} MB against backward, and what each size leaves exposed"
     return (
         f'<div style="min-height:3em">{_sentence(flights, model, model_mb, backward_ms, late_ms)}</div>'
-        f"{svg.legend(LANES)}"
-        f"{svg.page(drawing, top + BELOW + BAR * len(sizes_mb) + 4, label=label, font_size=11)}"
+        f"{svg.legend(_LANES)}"
+        f"{svg.page(drawing, top + _BELOW + _BAR * len(sizes_mb) + 4, label=label, font_size=11)}"
     )
 
 
@@ -74,7 +74,7 @@ def _lanes(flights: list[Flight], backward_ms: float) -> list[str]:
     """Return two lanes, backward with its calls above the link, and the line where backward alone would end."""
     end_s = flights[-1].end_s
     scale = (WIDTH - LEFT - RIGHT) / end_s
-    drawn = [svg.word(0, 20, "backward"), svg.word(0, LANE + 20, "link")]
+    drawn = [svg.word(0, 20, "backward"), svg.word(0, _LANE + 20, "link")]
     begun_s = 0.0
     for flight in flights:
         spans = (
@@ -84,12 +84,12 @@ def _lanes(flights: list[Flight], backward_ms: float) -> list[str]:
         )
         for lane, start_s, stop_s, name in spans:
             if stop_s > start_s:
-                place = (LEFT + start_s * scale, LANE * lane + 4, (stop_s - start_s) * scale, LANE - 8)
-                drawn.append(svg.bar(*place, LANES[name]))
+                place = (LEFT + start_s * scale, _LANE * lane + 4, (stop_s - start_s) * scale, _LANE - 8)
+                drawn.append(svg.bar(*place, _LANES[name]))
         begun_s = flight.called_s
     x = LEFT + backward_ms / 1e3 * scale
-    drawn.append(svg.line(x, 0, x, 2 * LANE, stroke_dasharray="4 2"))
-    return [*drawn, svg.word(WIDTH - RIGHT + 6, LANE + 20, units.seconds(end_s))]
+    drawn.append(svg.line(x, 0, x, 2 * _LANE, stroke_dasharray="4 2"))
+    return [*drawn, svg.word(WIDTH - RIGHT + 6, _LANE + 20, units.seconds(end_s))]
 
 
 def _size(y: int, bucket_mb: float, late_ms: float, longest_ms: float, *, chosen: bool) -> list[str]:
@@ -98,7 +98,7 @@ def _size(y: int, bucket_mb: float, late_ms: float, longest_ms: float, *, chosen
     color, weight = (canvas.COMMUNICATE, "bold") if chosen else (canvas.IDLE, "normal")
     return [
         svg.word(0, y + 12, f"{bucket_mb:g} MB", font_weight=weight),
-        svg.bar(LEFT, y + 2, width, BAR - 4, color),
+        svg.bar(LEFT, y + 2, width, _BAR - 4, color),
         svg.word(LEFT + width + 6, y + 12, units.seconds(late_ms / 1e3), font_weight=weight),
     ]
 

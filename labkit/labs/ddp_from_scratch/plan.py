@@ -11,8 +11,8 @@ from labkit.theory.transformer import Course
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none: nothing is exchanged; ddp: torch's
-IN_BUCKETS = ("bucketed", "ddp")
-PRECISIONS = ("float32", "tf32", "autocast")
+_IN_BUCKETS = ("bucketed", "ddp")
+_PRECISIONS = ("float32", "tf32", "autocast")
 CASES = (
     "plain",
     "tied",
@@ -30,7 +30,7 @@ CASES = (
     "mixed",
 )
 VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
-SMALL = {
+_SMALL = {
     "size": "small",
     "hidden": 64,
     "inner": 256,
@@ -63,20 +63,20 @@ class Replicas(Course):
 
     def check(self) -> None:
         super().check()
-        self.require("precision", self.precision, PRECISIONS)
+        self.require("precision", self.precision, _PRECISIONS)
         for knobs in self.knobs():
             self.require("strategy", knobs["strategy"], STRATEGIES)
-            if knobs["strategy"] in IN_BUCKETS and knobs["bucket_mb"] <= 0:
+            if knobs["strategy"] in _IN_BUCKETS and knobs["bucket_mb"] <= 0:
                 raise PlanError(f"bucket_mb={knobs['bucket_mb']}: a bucket holds more than nothing")
 
     def setting(self, strategy: str, bucket_mb: float = 0) -> dict[str, Any]:
         """Return a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""
-        asked = (bucket_mb or self.bucket_mb) if strategy in IN_BUCKETS else 0
+        asked = (bucket_mb or self.bucket_mb) if strategy in _IN_BUCKETS else 0
         return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": asked, "precision": self.precision}
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

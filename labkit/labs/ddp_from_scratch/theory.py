@@ -13,6 +13,14 @@ from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
 GOAL_OVER_DDP = 1.03  # a bucketed step over torch's DDP
+NAMES = {
+    "none": "nothing sent",
+    "naive": "naive",
+    "flat": "flat",
+    "overlapped": "overlapped",
+    "bucketed": "bucketed",
+    "ddp": "torch's DDP",
+}
 
 
 def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[list[int]]:

@@ -12,9 +12,9 @@ from labkit.story import units
 from labkit.theory.transformer import SIZES, transformer
 
 OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states an element
-COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
+_COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 ITEMS = {"parameters": "parameters", "gradients": "gradients", "states": "optimizer"}  # of a Stage → of a ledger
-LANE, LEFT, MIDDLE = 32, 70, 560  # pixels of a bar's lane, where held and sent begin
+LANE, _LEFT, MIDDLE = 32, 70, 560  # pixels of a bar's lane, where held and sent begin
 HELD, SENT = 380, 250  # pixels of the longest bars
 
 
@@ -24,7 +24,7 @@ def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
     found = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
     most = max(one.held for one in found.values())
     sent = max(one.sent for one in found.values()) or 1.0
-    drawing = [svg.word(LEFT, 12, "GiB on a rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
+    drawing = [svg.word(_LEFT, 12, "GiB on a rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
     for place, name in enumerate(STAGES):
         drawing += _row(place, name, found[name], HELD / most, SENT / sent)
     colors = ledgers.colors(ITEMS.values()) | {"sent per step": canvas.COMMUNICATE}
@@ -47,7 +47,7 @@ def _sentence(size: str, ranks: int, optimizer: str, found: dict[str, Stage]) ->
 
 def _row(place: int, name: str, one: Stage, held_scale: float, sent_scale: float) -> list[str]:
     """Return a stage's name, its bar of what is held, item by item, and its bar of what is sent, with their values."""
-    y, x = 20 + LANE * place, float(LEFT)
+    y, x = 20 + LANE * place, float(_LEFT)
     drawn = [svg.word(0, y + 19, STAGES[name])]
     for part, item in ITEMS.items():
         width = getattr(one, part) * held_scale
@@ -67,7 +67,7 @@ def explore() -> ipywidgets.VBox:
     wide = {"style": {"description_width": "90px"}, "layout": {"width": "370px"}}
     knobs = {
         "size": ipywidgets.Dropdown(options=list(SIZES), value="xl", description="model", **wide),
-        "ranks": ipywidgets.SelectionSlider(options=COUNTS, value=2, description="ranks", **wide),
+        "ranks": ipywidgets.SelectionSlider(options=_COUNTS, value=2, description="ranks", **wide),
         "optimizer": ipywidgets.Dropdown(options=list(OPTIMIZERS), value="AdamW", description="optimizer", **wide),
         "precision": ipywidgets.Dropdown(options=list(PRECISIONS), value="float32", description="precision", **wide),
     }

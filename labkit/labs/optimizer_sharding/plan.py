@@ -28,7 +28,7 @@ CASES = (
     "other_ranks",
 )
 VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
-SMALL = {
+_SMALL = {
     "size": "small",
     "hidden": 64,
     "inner": 256,
@@ -40,7 +40,7 @@ SMALL = {
     "warm_ups": 1,
     "repeats": 3,
 }
-TINY = {"hidden": 16, "inner": 32, "layers": 2, "heads": 2, "vocabulary": 96, "sequence": 8, "bucket_mib": 0.01}
+_TINY = {"hidden": 16, "inner": 32, "layers": 2, "heads": 2, "vocabulary": 96, "sequence": 8, "bucket_mib": 0.01}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Sharding(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Buckets(Sharding):
 class Equality(Sharding):
     """Ten steps beside the optimizer that shards nothing, on equal gradients: each optimizer, then each case."""
 
-    SMALLER: ClassVar[dict[str, Any]] = TINY
+    SMALLER: ClassVar[dict[str, Any]] = _TINY
 
     cases: tuple[str, ...] = CASES
     optimizers: tuple[str, ...] = OPTIMIZERS
@@ -147,14 +147,14 @@ class Equality(Sharding):
     @classmethod
     def full(cls, **knobs) -> Self:
         """Return the same cases on GPUs: equality asks for no large model."""
-        return cls(**{"size": "full", "samples": 2} | TINY | knobs)
+        return cls(**{"size": "full", "samples": 2} | _TINY | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Sharding):
     """Sharded optimizers, some with a bug in them, beside the optimizer that shards nothing."""
 
-    SMALLER: ClassVar[dict[str, Any]] = TINY
+    SMALLER: ClassVar[dict[str, Any]] = _TINY
 
     variants: tuple[str, ...] = ("right",)
     steps: int = 5
@@ -167,4 +167,4 @@ class Trial(Sharding):
     @classmethod
     def full(cls, **knobs) -> Self:
         """Return the same trials on GPUs: a bug needs no large model to show."""
-        return cls(**{"size": "full"} | TINY | knobs)
+        return cls(**{"size": "full"} | _TINY | knobs)

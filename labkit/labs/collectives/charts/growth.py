@@ -20,11 +20,11 @@ from labkit.story import units
 COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
 BACKENDS = {"nccl": "NCCL", "gloo": "gloo"}
 MARKERS = {"nccl": "o", "gloo": "s"}
-MOST = 6  # names that fit under one of two panels
+_MOST = 6  # names that fit under one of two panels
 DASHES = (0, (4, 2))
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
-STYLES = {"latency": "-", "bandwidth": DASHES}  # of a ring's terms
-OCTAVES = [2.0**power for power in range(-6, 7)]
+_STYLES = {"latency": "-", "bandwidth": DASHES}  # of a ring's terms
+_OCTAVES = [2.0**power for power in range(-6, 7)]
 
 
 def factor_bars(values: pd.Series, share: pd.Series) -> list[pd.Series]:
@@ -44,7 +44,7 @@ def named(size_bytes: float) -> str:
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
-def mark_sizes(ax: Axes, sizes: Iterable[float], most: int = MOST) -> None:
+def mark_sizes(ax: Axes, sizes: Iterable[float], most: int = _MOST) -> None:
     """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
     places = sorted(set(sizes))
     shown = places[:: -math.ceil(len(places) / most)]
@@ -119,7 +119,7 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
     first.set_yscale("log", base=2)
     low, high = first.get_ylim()
     low, high = min(0.8, low), max(1.3 * hops(COLLECTIVE, most) / hops(COLLECTIVE, 2), high)
-    shown = [octave for octave in OCTAVES if low <= octave <= high]
+    shown = [octave for octave in _OCTAVES if low <= octave <= high]
     first.yaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
     first.set_yticks(shown, [f"{octave:g}" for octave in shown])
     first.set_ylim(low, high)
@@ -137,7 +137,7 @@ def _ring_lines(ax: Axes, most: int) -> None:
     counts = list(range(2, most + 1))
     for name, term in {"latency": hops, "bandwidth": bus_factor}.items():
         growth = [term(COLLECTIVE, ranks) / term(COLLECTIVE, 2) for ranks in counts]
-        ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=STYLES[name], label=f"a ring's {name}")
+        ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=_STYLES[name], label=f"a ring's {name}")
 
 
 def _grown(table: pd.DataFrame) -> pd.DataFrame:

@@ -18,9 +18,9 @@ from labkit.labs.collectives.charts.growth import BACKENDS, CLOCK, COLLECTIVE, D
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, bus_factor
 from labkit.provenance import sources
 
-SMALL, LARGE = 2**10, 2**30  # bytes that the reader predicts
-MB = 1e6
-PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
+_SMALL, _LARGE = 2**10, 2**30  # bytes that the reader predicts
+_MB = 1e6
+_PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
 
 
 def overview_chart(
@@ -43,18 +43,18 @@ def overview_chart(
             marks(ax, own["bytes"], own["median_us"], own["spread_us"] / own["median_us"], **look)
     for backend, own in published[published["processes"] == 2].groupby("backend", sort=False):
         look = {"color": canvas.PUBLISHED, "marker": MARKERS[backend], "ms": 5, "ls": DASHES, "lw": 1.2}
-        ax.plot(MB * own["megabytes"], 1e6 * own["seconds"], label=f"report, {BACKENDS[backend]}", **look)
-    sizes, factor = np.geomspace(SMALL, LARGE, 80), bus_factor(COLLECTIVE, 2)
+        ax.plot(_MB * own["megabytes"], 1e6 * own["seconds"], label=f"report, {BACKENDS[backend]}", **look)
+    sizes, factor = np.geomspace(_SMALL, _LARGE, 80), bus_factor(COLLECTIVE, 2)
     link = recorded.loc[recorded["collective"] != COLLECTIVE, "limit"].min()
     if np.isfinite(link):
         ax.plot(sizes, factor * sizes / link / 1e3, color=canvas.THEORY, lw=1.3, label="theory: the links' least")
     small, large = (getattr(guess, "value", guess) for guess in (small_guess, large_guess))
-    guesses = ([(SMALL, small)] if small else []) + ([(LARGE, factor * LARGE / large / 1e3)] if large else [])
+    guesses = ([(_SMALL, small)] if small else []) + ([(_LARGE, factor * _LARGE / large / 1e3)] if large else [])
     for size, us in guesses:
         ax.plot(size, us, "D", color=canvas.PREDICTED, ms=7, zorder=4)
     if guesses:
         ax.plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
-    mark_sizes(ax, [SMALL * 4**power for power in range(11)], most=11)
+    mark_sizes(ax, [_SMALL * 4**power for power in range(11)], most=11)
     canvas.logarithmic(ax.yaxis)
     ax.set(xlabel="message", ylabel="µs per call (log)", title="An all-reduce between two ranks")
     ax.grid(True)
@@ -69,12 +69,12 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     """
     figure, ax = canvas.canvas(height=4.4)
     for (backend, processes), own in times.groupby(["backend", "processes"], sort=False):
-        look = {"ms": 6, "color": PROCESSES[processes], "label": f"{BACKENDS[backend]}, {processes} processes"}
+        look = {"ms": 6, "color": _PROCESSES[processes], "label": f"{BACKENDS[backend]}, {processes} processes"}
         ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], **look)
     for line in fits.itertuples():
         sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
-        sent = bus_factor(COLLECTIVE, line.processes) * sizes * MB
-        ax.plot(sizes, line.alpha_s + sent / line.beta_gb_per_s / 1e9, color=PROCESSES[line.processes], lw=1.2)
+        sent = bus_factor(COLLECTIVE, line.processes) * sizes * _MB
+        ax.plot(sizes, line.alpha_s + sent / line.beta_gb_per_s / 1e9, color=_PROCESSES[line.processes], lw=1.2)
     least = times[(times["backend"] == "nccl") & (times["processes"] == times["processes"].min())]
     ax.plot(least["megabytes"], least["least_ms"] / 1e3, color=canvas.THEORY, lw=1.4, label="at best, a V100's NVLinks")
     canvas.logarithmic(ax.xaxis)
@@ -86,15 +86,15 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(times))
 
 
-SHADES = LinearSegmentedColormap.from_list("parts", ["#EDF4F9", canvas.COMPUTE])
+_SHADES = LinearSegmentedColormap.from_list("parts", ["#EDF4F9", canvas.COMPUTE])
 MOVED = canvas.COMMUNICATE
-NAMED = 6  # ranks up to which a cell has room for its number
-SOURCE = "computed, not measured"
+_NAMED = 6  # ranks up to which a cell has room for its number
+_SOURCE = "computed, not measured"
 
 
 def shade(values: int, ranks: int) -> str:
     """Return the colour of a chunk that holds the values of so many of the ranks: the full blue is a whole one."""
-    return to_hex(SHADES((values - 1) / (ranks - 1)))
+    return to_hex(_SHADES((values - 1) / (ranks - 1)))
 
 
 def ring_chart(steps: Sequence[Step]) -> Figure:
@@ -109,10 +109,10 @@ def ring_chart(steps: Sequence[Step]) -> Figure:
         _draw(ax, step, ranks)
     axes[1][0].remove()
     for name, part in {"its own values only": 0.0, "a partial sum": 0.5, "whole: all ranks' values": 1.0}.items():
-        axes[0][0].plot([], [], "s", ms=10, color=SHADES(part), label=name)
+        axes[0][0].plot([], [], "s", ms=10, color=_SHADES(part), label=name)
     axes[0][0].plot([], [], "s", ms=9, mfc="none", mec=MOVED, mew=2.5, label="has just arrived")
     canvas.legend_above(axes[0][0])
-    return canvas.finish(figure, SOURCE)
+    return canvas.finish(figure, _SOURCE)
 
 
 def _draw(ax: Axes, step: Step, ranks: int) -> None:
@@ -120,7 +120,7 @@ def _draw(ax: Axes, step: Step, ranks: int) -> None:
         for chunk, parts in enumerate(row):
             values, corner = len(parts), (chunk - 0.5, rank - 0.5)
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=shade(values, ranks), edgecolor="white", lw=2))
-            if ranks <= NAMED:
+            if ranks <= _NAMED:
                 ink = "white" if values > 0.6 * ranks else canvas.INK
                 ax.text(chunk, rank, values, ha="center", va="center", fontsize=9, color=ink)
     for rank, move in enumerate(step.moves):

@@ -25,14 +25,14 @@ from labkit.labs.collectives.theory import bus_factor
 from labkit.provenance import sources
 from labkit.story import units
 
-HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data
-CLOCK_MARKERS = {"in flight": "o", "one call": "^", "captured": "s"}
-CLOCK_NAMES = {
+_HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data
+_CLOCK_MARKERS = {"in flight": "o", "one call": "^", "captured": "s"}
+_CLOCK_NAMES = {
     "in flight": "calls in flight",
     "one call": "one call, waited for",
     "captured": "replayed from a CUDA graph",
 }
-LARGEST = 2**30  # bytes that the reader predicts
+_LARGEST = 2**30  # bytes that the reader predicts
 
 
 def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess: Any = None) -> Figure:
@@ -53,13 +53,13 @@ def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess: Any = None) 
         _fitted(ax, fits, backend, own)
         _limits(ax, own)
         value = getattr(guess, "value", guess)
-        if value and backend == backends[0] and LARGEST in set(own["bytes"]):
-            ax.plot(LARGEST, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
+        if value and backend == backends[0] and _LARGEST in set(own["bytes"]):
+            ax.plot(_LARGEST, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
         ax.set_title(f"{BACKENDS[backend]}, {own['ranks'].max()} ranks")
         ax.set_xlabel("message")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
-    axes[0].set_ylim(top=axes[0].get_ylim()[1] * HEADROOM)
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] * _HEADROOM)
     axes[0].set_ylabel("bus bandwidth, GB/s (log)")
     axes[0].plot([], [], color=COLORS[COLLECTIVE], lw=1.2, ls=DASHES, label=f"{COLLECTIVE}, fitted")
     canvas.legend_above(axes[0], columns=5)
@@ -123,14 +123,14 @@ def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = C
         top.set_title(f"{collective}, {BACKENDS[backend]}, {own['ranks'].max()} ranks")
     first = axes[0][0]
     canvas.logarithmic(first.yaxis)
-    first.set_ylim(top=first.get_ylim()[1] * HEADROOM)
+    first.set_ylim(top=first.get_ylim()[1] * _HEADROOM)
     first.set_ylabel("µs per call (log)")
     axes[1][0].yaxis.set_major_formatter(PercentFormatter(1.0))
     axes[1][0].set_ylabel("%")
     if value := getattr(guess, "value", guess):
         first.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
     for clock in dict.fromkeys(rows["clock"]):
-        first.plot([], [], ls="", label=CLOCK_NAMES[clock], **_look(clock))
+        first.plot([], [], ls="", label=_CLOCK_NAMES[clock], **_look(clock))
     first.plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.legend_above(first)
     return canvas.finish(figure, sources(table))
@@ -139,7 +139,7 @@ def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = C
 def _look(clock: str) -> dict[str, Any]:
     """Return a clock's mark: calls in flight are filled, the others hollow."""
     color, fill = (canvas.MEASURED, canvas.MEASURED) if clock == CLOCK else (canvas.QUIET, "none")
-    return {"marker": CLOCK_MARKERS[clock], "ms": 5, "mfc": fill, "color": color}
+    return {"marker": _CLOCK_MARKERS[clock], "ms": 5, "mfc": fill, "color": color}
 
 
 def _times(ax: Axes, rows: pd.DataFrame) -> None:

@@ -13,15 +13,15 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
-GOOD, EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than that nobody asks
-BEYOND = 1.25  # times as much as the ring's larger term
-SAME = ("backend", "collective", "ranks", "bytes")
-MANY = 8  # ranks that the lines foretell
-HIDDEN = (
+_GOOD, _EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than that nobody asks
+_BEYOND = 1.25  # times as much as the ring's larger term
+_SAME = ("backend", "collective", "ranks", "bytes")
+_MANY = 8  # ranks that the lines foretell
+_HIDDEN = (
     "in flight, launching hides behind transfer while the line adds both; NCCL's protocols may add to it: not told "
     "apart by these data"
 )
-UNTOLD = "why is not told by these data; a change of NCCL's protocol may be"
+_UNTOLD = "why is not told by these data; a change of NCCL's protocol may be"
 
 
 def explain_fit(
@@ -51,8 +51,8 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, 
         f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
         f"{units.size(line['knee_bytes'])}."
     )
-    off = units.percent(max(abs(worst["residual"]), EXACT))
-    if abs(worst["residual"]) <= GOOD:
+    off = units.percent(max(abs(worst["residual"]), _EXACT))
+    if abs(worst["residual"]) <= _GOOD:
         return f"{said} One line fits every size to within {off}."
     side = "too short" if worst["residual"] < 0 else "too long"
     why = _why(worst, table)
@@ -84,22 +84,22 @@ def _why(worst: pd.Series, table: pd.DataFrame) -> str:
     """Return the cause of the largest miss: the host, where the call replayed is shorter by more than that."""
     if worst["backend"] != "nccl":
         return ""
-    same = (table[[*SAME]] == worst[[*SAME]]).all(axis=1)
+    same = (table[[*_SAME]] == worst[[*_SAME]]).all(axis=1)
     alone = table.loc[same & (table["clock"] == "captured"), "median_us"]
     if len(alone) and worst["median_us"] - alone.iloc[0] > abs(worst["fitted_us"] - worst["median_us"]):
         return f". There **the host sets the time**: replayed from a CUDA graph the call takes {us(alone.iloc[0])}"
-    return f": {HIDDEN if worst['residual'] > 0 else UNTOLD}"
+    return f": {_HIDDEN if worst['residual'] > 0 else _UNTOLD}"
 
 
 def _others(own: pd.DataFrame) -> str | None:
     """Say which of a backend's other collectives have a line that fits."""
     rows = own[own["collective"] != COLLECTIVE]
     worst = rows["residual"].abs().groupby(rows["collective"], sort=False).max()
-    good = list(worst.index[worst <= GOOD])
+    good = list(worst.index[worst <= _GOOD])
     if worst.empty:
         return None
     which = {0: "none", len(worst): "all"}.get(len(good), f"only {listed(good)}")
-    return f"Of the {len(worst)} other collectives {which} fit a line to within {units.percent(GOOD)}."
+    return f"Of the {len(worst)} other collectives {which} fit a line to within {units.percent(_GOOD)}."
 
 
 def explain_backends(table: pd.DataFrame) -> Markdown:
@@ -157,7 +157,7 @@ def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> st
     if not resolved(a["median_us"], b["median_us"], a["spread_us"], b["spread_us"]):
         return f"whether {name} takes longer is not resolved by these data"
     found = b["median_us"] / a["median_us"]
-    if found > BEYOND * max(terms.values()):
+    if found > _BEYOND * max(terms.values()):
         return f"{name} takes {units.times(found)} the time, **more than either term of a ring**"
     near = min(terms, key=lambda term: abs(log(terms[term] / found)))
     return f"{name} takes {units.times(found)} the time, nearer to **{near}**"
@@ -173,11 +173,11 @@ def _foretold(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | No
     sizes = (own["bytes"].min(), own["bytes"].max())
     rate = line["beta_gb_per_s"]
     small, large = (
-        _ring_us(hop["hop_us"], rate, size, MANY) / _ring_us(hop["hop_us"], rate, size, ranks) for size in sizes
+        _ring_us(hop["hop_us"], rate, size, _MANY) / _ring_us(hop["hop_us"], rate, size, ranks) for size in sizes
     )
     source = "By its line" if hop is line else f"By its hops without the host ({us(hop['hop_us'])} each) and its β"
     said = (
-        f"{said} {source} a ring of {MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "
+        f"{said} {source} a ring of {_MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "
         f"{units.times(large)} for {units.size(sizes[1])}"
     )
     return f"{said}: **hops are the small message's cost.**" if small > 1.5 * large else f"{said}: both pay for hops."

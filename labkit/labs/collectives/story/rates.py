@@ -12,8 +12,8 @@ from labkit.story.words import listed, resolved, say
 NAMES = {"nccl": "NCCL", "gloo": "gloo"}
 COLLECTIVE, CLOCK = "all-reduce", "in flight"
 CLOCKS = {"in flight": "in a row", "one call": "alone and waited for", "captured": "replayed from a CUDA graph"}
-FLAT = 1.25  # times as long: the size hardly matters
-FEW = 3  # names that are listed; more are counted
+_FLAT = 1.25  # times as long: the size hardly matters
+_FEW = 3  # names that are listed; more are counted
 
 
 def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
@@ -119,7 +119,7 @@ def _wrong(table: pd.DataFrame) -> str:
 
 def _named(rows: pd.DataFrame) -> str:
     names = list(dict.fromkeys(rows["collective"]))
-    return listed(names if len(names) <= FEW else [f"{len(names)} collectives"])
+    return listed(names if len(names) <= _FEW else [f"{len(names)} collectives"])
 
 
 def _smallest(own: pd.DataFrame, backend: str) -> str:
@@ -156,7 +156,7 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
     """Say up to which size an all-reduce takes no longer than the smallest, and how much times scatter on the way."""
     rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)].sort_values("bytes")
     grown = (rows["median_us"] / rows["median_us"].iloc[0]).set_axis(rows["bytes"])
-    last = grown.index[grown <= FLAT].max()
+    last = grown.index[grown <= _FLAT].max()
     if last == grown.index[0]:
         return f"{backend}'s time grows with the size from the first step on."
     on_the_way = grown[grown.index <= last]
@@ -165,7 +165,7 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
         f"Up to {units.size(last)} {backend}'s time hardly depends on the size: {units.number(last / grown.index[0])} "
         f"times the bytes take {units.times(grown[last])} the time"
     )
-    return f"{said}; on the way times scatter by {units.times(scatter)}." if scatter > FLAT else f"{said}."
+    return f"{said}; on the way times scatter by {units.times(scatter)}." if scatter > _FLAT else f"{said}."
 
 
 def _first(own: pd.DataFrame, backend: str) -> str | None:

@@ -12,11 +12,11 @@ from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
 COLLECTIVE = "all-reduce"
-FOLLOWS = 0.5  # the power of the size below which a time does not follow it
-LONG_S = 0.01  # a latency that no link and no launch has
-LOW = 0.1  # of the links' rate
-SAME = 0.02  # two growths, or a product, that are one
-NEAR = 0.1  # of what was printed
+_FOLLOWS = 0.5  # the power of the size below which a time does not follow it
+_LONG_S = 0.01  # a latency that no link and no launch has
+_LOW = 0.1  # of the links' rate
+_SAME = 0.02  # two growths, or a product, that are one
+_NEAR = 0.1  # of what was printed
 
 
 def doubt_reports(times: pd.DataFrame, fits: pd.DataFrame, bandwidth: pd.DataFrame, sizes: pd.DataFrame) -> Markdown:
@@ -37,7 +37,7 @@ def _size(times: pd.DataFrame, fits: pd.DataFrame) -> str:
         f"all_reduce.csv: {units.number(larger)} times the bytes take {ends(fits['growth'], units.times)} the time "
         f"({listed(units.seconds(value) for value in ends_s)} with two processes)"
     )
-    if least > larger**FOLLOWS:
+    if least > larger**_FOLLOWS:
         return f"{said}: **the time follows the size.**"
     return f"{said}: **what was timed is hardly the transfer.**"
 
@@ -46,7 +46,7 @@ def _line(fits: pd.DataFrame) -> str:
     alpha = ends(fits["alpha_s"], units.seconds)
     smallest = ends(fits["alpha_s"] / fits["alpha_share"], units.seconds)
     said = f"As a line, α + bytes/β, α is {alpha}, where the smallest message takes {smallest}"
-    if fits["alpha_s"].min() < LONG_S:
+    if fits["alpha_s"].min() < _LONG_S:
         return f"{said}: a latency that a call may have."
     rates = ends(fits["beta_gb_per_s"], units.rate)
     said += ": no link waits that long. **Start-up is inside the clock**"
@@ -59,7 +59,7 @@ def _share(times: pd.DataFrame) -> str:
     said = f"At the largest message the printed times mean {rates}, {shares} of a V100's NVLinks"
     if (times["verdict"] == "impossible").any():
         return f"{said}; **some time is shorter than the links allow.**"
-    if rows["share_of_limit"].max() < LOW:
+    if rows["share_of_limit"].max() < _LOW:
         return f"{said}: possible, and no measure of the links."
     return f"{said}: what links of that kind reach."
 
@@ -75,13 +75,15 @@ def _ranks(times: pd.DataFrame) -> str | None:
         f"From {few} to {many} processes the smallest message's time grows {units.times(first)}, the largest's "
         f"{units.times(last)}; a ring's latency would grow {units.times(latency)}, its transfer {units.times(rate)}"
     )
-    if abs(first / latency - 1) > NEAR and abs(last / rate - 1) > NEAR:
+    if abs(first / latency - 1) > _NEAR and abs(last / rate - 1) > _NEAR:
         return (
             f"{said}: **both grow alike, as no ring does.**"
-            if abs(last / first - 1) <= NEAR
+            if abs(last / first - 1) <= _NEAR
             else f"{said}: neither fits."
         )
-    return f"{said}: as a ring does." if abs(first / latency - 1) <= NEAR else f"{said}: only the transfer is a ring's."
+    return (
+        f"{said}: as a ring does." if abs(first / latency - 1) <= _NEAR else f"{said}: only the transfer is a ring's."
+    )
 
 
 def _gloo(times: pd.DataFrame) -> str | None:
@@ -105,7 +107,7 @@ def _gloo(times: pd.DataFrame) -> str | None:
 def _product(bandwidth: pd.DataFrame, sizes: pd.DataFrame) -> str:
     product = units.number(fact(bandwidth, "product_mb"), 4)
     said = "resnet_compute_communication.csv: bandwidth × time is"
-    if fact(bandwidth, "product_spread") > SAME:
+    if fact(bandwidth, "product_spread") > _SAME:
         return f"{said} {ends(bandwidth['product_mb'], units.number)} MB: not one size."
     said = f"{said} {product} MB in all {len(bandwidth)} rows, whatever the batch and the number of GPUs"
     fitting = sizes[sizes["fits"].astype(bool)]
@@ -127,12 +129,12 @@ def _gradients(bandwidth: pd.DataFrame) -> str:
         f"{units.number(row['gradients_gb'])} GB of gradients in {row['steps']:.0f} steps; in the printed "
         f"{units.seconds(row['communication_seconds'])} that would need {units.rate(need)}"
     )
-    if abs(need / printed - 1) <= NEAR:
+    if abs(need / printed - 1) <= _NEAR:
         return f"{said}, as printed."
     return f"{said}, {units.times(need / printed)} the printed {units.rate(printed)}: **another quantity was timed.**"
 
 
-SAME_BYTES = 0.01  # of the bytes: chunks differ by an element
+_SAME_BYTES = 0.01  # of the bytes: chunks differ by an element
 
 
 def explain_against(table: pd.DataFrame) -> Markdown:
@@ -210,7 +212,7 @@ def _sent(table: pd.DataFrame) -> str:
     off = (large["sent_bytes"] / (share * large["bytes"]) - 1).abs().max()
     if pd.isna(off):
         return "No length was large enough to hold the bytes against the formula."
-    if off <= SAME_BYTES:
+    if off <= _SAME_BYTES:
         counts = listed(f"N = {ranks}" for ranks in sorted(set(large["ranks"])))
         return f"A rank sends 2(N − 1)/N of the message, as the formula says, for {counts}."
     return f"**What a rank sends differs from 2(N − 1)/N of the message by {units.percent(off)}.**"

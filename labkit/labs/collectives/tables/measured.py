@@ -16,9 +16,9 @@ from labkit.theory.lines import fit
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
-LINE = ["backend", "collective", "ranks"]
-MEASURED = {
+_SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
+_LINE = ["backend", "collective", "ranks"]
+_MEASURED = {
     "seconds": "median",
     "low_seconds": "median",
     "high_seconds": "median",
@@ -39,7 +39,7 @@ def bandwidths(run: Run) -> pd.DataFrame:
     says where it got more than any ring could. gloo, in host memory, has no known limit.
     """
     rows = run.rows
-    table = summed(rows[rows["source"] == "ours"] if "source" in rows else rows, SETTING)
+    table = _summed(rows[rows["source"] == "ours"] if "source" in rows else rows, _SETTING)
     rows = list(table.itertuples())
     table["algorithm_gb_per_s"] = [algorithm_gb_per_s(row.message_bytes, row.median_us / 1e6) for row in rows]
     table["bus_gb_per_s"] = [
@@ -53,11 +53,11 @@ def bandwidths(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return one row per setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
-    rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *MEASURED, "status"])])  # where every row failed
+    rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *_MEASURED, "status"])])  # where every row failed
     groups = rows.groupby(by, sort=False)
-    table = groups.agg(MEASURED | {"status": worst}).reset_index()
+    table = groups.agg(_MEASURED | {"status": _worst}).reset_index()
     table["median_us"], table["first_us"] = 1e6 * table["seconds"], 1e6 * table["first_seconds"]
     table["spread_us"] = 1e6 * (table["high_seconds"] - table["low_seconds"]) / 2
     columns = ["in_flight", "message_bytes", "median_us", "spread_us", "count", "first_us", "status"]
@@ -73,7 +73,7 @@ def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
     fewer than two sizes has no row.
     """
     lines = [_line(*setting, rows) for setting, rows in _lines(run, clock)]
-    columns = [*LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
+    columns = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
     return of_run(pd.DataFrame(lines, columns=columns), run)
 
 
@@ -84,8 +84,8 @@ def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
     """
     table = bandwidths(run)
     table = table[(table["clock"] == clock) & (table["status"] == "ok")]
-    line = fits(run, clock)[[*LINE, "alpha_us", "beta_gb_per_s", "knee_bytes"]]
-    table = table.merge(line, on=LINE, how="inner")
+    line = fits(run, clock)[[*_LINE, "alpha_us", "beta_gb_per_s", "knee_bytes"]]
+    table = table.merge(line, on=_LINE, how="inner")
     moved = [bus_factor(row.collective, row.ranks) * row.message_bytes for row in table.itertuples()]
     table["fitted_us"] = table["alpha_us"] + pd.Series(moved, dtype=float) / GB / table["beta_gb_per_s"] * 1e6
     table["residual"] = table["fitted_us"] / table["median_us"] - 1
@@ -96,7 +96,7 @@ def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
 def _lines(run: Run, clock: str):
     table = bandwidths(run)
     table = table[(table["clock"] == clock) & (table["status"] == "ok")]
-    return [(setting, rows) for setting, rows in table.groupby(LINE, sort=False) if len(rows) > 1]
+    return [(setting, rows) for setting, rows in table.groupby(_LINE, sort=False) if len(rows) > 1]
 
 
 def _line(backend: str, collective: str, ranks: int, rows: pd.DataFrame) -> tuple:
@@ -123,13 +123,13 @@ def _limit(known: limits.Spec | None, row) -> float | None:
     return limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
 
 
-def worst(said: pd.Series) -> str:
+def _worst(said: pd.Series) -> str:
     """Return the first status that is not "ok", or "ok"."""
     return next((status for status in said if status != "ok"), "ok")
 
 
-KEYS = ["collective", "ranks", "bytes"]
-SHOWN = [
+_KEYS = ["collective", "ranks", "bytes"]
+_SHOWN = [
     "variant",
     "collective",
     "ranks",
@@ -154,13 +154,13 @@ def against(run: Run) -> pd.DataFrame:
     """
     own = _of(run, "ours")
     ours = bandwidths(run).drop(columns=["limit", "share_of_limit", "verdict"])
-    ours = ours[ours["median_us"].notna()].merge(own[[*KEYS, "placement"]].drop_duplicates(), on=KEYS)
-    theirs = _of(run, "nccl-tests").reindex(columns=[*KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"])
-    by_seed = theirs[theirs["seconds"].notna()].groupby([*KEYS, "placement"], sort=False)
-    timed = by_seed.agg({"bus_gb_per_s": "median", "status": worst}).reset_index()
+    ours = ours[ours["median_us"].notna()].merge(own[[*_KEYS, "placement"]].drop_duplicates(), on=_KEYS)
+    theirs = _of(run, "nccl-tests").reindex(columns=[*_KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"])
+    by_seed = theirs[theirs["seconds"].notna()].groupby([*_KEYS, "placement"], sort=False)
+    timed = by_seed.agg({"bus_gb_per_s": "median", "status": _worst}).reset_index()
     table = ours.merge(
-        timed[[*KEYS, "placement", "bus_gb_per_s", "status"]],
-        on=[*KEYS, "placement"],
+        timed[[*_KEYS, "placement", "bus_gb_per_s", "status"]],
+        on=[*_KEYS, "placement"],
         how="left",
         suffixes=("_ours", "_theirs"),
     )
@@ -171,19 +171,19 @@ def against(run: Run) -> pd.DataFrame:
     table["said"] = [failed.get(name, {}).get("said", "") for name in table["collective"]]
     table["ratio"] = (table["ours_gb_per_s"] / table["theirs_gb_per_s"]).where(table["status"] == "ok")
     table["spread_share"] = table["spread_us"] / table["median_us"]
-    columns = [*KEYS, "placement", "ours_gb_per_s", "theirs_gb_per_s", "ratio", "spread_share", "status", "said"]
+    columns = [*_KEYS, "placement", "ours_gb_per_s", "theirs_gb_per_s", "ratio", "spread_share", "status", "said"]
     versions = _of(run, "nccl-tests").reindex(columns=["version"])["version"].dropna()
     installed = bool((theirs["status"] != "not installed").any())
     return of_run(table[columns], run, installed=installed, version=versions.iloc[0] if len(versions) else "")
 
 
 def rings(run: Run) -> pd.DataFrame:
-    """Return one row per number of ranks and length: the ring by hand and the library's all-reduce, in µs, and bytes sent.
+    """Return one row per number of ranks and length: our ring and the library's all-reduce, in µs, and bytes sent.
 
     times is ours over the library's; formula_bytes is what rank 0 sends of chunks of these lengths.
     """
     keys = ["ranks", "elements"]
-    table = summed(run.rows, [*keys, "method"])
+    table = _summed(run.rows, [*keys, "method"])
     ours, library = (table[table["method"] == name].set_index(keys) for name in ("ours", "library"))
     made = pd.DataFrame(
         {
@@ -204,8 +204,8 @@ def rings(run: Run) -> pd.DataFrame:
 
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *SHOWN])])
-    return of_run(rows[rows["rank"] == 0][SHOWN].reset_index(drop=True), run)
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *_SHOWN])])
+    return of_run(rows[rows["rank"] == 0][_SHOWN].reset_index(drop=True), run)
 
 
 def _status(row, failed: dict) -> str:

@@ -11,12 +11,12 @@ from labkit.node import limits
 from labkit.provenance import fact, like
 from labkit.theory.lines import fit
 
-GPU = limits.spec("Tesla V100-SXM2-32GB")  # of all V100s the ones with NVLink
-LIMIT = limits.ring_bus_limit_gb_per_s(GPU)
-LOW = 0.1
-MB = 1e6
-IMAGES, PIXELS = 50_000, 32 * 32 * 3  # CIFAR-10's for training
-ON_DISK = 31_035_704 + 31_035_320 + 31_035_999 + 31_035_696 + 31_035_623 + 31_035_526 + 158 + 88  # its unpacked files
+_GPU = limits.spec("Tesla V100-SXM2-32GB")  # of all V100s the ones with NVLink
+_LIMIT = limits.ring_bus_limit_gb_per_s(_GPU)
+_LOW = 0.1
+_MB = 1e6
+_IMAGES, _PIXELS = 50_000, 32 * 32 * 3  # CIFAR-10's for training
+_ON_DISK = 31_035_704 + 31_035_320 + 31_035_999 + 31_035_696 + 31_035_623 + 31_035_526 + 158 + 88  # its unpacked files
 PARAMETERS = 11_173_962  # of ResNet-18 for 32 × 32 pixels and 10 classes
 
 
@@ -27,14 +27,14 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
     """
     table = all_reduce.assign(
         bus_gb_per_s=[
-            bus_gb_per_s("all-reduce", row.processes, MB * row.megabytes, row.seconds)
+            bus_gb_per_s("all-reduce", row.processes, _MB * row.megabytes, row.seconds)
             for row in all_reduce.itertuples()
         ]
     )
-    table["limit"] = [LIMIT if backend == "nccl" else math.nan for backend in table["backend"]]
-    moved = [bus_factor("all-reduce", row.processes) * MB * row.megabytes for row in table.itertuples()]
+    table["limit"] = [_LIMIT if backend == "nccl" else math.nan for backend in table["backend"]]
+    moved = [bus_factor("all-reduce", row.processes) * _MB * row.megabytes for row in table.itertuples()]
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved), table["limit"])
-    return like(limits.check(table, "bus_gb_per_s", "limit", low=LOW).reset_index(drop=True), all_reduce, small=False)
+    return like(limits.check(table, "bus_gb_per_s", "limit", low=_LOW).reset_index(drop=True), all_reduce, small=False)
 
 
 def published_fits(times: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
             continue
         group = group.sort_values("megabytes")
         share = bus_factor("all-reduce", processes)
-        line = fit([share * MB * size for size in group["megabytes"]], list(group["seconds"]))
+        line = fit([share * _MB * size for size in group["megabytes"]], list(group["seconds"]))
         first, last = group.iloc[0], group.iloc[-1]
         rows.append(
             {
@@ -79,8 +79,8 @@ def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
     """
     keep = ["batch_per_gpu", "gpus", "communication_seconds", "bandwidth_gb_per_second"]
     table = resnet[keep].copy()
-    table["product_mb"] = table["bandwidth_gb_per_second"] * GB / MB * table["communication_seconds"]
-    table["steps"] = [math.ceil(IMAGES / (row.batch_per_gpu * row.gpus)) for row in table.itertuples()]
+    table["product_mb"] = table["bandwidth_gb_per_second"] * GB / _MB * table["communication_seconds"]
+    table["steps"] = [math.ceil(_IMAGES / (row.batch_per_gpu * row.gpus)) for row in table.itertuples()]
     moved = [bus_factor("all-reduce", row.gpus) * 4 * PARAMETERS * row.steps for row in table.itertuples()]
     table["gradients_gb"] = [size / GB for size in moved]
     table["needed_gb_per_s"] = table["gradients_gb"] / table["communication_seconds"]
@@ -96,12 +96,12 @@ def candidates(bandwidth: pd.DataFrame) -> pd.DataFrame:
     fits: rounded to whole megabytes, as the product is, the two are equal.
     """
     product = fact(bandwidth, "product_mb")
-    epochs = bandwidth["gradients_gb"] * GB / MB
+    epochs = bandwidth["gradients_gb"] * GB / _MB
     sizes = {
-        "CIFAR-10's files on disk, in MiB": ON_DISK / 2**20,
-        "CIFAR-10's files on disk, in MB": ON_DISK / MB,
-        "its training images, a byte a value, in MB": IMAGES * PIXELS / MB,
-        "ResNet-18's gradients, once, in MB": 4 * PARAMETERS / MB,
+        "CIFAR-10's files on disk, in MiB": _ON_DISK / 2**20,
+        "CIFAR-10's files on disk, in MB": _ON_DISK / _MB,
+        "its training images, a byte a value, in MB": _IMAGES * _PIXELS / _MB,
+        "ResNet-18's gradients, once, in MB": 4 * PARAMETERS / _MB,
         "an epoch's gradients, the fewest, in MB": epochs.min(),
         "an epoch's gradients, the most, in MB": epochs.max(),
     }

@@ -33,32 +33,32 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Trial):
         compare(worker, point, group)
     elif getattr(point, "source", "ours") == "nccl-tests":
-        ask_nccl_tests(worker, point, group)
+        _ask_nccl_tests(worker, point, group)
     else:
-        time_call(worker, point, group)
+        _time_call(worker, point, group)
     if worker.device.type == "cuda":
         worker.synchronize()
         torch.cuda.empty_cache()
 
 
-def time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def _time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Time the point's call, and have rank 0 append one row for all ranks."""
     host = point.backend == "gloo"  # the group moves host tensors with gloo, on a node of GPUs as elsewhere
     device = torch.device("cpu") if host else worker.device
     elements = getattr(point, "elements", point.bytes // 4)
-    call = kind(worker, point)(worker.rank, point.ranks, elements, device, group)
+    call = _kind(worker, point)(worker.rank, point.ranks, elements, device, group)
     row = timed(worker, point, call, group)
     if worker.rank == 0:
         worker.record(**row, placement=call.placement, sent_bytes=getattr(call, "sent_bytes", None))
 
 
-def kind(worker: Worker, point: SimpleNamespace) -> type[Call]:
+def _kind(worker: Worker, point: SimpleNamespace) -> type[Call]:
     """Return the class of the point's call."""
     ours = isinstance(worker.plan, Ring) and point.method == "ours"
     return RingAllReduce if ours else CALLS[point.collective]
 
 
-def ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Have rank 0 run nccl-tests' program, the GPUs' memory being free, and append a row a size and placement.
 
     One row says "not installed", or "failed" and why, where there is nothing to read.

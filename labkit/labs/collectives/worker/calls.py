@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-PERIOD, STRIDE = 509, 512  # a prime: no chunk's length is a multiple of it; and a step between ranks beyond it
+_PERIOD, _STRIDE = 509, 512  # a prime: no chunk's length is a multiple of it; and a step between ranks beyond it
 
 
 class Call:
@@ -65,7 +65,7 @@ class Call:
     def values(self, rank: int, begin: int, elements: int) -> torch.Tensor:
         """Return what `rank` holds from place `begin` on."""
         places = torch.arange(begin, begin + elements, dtype=torch.int32, device=self.device)
-        return places.remainder_(PERIOD).add_(1 + STRIDE * rank).float()
+        return places.remainder_(_PERIOD).add_(1 + _STRIDE * rank).float()
 
     def total(self, begin: int, elements: int) -> torch.Tensor:
         """Return the sum over all ranks of what they hold there."""

@@ -19,13 +19,13 @@ PROGRAMS = {
     "all-to-all": "alltoall_perf",
     "send/recv": "sendrecv_perf",
 }
-FOLDER = "LABKIT_NCCL_TESTS"
-END = "# Out of bounds values"  # what follows sums up
-WARM_UPS = 5
-ROUNDED = 0.05
-TOLD = r"\s*(#.*|NCCL version .*)?"  # what may stand around the table
-HALF = r"\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)"  # time, algbw, busbw, #wrong
-ROW = re.compile(rf"\s*(\d+)\s+\d+\s+\w+(?:\s+[a-z]\w*)?\s+-?\d+{HALF}{HALF}\s*")
+_FOLDER = "LABKIT_NCCL_TESTS"
+_END = "# Out of bounds values"  # what follows sums up
+_WARM_UPS = 5
+_ROUNDED = 0.05
+_TOLD = r"\s*(#.*|NCCL version .*)?"  # what may stand around the table
+_HALF = r"\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)"  # time, algbw, busbw, #wrong
+_ROW = re.compile(rf"\s*(\d+)\s+\d+\s+\w+(?:\s+[a-z]\w*)?\s+-?\d+{_HALF}{_HALF}\s*")
 
 
 class Timed(NamedTuple):
@@ -43,7 +43,7 @@ class Timed(NamedTuple):
 
 def program(collective: str) -> str | None:
     """Return the program's path: from the folder that LABKIT_NCCL_TESTS names, else from PATH; None where it is not."""
-    folders = filter(None, [os.environ.get(FOLDER), os.environ.get("PATH")])
+    folders = filter(None, [os.environ.get(_FOLDER), os.environ.get("PATH")])
     return shutil.which(PROGRAMS[collective], path=os.pathsep.join(folders))
 
 
@@ -52,7 +52,7 @@ def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, cal
 
     Raises ValueError with its last words where it fails, or is not done within `limit_s`.
     """
-    numbers = {"-b": first_bytes, "-e": last_bytes, "-f": step, "-g": 1, "-t": ranks, "-n": calls, "-w": WARM_UPS}
+    numbers = {"-b": first_bytes, "-e": last_bytes, "-f": step, "-g": 1, "-t": ranks, "-n": calls, "-w": _WARM_UPS}
     command = [path, *(str(word) for option in numbers.items() for word in option)]
     quiet = os.environ | {"NCCL_DEBUG": "VERSION"}
     try:
@@ -73,17 +73,17 @@ def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
     Raises ValueError, quoting the line, for one that is neither of the table nor told around it, and for one of another
     size (a program may leave out a few bytes that its ranks cannot share); and where lines are missing.
     """
-    table, ended, _ = text.partition(END)
+    table, ended, _ = text.partition(_END)
     rows = []
     for line in table.splitlines():
-        if found := ROW.fullmatch(line):
+        if found := _ROW.fullmatch(line):
             rows.append(_halves(line.strip(), *found.groups()))
-        elif not re.fullmatch(TOLD, line):
+        elif not re.fullmatch(_TOLD, line):
             raise ValueError(f"nccl-tests printed a line that is none of its table: {line.strip()!r}")
     if not ended or len(rows) != len(sizes):
         raise ValueError(f"nccl-tests printed {len(rows)} sizes of {len(sizes)}{'' if ended else ' and no end'}")
     for size, (half, _) in zip(sizes, rows, strict=True):
-        if not (1 - ROUNDED) * size <= half.message_bytes <= size:
+        if not (1 - _ROUNDED) * size <= half.message_bytes <= size:
             raise ValueError(f"nccl-tests printed {half.message_bytes} bytes, not {size}")
     return rows
 

@@ -34,14 +34,14 @@ def timed(worker: Worker, point: SimpleNamespace, call: Call, group: dist.Proces
         wrong += call.wrong(work)
     first, wrong, *seconds = slowest([first, wrong, *seconds], group)
     return {
-        **summary(seconds[worker.plan.warm_ups :]),
+        **_summary(seconds[worker.plan.warm_ups :]),
         "first_seconds": first,
         "message_bytes": call.message_bytes,
         "status": "wrong result" if wrong else "ok",
     }
 
 
-def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+def _in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
     """Return the call, and a clock of `calls` calls that follow each other with no waiting between, as nccl-tests does.
 
     On a GPU the clock is two device events around them, so that their launches overlap with what is in flight: for
@@ -50,12 +50,12 @@ def in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
     """
     many = partial(call.many, calls)
     if call.device.type == "cuda":
-        return call.work, lambda: between_events(many) / calls
+        return call.work, lambda: _between_events(many) / calls
     return call.work, lambda: once(worker, many) / calls
 
 
-def one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Return the call, and the host's clock around one call until its data are there: the latency that a caller sees."""
+def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Return the call, and the host's clock from one call until its data are there: the latency that a caller sees."""
 
     def alone() -> float:
         worker.synchronize()
@@ -64,13 +64,13 @@ def one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable
     return call.work, alone
 
 
-def captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: the GPU's time, no host launches them."""
-    single, many = graph(call, 1), graph(call, calls)
-    return single.replay, lambda: between_events(many.replay) / calls
+def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, without the host's launches."""
+    single, many = _graph(call, 1), _graph(call, calls)
+    return single.replay, lambda: _between_events(many.replay) / calls
 
 
-CLOCKS = {"in flight": in_flight, "one call": one_call, "captured": captured}
+CLOCKS = {"in flight": _in_flight, "one call": _one_call, "captured": _captured}
 
 
 def once(worker: Worker, work: Callable[[], None]) -> float:
@@ -81,7 +81,7 @@ def once(worker: Worker, work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def between_events(work: Callable[[], None]) -> float:
+def _between_events(work: Callable[[], None]) -> float:
     """Return the device's seconds between two events around what `work` launches."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
@@ -91,7 +91,7 @@ def between_events(work: Callable[[], None]) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
+def _graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
     """Capture so many calls."""
     made = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
@@ -112,7 +112,7 @@ def meet(group: dist.ProcessGroup | None) -> None:
     slowest([0.0], group)
 
 
-def summary(seconds: list[float]) -> dict[str, float]:
+def _summary(seconds: list[float]) -> dict[str, float]:
     """Return a row's median, its quartiles and the number of repetitions."""
     low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}

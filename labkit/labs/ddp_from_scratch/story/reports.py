@@ -7,9 +7,9 @@ from IPython.display import Markdown
 
 from labkit.story import units, words
 
-SLACK = 0.1  # of the communication: what may seem hidden beyond all of it
-NEAR = 0.02  # steps this near are the same
-FULL = 0.7  # of a link's datasheet rate, which no collective reaches
+_SLACK = 0.1  # of the communication: what may seem hidden beyond all of it
+_NEAR = 0.02  # steps this near are the same
+_FULL = 0.7  # of a link's datasheet rate, which no collective reaches
 
 
 def doubt_reports(
@@ -63,7 +63,7 @@ def _calls(sizes: pd.DataFrame, repeats: pd.DataFrame) -> str:
         f"A bucket takes whole gradients, and XL's matrices hold 10 MB or more: buckets of {small} and of {large} MB "
         f"are the same {calls} calls (of {large} MiB, {other}). They are printed {units.percent(row['apart'])} apart"
     )
-    if row["apart"] <= NEAR:
+    if row["apart"] <= _NEAR:
         return f"{said}, as they should be."
     worse = row["apart"] > repeats["over_least"].max()
     return f"{said}: **{'worse than' if worse else 'as'} the repeats above, and no size's doing.**"
@@ -83,7 +83,7 @@ def _links(table: pd.DataFrame) -> str:
     )
     if best["communication_s"] >= best["pcie_s"]:
         return f"{said}: **as slow as PCIe.**"
-    full = "nearly full" if best["share_of_limit"] > FULL else "far from full"
+    full = "nearly full" if best["share_of_limit"] > _FULL else "far from full"
     return f"{said}. PCIe would take {units.seconds(best['pcie_s'])}: **NVLink was used, and {full}.**"
 
 
@@ -107,7 +107,7 @@ def _hidden(table: pd.DataFrame) -> str:
     said = []
     if len(beyond):
         row = beyond.loc[beyond["share"].idxmax()]
-        whole = "**more than there is to hide**" if row["share"] > 1 + SLACK else "as much as there is"
+        whole = "**more than there is to hide**" if row["share"] > 1 + _SLACK else "as much as there is"
         said.append(f"{row['printed']} saves {units.percent(row['share'])} of naive's communication, {whole}")
     if len(none):
         said.append(f"**slower than naive, which hides nothing**, are {words.listed(none['printed'])}")

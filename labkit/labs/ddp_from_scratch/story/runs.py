@@ -7,20 +7,10 @@ from math import inf
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP
+from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP, MIB, NAMES
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
-
-NAMES = {
-    "none": "nothing sent",
-    "naive": "naive",
-    "flat": "flat",
-    "overlapped": "overlapped",
-    "bucketed": "bucketed",
-    "ddp": "torch's DDP",
-}
-MIB = 2**20
 
 
 def explain_steps(table: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
@@ -108,7 +98,8 @@ def _beside_torch(row: pd.Series, apart: bool, small: bool) -> str:
     if small:
         return f"{said}."
     if abs(ratio - GOAL_OVER_DDP) <= spread:
-        return f"{said}: with a spread of {units.number(spread, 2)}, whether it keeps the {GOAL_OVER_DDP} × asked for is open."
+        noise = units.number(spread, 2)
+        return f"{said}: with a spread of {noise}, whether it keeps the {GOAL_OVER_DDP} × asked for is open."
     return f"{said}: {'at most' if ratio <= GOAL_OVER_DDP else '**more than**'} the {GOAL_OVER_DDP} × asked for."
 
 

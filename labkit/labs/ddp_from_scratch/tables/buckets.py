@@ -14,13 +14,13 @@ from labkit.provenance import fact, of_run
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-DRAWN = 60  # places of the curve
+_DRAWN = 60  # places of the curve
 
 
 def buckets(run: Run) -> pd.DataFrame:
-    """Return one row per bucket size, smallest first, with the gradients sent alone ("overlapped") as the smallest of all.
+    """Return one row per bucket size, smallest first.
 
-    Columns: strategy, bucket_mb (asked), buckets (as many as were sent), mean_mib, last_mib (the last one, which no
+    Gradients sent alone ("overlapped") are the smallest of all. Columns: strategy, bucket_mb (asked), buckets (as many as were sent), mean_mib, last_mib (the last one, which no
     backward hides), step_ms, spread_step_ms, count, status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual
     (measured over fitted, less 1) and `tied`: not resolved from the fastest. The fit is of the bucketed rows alone.
     Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN where the run has none).
@@ -124,7 +124,7 @@ def curve(run: Run) -> pd.DataFrame:
     """Return the fitted model as a curve from the smallest mean bucket to the largest: mean_mib, buckets, fitted_ms."""
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
-    sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), DRAWN) if line else np.array([])
+    sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), _DRAWN) if line else np.array([])
     fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes]
     return of_run(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
 

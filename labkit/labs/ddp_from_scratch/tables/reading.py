@@ -12,35 +12,35 @@ from labkit.provenance import like
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer
 
-GPU, GPUS = "NVIDIA H100 80GB HBM3", 2  # the report says "H100"; this is the one with NVLink
-MODEL = transformer(*SIZES["xl"][:3])
-GRADIENT_BYTES = 4 * MODEL.parameters  # float32
-MB, MIB = 1e6, 2**20
+_GPU, _GPUS = "NVIDIA H100 80GB HBM3", 2  # the report says "H100"; this is the one with NVLink
+_MODEL = transformer(*SIZES["xl"][:3])
+_GRADIENT_BYTES = 4 * _MODEL.parameters  # float32
+_MB, MIB = 1e6, 2**20
 
 
 def everything(printed: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return every table of this file by name, as `doubt_reports` takes them."""
     tables = {
-        "repeats": repeats(printed),
-        "sizes": sizes(printed),
-        "hidden": hidden(printed),
-        "flat": flat(printed),
-        "links": links(printed),
-        "optimum": optimum(printed),
-        "memory": memory(printed),
+        "repeats": _repeats(printed),
+        "sizes": _sizes(printed),
+        "hidden": _hidden(printed),
+        "flat": _flat(printed),
+        "links": _links(printed),
+        "optimum": _optimum(printed),
+        "memory": _memory(printed),
     }
     return {name: like(table, printed) for name, table in tables.items()}
 
 
-def repeats(printed: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed steps of one configuration, individual parameters overlapped: as printed, step_s, over_least."""
+def _repeats(printed: pd.DataFrame) -> pd.DataFrame:
+    """Return the printed steps of one configuration, single parameters overlapped: as printed, step_s, over_least."""
     rows = printed[printed["implementation"].str.contains("individual")]
     table = rows[["implementation", "step_seconds"]].set_axis(["printed", "step_s"], axis=1).reset_index(drop=True)
     table["step_s"] = table["step_s"].astype(float)
     return table.assign(over_least=table["step_s"] / table["step_s"].min() - 1)
 
 
-def sizes(printed: pd.DataFrame) -> pd.DataFrame:
+def _sizes(printed: pd.DataFrame) -> pd.DataFrame:
     """Return every pair of bucket sizes that ran: their steps, how far apart, and how many calls each means here.
 
     Columns: small_mb, large_mb, small_s, large_s, apart (share of the less), small_calls, large_calls, large_mib_calls
@@ -49,7 +49,7 @@ def sizes(printed: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for small, large in combinations(_bucketed(printed).itertuples(), 2):
-        calls = [_calls(mb * MB) for mb in (small.bucket_mb, large.bucket_mb)]
+        calls = [_calls(mb * _MB) for mb in (small.bucket_mb, large.bucket_mb)]
         more, slower_s = calls[0] - calls[1], small.step_s - large.step_s
         rows.append(
             {
@@ -67,7 +67,7 @@ def sizes(printed: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def hidden(printed: pd.DataFrame) -> pd.DataFrame:
+def _hidden(printed: pd.DataFrame) -> pd.DataFrame:
     """Give, for every overlapped step, what it saves beside the naive one, as a share of that one's communication."""
     naive = _row(printed, "naive")
     rows = printed[printed["implementation"].str.contains("individual|bucketed")]
@@ -78,13 +78,13 @@ def hidden(printed: pd.DataFrame) -> pd.DataFrame:
     return table.assign(share=table["saved_s"] / naive["communication_s"]).reset_index(drop=True)
 
 
-def flat(printed: pd.DataFrame) -> pd.DataFrame:
+def _flat(printed: pd.DataFrame) -> pd.DataFrame:
     """Give, in one row, by how much flat is slower than naive, in all and in communication, and what copying takes.
 
     `copy_s`: all gradients read and written into the flat tensor, and back, at the GPU's memory rate.
     """
     naive, one = _row(printed, "naive"), _row(printed, "flat")
-    copy_s = limits.least_seconds_to_move(4 * GRADIENT_BYTES, limits.spec(GPU).hbm_gb_per_s)
+    copy_s = limits.least_seconds_to_move(4 * _GRADIENT_BYTES, limits.spec(_GPU).hbm_gb_per_s)
     return pd.DataFrame(
         [
             {
@@ -96,13 +96,13 @@ def flat(printed: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def links(printed: pd.DataFrame) -> pd.DataFrame:
+def _links(printed: pd.DataFrame) -> pd.DataFrame:
     """Return each printed communication: seconds, share of the step, GB sent, rate; and the link's limit and verdict.
 
     The rate is a ring's, in GB/s through a GPU's links; `pcie_s` is the least that PCIe would take.
     """
     rows = printed[printed["communication_seconds"].notna()]
-    spec, moved_bytes = limits.spec(GPU), 2 * (GPUS - 1) / GPUS * GRADIENT_BYTES
+    spec, moved_bytes = limits.spec(_GPU), 2 * (_GPUS - 1) / _GPUS * _GRADIENT_BYTES
     communication_s = rows["communication_seconds"].astype(float)
     table = pd.DataFrame(
         {
@@ -118,7 +118,7 @@ def links(printed: pd.DataFrame) -> pd.DataFrame:
     return limits.check(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(spec))
 
 
-def optimum(printed: pd.DataFrame) -> pd.DataFrame:
+def _optimum(printed: pd.DataFrame) -> pd.DataFrame:
     """Return base + n·o + s/(n·w) through the printed sizes, as printed and with each step moved by half a spread.
 
     Columns: base_s, overhead_ms (o), gb_per_s (w) and best_mb, √(s·w·o); these are nan where o or 1/w comes out
@@ -126,39 +126,39 @@ def optimum(printed: pd.DataFrame) -> pd.DataFrame:
     printed; half a spread is half of what one configuration's repeats are apart.
     """
     rows = _bucketed(printed)
-    size_bytes, steps = rows["bucket_mb"].to_numpy() * MB, rows["step_s"].to_numpy()
-    design = np.column_stack([np.ones(len(rows)), GRADIENT_BYTES / size_bytes, size_bytes])
-    half_s = np.ptp(repeats(printed)["step_s"]) / 2
+    size_bytes, steps = rows["bucket_mb"].to_numpy() * _MB, rows["step_s"].to_numpy()
+    design = np.column_stack([np.ones(len(rows)), _GRADIENT_BYTES / size_bytes, size_bytes])
+    half_s = np.ptp(_repeats(printed)["step_s"]) / 2
     moves = np.array([(0,) * len(rows), *product((-1, 1), repeat=len(rows))])
     fits = [np.linalg.lstsq(design, steps + half_s * move)[0] for move in moves]
     base_s, overhead_s, per_byte_s = np.transpose(fits)
     sound = (overhead_s > 0) & (per_byte_s > 0)
     table = pd.DataFrame({"base_s": base_s, "overhead_ms": 1e3 * overhead_s}).assign(gb_per_s=1 / per_byte_s / 1e9)
-    table["best_mb"] = np.sqrt(GRADIENT_BYTES * np.where(sound, overhead_s / per_byte_s, np.nan)) / MB
+    table["best_mb"] = np.sqrt(_GRADIENT_BYTES * np.where(sound, overhead_s / per_byte_s, np.nan)) / _MB
     return table.where(pd.Series(sound), np.nan)
 
 
-def memory(printed: pd.DataFrame) -> pd.DataFrame:
+def _memory(printed: pd.DataFrame) -> pd.DataFrame:
     """Return what each implementation that is flat or bucketed keeps besides the gradients: bucket_gb, states_gb, ran.
 
     `bucket_gb` is one bucket: the whole model's gradients in the flat one. `states_gb`: weights, gradients and AdamW's
     two states in float32. GB of 10^9 bytes; `limit_gb` is the GPU's.
     """
     rows = printed[printed["implementation"].isin(["flat", "bucketed"])]
-    size_gb = rows["bucket_mb"].astype(float).mul(MB).fillna(GRADIENT_BYTES) / 1e9
+    size_gb = rows["bucket_mb"].astype(float).mul(_MB).fillna(_GRADIENT_BYTES) / 1e9
     return pd.DataFrame(
         {
             "implementation": rows["implementation"],
             "bucket_gb": size_gb,
             "ran": _ran(rows),
-            "states_gb": 4 * GRADIENT_BYTES / 1e9,
-            "limit_gb": limits.spec(GPU).memory_gb,
+            "states_gb": 4 * _GRADIENT_BYTES / 1e9,
+            "limit_gb": limits.spec(_GPU).memory_gb,
         }
     ).reset_index(drop=True)
 
 
 def _calls(cap_bytes: float) -> int:
-    return buckets(MODEL.shapes, 4, cap=cap_bytes, first=cap_bytes)
+    return buckets(_MODEL.shapes, 4, cap=cap_bytes, first=cap_bytes)
 
 
 def _ran(rows: pd.DataFrame) -> pd.Series:

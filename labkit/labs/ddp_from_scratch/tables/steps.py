@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 SETTING = ["strategy", "bucket_mb"]
-ALIKE = 0.05  # peaks of memory that differ by no more are one peak
-PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
+_ALIKE = 0.05  # peaks of memory that differ by no more are one peak
+_PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
 
 
 def implementations(run: Run) -> pd.DataFrame:
@@ -34,10 +34,10 @@ def implementations(run: Run) -> pd.DataFrame:
     is NaN.
     """
     table = run.medians(SETTING, "step_ms")
-    rows = timed(run)
-    parts = rows.groupby(SETTING, sort=False)[PARTS].median()
+    rows = _timed(run)
+    parts = rows.groupby(SETTING, sort=False)[_PARTS].median()
     peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
-    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + ALIKE) * peaks.min())
+    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _ALIKE) * peaks.min())
     table = table.merge(parts.reset_index(), on=SETTING, how="left")
     none, naive, ddp = (base(table, name) for name in ("none", "naive", "ddp"))
     table["exposed_ms"] = table["step_ms"] - none["step_ms"]
@@ -52,9 +52,9 @@ def implementations(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def timed(run: Run) -> pd.DataFrame:
+def _timed(run: Run) -> pd.DataFrame:
     """Return the rows of steps that count."""
-    needed = ["entry", "warm_up", *SETTING, *PARTS]
+    needed = ["entry", "warm_up", *SETTING, *_PARTS]
     rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
     return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
 
@@ -65,7 +65,7 @@ def base(table: pd.DataFrame, strategy: str) -> pd.Series:
     return found.iloc[0] if len(found) else pd.Series(float("nan"), index=table.columns)
 
 
-COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
+_COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
 
 
 def overlap(run: Run) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def overlap(run: Run) -> pd.DataFrame:
     due_mib; largest_mib and last_mib of one collective; `equal`: count and sizes are theory's (torch's DDP orders its
     buckets as its first backward went, not by the model's order: of it, count and sum).
     """
-    rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *COUNTS, "sizes_bytes"])
+    rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
@@ -85,7 +85,7 @@ def overlap(run: Run) -> pd.DataFrame:
         parts.append(
             {
                 **{name: row[name] for name in SETTING},
-                **{name: int(row[name]) for name in COUNTS},
+                **{name: int(row[name]) for name in _COUNTS},
                 "due": len(due),
                 "sent_mib": sum(sizes) / MIB,
                 "due_mib": sum(due) / MIB,
@@ -94,7 +94,7 @@ def overlap(run: Run) -> pd.DataFrame:
                 "equal": same,
             }
         )
-    columns = [*SETTING, *COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
+    columns = [*SETTING, *_COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
     return of_run(pd.DataFrame(parts, columns=columns), run)
 
 
@@ -116,8 +116,8 @@ def sending(run: Run) -> pd.DataFrame:
     return of_run(limits.check(table, "bus_gb_per_s", rate), run)
 
 
-ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
-MEANING = {
+_ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
+_MEANING = {
     "plain": "every rank made other weights; rank 0's count",
     "tied": "one weight in two places: its gradient is their sum, and is sent once",
     "frozen": "weights that need no gradient are not sent",
@@ -134,8 +134,8 @@ MEANING = {
     "mixed": "some weights in bfloat16, the others in float32",
 }
 # float32 rounds to 6e-8 and bfloat16 to 4e-3, a few times in a row.
-TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
-TOLERANCE = 1e-5
+_TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
+_TOLERANCE = 1e-5
 
 
 def equality(run: Run) -> pd.DataFrame:
@@ -144,22 +144,22 @@ def equality(run: Run) -> pd.DataFrame:
     Columns: case, strategy, ERRORS, none_right (no rank has a gradient where one process has none, nor lacks one),
     tolerance, equal. Ranks may not differ at all.
     """
-    rows = entries(run, "equality").reindex(columns=["case", "strategy", *ERRORS, "none_right"])
+    rows = entries(run, "equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
     groups = rows.groupby(["case", "strategy"], sort=False)
-    table = groups[ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
-    table["tolerance"] = table["case"].map(TOLERANCES).fillna(TOLERANCE)
-    close = table[ERRORS[:3]].le(table["tolerance"], axis=0).all(axis=1)
+    table = groups[_ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
+    table["tolerance"] = table["case"].map(_TOLERANCES).fillna(_TOLERANCE)
+    close = table[_ERRORS[:3]].le(table["tolerance"], axis=0).all(axis=1)
     table["equal"] = close & (table["apart"] == 0) & table["none_right"]
     return of_run(table, run)
 
 
 def cases(run: Run) -> pd.DataFrame:
-    """Return one row per case: what it means, its largest error over strategies, its tolerance, and whether all hold."""
+    """Return one row per case: its meaning, its largest error over strategies, its tolerance, and whether all hold."""
     table = equality(run)
-    table["worst_error"] = table[ERRORS].max(axis=1)
+    table["worst_error"] = table[_ERRORS].max(axis=1)
     how = {"worst_error": "max", "tolerance": "first", "equal": "all", "strategy": "nunique"}
     found = table.groupby("case", sort=False).agg(how).reset_index().rename(columns={"strategy": "strategies"})
-    found.insert(1, "meaning", found["case"].map(MEANING))
+    found.insert(1, "meaning", found["case"].map(_MEANING))
     return of_run(found, run)
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_from_scratch.worker.issued import wrap
 
-WIDTH = 8
+_WIDTH = 8
 Samples = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -27,16 +27,16 @@ class Probe(nn.Module):
         super().__init__()
         torch.manual_seed(1000 * seed + rank)
         self.follows = case == "buffers"
-        self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.experts = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(2)])
-        self.register_buffer("centre", torch.full((WIDTH,), 0.1 * rank))
+        self.first, self.last = nn.Linear(_WIDTH, _WIDTH), nn.Linear(_WIDTH, _WIDTH)
+        self.experts = nn.ModuleList([nn.Linear(_WIDTH, _WIDTH) for _ in range(2)])
+        self.register_buffer("centre", torch.full((_WIDTH,), 0.1 * rank))
         if case == "tied":
             self.last.weight = self.first.weight
         if case == "frozen":
             self.first.weight.requires_grad_(False)
             self.experts[1].requires_grad_(False)
         if case == "unused":
-            self.spare = nn.Linear(WIDTH, WIDTH)
+            self.spare = nn.Linear(_WIDTH, _WIDTH)
         if case == "bfloat16":
             self.to(torch.bfloat16)
         if case == "mixed":
@@ -62,13 +62,13 @@ def samples_of(case: str, rank: int, seed: int, step: int) -> Samples:
     """
     count = {"uneven": 2 + 2 * rank, "weighted": 2 + 2 * rank}.get(case, 4)
     numbers = torch.Generator().manual_seed(1_000_000 * (1 + seed) + 1000 * step + rank)
-    samples, targets = torch.randn(2, count, WIDTH, generator=numbers)
+    samples, targets = torch.randn(2, count, _WIDTH, generator=numbers)
     if case == "unused_on_some":
         samples[:, 0] = samples[:, 0].abs() * (-1) ** rank
     return samples, targets
 
 
-LEARNING_RATE = 0.5  # of plain SGD: AdamW would hide a gradient that is N times too large
+_LEARNING_RATE = 0.5  # of plain SGD: AdamW would hide a gradient that is N times too large
 
 
 def compare(worker: Worker, point: SimpleNamespace) -> None:
@@ -81,7 +81,7 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     case, last = point.case, worker.gpus - 1
     wrapped = wrap(Probe(case, worker.rank, point.seed).to(worker.device), point.strategy, point.bucket_mb)
     right = Probe(case, 0, point.seed).to(worker.device)
-    optimizers = [torch.optim.SGD(model.parameters(), lr=LEARNING_RATE) for model in (wrapped, right)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE) for model in (wrapped, right)]
     errors, none_right = [], True
     for step in range(worker.plan.steps):
         parts = [
@@ -89,8 +89,8 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
         ]
         if case == "no_samples":
             parts[last] = [each[:0] for each in parts[last]]
-        own_backward(wrapped, case, parts, worker.rank)
-        right_loss(right, case, parts).backward()
+        _own_backward(wrapped, case, parts, worker.rank)
+        _right_loss(right, case, parts).backward()
         pairs = list(zip(wrapped.parameters(), right.parameters(), strict=True))
         none_right &= all((a.grad is None) == (b.grad is None) for a, b in pairs)
         errors.append(apart([(a.grad, b.grad) for a, b in pairs if a.grad is not None and b.grad is not None]))
@@ -111,7 +111,7 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     )
 
 
-def own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int) -> None:
+def _own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int) -> None:
     """Run this rank's part of a step up to its averaged gradients, as the case asks."""
     part, everyone = parts[rank], sum(len(samples) for samples, _ in parts)
     halves = list(zip(*(each.chunk(2) for each in part), strict=True))
@@ -130,7 +130,7 @@ def own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int)
     wrapped.finish()
 
 
-def right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
+def _right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
     """Return the loss whose gradients are right: the mean over all samples; over the ranks' means where that is meant.
 
     A buffer that follows the samples makes ranks differ: each rank begins the step with rank 0's, and rank 0's stays.

@@ -13,7 +13,7 @@ from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed, Overlapped
 from labkit.labs.ddp_from_scratch.worker.replicas import Flat, Naive, Replicas
 from labkit.worker.counting import Collectives
 
-PLAIN = {"naive": Naive, "flat": Flat, "overlapped": Overlapped}
+_PLAIN = {"naive": Naive, "flat": Flat, "overlapped": Overlapped}
 
 
 class Alone(Replicas):
@@ -48,7 +48,7 @@ def wrap(
         device = next(module.parameters()).device
         own = [device] if device.type == "cuda" else None
         return Torch(module, own, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
-    return PLAIN[strategy](module, group)
+    return _PLAIN[strategy](module, group)
 
 
 class Issued(Collectives):
@@ -89,19 +89,19 @@ class Issued(Collectives):
         finally:
             for hook in self.hooks:
                 hook.remove()
-        sizes = sent(self.events)
+        sizes = _sent(self.events)
         last = max(number for number, event in enumerate(self.events) if event == "gradient")
         after = self.events[self.events.index(sizes[0]) :] if sizes else []
         return {
             "collectives": len(sizes),
             "sizes_bytes": sizes,
-            "during_backward": len(sent(self.events[: self.events.index("backward ends")])),
-            "before_last_gradient": len(sent(self.events[:last])),
+            "during_backward": len(_sent(self.events[: self.events.index("backward ends")])),
+            "before_last_gradient": len(_sent(self.events[:last])),
             "gradients": self.events.count("gradient"),
             "gradients_after_first": after.count("gradient"),
         }
 
 
-def sent(events: list[str | int]) -> list[int]:
+def _sent(events: list[str | int]) -> list[int]:
     """Return the bytes of each collective among the events."""
     return [event for event in events if isinstance(event, int)]

@@ -13,7 +13,7 @@ from labkit.labs.ddp_from_scratch.theory import MIB, fill
 from labkit.labs.ddp_from_scratch.worker.replicas import Replicas
 from labkit.theory.traffic import FIRST_BUCKET
 
-BUCKET_MB = 25  # torch's own size, for a `bucket_mb` of None, as there
+_BUCKET_MB = 25  # torch's own size, for a `bucket_mb` of None, as there
 
 
 class Overlapped(Replicas):
@@ -108,7 +108,7 @@ class Bucketed(Overlapped):
     """
 
     def __init__(self, module: nn.Module, bucket_mb: float | None = None, group: dist.ProcessGroup | None = None):
-        self.bucket_mb = BUCKET_MB if bucket_mb is None else bucket_mb
+        self.bucket_mb = _BUCKET_MB if bucket_mb is None else bucket_mb
         super().__init__(module, group)
 
     def reserve(self) -> None:

@@ -1,4 +1,4 @@
-"""Lab 10, what the workers do: wrap one transformer in each strategy; time its steps, count what they send, trace one."""
+"""What lab 10's workers do: wrap one transformer in each strategy; time steps, count what they send, trace one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from labkit.worker.trace import traced
 from labkit.worker.trainer import adamw
 from labkit.worker.transformer import Transformer
 
-LEARNING_RATE = 1e-4
-PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
+_LEARNING_RATE = 1e-4
+_PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
 MIB = 2**20
 
 
@@ -57,9 +57,9 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
         if isinstance(worker.plan, Profiles):
             profile(worker, loop)
         else:
-            time_steps(worker, loop)
+            _time_steps(worker, loop)
             if point.seed == worker.plan.seeds[0]:
-                note_sent(worker, loop)
+                _note_sent(worker, loop)
     finally:  # a point that runs out of memory is not the last one: the next wraps the same model
         loop.close()
 
@@ -73,7 +73,7 @@ class Loop:
 
     def __init__(self, worker: Worker, point: SimpleNamespace, model: nn.Module):
         plan, self.device = worker.plan, worker.device
-        self.optimizer = adamw(LEARNING_RATE, point.precision, True)(model.parameters())
+        self.optimizer = adamw(_LEARNING_RATE, point.precision, True)(model.parameters())
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=point.precision == "autocast")
         numbers = torch.Generator().manual_seed(1000 * point.seed + worker.rank)
         tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=numbers)
@@ -112,7 +112,7 @@ class Loop:
         """Return the parts of the last step in ms; call it when the device is idle."""
         pairs = pairwise(self.moments)
         spans = [1e3 * (b - a) if isinstance(a, float) else a.elapsed_time(b) for a, b in pairs]
-        return dict(zip(PARTS, spans, strict=True))
+        return dict(zip(_PARTS, spans, strict=True))
 
     def close(self) -> None:
         """Leave the model as it was before."""
@@ -121,7 +121,7 @@ class Loop:
         self.optimizer.zero_grad()
 
 
-def time_steps(worker: Worker, loop: Loop) -> None:
+def _time_steps(worker: Worker, loop: Loop) -> None:
     """Time whole steps, all ranks starting together; append a row each: the step, its parts, the memory so far."""
     gpu = worker.device.type == "cuda"
     if gpu:
@@ -141,7 +141,7 @@ def time_steps(worker: Worker, loop: Loop) -> None:
         )
 
 
-def note_sent(worker: Worker, loop: Loop) -> None:
+def _note_sent(worker: Worker, loop: Loop) -> None:
     """Append a row entry="sent" of one more step: what `Issued` notes of it."""
     worker.record(entry="sent", **Issued(loop.model).during(loop.forward, loop.wrapped.finish))
     loop.update()

@@ -74,7 +74,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace, models: list[nn.Module]
     shape = (worker.gpus, worker.plan.samples, worker.plan.sequence + 1)
     tokens = torch.randint(worker.plan.vocabulary, shape, generator=numbers).to(worker.device)
     right(tokens.flatten(0, 1)[:, :-1], tokens.flatten(0, 1)[:, 1:]).backward()
-    due = gradients(right)
+    due = _gradients(right)
     wrapped = VARIANTS[point.variant](model, point.bucket_mb)
     start_apart = from_rank_0(list(model.parameters()))
     found = []
@@ -87,12 +87,12 @@ def put_on_trial(worker: Worker, point: SimpleNamespace, models: list[nn.Module]
 
     def finish() -> None:
         wrapped.finish()
-        found.append(gradients(model))
+        found.append(_gradients(model))
 
     sent = Issued(model).during(late, finish)
     wrapped.drain()
     worker.synchronize()
-    found.append(gradients(model))
+    found.append(_gradients(model))
     wrapped.close()
     errors = [((each - due).norm() / due.norm()).item() for each in found]
     worker.record(
@@ -106,6 +106,6 @@ def put_on_trial(worker: Worker, point: SimpleNamespace, models: list[nn.Module]
     )
 
 
-def gradients(model: nn.Module) -> torch.Tensor:
+def _gradients(model: nn.Module) -> torch.Tensor:
     """Return a copy of all gradients as one vector."""
     return torch.cat([weight.grad.flatten() for weight in model.parameters()])

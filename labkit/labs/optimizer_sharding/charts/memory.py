@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from labkit.charts import canvas, ledgers, parts
 from labkit.provenance import fact, sources, where
 
-RULE_COLORS = {"by number": canvas.SERIES[5], "whole parameters": canvas.SERIES[1], "by elements": canvas.SERIES[2]}
+_RULE_COLORS = {"by number": canvas.SERIES[5], "whole parameters": canvas.SERIES[1], "by elements": canvas.SERIES[2]}
 STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
-STAGE_COLORS = dict(zip(STAGES, (canvas.SERIES[number] for number in (0, 5, 2, 3, 1)), strict=True))
-NAMES = {
+_STAGE_COLORS = dict(zip(STAGES, (canvas.SERIES[number] for number in (0, 5, 2, 3, 1)), strict=True))
+_NAMES = {
     "unsharded": "unsharded",
     "zero_redundancy": "torch's ZeRO",
     "zero_buckets": "torch's, in buckets",
@@ -35,7 +35,7 @@ def balance_chart(table: pd.DataFrame, ranks: tuple[int, ...] = (2, 4, 8)) -> Fi
     models = list(dict.fromkeys(table["model"]))
     figure, axes = parts.panels(len(ranks), len(models), row_height=0.55, sharey=True)
     for ax, count in zip(axes, ranks, strict=True):
-        for number, (rule, color) in enumerate(RULE_COLORS.items()):
+        for number, (rule, color) in enumerate(_RULE_COLORS.items()):
             shown = table[(table["ranks"] == count) & (table["rule"] == rule)].set_index("model").loc[models]
             places = [place + 0.26 * (number - 1) for place in range(len(models))]
             ax.barh(places, 1 + shown["excess"], 0.24, color=color, label=rule)
@@ -56,7 +56,7 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     for name, label in STAGES.items():
         own = held[held["stage"] == name]
         dashed = (0, (4, 3)) if name == "zero1" else "-"  # as high as ours
-        left.plot(own["ranks"], own["held_gib"], color=STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
+        left.plot(own["ranks"], own["held_gib"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
     if measured is not None:
         last = measured[(measured["moment"] == "after update") & (measured["step"] == 1)].drop_duplicates("way")
         gib = (last["parameters"] + last["gradients"] + last["counted_states"]) / 1024
@@ -69,7 +69,7 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     left.set(title="Parameters, gradients and states", xlabel="ranks", ylabel="GiB on a rank", ylim=(0, None))
     left.grid(axis="y")
     parts.rows(right, [STAGES[name] for name in sent["stage"]])
-    parts.bars(right, sent["volume"], color=[STAGE_COLORS[name] for name in sent["stage"]])
+    parts.bars(right, sent["volume"], color=[_STAGE_COLORS[name] for name in sent["stage"]])
     right.set(title="Sent through a link per step", xlabel="parameters' bytes, × (N − 1)/N")
     canvas.legend_above(left, columns=6)
     return canvas.finish(figure, sources(held))
@@ -103,7 +103,7 @@ def grouped_rows(
 ) -> list[float]:
     """Give the axes a row per way under each heading; return the places of bars by group and way, both as numbers."""
     step = len(ways) + GAP
-    rows = [(number * step + row, NAMES[way]) for number in range(len(headings)) for row, way in enumerate(ways)]
+    rows = [(number * step + row, _NAMES[way]) for number in range(len(headings)) for row, way in enumerate(ways)]
     ax.set_yticks([place for place, _ in rows], [name for _, name in rows], fontsize=9)
     ax.set_ylim(rows[-1][0] + 0.6, -1.6)
     ax.grid(axis="x")

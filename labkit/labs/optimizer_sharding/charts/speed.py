@@ -13,9 +13,9 @@ from labkit.labs.optimizer_sharding.charts.memory import BAR, GAP, KERNELS, grou
 from labkit.provenance import sources, where
 
 SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
-REST, UPDATE = "#C8D8E4", "#4C92C3"  # of a whole step
-LEAST = "#F0E442"
-GB_PER_MIB = 2**20 / 1e9
+_REST, _UPDATE = "#C8D8E4", "#4C92C3"  # of a whole step
+_LEAST = "#F0E442"
+_GB_PER_MIB = 2**20 / 1e9
 
 
 def steps_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
@@ -42,8 +42,8 @@ def steps_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
     _updates(left, table, places)
     parts.guess_line(left, guess)
     rest = (table["step_ms"] - table["update_ms"]).clip(lower=0)
-    right.barh(places, rest, color=REST, height=BAR, label="forward, backward, average")
-    right.barh(places, table["step_ms"] - rest, left=rest, color=UPDATE, height=BAR, label="update and sending")
+    right.barh(places, rest, color=_REST, height=BAR, label="forward, backward, average")
+    right.barh(places, table["step_ms"] - rest, left=rest, color=_UPDATE, height=BAR, label="update and sending")
     _whiskers(right, table["step_ms"], places, table["spread_step_ms"])
     canvas.shared_legend(figure, (left, right), columns=4)
     return canvas.finish(figure, sources(table))
@@ -57,7 +57,7 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
     ax.barh(places, table["update_ms"] - local, left=local, height=BAR, **exposed)
     _whiskers(ax, table["update_ms"], places, table["spread_update_ms"])
     if table["least_local_ms"].notna().any():
-        for name, sent, color in (("least to update", 0, LEAST), ("least, sending after it", 1, canvas.INK)):
+        for name, sent, color in (("least to update", 0, _LEAST), ("least, sending after it", 1, canvas.INK)):
             least = table["least_local_ms"] + sent * table["least_sent_ms"]
             ax.scatter(least, places, marker="|", s=110, zorder=3, color=color, lw=2.2, label=name)
 
@@ -101,7 +101,7 @@ def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame,
     above = [
         ("theory: states", printed["states_gb"], 0, canvas.THEORY),
         ("theory: and temporaries", printed["both_gb"], 0, canvas.THEORY),
-        *((f"{name}: {KERNELS[row.kernel]}", row.measured * GB_PER_MIB, 0, color) for row in own.itertuples()),
+        *((f"{name}: {KERNELS[row.kernel]}", row.measured * _GB_PER_MIB, 0, color) for row in own.itertuples()),
         ("published", printed["saving_gb"], printed["high_gb"] - printed["saving_gb"], canvas.PUBLISHED),
     ]
     if (value := getattr(guess, "value", guess)) is not None:

@@ -10,9 +10,9 @@ from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
 MIB = 2**20
-EXPLAINED, EVEN = 0.1, 0.05
-NAMES = {"zero_redundancy": "torch's", "zero_buckets": "torch's in buckets", "sharded": "ours"}
-KINDS = {"adamw": "AdamW", "momentum": "SGD with momentum"}
+_EXPLAINED, _EVEN = 0.1, 0.05
+_NAMES = {"zero_redundancy": "torch's", "zero_buckets": "torch's in buckets", "sharded": "ours"}
+_KINDS = {"adamw": "AdamW", "momentum": "SGD with momentum"}
 MOMENTS = {"built": "when all is built", "before update": "in backward", "after update": "in the update"}
 
 
@@ -23,7 +23,7 @@ def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
         worst = table.loc[table["unexplained_share"].abs().idxmax()]
         share, kernel = units.percent(abs(worst["unexplained_share"])), worst["kernel"]
         at = f"{worst['way'].replace('_', ' ')}, {kernel}, {MOMENTS[worst['moment']]}"
-        good = abs(worst["unexplained_share"]) <= EXPLAINED
+        good = abs(worst["unexplained_share"]) <= _EXPLAINED
         sentences.append(
             f"The ledger explains every peak to within {share} ({at})."
             if good
@@ -79,16 +79,16 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
         if not {"sharded", "unsharded"} <= set(own.index):
             continue
         torchs = own[own.index.str.startswith("zero")]
-        name = f"{KINDS[optimizer]}, {kernel}"
+        name = f"{_KINDS[optimizer]}, {kernel}"
         ours = own.loc["sharded"]
         said = f"**{name}**: our update takes {units.number(ours['update_ms'])} ms"
         if len(torchs):
             best = torchs.loc[torchs["update_ms"].idxmin()]
             clear = _clear(ours, best, "update")
             beside = (
-                f"{units.number(ours['over_torch'])}× {NAMES[best.name]}"
+                f"{units.number(ours['over_torch'])}× {_NAMES[best.name]}"
                 if clear
-                else (f"not told apart from {NAMES[best.name]} by these data")
+                else (f"not told apart from {_NAMES[best.name]} by these data")
             )
             said += f", {beside}"
         hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
@@ -143,7 +143,7 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
     sentences = []
     for rule, rows in table.groupby("rule", sort=False):
         worst = rows.loc[rows["excess"].idxmax()]
-        if worst["excess"] <= EVEN:
+        if worst["excess"] <= _EVEN:
             over = f" and {units.percent(worst['excess'])}" if worst["excess"] > 1e-4 else ""
             sentences.append(f"**{rule.capitalize()}**, no rank ever has more than an equal part{over}.")
             continue
@@ -151,7 +151,7 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
             f"**{rule.capitalize()}**, the fullest rank has up to {units.percent(worst['excess'])} more than an "
             f"equal part ({worst['model']}, {worst['ranks']} ranks)"
         )
-        bound = rule == "whole parameters" and worst["least_excess"] > EVEN
+        bound = rule == "whole parameters" and worst["least_excess"] > _EVEN
         alone = f": one parameter alone is {units.percent(worst['least_excess'])} more than that" if bound else ""
         sentences.append(f"{said}{alone}.")
     if owned is not None:

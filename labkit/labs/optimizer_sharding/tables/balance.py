@@ -16,17 +16,17 @@ from labkit.theory.transformer import SIZES, transformer
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
+_WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
 
 
 def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
-    """Return one row per model, number of ranks and rule: `excess`, the fullest rank's elements over an equal part, less one.
+    """Return one row per model, number of ranks and rule: how much more than an equal part the fullest rank has.
 
-    Models: the course's five, and its smallest with a vocabulary of 128 256 words. `least_excess`: what no assignment
+    `excess`: the fullest rank's elements over an equal part, less one. Models: the course's five, and its smallest with a vocabulary of 128 256 words. `least_excess`: what no assignment
     of whole parameters goes below.
     """
     models = {name: transformer(*size[:3]) for name, size in SIZES.items()}
-    models["small, 128 k words"] = transformer(*SIZES["small"][:3], vocabulary=WIDE)
+    models["small, 128 k words"] = transformer(*SIZES["small"][:3], vocabulary=_WIDE)
     rows = []
     for name, model in models.items():
         elements = [math.prod(shape) for shape in model.shapes]
@@ -45,7 +45,7 @@ def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
 
 
 def owned(run: Run) -> pd.DataFrame:
-    """Return one row per way: the fullest and the emptiest rank's states as shares of the whole, and the fullest's excess.
+    """Return one row per way: the fullest and emptiest rank's states as shares of the whole, the fullest's excess.
 
     Shares are of bytes that the ranks' tensors hold after the last update, over all states of the model.
     """
@@ -59,12 +59,12 @@ def owned(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-GIB = 2**30
-COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_GIB = 2**30
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Return one row per stage: GiB of parameters, gradients and states a rank, their sum, and GB sent through a link a step.
+    """Return one row per stage: GiB per rank of parameters, gradients, states and all, and GB sent per link and step.
 
     `volume` is what is sent in units of all parameters' bytes, (N−1)/N taken as one.
     """
@@ -76,10 +76,10 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
         rows.append(
             {
                 "stage": name,
-                "parameters_gib": found.parameters / GIB,
-                "gradients_gib": found.gradients / GIB,
-                "states_gib": found.states / GIB,
-                "held_gib": found.held / GIB,
+                "parameters_gib": found.parameters / _GIB,
+                "gradients_gib": found.gradients / _GIB,
+                "states_gib": found.states / _GIB,
+                "held_gib": found.held / _GIB,
                 "sent_gb": found.sent / 1e9,
                 "volume": found.sent / unit if unit else 0.0,
             }
@@ -89,29 +89,29 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
 
 def by_ranks(size: str = "xl", state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
     """Return one row per stage and number of ranks: GiB that a rank holds."""
-    tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in COUNTS]
+    tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in _COUNTS]
     table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gib"]]
     return of_source(table, f"theory: {size}, {precision}")
 
 
-SAME = 1e-6
+_SAME = 1e-6
 SYMPTOMS = {"state_share": "max", "error": "max", "first_error": "max", "drift": "max", "saved": "min"}
 
 
 def equality(run: Run) -> pd.DataFrame:
-    """Return one row per optimizer and case: the largest `error` and `drift` over the ranks, `moved`, `asked`, and `equal`.
+    """Return one row per optimizer and case: largest `error` and `drift` over the ranks, `moved`, `asked`, `equal`.
 
     Equal is an error of at most 1e-6 of a tensor's largest number, after weights have moved by much more.
     """
     rows = entries(run, "equality")
     shown = {"error": "max", "drift": "max", "moved": "min", "asked": "max", "state_share": "max"}
     table = rows.groupby(["optimizer", "case"], sort=False).agg(shown).reset_index()
-    table["equal"] = (table["error"] <= SAME) & (table["drift"] <= SAME) & (table["moved"] > 1000 * SAME)
+    table["equal"] = (table["error"] <= _SAME) & (table["drift"] <= _SAME) & (table["moved"] > 1000 * _SAME)
     return of_run(table, run)
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return one row per variant: the fullest rank's share of the states, all ranks' shares together, and the worst of the rest.
+    """Return one row per variant: the fullest rank's share of the states, all shares together, the worst of the rest.
 
     `first_error` is after one step, `error` after all; `saved` is the share of a state_dict's numbers that are right.
     """
@@ -128,11 +128,11 @@ def faults(row: dict) -> list[str]:
     if row["fullest"] > 1.05 / row["ranks"]:
         # Shares that add up to one state of each are shared out, if unevenly.
         found.append("by_count" if row["together"] < 1.05 else "shards_nothing")
-    if row["drift"] > SAME:
+    if row["drift"] > _SAME:
         found.append("sends_nothing")
-    elif row["first_error"] > SAME:
+    elif row["first_error"] > _SAME:
         found.append("wrong")
-    elif row["error"] > SAME:
+    elif row["error"] > _SAME:
         found.append("stale_rate")
     if row["saved"] < 0.99:
         found.append("own_part")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 MIB = 2**20
-BY = ["kernel", "way", "step", "moment"]
+_BY = ["kernel", "way", "step", "moment"]
 
 
 def sizes(plan) -> list[int]:
@@ -33,7 +33,7 @@ def sizes(plan) -> list[int]:
 
 
 def memory(run: Run) -> pd.DataFrame:
-    """Return one row per kernel, way, step and moment: MiB by item and formula, `predicted`, the allocator's `peak`, unexplained.
+    """Return one row per kernel, way, step and moment: MiB by item, their sum `predicted`, the `peak`, unexplained.
 
     All are of the fullest rank, at the fullest time since the moment before. `unexplained_share` is of the peak, NaN
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
@@ -43,7 +43,7 @@ def memory(run: Run) -> pd.DataFrame:
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
-    for setting, group in rows.groupby(BY, sort=False):
+    for setting, group in rows.groupby(_BY, sort=False):
         kernel, way, step, moment = setting
         buckets = {"kernel": kernel, "bucket_bytes": MIB * group["bucket_mib"].iloc[0]}
         items = ledger(model, way, plan.gpus, moment, step, kept, **buckets)
@@ -51,7 +51,7 @@ def memory(run: Run) -> pd.DataFrame:
         due = items | ({"gradients": items["parameters"]} if moment == "before update" else {})
         errors = [abs(counted[item] / due[item] - 1) if due[item] else counted[item] for item in counted]
         parts.append(
-            dict(zip(BY, setting, strict=True))
+            dict(zip(_BY, setting, strict=True))
             | {item: items[item] / MIB for item in ITEMS}
             | {
                 "predicted": sum(items.values()) / MIB,
@@ -61,7 +61,7 @@ def memory(run: Run) -> pd.DataFrame:
                 "counted_error": max(errors),
             }
         )
-    columns = [*BY, *ITEMS, "predicted", "held", "peak", "counted_states", "counted_error"]
+    columns = [*_BY, *ITEMS, "predicted", "held", "peak", "counted_states", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]
     table["unexplained_share"] = table["unexplained"] / table["peak"]
@@ -75,7 +75,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def saving(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per kernel and way that shards: MiB of peak less than unsharded, by formula and as measured; and its parts.
+    """Return one row per kernel and way that shards: MiB of peak less than unsharded, by formula and as measured.
 
     The peak is the fullest moment's. `states` and `temporary` say what of the predicted saving is which. A way that
     ran out of memory is left out.
@@ -103,7 +103,7 @@ def saving(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def sent(run: Run) -> pd.DataFrame:
-    """Return one row per way that shards: the collective by which an update sends parameters, its calls, and MiB of all of them.
+    """Return one row per way that shards: the collective that sends an update's parameters, its calls, their MiB.
 
     `equal` where these are the model's parameters once, but for a few elements of padding a call.
     """
@@ -117,11 +117,11 @@ def sent(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-TORCHS = ("zero_redundancy", "zero_buckets")
+_TORCHS = ("zero_redundancy", "zero_buckets")
 
 
 def steps(run: Run) -> pd.DataFrame:
-    """Return one row per optimizer, kernel and way: ms of a step, its update, an update that sends nothing, each with its spread.
+    """Return one row per optimizer, kernel and way: ms of a step, of its update, of one that sends nothing; spreads.
 
     `exposed_ms` is what sending adds to an update. `least_local_ms` and `least_sent_ms`: bytes over the datasheet's
     rates of memory and links, NaN where no datasheet is known. `over_torch` and `step_over_torch`: update and step
@@ -143,7 +143,7 @@ def steps(run: Run) -> pd.DataFrame:
 
 
 def buckets(run: Run) -> pd.DataFrame:
-    """Return one row per size of buckets: how many there are, ms of the update and of its local part, with spreads; exposed_ms."""
+    """Return one row per size of buckets: ms of the update and of its local part, with spreads; exposed_ms."""
     table = _parts(run, ["bucket_mib"], ("update", "local"))
     bytes_each = [4 * fullest_bucket(sizes(run.plan), 2**18 * size) for size in table["bucket_mib"]]
     table["fullest_mib"] = pd.Series(bytes_each, dtype=float) / 2**20
@@ -152,7 +152,7 @@ def buckets(run: Run) -> pd.DataFrame:
 
 def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:
     """Return the part's time over that of the faster of torch's two, and the spread of that ratio."""
-    torchs = table[table["way"].isin(TORCHS)].sort_values(f"{part}_ms").drop_duplicates(["optimizer", "kernel"])
+    torchs = table[table["way"].isin(_TORCHS)].sort_values(f"{part}_ms").drop_duplicates(["optimizer", "kernel"])
     torchs = torchs[["optimizer", "kernel", f"{part}_ms", f"spread_{part}_ms"]]
     both = table.merge(torchs, on=["optimizer", "kernel"], how="left", suffixes=("", "_torch")).set_index(table.index)
     fastest = both[f"{part}_ms_torch"]
@@ -180,4 +180,4 @@ def _spec(run: Run):
 def _least_sent_ms(parameters: int, ranks: int, way: str, link: float | None) -> float:
     if way == "unsharded":
         return 0.0
-    return float("nan") if link is None else 1e3 * sent_s(parameters, ranks, link, in_turn=way in TORCHS)
+    return float("nan") if link is None else 1e3 * sent_s(parameters, ranks, link, in_turn=way in _TORCHS)

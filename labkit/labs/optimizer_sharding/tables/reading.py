@@ -9,9 +9,9 @@ from labkit.node import limits
 from labkit.provenance import of_source, sources
 from labkit.theory.transformer import SIZES, transformer
 
-GPU = limits.spec("NVIDIA H100 80GB HBM3")
-RANKS, MODEL = 2, "xl"
-ROUNDED_GB = 1.0  # two printed whole numbers, each half a unit off at most
+_GPU = limits.spec("NVIDIA H100 80GB HBM3")
+_RANKS, _MODEL = 2, "xl"
+_ROUNDED_GB = 1.0  # two printed whole numbers, each half a unit off at most
 
 
 def read_report(published: pd.DataFrame) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
     """
     rows = published.set_index("sharded")
     with_it, without = rows.loc["yes"], rows.loc["no"]
-    elements, spared = transformer(*SIZES[MODEL][:3]).parameters, 1 - 1 / RANKS
+    elements, spared = transformer(*SIZES[_MODEL][:3]).parameters, 1 - 1 / _RANKS
     saving = float(without["peak_gb"] - with_it["peak_gb"])
     states = STATE_BYTES["adamw"] * elements * spared
     both = states + TEMPORARY_BYTES["adamw", "foreach"] * elements * spared
@@ -34,8 +34,8 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
             {
                 "elements": elements,
                 "saving_gb": saving,
-                "low_gb": saving - ROUNDED_GB,
-                "high_gb": saving + ROUNDED_GB,
+                "low_gb": saving - _ROUNDED_GB,
+                "high_gb": saving + _ROUNDED_GB,
                 "states_gb": states / 1e9,
                 "both_gb": both / 1e9,
                 "states_gib": states / 2**30,
@@ -47,8 +47,8 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
                     f"{name}_saved_ms": _moved_ms(elements * spared, kernel)
                     for name, kernel in (("update", "foreach"), ("fused", "fused"))
                 },
-                "gather_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=False),
-                "broadcast_ms": 1e3 * sent_s(elements, RANKS, GPU.nvlink_gb_per_s, in_turn=True),
+                "gather_ms": 1e3 * sent_s(elements, _RANKS, _GPU.nvlink_gb_per_s, in_turn=False),
+                "broadcast_ms": 1e3 * sent_s(elements, _RANKS, _GPU.nvlink_gb_per_s, in_turn=True),
             }
         ]
     )
@@ -56,4 +56,4 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
 
 
 def _moved_ms(elements: float, kernel: str) -> float:
-    return 1e3 * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * elements, GPU.hbm_gb_per_s)
+    return 1e3 * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * elements, _GPU.hbm_gb_per_s)

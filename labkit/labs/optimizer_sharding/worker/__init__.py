@@ -13,11 +13,11 @@ from labkit.worker.settings import forget, prepare, set_precision
 
 __all__ = ["measure", "prepare"]
 
-WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
+_WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point, and leave no memory to the next one."""
     set_precision("float32")
-    WORK[type(worker.plan)](worker, point)
+    _WORK[type(worker.plan)](worker, point)
     forget(worker)

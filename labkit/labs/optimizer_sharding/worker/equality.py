@@ -11,7 +11,7 @@ from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.worker.sharded import ShardedOptimizer
 from labkit.labs.optimizer_sharding.worker.training import average, batch, held, made, states, transformer
 
-FROZEN = ("frozen", "unfrozen")
+_FROZEN = ("frozen", "unfrozen")
 
 
 class Side:
@@ -24,7 +24,7 @@ class Side:
         self.batch = batch(worker.plan, point.seed, worker.rank, worker.device)
         if self.case == "tied":
             self.model.head.weight = self.model.embedding.weight
-        if self.case in FROZEN:
+        if self.case in _FROZEN:
             self.model.blocks[0].requires_grad_(False)
         starts = "unsharded" if self.case == "from_plain" else way
         self.optimizer = self._made(starts, self.first_groups())
@@ -107,13 +107,13 @@ def differences(ours: Side, right: Side, start: list[torch.Tensor]) -> dict[str,
     return {
         "error": max(((one - other).abs().max() / other.abs().max()).item() for one, other, _ in pairs),
         "moved": max(((other - first).abs().max() / other.abs().max()).item() for _, other, first in pairs),
-        "drift": max(spread(one) for one, *_ in pairs),
+        "drift": max(_spread(one) for one, *_ in pairs),
         "state_share": held(states(ours.optimizer)) / whole if whole else 0.0,
     }
 
 
 @torch.no_grad()
-def spread(weight: torch.Tensor) -> float:
+def _spread(weight: torch.Tensor) -> float:
     """Return how far the ranks' copies of a weight are apart, in lengths of its largest number."""
     ends = torch.stack([weight, -weight])
     dist.all_reduce(ends, dist.ReduceOp.MAX)

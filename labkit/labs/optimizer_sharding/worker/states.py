@@ -15,15 +15,15 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     First the ranks tell each other what they hold (a dtype stands for a tensor that is cut), then each such tensor
     goes the way of the parameters.
     """
-    mine = {piece.number: {name: told(value, piece) for name, value in state.items()} for piece, state in held(bucket)}
+    mine = {piece.number: {name: _told(value, piece) for name, value in state.items()} for piece, state in held(bucket)}
     known = {}
-    for text in gather_texts(json.dumps([*mine.items()], default=as_json), optimizer.process_group, optimizer.ranks):
+    for text in _gather_texts(json.dumps([*mine.items()], default=as_json), optimizer.process_group, optimizer.ranks):
         known.update(json.loads(text, object_hook=from_json))
     cuts = {name: kind for state in known.values() for name, kind in state.items() if isinstance(kind, torch.dtype)}
     for name, dtype in sorted(cuts.items()):
         flat = torch.zeros_like(bucket.flat, dtype=dtype)
         for piece, state in held(bucket):
-            if is_cut(state.get(name), piece):
+            if _is_cut(state.get(name), piece):
                 at = piece.own.storage_offset()
                 flat[at : at + piece.own.numel()] = state[name]
         optimizer.send(bucket, flat).wait()
@@ -33,7 +33,7 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     return [known.get(number, {}) for number in range(len(bucket.parameters))]
 
 
-def gather_texts(text: str, group: dist.ProcessGroup, ranks: int) -> list[str]:
+def _gather_texts(text: str, group: dist.ProcessGroup, ranks: int) -> list[str]:
     """Return every rank's text, sent as bytes: a link between processes must carry nothing that could run code."""
     own = torch.tensor([*text.encode()], dtype=torch.uint8)
     sizes = list(torch.zeros(ranks, 1, dtype=torch.int64))
@@ -68,7 +68,7 @@ def from_json(stored: dict[str, Any]) -> Any:
 def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
     """Load this rank's part of whole states, by parameter, into the bucket's optimizer."""
     cut = {
-        number: {name: part(name, value, piece) for name, value in states[piece.parameter].items()}
+        number: {name: _part(name, value, piece) for name, value in states[piece.parameter].items()}
         for number, piece in enumerate(bucket.pieces)
         if piece.parameter in states
     }
@@ -81,19 +81,19 @@ def held(bucket) -> list[tuple[Any, dict[str, Any]]]:
     return [(piece, states[piece.own]) for piece in bucket.pieces if states.get(piece.own)]
 
 
-def is_cut(value: Any, piece) -> bool:
+def _is_cut(value: Any, piece) -> bool:
     """Say whether a state has a number for each of the piece's elements, as a moment has, and a count of steps not."""
     return torch.is_tensor(value) and value.shape == piece.own.shape
 
 
-def told(value: Any, piece) -> Any:
+def _told(value: Any, piece) -> Any:
     """Return what the other ranks need to know of a state: a dtype where it is cut, else the value itself."""
-    if is_cut(value, piece):
+    if _is_cut(value, piece):
         return value.dtype
     return value.cpu() if torch.is_tensor(value) else value
 
 
-def part(name: str, value: Any, piece) -> Any:
+def _part(name: str, value: Any, piece) -> Any:
     """Return the piece's part of a whole state; a count of steps, and what has another shape, stays as it is."""
     if torch.is_tensor(value) and value.shape == piece.parameter.shape and name != "step":
         return value.flatten()[piece.begin : piece.end].clone()

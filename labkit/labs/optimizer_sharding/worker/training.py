@@ -16,7 +16,7 @@ from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives, Saved
 from labkit.worker.transformer import Transformer
 
-KINDS = {
+_KINDS = {
     "sgd": (torch.optim.SGD, {"lr": 1e-2}),
     "momentum": (torch.optim.SGD, {"lr": 1e-2, "momentum": 0.9}),
     "adam": (torch.optim.Adam, {"lr": 1e-3}),
@@ -25,7 +25,7 @@ KINDS = {
     "adagrad": (torch.optim.Adagrad, {"lr": 1e-2}),
 }
 
-SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
+_SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
 
 
 def made(
@@ -35,7 +35,7 @@ def made(
     sharded: type = ShardedOptimizer,
 ) -> torch.optim.Optimizer:
     """Return the point's optimizer of parameters (or parameter groups) in the point's way."""
-    kind, options = KINDS[point.optimizer]
+    kind, options = _KINDS[point.optimizer]
     options = options | {point.kernel: True}
     if point.way == "unsharded":
         return kind(parameters, **options)
@@ -45,7 +45,7 @@ def made(
     return ZeroRedundancyOptimizer(parameters, kind, group, parameters_as_bucket_view=in_buckets, **options)
 
 
-def local_update(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
+def _local_update(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
     """Return what updates this rank's elements and sends nothing."""
     if isinstance(optimizer, ShardedOptimizer):
         return lambda: [optimizer.update(bucket) for bucket in optimizer.buckets]
@@ -63,9 +63,9 @@ def states(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Replace every gradient by its mean over the ranks (lab 10): small ones in one call, large ones in one each."""
     gradients = [one.grad for one in parameters if one.grad is not None]
-    small = [gradient for gradient in gradients if gradient.nbytes < SMALL_BYTES]
+    small = [gradient for gradient in gradients if gradient.nbytes < _SMALL_BYTES]
     flat = torch.cat([gradient.flatten() for gradient in small]) if small else torch.empty(0)
-    sent = [gradient for gradient in gradients if gradient.nbytes >= SMALL_BYTES] + ([flat] if small else [])
+    sent = [gradient for gradient in gradients if gradient.nbytes >= _SMALL_BYTES] + ([flat] if small else [])
     for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in sent]:
         work.wait()
     torch._foreach_div_(sent, dist.get_world_size(group))
@@ -130,10 +130,10 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
     parts = {
         "step": (replica.step, lambda: None),
         "update": (replica.optimizer.step, replica.gradients),
-        "local": (local_update(replica.optimizer), replica.gradients),
+        "local": (_local_update(replica.optimizer), replica.gradients),
     }
     for part, (work, ahead) in parts.items():
-        for timing in timed(worker, replica, work, ahead):
+        for timing in _timed(worker, replica, work, ahead):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
@@ -141,13 +141,13 @@ def time_updates(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row an iteration of the update alone; its gradients are those of one backward."""
     replica = Replica(worker.plan, point, worker.rank, worker.device)
     replica.gradients()
-    for part, work in (("update", replica.optimizer.step), ("local", local_update(replica.optimizer))):
+    for part, work in (("update", replica.optimizer.step), ("local", _local_update(replica.optimizer))):
         often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
         for timing in worker.time(work, **often, before=lambda: fence(None)):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
-def timed(worker: Worker, replica: Replica, work, ahead):
+def _timed(worker: Worker, replica: Replica, work, ahead):
     """Time `work` as often as the plan says; `ahead` brings the gradients that it needs, outside the clock."""
 
     def before() -> None:

@@ -82,7 +82,7 @@ VARIANTS = {
 }
 
 
-SAME = 1e-4
+_SAME = 1e-4
 
 
 def attempt(worker: Worker, point: SimpleNamespace) -> None:
@@ -94,20 +94,20 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
     start = [weight.detach().clone() for weight in right.model.parameters()]
     ours.step(0)
     right.step(0)
-    row = {"first_error": differences(ours, right, start)["error"], "saved": saved(ours.optimizer, right.optimizer)}
+    row = {"first_error": differences(ours, right, start)["error"], "saved": _saved(ours.optimizer, right.optimizer)}
     for number in range(1, worker.plan.steps):
         ours.step(number)
         right.step(number)
     worker.record(entry="trial", **differences(ours, right, start), **row)
 
 
-def saved(ours: torch.optim.Optimizer, right: torch.optim.Optimizer) -> float:
+def _saved(ours: torch.optim.Optimizer, right: torch.optim.Optimizer) -> float:
     """Return the share of the numbers in the right state_dict that ours has, too."""
     found, wanted = ours.state_dict()["state"], right.state_dict()["state"]
     same = total = 0
     for number, state in wanted.items():
         for name, value in state.items():
             one = found.get(number, {}).get(name)
-            close = torch.isclose(one.to(value), value, SAME, 0) if torch.is_tensor(one) else torch.zeros(1)
+            close = torch.isclose(one.to(value), value, _SAME, 0) if torch.is_tensor(one) else torch.zeros(1)
             same, total = same + int(close.sum()), total + value.numel()
     return same / total
