@@ -12,46 +12,40 @@ SYMPTOMS = {
 }
 TOKENS = 1024
 LABEL_GB = 80
-SAFETY = 1.25  # a batch this far on the right side of the bound is proposed
+_SAFETY = 1.25  # a batch this far on the right side of the bound is proposed
 
 
 def right() -> dict[str, float]:
-    """Give an account of XXL: bytes by kind for TOKENS tokens, devices for all of it, and a compute-bound batch."""
+    """Return an account of XXL: bytes by kind for TOKENS tokens, devices for all of it, and a compute-bound batch."""
     held = parts_bytes(XXL, TOKENS)
-    return held | {"devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * SAFETY}
+    return held | {"devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * _SAFETY}
 
 
 def mixed_units() -> dict[str, float]:
-    """Give an account whose devices are GiB over GB."""
+    """Return an account whose devices are GiB over GB."""
     return right() | {"devices": devices(sum(parts_bytes(XXL, TOKENS).values()), LABEL_GB, "GiB")}
 
 
 def gradients_twice() -> dict[str, float]:
-    """Give an account with 20 bytes a parameter."""
+    """Return an account with 20 bytes per parameter."""
     held = parts_bytes(XXL, TOKENS)
     held["gradients"] *= 2
     return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
 
 
 def bits_for_bytes() -> dict[str, float]:
-    """Give an account with eight times the activations."""
+    """Return an account with eight times the activations."""
     held = parts_bytes(XXL, TOKENS, element_bytes=16)
     return right() | held | {"devices": devices(sum(held.values()), LABEL_GB)}
 
 
 def upside_down() -> dict[str, float]:
-    """Give an account that stays below the bound."""
-    return right() | {"tokens": _bound() / SAFETY}
+    """Return an account that stays below the bound."""
+    return right() | {"tokens": _bound() / _SAFETY}
 
 
 def _bound() -> float:
     return least_tokens(COURSE_MESH, XXL, at_once=False)
 
 
-ACCOUNTS = {
-    "right": right,
-    "mixed_units": mixed_units,
-    "gradients_twice": gradients_twice,
-    "bits_for_bytes": bits_for_bytes,
-    "upside_down": upside_down,
-}
+ACCOUNTS = {account.__name__: account for account in (right, mixed_units, gradients_twice, bits_for_bytes, upside_down)}

@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import ceil, floor, inf, isclose, isfinite
 from string import ascii_uppercase
+from typing import Any
 
 import pandas as pd
-from IPython.display import Markdown
 
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, WHOLE, XXL, Mesh, Model, devices, least_tokens, of, times
 from labkit.story import units
 
-EVEN_GIB = 80 * 10**9 / 2**30  # 80 GB exactly, for that is a binary fraction
+_EVEN_GIB = 80 * 10**9 / 2**30  # 80 GB exactly, for that is a binary fraction
 SIZES = (
     (3276, 80),
     (3276, 95),
     (4096, 1),
-    (EVEN_GIB, 80),
+    (_EVEN_GIB, 80),
     (75, 80),
     (0.5, 24),
     (1000, 141),
@@ -36,23 +36,25 @@ BATCHES = (
     (16384, 8, 8, 1, 2, 4.6e14, 1.8e11),  # enough with two axes for activations only
     (16384, 4, 16, 2, 2, 4.6e14, 1.8e11),  # no batch is enough, with two axes for each
 )  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
-SYMBOLS = ("F", "X", "Y", "M_X", "M_Y", "C", "W")
-D_MODEL = 16384  # of any size: it is in every term
-CLOSE = 1e-3
-FORGOTTEN = "is a `return` missing?"
-MIXED = "you divided GiB by GB"
+_SYMBOLS = ("F", "X", "Y", "M_X", "M_Y", "C", "W")
+_D_MODEL = 16384  # of any size: it is in every term
+_CLOSE = 1e-3
+_SAME_ACCOUNT = 0.01
+_BITS = 8
+_FORGOTTEN = "is a `return` missing?"
+_MIXED = "you divided GiB by GB"
 # Kind, number for (GiB, GB of one device), what is wrong.
-DEVICE_MISTAKES: tuple[tuple[str, Callable[[float, float], float], str], ...] = (
+_DEVICE_MISTAKES: tuple[tuple[str, Callable[[float, float], float], str], ...] = (
     ("unrounded", lambda gib, gb: _exact(gib, gb), "devices come whole, rounded up"),
-    ("mixed", lambda gib, gb: gib / gb, MIXED),
-    ("mixed", lambda gib, gb: ceil(gib / gb), MIXED),
-    ("mixed", lambda gib, gb: floor(gib / gb), MIXED),
+    ("mixed", lambda gib, gb: gib / gb, _MIXED),
+    ("mixed", lambda gib, gb: ceil(gib / gb), _MIXED),
+    ("mixed", lambda gib, gb: floor(gib / gb), _MIXED),
     (
         "wrong_way",
         lambda gib, gb: ceil(gib / gb * 10**9 / 2**30),
         "a GiB is more than a GB, so a total has more GB than GiB",
     ),
-    ("mixed", lambda gib, gb: round(gib / gb), MIXED),
+    ("mixed", lambda gib, gb: round(gib / gb), _MIXED),
     ("nearest", lambda gib, gb: round(_exact(gib, gb)), "rounded to the nearest whole number, not up"),
     ("rounded_down", lambda gib, gb: floor(_exact(gib, gb)), "rounded down: what is left over has no place"),
     ("rounded_down", lambda gib, gb: max(1, floor(_exact(gib, gb))), "rounded down: what is left over has no place"),
@@ -68,7 +70,7 @@ def _exact(gib: float, gb: float) -> float:
 def judge_devices(given: list) -> Verdict:
     """Return the verdict on numbers of devices, one for each of SIZES: a total in GiB, a label in GB."""
     made = next(
-        ((kind, why) for kind, value, why in DEVICE_MISTAKES if _same(given, [value(*size) for size in SIZES])), None
+        ((kind, why) for kind, value, why in _DEVICE_MISTAKES if _same(given, [value(*size) for size in SIZES])), None
     )
     faults: dict[str, str] = {}
     for (gib, gb), found in zip(SIZES, given, strict=True):
@@ -88,7 +90,7 @@ def _same(given: list, wanted: list[float]) -> bool:
 
 
 def _no_number(found, asked: str) -> tuple[str, str] | None:
-    return None if _is_number(found) else ("form", FORGOTTEN if found is None else asked)
+    return None if _is_number(found) else ("form", _FORGOTTEN if found is None else asked)
 
 
 def _quotient(gib: float, gb: float) -> tuple[str, str]:
@@ -101,13 +103,13 @@ def judge_batch(given: list) -> Verdict:
     """Give the verdict on least batches in tokens, in all and in turn, one for each of BATCHES; None where none is."""
     faults: dict[str, str] = {}
     for setting, found in zip(BATCHES, given, strict=True):
-        mesh, model = Mesh(*setting[1:]), Model(D_MODEL, setting[0], blocks=1)
+        mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
         if found is None if wanted == inf else _near(found, wanted):
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
         right = "None" if wanted == inf else units.count(round(wanted))
-        where = ", ".join(f"{name} = {value:g}" for name, value in zip(SYMBOLS, setting, strict=True))
+        where = ", ".join(f"{name} = {value:g}" for name, value in zip(_SYMBOLS, setting, strict=True))
         faults.setdefault(kind, f"for {where} it gives {_said(found, wanted)}, not {right}: {why}")
     merits = ("above its batch computing covers both, below it does not", "where no batch is enough it says so")
     return Verdict("compute_bound_batch", WRONG if faults else RIGHT, faults, () if faults else merits)
@@ -148,7 +150,7 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
 
 
 def _near(found, value: float) -> bool:
-    return _is_number(found) and isclose(found, value, rel_tol=CLOSE)
+    return _is_number(found) and isclose(found, value, rel_tol=_CLOSE)
 
 
 def _said(found, wanted: float) -> str:
@@ -168,53 +170,32 @@ def _is_number(value) -> bool:
     return abs(value) < 1e300 or value in (inf, -inf)
 
 
-EXERCISES = {"devices_needed": (SIZES, judge_devices), "compute_bound_batch": (BATCHES, judge_batch)}
-SAME_ACCOUNT = 0.01
-BITS = 8
-
-
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise`, one of EXERCISES, and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    settings, judge = EXERCISES[exercise]
-    outcome = called(f"accounting.{exercise}", [list(setting) for setting in settings], patience_s)
-    return outcome if isinstance(outcome, Verdict) else judge(outcome)
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken accountings, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
+check = Exercises(
+    "accounting",
+    Exercise("devices_needed", SIZES, judge_devices),
+    Exercise("compute_bound_batch", BATCHES, judge_batch),
+)
 
 
 def accounts(names: Iterable[str]) -> pd.DataFrame:
-    """Give a row an accounting, by letter: GB by kind, devices of 80 GB for their sum, tokens of a batch to run."""
+    """Return a row per accounting, by letter: GB by kind, devices of 80 GB for their sum, tokens of a batch to run."""
     rows = [ACCOUNTS[name]() for name in names]
     table = pd.DataFrame(rows, index=list(ascii_uppercase[: len(rows)]))
     table[list(KINDS)] = table[list(KINDS)] / units.GB
     return table.rename(columns={kind: f"{kind}_gb" for kind in KINDS}).round(1)
 
 
-def diagnose(names: Iterable[str]) -> Markdown:
-    """Name the fault of every one of these accountings, from its numbers alone."""
-    return diagnosed(verdict_of(name, ACCOUNTS[name]()) for name in names)
-
-
 def verdict_of(name: str, account: dict[str, float]) -> Verdict:
-    """Give the verdict on one account of XXL: a sentence a fault."""
+    """Return the verdict on one account of XXL: a sentence per fault."""
     faults: dict[str, str] = {}
     for kind, each in WHOLE.items():
         found = account[kind] / XXL.parameters
-        if abs(found / each - 1) > SAME_ACCOUNT:
+        if abs(found / each - 1) > _SAME_ACCOUNT:
             said = f"{kind} take {units.number(found)} bytes a parameter, not {each}"
             faults[kind] = f"{said}: counted {found / each:g} times"
     per_number = account["activations"] / TOKENS / XXL.kept()
-    if abs(per_number / 2 - 1) > SAME_ACCOUNT:
-        why = ", its bits taken for bytes" if abs(per_number / 2 / BITS - 1) < SAME_ACCOUNT else ""
+    if abs(per_number / 2 - 1) > _SAME_ACCOUNT:
+        why = ", its bits taken for bytes" if abs(per_number / 2 / _BITS - 1) < _SAME_ACCOUNT else ""
         faults["activations"] = f"an activation in bfloat16 takes {units.number(per_number)} bytes, not 2{why}"
     total, room = sum(account[kind] for kind in KINDS), account["devices"] * of(LABEL_GB, "GB")
     if room < total:
@@ -232,3 +213,10 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
         )
     merits = () if faults else ("16 bytes a parameter, 2 an activation, enough devices, a batch above the bound",)
     return Verdict(name, WRONG if faults else RIGHT, faults, merits)
+
+
+def _rows_of(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"name": name, "account": ACCOUNTS[name]()} for name in names]
+
+
+suspects, diagnose = line_up(SYMPTOMS, _rows_of, lambda row: verdict_of(**row))

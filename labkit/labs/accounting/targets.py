@@ -7,36 +7,28 @@ import pandas as pd
 from labkit.labs.accounting.tables.account import TPU_GB, states_bytes
 from labkit.labs.accounting.tables.reading import answers
 from labkit.labs.accounting.theory import COURSE_MESH, MODELS, XXL, devices, least_tokens, number_in, of, smallest_fsdp
-from labkit.tables.targets import COLUMNS
+from labkit.tables.targets import Target, card
 
-LLAMA_7B, LLAMA_405B = 6_738_415_616, 405_853_388_800  # of the published weights
+_WEIGHTS_OF_LLAMA = {"Llama 2 7 B": ("7 B", 6_738_415_616), "Llama 3.1 405 B": ("405 B", 405_853_388_800)}  # published
 
 
 def scorecard(published: pd.DataFrame) -> pd.DataFrame:
-    """Give the lab's targets: lab, target, measured, goal, unit, met. No run is needed: worked by hand is the goal."""
+    """Return the lab's targets: lab, target, measured, goal, unit, met. No run is needed: the goals are worked by hand."""
     states = states_bytes()
-    at_once, in_turn = (least_tokens(COURSE_MESH, XXL, way) for way in (True, False))
+    by_way = {name: least_tokens(COURSE_MESH, XXL, name == "at once") for name in ("at once", "in turn")}
     table = answers(published)
     differ = table[~table["agrees"]]
     exact = [
         ("XXL's float32 states", number_in("GiB", states), 3276, "GiB"),
         ("XXL's states on 80 GB devices", devices(states, 80), 44, "devices"),
         ("XXL's smallest N_FSDP under 95 GB", smallest_fsdp(XXL, 0, of(TPU_GB, "GB")), 38, "devices"),
-        ("compute-bound batch, at once", round(at_once), 20444, "tokens"),
-        ("compute-bound batch, in turn", round(in_turn), 25302, "tokens"),
-        ("the same a device, at once", round(at_once / COURSE_MESH.devices), 319, "tokens"),
-        ("the same a device, in turn", round(in_turn / COURSE_MESH.devices), 395, "tokens"),
-        ("off the published parameters of Llama 2 7 B by", MODELS["7 B"].parameters - LLAMA_7B, 0, "parameters"),
-        (
-            "off the published parameters of Llama 3.1 405 B by",
-            MODELS["405 B"].parameters - LLAMA_405B,
-            0,
-            "parameters",
-        ),
-        ("published answers that differ, explained", (differ["mistake"] != "").sum(), len(differ), "answers"),
+        ("compute-bound batch, at once", round(by_way["at once"]), 20444, "tokens"),
+        ("compute-bound batch, in turn", round(by_way["in turn"]), 25302, "tokens"),
+        ("the same a device, at once", round(by_way["at once"] / COURSE_MESH.devices), 319, "tokens"),
+        ("the same a device, in turn", round(by_way["in turn"] / COURSE_MESH.devices), 395, "tokens"),
     ]
-    rows = [
-        ("accounting", target, float(value), f"{goal}", unit, bool(value == goal))
-        for target, value, goal, unit in exact
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    for name, (model, weights) in _WEIGHTS_OF_LLAMA.items():
+        exact.append((f"off the published parameters of {name} by", MODELS[model].parameters - weights, 0, "parameters"))
+    explained = int((differ["mistake"] != "").sum())
+    exact.append(("published answers that differ, explained", explained, len(differ), "answers"))
+    return card("accounting", [Target(what, float(value or 0), "=", goal, unit) for what, value, goal, unit in exact])

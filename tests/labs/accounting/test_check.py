@@ -9,7 +9,7 @@ from labkit.course import answers
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import accounting
 from labkit.labs.accounting.bugs import ACCOUNTS, SYMPTOMS
-from labkit.labs.accounting.exercise import BATCHES, EXERCISES, SIZES, check, judge_batch, judge_devices, verdict_of
+from labkit.labs.accounting.exercise import BATCHES, SIZES, check, judge_batch, judge_devices, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -174,7 +174,7 @@ def test_a_mistake_says_its_numbers():
     assert "you divided GiB by GB" in judge_devices([ceil(gib / gb) for gib, gb in SIZES]).faults["mixed"]
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
+@pytest.mark.parametrize("exercise", check.names)
 def test_an_exercise_is_called_and_judged(exercise):
     assert check(exercise).outcome == UNANSWERED
     text = DEVICES if exercise == "devices_needed" else BATCH

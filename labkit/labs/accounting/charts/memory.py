@@ -9,6 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.provenance import fact
 from labkit.story import units
 
 COLORS = {  # as in the ledgers of labs 04 and 05
@@ -30,7 +31,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     for row in parts.itertuples():
         ax.barh(0, row.gb, left=left, color=COLORS[row.kind], height=0.62, label=row.kind)
         left += row.gb
-    states = labels.attrs["total_bytes"] / units.GB
+    states = fact(labels, "total_bytes") / units.GB
     ax.axvline(states, color=canvas.THEORY, lw=1.2, ls=DASHES, label="without activations")
     for lane, row in enumerate(labels.itertuples(), 1):
         for place in range(row.devices):
@@ -47,9 +48,9 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     ratio = units.GIB / units.GB
     above = ax.secondary_xaxis("top", functions=(lambda gb: gb / ratio, lambda gib: gib * ratio))
     above.set_xlabel("GiB (2³⁰ bytes)")
-    ax.set_title(f"{units.number(parts.attrs['parameters'] / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
+    ax.set_title(f"{units.number(fact(parts, 'parameters') / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
     canvas.legend_above(ax, columns=6)
-    return canvas.finish(figure, parts.attrs["source"])
+    return canvas.finish(figure, fact(parts, "source"))
 
 
 def devices_chart(table: pd.DataFrame, published: float | None = None, guess=None) -> Figure:
@@ -59,12 +60,12 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     Prediction.
     """
     figure, ax = canvas.canvas(height=4.2)
-    size = table.attrs["device_gb"]
+    size = fact(table, "device_gb")
     for place, (tokens, rows) in enumerate(table.groupby("tokens")):
         color, above = canvas.SERIES[place], place > 0
         name = "no activations" if not tokens else f"{units.count(tokens)} tokens on each"
         ax.plot(rows["fsdp"], rows["gb"], color=color, lw=1.6, label=name)
-        for fewest in table.attrs["fewest"][tokens].values():
+        for fewest in fact(table, "fewest")[tokens].values():
             at = rows[rows["fsdp"] == fewest]
             ax.plot(at["fsdp"], at["gb"], "o", ms=9, mfc="none", mec=color, mew=1.6)
             ax.annotate(
@@ -89,7 +90,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     ax.set_title("Memory of a device, parameters and states in float32")
     ax.grid(True)
     canvas.legend_above(ax, columns=3)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, fact(table, "source"))
 
 
 def fit_chart(table: pd.DataFrame) -> Figure:
@@ -139,8 +140,8 @@ def fit_chart(table: pd.DataFrame) -> Figure:
         ax.tick_params(axis="y", rotation=0, labelsize=9)
     return canvas.finish(
         figure,
-        f"{table.attrs['precision']}, {units.count(table.attrs['tokens'])} tokens a GPU, "
-        f"× fits on no number, – no bfloat16 · {table.attrs['source']}",
+        f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens a GPU, "
+        f"× fits on no number, – no bfloat16 · {fact(table, 'source')}",
     )
 
 

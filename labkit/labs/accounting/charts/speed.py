@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 
@@ -35,7 +36,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
         label="both in turn",
     )
     per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
-    for (name, tokens), side in zip(table.attrs["bounds"].items(), (-1, 1), strict=True):
+    for (name, tokens), side in zip(fact(table, "bounds").items(), (-1, 1), strict=True):
         if not isfinite(tokens):
             continue
         color, marker = WAYS[name]
@@ -61,7 +62,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
     ax.grid(True)
     ax.set_title("One block on the mesh", loc="center")
     canvas.legend_above(ax)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, fact(table, "source"))
 
 
 def splits_chart(table: pd.DataFrame) -> Figure:
@@ -88,11 +89,11 @@ def splits_chart(table: pd.DataFrame) -> Figure:
     )
     ax.set_xlim(table["tensor"].min() / 2**0.5, table["tensor"].max() * 2**0.5)
     canvas.logarithmic(ax.yaxis)
-    ax.set(xlabel=f"tensor shards Y; FSDP has {table.attrs['devices']} / Y", ylabel="least batch, tokens in all")
-    ax.set_title(f"{table.attrs['devices']} devices shared out")
+    ax.set(xlabel=f"tensor shards Y; FSDP has {fact(table, 'devices')} / Y", ylabel="least batch, tokens in all")
+    ax.set_title(f"{fact(table, 'devices')} devices shared out")
     ax.grid(True)
     canvas.legend_above(ax)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, fact(table, "source"))
 
 
 COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
@@ -122,7 +123,7 @@ def machines_chart(table: pd.DataFrame) -> Figure:
     ax.set(xlabel="tokens a device")
     ax.set_title("Least batch at which FSDP is compute-bound")
     canvas.legend_above(ax)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, fact(table, "source"))
 
 
 def measured_chart(table: pd.DataFrame) -> Figure:
@@ -151,10 +152,10 @@ def measured_chart(table: pd.DataFrame) -> Figure:
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylim(0, 1.08)
     ax.set(xlabel="tokens a GPU and micro-batch", ylabel="% of one GPU's speed, a GPU")
-    ax.set_title(f"GPT-2 Large on {table.attrs['ranks']} GPUs: bound and measured")
+    ax.set_title(f"GPT-2 Large on {fact(table, 'ranks')} GPUs: bound and measured")
     ax.grid(True)
     canvas.legend_above(ax)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, fact(table, "source"))
 
 
 def published_chart(table: pd.DataFrame) -> Figure:
@@ -193,7 +194,7 @@ def published_chart(table: pd.DataFrame) -> Figure:
     ax.set_title("What was printed")
     ax.grid(axis="x")
     canvas.legend_above(ax)
-    return canvas.finish(figure, f"{table.attrs['source']} · theory")
+    return canvas.finish(figure, f"{fact(table, 'source')} · theory")
 
 
 def _number(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
@@ -33,11 +34,11 @@ def explain_memory(parts: pd.DataFrame, labels: pd.DataFrame, drivers: pd.DataFr
 
 def _parts(table: pd.DataFrame) -> str:
     sizes = table.set_index("kind")["bytes"]
-    states, tokens = sizes[list(STATES)].sum(), table.attrs["tokens"]
-    each = states / table.attrs["parameters"]
+    states, tokens = sizes[list(STATES)].sum(), fact(table, "tokens")
+    each = states / fact(table, "parameters")
     largest, share = sizes.idxmax(), sizes.max() / sizes.sum()
     token = sizes["activations"] / tokens
-    billions = units.number(table.attrs["parameters"] / 1e9, 4)
+    billions = units.number(fact(table, "parameters") / 1e9, 4)
     return (
         f"{billions} billion parameters at {each:g} bytes are {both(states)}. "
         f"With the activations of {units.count(tokens)} tokens it is {both(sizes.sum())}. "
@@ -49,7 +50,7 @@ def _parts(table: pd.DataFrame) -> str:
 
 def _labels(table: pd.DataFrame, drivers: pd.DataFrame) -> str:
     said = [f"{row.devices} {row.reading}" for row in table.itertuples()]
-    sentence = f"{both(table.attrs['total_bytes'])} take so many H100s: **{said[0]}**; {listed(said[1:])}."
+    sentence = f"{both(fact(table, 'total_bytes'))} take so many H100s: **{said[0]}**; {listed(said[1:])}."
     if len(set(table["devices"])) == 1:
         sentence += " The reading makes no difference here."
     seen = [
@@ -74,7 +75,7 @@ def _meant(drivers: pd.DataFrame) -> str:
 
 
 def _shards(table: pd.DataFrame) -> str:
-    size, fewest = table.attrs["device_gb"], table.attrs["fewest"]
+    size, fewest = fact(table, "device_gb"), fact(table, "fewest")
     parts = []
     for tokens, by_unit in fewest.items():
         load = f"With {units.count(tokens)} tokens on each" if tokens else "Without activations"
@@ -96,13 +97,13 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     ok = table[table["status"] == "ok"]
     able = [name for name, rows in table.groupby("model", sort=False) if rows["status"].eq("ok").any()]
     if not able:
-        return say(f"In {PRECISIONS[table.attrs['precision']]} no number of these GPUs is enough.")
+        return say(f"In {PRECISIONS[fact(table, 'precision')]} no number of these GPUs is enough.")
     by = {
         strategy: [name for name in able if name in set(rows["model"])]
         for strategy, rows in ok.groupby("strategy", sort=False)
     }
     names = list(by)
-    sentences = [f"In {PRECISIONS[table.attrs['precision']]}, on some GPU of this table:"]
+    sentences = [f"In {PRECISIONS[fact(table, 'precision')]}, on some GPU of this table:"]
     for before, strategy in zip([None, *names], names, strict=False):
         new = [name for name in by[strategy] if before is None or name not in by[before]]
         sentences.append(
@@ -135,7 +136,7 @@ def explain_measured(table: pd.DataFrame) -> Markdown:
     return say(
         "\n".join(f"- {bullet}" for bullet in bullets),
         "" if table.empty else f"\n\n{_lesson(table)}",
-        small=table.attrs["small"],
+        small=fact(table, "small"),
     )
 
 

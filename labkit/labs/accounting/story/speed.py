@@ -8,6 +8,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.labs.accounting.story.memory import both
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, say
 
@@ -94,7 +95,7 @@ def doubt_report(answers: pd.DataFrame, mistakes: pd.DataFrame, labels: pd.DataF
 def _devices(row: pd.Series, labels: pd.DataFrame) -> str:
     if row["agrees"]:
         return f"{row['printed']:g} devices of 80 GB hold it."
-    said = f"{both(labels.attrs['total_bytes'])} take {row['ours']:g} devices of 80 GB, not {row['printed']:g}"
+    said = f"{both(fact(labels, 'total_bytes'))} take {row['ours']:g} devices of 80 GB, not {row['printed']:g}"
     if not row["mistake"]:
         return f"{said}; no mistake tried gives that."
     driver = labels[labels["reading"].str.contains("driver")]

@@ -25,9 +25,11 @@ from labkit.labs.accounting.theory import (
     times,
 )
 from labkit.node import limits
+from labkit.provenance import of_source
 
-THEORY = "theory: bytes counted, nothing measured"
-GPUS = {  # the datasheet's name
+_COUNTED = "theory: bytes counted, nothing measured"
+_BOOK = "theory: How to Scale Your Model (2025), part 5; nothing measured"
+_GPUS = {  # the datasheet's name
     "RTX 4090": "NVIDIA GeForce RTX 4090",
     "V100 32 GB": "Tesla V100-SXM2-32GB",
     "A100 40 GB": "NVIDIA A100-SXM4-40GB",
@@ -37,7 +39,7 @@ GPUS = {  # the datasheet's name
     "H200": "NVIDIA H200",
     "B200": "NVIDIA B200",
 }
-H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
+_H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
 TPU_GB = 95  # a TPU v5p's label (cloud.google.com/tpu/docs/v5p)
 TOKENS = 1024
 
@@ -48,7 +50,7 @@ def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
     for unit in ("GB", "GiB"):
         table[unit.lower()] = number_in(unit, table["bytes"])
     table["bytes_per_parameter"] = table["bytes"] / model.parameters
-    return _told(table, parameters=model.parameters, tokens=tokens)
+    return of_source(table, _COUNTED, parameters=model.parameters, tokens=tokens)
 
 
 def states_bytes(model: Model = XXL) -> int:
@@ -62,10 +64,10 @@ def labels(model: Model = XXL) -> pd.DataFrame:
     The driver's is what nvidia-smi prints for an H100 80GB HBM3.
     """
     total = states_bytes(model)
-    rows = [(reading, of(*label), devices(total, *label)) for reading, label in H100.items()]
+    rows = [(reading, of(*label), devices(total, *label)) for reading, label in _H100.items()]
     table = pd.DataFrame(rows, columns=["reading", "device_bytes", "devices"])
     table["gb"], table["gib"] = (number_in(unit, table["device_bytes"]) for unit in ("GB", "GiB"))
-    return _told(table, total_bytes=total)
+    return of_source(table, _COUNTED, total_bytes=total)
 
 
 def drivers(*nodes) -> pd.DataFrame:
@@ -83,7 +85,7 @@ def drivers(*nodes) -> pd.DataFrame:
     driver_bytes = table["driver_mib"] * UNITS["MiB"]
     table["driver_gb"], table["driver_gib"] = (number_in(unit, driver_bytes) for unit in ("GB", "GiB"))
     table["over_label"] = table["driver_gb"] / table["label_gb"]
-    return _told(table)
+    return of_source(table, _COUNTED)
 
 
 def over_devices(
@@ -91,7 +93,7 @@ def over_devices(
 ) -> pd.DataFrame:
     """Give a row a number of FSDP shards and of tokens on each: gb a device, in all and by kind.
 
-    attrs: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough.
+    Facts: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough; `device_gb`, 95.
     """
     rows = []
     for many in tokens:
@@ -101,7 +103,7 @@ def over_devices(
     fewest = {
         many: {unit: theory.smallest_fsdp(model, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
     }
-    return _told(pd.DataFrame(rows), fewest=fewest, device_gb=TPU_GB)
+    return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, device_gb=TPU_GB)
 
 
 def fit(
@@ -113,7 +115,7 @@ def fit(
     beyond the label for them, not all.
     """
     rows = []
-    for label, name in GPUS.items():
+    for label, name in _GPUS.items():
         known = limits.spec(name)
         able = precision != "bfloat16" or known.tflops("bf16") is not None
         for model_name, model in models.items():
@@ -122,17 +124,11 @@ def fit(
                 status = "ok" if found and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, found if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
-    return _told(table, precision=precision, tokens=tokens, recompute=recompute)
+    return of_source(table, _COUNTED, precision=precision, tokens=tokens, recompute=recompute)
 
 
-def _told(table: pd.DataFrame, **more) -> pd.DataFrame:
-    table.attrs = {"source": THEORY, "small": False, **more}
-    return table
-
-
-SOURCE = "theory: How to Scale Your Model (2025), part 5; nothing measured"
-OVERLAPS = {"at once": True, "in turn": False}
-KNOBS = {
+_OVERLAPS = {"at once": True, "in turn": False}
+_KNOBS = {
     "as asked": {},
     "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
     "a third axis for FSDP": {"fsdp_axes": 3},
@@ -143,42 +139,45 @@ KNOBS = {
     "half the devices, 8 × 4": {"fsdp": 8},
     "compute twice as fast": {"flop_per_s": 2 * Mesh.flop_per_s},
 }
-BESIDE = 8  # GPUs in a node
+_BESIDE = 8  # GPUs in a node
 
 
 def over_tokens(mesh: Mesh = COURSE_MESH, model: Model = XXL, tokens: Sequence[float] | None = None) -> pd.DataFrame:
     """Give a row a batch (tokens in all): ms of one block's forward to compute, gather weights, exchange activations.
 
-    attrs: `bounds`, the batch from which it is compute-bound by OVERLAPS.
+    Facts: `bounds`, the batch from which it is compute-bound by way (at once, in turn).
     """
     tokens = np.geomspace(1e3, 1e6, 61) if tokens is None else tokens
     rows = [(batch, *(1e3 * seconds for seconds in times(mesh, model, batch))) for batch in tokens]
     table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
-    return _bounded(table, bounds={name: least_tokens(mesh, model, at_once) for name, at_once in OVERLAPS.items()})
+    return of_source(
+        table, _BOOK, bounds={name: least_tokens(mesh, model, at_once) for name, at_once in _OVERLAPS.items()}
+    )
 
 
 def bounds(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
     """Give a row a way to communicate: the least tokens in all and a device, and gb a device with that batch."""
     rows = []
-    for name, at_once in OVERLAPS.items():
+    for name, at_once in _OVERLAPS.items():
         tokens = least_tokens(mesh, model, at_once)
         gb = inf
         if tokens < inf:
             gb = float(number_in("GB", sum(held(model, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
         rows.append((name, tokens, tokens / mesh.devices, gb))
-    return _bounded(pd.DataFrame(rows, columns=["weights and activations", "tokens", "tokens_per_device", "gb"]))
+    table = pd.DataFrame(rows, columns=["weights and activations", "tokens", "tokens_per_device", "gb"])
+    return of_source(table, _BOOK)
 
 
 def knobs(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
     """Give a row a knob turned alone: the least tokens in all and a device, in turn, and over those as asked."""
     rows = []
-    for name, turned in KNOBS.items():
+    for name, turned in _KNOBS.items():
         other = replace(mesh, **turned)
-        at_once, in_turn = (least_tokens(other, model, way) for way in OVERLAPS.values())
+        at_once, in_turn = (least_tokens(other, model, way) for way in _OVERLAPS.values())
         rows.append((name, other.devices, at_once, in_turn, in_turn / other.devices))
     table = pd.DataFrame(rows, columns=["knob", "devices", "at_once", "in_turn", "in_turn_per_device"])
     table["times"] = table["in_turn"] / table["in_turn"].iloc[0]
-    return _bounded(table)
+    return of_source(table, _BOOK)
 
 
 def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
@@ -186,9 +185,9 @@ def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> p
     rows = []
     for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
         other = replace(mesh, fsdp=devices // tensor, tensor=tensor)
-        rows.append((tensor, other.fsdp, *(least_tokens(other, model, way) for way in OVERLAPS.values())))
+        rows.append((tensor, other.fsdp, *(least_tokens(other, model, way) for way in _OVERLAPS.values())))
     table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(inf, float("nan"))
-    return _bounded(table, devices=devices)
+    return of_source(table, _BOOK, devices=devices)
 
 
 def machines(*nodes) -> pd.DataFrame:
@@ -200,10 +199,10 @@ def machines(*nodes) -> pd.DataFrame:
     """
     there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
     rows = []
-    for label, name in GPUS.items():
+    for label, name in _GPUS.items():
         known = limits.spec(name)
         rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known)
-        share = (BESIDE - 1) / BESIDE
+        share = (_BESIDE - 1) / _BESIDE
         rows.append(
             (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)
         )
@@ -220,10 +219,4 @@ def machines(*nodes) -> pd.DataFrame:
     )
     table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
     table = table.sort_values("tokens", ignore_index=True)
-    table.attrs = {"source": "theory: datasheets' dense 16-bit rates and links", "small": False}
-    return table
-
-
-def _bounded(table: pd.DataFrame, **more) -> pd.DataFrame:
-    table.attrs = {"source": SOURCE, "small": False, **more}
-    return table
+    return of_source(table, "theory: datasheets' dense 16-bit rates and links")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from labkit.node import limits
+from labkit.provenance import of_run
 from labkit.tables.lines import fits
 from labkit.tables.rates import strategies
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.lines import Link
 from labkit.theory.traffic import through_a_link, traffic
 
-SHARDED = ("fsdp_full", "fsdp_grad")
-PEAK, WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}
-COLUMNS = [
+_SHARDED = ("fsdp_full", "fsdp_grad")
+_PEAK, _WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}
+_COLUMNS = [
     "strategy",
     "tokens",
     "least_math_ms",
@@ -44,9 +45,9 @@ def measured(strategies_run, links_run) -> pd.DataFrame:
     lines = fits(links_run)
     lines = lines[lines["ranks"] == plan.gpus].set_index("collective")
     rows = []
-    for row in table[(table["ranks"] == plan.gpus) & table["strategy"].isin(SHARDED)].itertuples():
+    for row in table[(table["ranks"] == plan.gpus) & table["strategy"].isin(_SHARDED)].itertuples():
         tokens, times = row.micro_batch * plan.sequence, row.batch // (row.micro_batch * row.ranks)
-        sent = traffic(model, row.strategy, row.ranks, element_bytes=WIDTH[plan.precision], micro_batches=times)
+        sent = traffic(model, row.strategy, row.ranks, element_bytes=_WIDTH[plan.precision], micro_batches=times)
         least_s = limits.least_seconds_to_compute(tokens * flop, rate)
         sent_s = limits.least_seconds_to_move(through_a_link(sent, row.ranks), link) / times
         single = alone.loc[row.load]
@@ -66,15 +67,14 @@ def measured(strategies_run, links_run) -> pd.DataFrame:
                 row.efficiency * row.spread_step_ms / row.step_ms,
             )
         )
-    found = pd.DataFrame(rows, columns=COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
-    found.attrs = {"source": strategies_run.source, "small": plan.size == "small", "ranks": plan.gpus}
-    return found
+    found = pd.DataFrame(rows, columns=_COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
+    return of_run(found, strategies_run)
 
 
 def _datasheet(run) -> tuple[float | None, float | None]:
     """Give TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
     known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    return (known.tflops(PEAK[run.plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
+    return (known.tflops(_PEAK[run.plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
 
 
 def _seconds(sent, lines: pd.DataFrame, ranks: int) -> float:

@@ -20,8 +20,9 @@ from labkit.labs.accounting.theory import (
     smallest_fsdp,
     times,
 )
+from labkit.provenance import fact, of_source
 
-QUANTITIES = (
+_QUANTITIES = (
     "parameters",
     "weights+gradients+optimizer",
     "activations per sample",
@@ -29,8 +30,8 @@ QUANTITIES = (
     "smallest N_FSDP under 95 GB",
     "compute-bound batch",
 )
-MIXED = "GiB divided by GB"
-COLUMNS = ["quantity", "unit", "printed", "ours", "agrees", "mistaken", "mistake"]
+_MIXED = "GiB divided by GB"
+_COLUMNS = ["quantity", "unit", "printed", "ours", "agrees", "mistaken", "mistake"]
 
 
 def answers(published: pd.DataFrame) -> pd.DataFrame:
@@ -41,10 +42,10 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     """
     printed = published.set_index("quantity")["value"]
     states, token = states_bytes(), parts_bytes(XXL, 1)["activations"]
-    mixed = {QUANTITIES[3]: devices(states, 80, "GiB"), QUANTITIES[4]: smallest_fsdp(XXL, 0, of(TPU_GB, "GiB")) - 1}
+    mixed = {_QUANTITIES[3]: devices(states, 80, "GiB"), _QUANTITIES[4]: smallest_fsdp(XXL, 0, of(TPU_GB, "GiB")) - 1}
     ours = dict(
         zip(
-            QUANTITIES,
+            _QUANTITIES,
             (
                 XXL.parameters,
                 number_in("GiB", states),
@@ -59,14 +60,13 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, unit in published.set_index("quantity")["unit"].items():
         value = printed[name]
-        found = mixed.get(name) if name in mixed else _mistaken_batch(value) if name == QUANTITIES[5] else None
-        mistake = MIXED if name in mixed else "see mistakes"
+        found = mixed.get(name) if name in mixed else _mistaken_batch(value) if name == _QUANTITIES[5] else None
+        mistake = _MIXED if name in mixed else "see mistakes"
         same = agrees(value, ours[name])
         named = not same and found is not None and agrees(value, found)
         rows.append((name, unit, value, ours[name], same, found, mistake if named else ""))
-    table = pd.DataFrame(rows, columns=COLUMNS).astype({"mistaken": float})
-    table.attrs = {"source": published.attrs["source"], "small": False}
-    return table
+    table = pd.DataFrame(rows, columns=_COLUMNS).astype({"mistaken": float})
+    return of_source(table, fact(published, "source"))
 
 
 def agrees(printed: float, ours: float) -> bool:
@@ -107,8 +107,7 @@ def mistakes(mesh: Mesh = COURSE_MESH, printed: float = 641.0) -> pd.DataFrame:
         )
     table = pd.DataFrame(rows, columns=["mistakes", "weights and activations", "batch", "gives"])
     table["is_printed"] = [agrees(printed, value) for value in table["gives"]]
-    table.attrs = {"source": "theory, with mistakes", "small": False, "printed": printed}
-    return table
+    return of_source(table, "theory, with mistakes", printed=printed)
 
 
 def _mistaken_batch(printed: float) -> float | None:
