@@ -1,4 +1,4 @@
-"""What strategies are called: in full in a sentence, short as a label on a chart."""
+"""What strategies and attentions are called: in full in a sentence, short as a label on a chart."""
 
 from __future__ import annotations
 
@@ -17,4 +17,14 @@ STRATEGY_LABELS = STRATEGY_NAMES | {
     "fsdp_root": "FSDP, one group",
     "fsdp_grad": "FSDP, gradient-only",
     "fsdp_full": "FSDP, full",
+}
+ATTENTION_NAMES = {
+    "plain": "plain PyTorch",
+    "by_hand": "by hand",
+    "compiled": "compiled",
+    "tiled": "tiles in PyTorch",
+    "flash": "ours",
+    "sdpa_flash": "SDPA-flash",
+    "sdpa_cudnn": "cuDNN",
+    "sdpa_efficient": "SDPA-efficient",
 }

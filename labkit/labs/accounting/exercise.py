@@ -78,7 +78,7 @@ def judge_devices(given: list) -> Verdict:
         if not (_is_number(found) and found == wanted):
             kind, why = _no_number(found, "a whole number of devices is asked for") or made or _quotient(gib, gb)
             where = f"for {units.number(gib, 4)} GiB on devices of {gb} GB"
-            faults.setdefault(kind, f"{where} it gives {_said(found, wanted)}, not {wanted}: {why}")
+            faults.setdefault(kind, f"{where} it gives {_as_read(found, wanted)}, not {wanted}: {why}")
     merits = ("both sizes are in bytes before they are divided", "the last device counts, however little is on it")
     return Verdict("devices_needed", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -95,12 +95,12 @@ def _no_number(found, asked: str) -> tuple[str, str] | None:
 
 def _quotient(gib: float, gb: float) -> tuple[str, str]:
     total, each = of(gib, "GiB"), of(gb, "GB")
-    said = f"{units.count(total)} bytes over {units.count(each)} bytes is {total / each:.6g}"
-    return "wrong", f"{said}, rounded up"
+    division = f"{units.count(total)} bytes over {units.count(each)} bytes is {total / each:.6g}"
+    return "wrong", f"{division}, rounded up"
 
 
 def judge_batch(given: list) -> Verdict:
-    """Give the verdict on least batches in tokens, in all and in turn, one for each of BATCHES; None where none is."""
+    """Return the verdict on least batches in tokens, sent in turn, one for each of BATCHES; None where none is."""
     faults: dict[str, str] = {}
     for setting, found in zip(BATCHES, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
@@ -110,7 +110,7 @@ def judge_batch(given: list) -> Verdict:
         kind, why = _batch_fault(mesh, model, found, wanted)
         right = "None" if wanted == inf else units.count(round(wanted))
         where = ", ".join(f"{name} = {value:g}" for name, value in zip(_SYMBOLS, setting, strict=True))
-        faults.setdefault(kind, f"for {where} it gives {_said(found, wanted)}, not {right}: {why}")
+        faults.setdefault(kind, f"for {where} it gives {_as_read(found, wanted)}, not {right}: {why}")
     merits = ("above its batch computing covers both, below it does not", "where no batch is enough it says so")
     return Verdict("compute_bound_batch", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -153,14 +153,14 @@ def _near(found, value: float) -> bool:
     return _is_number(found) and isclose(found, value, rel_tol=_CLOSE)
 
 
-def _said(found, wanted: float) -> str:
+def _as_read(found, wanted: float) -> str:
     """Return a number as a reader says it, with as many digits as tell it from the wanted one."""
     if not _is_number(found) or not isfinite(found):
         return repr(found)
     if found == round(found):
         return units.count(found)
-    said = units.number(found, 5)
-    return repr(found) if said == units.number(wanted, 5) or said.replace(" ", "") == str(wanted) else said
+    text = units.number(found, 5)
+    return repr(found) if text == units.number(wanted, 5) or text.replace(" ", "") == str(wanted) else text
 
 
 def _is_number(value) -> bool:
@@ -191,8 +191,8 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
     for kind, each in WHOLE.items():
         found = account[kind] / XXL.parameters
         if abs(found / each - 1) > _SAME_ACCOUNT:
-            said = f"{kind} take {units.number(found)} bytes a parameter, not {each}"
-            faults[kind] = f"{said}: counted {found / each:g} times"
+            counted = f"{kind} take {units.number(found)} bytes a parameter, not {each}"
+            faults[kind] = f"{counted}: counted {found / each:g} times"
     per_number = account["activations"] / TOKENS / XXL.kept()
     if abs(per_number / 2 - 1) > _SAME_ACCOUNT:
         why = ", its bits taken for bytes" if abs(per_number / 2 / _BITS - 1) < _SAME_ACCOUNT else ""

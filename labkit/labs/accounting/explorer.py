@@ -6,16 +6,16 @@ from math import inf, log10
 
 import ipywidgets
 
-from labkit.charts import canvas
-from labkit.labs.accounting.charts.memory import COLORS
+from labkit.charts import canvas, ledgers, svg
+from labkit.charts.svg import WIDTH
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
 from labkit.story import units
 
-WIDTH, LEFT, RIGHT = 920, 80, 130  # pixels of the drawing, of the room for names and for the end of lines
-BAR, TOP, HEIGHT = 26, 66, 210  # pixels of the bar, where the curves begin, and how high they are
-TOKENS = (1e3, 1e6)  # of the curves, in all
-DECADES = (1e-2, 1e3)  # ms of the curves
-CURVES = (
+LEFT, RIGHT = 80, 130  # pixels of the room for names and for the end of lines
+_BAR, TOP, HEIGHT = 26, 66, 210  # pixels of the bar, where the curves begin, and how high they are
+_TOKENS = (1e3, 1e6)  # of the curves, in all
+_DECADES = (1e-2, 1e3)  # ms of the curves
+_CURVES = (
     ("compute", canvas.COMPUTE, ""),
     ("weights", canvas.COMMUNICATE, ""),
     ("activations", canvas.COMMUNICATE, "2 4"),
@@ -23,18 +23,17 @@ CURVES = (
 
 
 def picture(model: Model, mesh: Mesh, tokens: int, device_gb: float) -> str:
-    """Give HTML: two sentences over an SVG, what a device holds by kind above a block's times by batch.
+    """Return HTML: two sentences over an SVG, what a device holds by kind above a block's times by batch.
 
     `tokens` are those of all devices; a device's memory is `device_gb`, and the bar is cut at twice that.
     """
     each = held(model, -(-tokens // mesh.fsdp), mesh.fsdp, mesh.tensor, mesh.activation_bytes)
     sizes = {kind: float(size) / units.GB for kind, size in each.items()}
-    legend = " ".join(f'<span style="color:{COLORS[kind]}">■</span> {kind}' for kind in KINDS)
-    return (
-        f"<div>{_fits(model, sizes, device_gb)} {_bound(model, mesh, tokens)}</div><div>{legend}</div>"
-        f'<svg viewBox="0 0 {WIDTH} {TOP + HEIGHT + 34}" width="100%" font-size="12" font-family="sans-serif" '
-        f'fill="{canvas.INK}">{_bar(sizes, device_gb)}{_curves(model, mesh, tokens)}</svg>'
-    )
+    fits, bound = _fits(model, sizes, device_gb), _bound(model, mesh, tokens)
+    parts = [*_bar(sizes, device_gb), *_axes(), *_curves(model, mesh), *_crossings(model, mesh), *_batch(tokens)]
+    described = "what a device holds, by kind, above the times of one block's forward, by batch"
+    drawing = svg.page(parts, TOP + HEIGHT + 34, label=described)
+    return f'<div style="color:{svg.TEXT}">{fits} {bound}</div>{svg.legend(ledgers.colors(KINDS))}{drawing}'
 
 
 def _fits(model: Model, sizes: dict[str, float], device_gb: float) -> str:
@@ -48,78 +47,78 @@ def _bound(model: Model, mesh: Mesh, tokens: int) -> str:
     if at_once == inf:
         return "<b>No batch is compute-bound</b>: activations alone take longer than computing."
     least = [units.count(round(bound)) for bound in (at_once, in_turn)]
-    said = f"Compute-bound from {least[0]} tokens (at once), {least[1]} (in turn)"
+    sentence = f"Compute-bound from {least[0]} tokens (at once), {least[1]} (in turn)"
     reached = "both ways" if tokens >= in_turn else "at once" if tokens >= at_once else "neither way"
-    return f"{said}; with {units.count(tokens)}: <b>{reached}</b>."
+    return f"{sentence}; with {units.count(tokens)}: <b>{reached}</b>."
 
 
-def _bar(sizes: dict[str, float], device_gb: float) -> str:
-    scale, begun, parts = (WIDTH - LEFT - RIGHT) / (2 * device_gb), 0.0, []
+def _bar(sizes: dict[str, float], device_gb: float) -> list[str]:
+    scale, begun, parts = (WIDTH - LEFT - RIGHT) / (2 * device_gb), 0.0, [svg.word(0, 24, "memory")]
     for kind, size in sizes.items():
         ended = min(begun + size, 2 * device_gb)
-        parts.append(
-            f'<rect x="{LEFT + begun * scale:.1f}" y="6" width="{(ended - begun) * scale:.1f}" height="{BAR}" '
-            f'fill="{COLORS[kind]}"/>'
-        )
+        parts.append(svg.bar(LEFT + begun * scale, 6, (ended - begun) * scale, _BAR, ledgers.COLORS[kind]))
         begun = ended
-    line, total = LEFT + device_gb * scale, sum(sizes.values())
-    said = f"{'» ' if total > 2 * device_gb else ''}{units.number(total)} GB"
-    words = (
-        f'<text x="0" y="24">memory</text><text x="{LEFT + begun * scale + 6:.1f}" y="24">{said}</text>'
-        f'<line x1="{line:.1f}" x2="{line:.1f}" y1="0" y2="{BAR + 12}" stroke="{canvas.INK}" stroke-width="1.5"/>'
-        f'<text x="{line + 4:.1f}" y="{BAR + 20}">{device_gb:g} GB</text>'
-    )
-    return "".join([*parts, words])
+    at, total = LEFT + device_gb * scale, sum(sizes.values())
+    text = f"{'» ' if total > 2 * device_gb else ''}{units.number(total)} GB"
+    return [
+        *parts,
+        svg.word(LEFT + begun * scale + 6, 24, text),
+        svg.line(at, 0, at, _BAR + 12, stroke_width=1.5),
+        svg.word(at + 4, _BAR + 20, f"{device_gb:g} GB"),
+    ]
 
 
-def _curves(model: Model, mesh: Mesh, tokens: int) -> str:
-    parts = [f'<text x="0" y="{TOP - 8}">ms a block</text>']
+def _axes() -> list[str]:
+    """Return the grid and its numbers: ms upwards, tokens across, both logarithmic."""
+    parts = [svg.word(0, TOP - 8, "ms per block")]
     for power in range(-2, 4):
         y = _y(10.0**power)
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{canvas.HAIRLINE}"/>'
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
-        )
+        parts.append(svg.line(LEFT, y, WIDTH - RIGHT, y, canvas.HAIRLINE))
+        parts.append(svg.word(LEFT - 6, y + 4, f"{10.0**power:g}", text_anchor="end"))
     for power in range(3, 7):
-        parts.append(
-            f'<text x="{_x(10.0**power):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">'
-            f"{units.count(10**power)}</text>"
-        )
-    ends = [times(mesh, model, batch) for batch in TOKENS]
-    for place, (name, color, dashes) in enumerate(CURVES):
-        if not all(end[place] for end in ends):
-            continue  # a dimension of one device sends nothing
-        low, high = (_y(1e3 * end[place]) for end in ends)
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{low:.1f}" y2="{high:.1f}" stroke="{color}" '
-            f'stroke-width="2" stroke-dasharray="{dashes}"/>'
-            f'<text x="{WIDTH - RIGHT + 6}" y="{high + 4:.1f}" fill="{color}">{name}</text>'
-        )
+        parts.append(svg.word(_x(10.0**power), TOP + HEIGHT + 16, units.count(10**power), text_anchor="middle"))
+    return [*parts, svg.word(WIDTH - RIGHT, TOP + HEIGHT + 30, "tokens in all", text_anchor="end")]
+
+
+def _curves(model: Model, mesh: Mesh) -> list[str]:
+    """Return a line per part of the time; a dimension of one device sends nothing, and has none."""
+    parts = []
+    ends = [times(mesh, model, batch) for batch in _TOKENS]
+    for place, (name, color, dashes) in enumerate(_CURVES):
+        if all(end[place] for end in ends):
+            low, high = (_y(1e3 * end[place]) for end in ends)
+            parts.append(svg.line(LEFT, low, WIDTH - RIGHT, high, color, stroke_width=2, stroke_dasharray=dashes))
+            parts.append(svg.word(WIDTH - RIGHT + 6, high + 4, name, color))
+    return parts
+
+
+def _crossings(model: Model, mesh: Mesh) -> list[str]:
+    """Return a dot per way to communicate, on the computing's line, where computing begins to cover it."""
+    parts = []
     for at_once, color in ((True, canvas.SERIES[2]), (False, canvas.SERIES[5])):
-        if TOKENS[0] <= (least := least_tokens(mesh, model, at_once)) <= TOKENS[1]:
+        if _TOKENS[0] <= (least := least_tokens(mesh, model, at_once)) <= _TOKENS[1]:
             y = _y(1e3 * times(mesh, model, least).math_s)
             parts.append(f'<circle cx="{_x(least):.1f}" cy="{y:.1f}" r="5" fill="{color}"/>')
-    here = _x(min(max(tokens, TOKENS[0]), TOKENS[1]))
-    parts.append(
-        f'<line x1="{here:.1f}" x2="{here:.1f}" y1="{TOP}" y2="{TOP + HEIGHT}" stroke="{canvas.INK}" '
-        f'stroke-dasharray="4 3"/>'
-        f'<text x="{WIDTH - RIGHT}" y="{TOP + HEIGHT + 30}" text-anchor="end">tokens in all</text>'
-    )
-    return "".join(parts)
+    return parts
+
+
+def _batch(tokens: int) -> list[str]:
+    at = _x(min(max(tokens, _TOKENS[0]), _TOKENS[1]))
+    return [svg.line(at, TOP, at, TOP + HEIGHT, stroke_dasharray="4 3")]
 
 
 def _x(tokens: float) -> float:
-    low, high = map(log10, TOKENS)
+    low, high = map(log10, _TOKENS)
     return LEFT + (WIDTH - LEFT - RIGHT) * (log10(tokens) - low) / (high - low)
 
 
 def _y(ms: float) -> float:
-    low, high = map(log10, DECADES)
+    low, high = map(log10, _DECADES)
     return TOP + HEIGHT * (high - min(max(log10(ms), low), high)) / (high - low)
 
 
 def explore() -> ipywidgets.VBox:
-    """Give the sliders with the bar and the curves that they change."""
+    """Return the sliders with the bar and the curves that they change."""
     long = {"style": {"description_width": "120px"}, "layout": {"width": "300px"}}
 
     def pick(name: str, options: tuple, value) -> ipywidgets.SelectionSlider:

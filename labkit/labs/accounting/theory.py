@@ -14,17 +14,17 @@ UNITS = {"bytes": 1, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30, "TB":
 
 
 def of(number: float, unit: str) -> int:
-    """Give the bytes of `number` in `unit`, such as "GB" (10^9) or "GiB" (2^30); parts of a byte are cut off."""
+    """Return the bytes of `number` in `unit`, such as "GB" (10^9) or "GiB" (2^30); parts of a byte are cut off."""
     return int(Fraction(number) * UNITS[unit])
 
 
 def number_in(unit: str, size_bytes: float) -> float:
-    """Give the number of `unit` that `size_bytes` are."""
+    """Return the number of `unit` that `size_bytes` are."""
     return size_bytes / UNITS[unit]
 
 
 def devices(total_bytes: int, label: float, unit: str = "GB") -> int:
-    """Give how many devices hold `total_bytes`, where each holds `label`, a number of `unit`.
+    """Return how many devices hold `total_bytes`, where each holds `label`, a number of `unit`.
 
     To divide GiB by a label in GB is to read that label as GiB: devices(total_bytes, 80, "GiB").
     """
@@ -106,36 +106,36 @@ MODELS = COURSE_MODELS | {
 
 KINDS = ("parameters", "gradients", "optimizer", "activations")
 WHOLE = {"parameters": 4, "gradients": 4, "optimizer": 8}  # bytes a parameter: all in float32, AdamW's two moments
-HALF = Fraction(1, 2)  # of the activations are sharded, "in practice every second layer"
+_HALF = Fraction(1, 2)  # of the activations are sharded, "in practice every second layer"
 STRATEGIES = {  # kinds that are cut into as many pieces as there are GPUs (Rajbhandari and others, "ZeRO", 2020)
     "DDP": (),
     "ZeRO-1": ("optimizer",),
     "ZeRO-2": ("gradients", "optimizer"),
     "ZeRO-3": ("parameters", "gradients", "optimizer"),
 }
-GATHERED_BLOCKS = 4  # of ZeRO-3: the block at work and the next, each beside the buffer that brought it
+_GATHERED_BLOCKS = 4  # of ZeRO-3: the block at work and the next, each beside the buffer that brought it
 
 
 def parts_bytes(model: Model, tokens: int, element_bytes: int = 2) -> dict[str, int]:
-    """Give the bytes of the whole model by KINDS: float32 but for activations, `element_bytes` a number."""
+    """Return the bytes of the whole model by KINDS: float32 but for activations, `element_bytes` a number."""
     states = {kind: each * model.parameters for kind, each in WHOLE.items()}
     return states | {"activations": element_bytes * tokens * model.kept()}
 
 
 def held(model: Model, tokens: int, fsdp: int = 1, tensor: int = 1, element_bytes: int = 2) -> dict[str, Fraction]:
-    """Give the bytes a device by KINDS, exactly: `tokens` are those of one of the `fsdp` shards of the batch.
+    """Return the bytes a device by KINDS, exactly: `tokens` are those of one of the `fsdp` shards of the batch.
 
     As the course asks: FSDP shards parameters, gradients, states and half of the activations; of what is left, tensor
     parallelism gives each of `tensor` devices an equal part. What is gathered to compute with is not counted.
     """
     cut = {kind: Fraction(size, fsdp * tensor) for kind, size in parts_bytes(model, tokens, element_bytes).items()}
-    return cut | {"activations": cut["activations"] * (HALF + (1 - HALF) * fsdp)}
+    return cut | {"activations": cut["activations"] * (_HALF + (1 - _HALF) * fsdp)}
 
 
 def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, element_bytes: int = 2) -> int | None:
-    """Give the fewest FSDP shards with which a device holds no more than `room_bytes`; None where none are enough."""
+    """Return the fewest FSDP shards with which a device holds no more than `room_bytes`; None where none are enough."""
     whole = parts_bytes(model, tokens, element_bytes)
-    stays = (1 - HALF) * whole["activations"]
+    stays = (1 - _HALF) * whole["activations"]
     left = tensor * room_bytes - stays
     return ceil((sum(whole.values()) - stays) / left) if left > 0 else None
 
@@ -143,7 +143,7 @@ def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, e
 def zero_held(
     model: Model, strategy: str, gpus: int, tokens: int, precision: str = "bfloat16", recompute: bool = True
 ) -> dict[str, Fraction]:
-    """Give the bytes a GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
+    """Return the bytes a GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
 
     All that is counted is taken to be there at once. Not counted are DDP's buckets, the activations' gradients and
     logits in float32. "bfloat16" has weights, gradients and activations in two bytes, and twelve of float32 states;
@@ -156,7 +156,7 @@ def zero_held(
         for kind, size in each.items()
     }
     gathers = strategy == "ZeRO-3" and gpus > 1
-    whole = GATHERED_BLOCKS * model.block_parameters + model.root_parameters
+    whole = _GATHERED_BLOCKS * model.block_parameters + model.root_parameters
     kept = Fraction(element_bytes * tokens * model.kept(recompute))
     return found | {"activations": kept, "gathered": Fraction(element_bytes * whole * gathers)}
 
@@ -169,7 +169,7 @@ def fewest_gpus(
     precision: str = "bfloat16",
     recompute: bool = True,
 ) -> int | None:
-    """Give the fewest GPUs of `room_bytes` on which a strategy fits; None where no number of them is enough."""
+    """Return the fewest GPUs of `room_bytes` on which a strategy fits; None where no number of them is enough."""
     alone = zero_held(model, strategy, 1, tokens, precision, recompute)
     if sum(alone.values()) <= room_bytes:
         return 1
@@ -212,7 +212,7 @@ class Times(NamedTuple):
 
 
 def times(mesh: Mesh, model: Model, tokens: float) -> Times:
-    """Give the seconds that `tokens` in all take. A dimension of one device sends nothing."""
+    """Return the seconds that `tokens` in all take. A dimension of one device sends nothing."""
     d, f = model.d_model, model.d_ff
     weights, activations = 2 * mesh.weight_bytes * d * f, 2 * mesh.activation_bytes * tokens * d
     return Times(
@@ -223,7 +223,7 @@ def times(mesh: Mesh, model: Model, tokens: float) -> Times:
 
 
 def least_tokens(mesh: Mesh, model: Model, at_once: bool = True) -> float:
-    """Give the tokens in all from which computing covers communication; infinite where it never does.
+    """Return the tokens in all from which computing covers communication; infinite where it never does.
 
     `at_once`: weights and activations travel at the same time, on axes of their own, and the longer is to be covered.
     Else they travel in turn, and their sum is.

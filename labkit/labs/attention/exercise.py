@@ -5,51 +5,56 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, inf, isclose, isinf, isnan
 
-from IPython.display import Markdown
-
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
-from labkit.labs.attention.bugs import SYMPTOMS
 from labkit.labs.attention.plan import PROBE
 from labkit.labs.attention.theory import Running, merged
 from labkit.story import units
 
-VALUES = [[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]
-WIDE = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [-2.0, 1.0, 0.75], [3.0, -0.25, 1.25]]
+SYMPTOMS = {  # find the bug: attentions that claim to be FlashAttention-2, and what each suspect shows
+    "no_diagonal_mask": "the tile on the diagonal is not masked: queries see keys up to its end",
+    "not_rescaled": "what was summed under a lower maximum keeps its weight when the maximum rises",
+    "square_backward": "the backward builds the whole N×N matrix of probabilities again",
+}
+_TOLERANCE = 1e-3  # float32
+_TOO_MUCH = 1.01  # a probability may be this times too large
+
+_VALUES = [[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]
+_WIDE = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [-2.0, 1.0, 0.75], [3.0, -0.25, 1.25]]
 SETTINGS = {  # what one row keeps (m, l, o), the tile's scores and values
-    "at a row's first tile": (-inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], VALUES),
-    "where the maximum rises from 1 to 3": (1.0, 2.5, [1.25, -0.75], [0.5, 3.0, 2.0], VALUES),
-    "where the maximum stays 3": (3.0, 1.5, [0.5, 2.0], [1.0, -0.5, 2.0], VALUES),
-    "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -inf, -inf], VALUES),
-    "where the first key is masked": (1.0, 2.0, [-0.5, 1.0], [-inf, 0.5, 2.0], VALUES),
-    "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -inf, 1.5], VALUES),
-    "at a row's first tile, with its first key masked": (-inf, 0.0, [0.0, 0.0], [-inf, 0.5, -0.5], VALUES),
+    "at a row's first tile": (-inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], _VALUES),
+    "where the maximum rises from 1 to 3": (1.0, 2.5, [1.25, -0.75], [0.5, 3.0, 2.0], _VALUES),
+    "where the maximum stays 3": (3.0, 1.5, [0.5, 2.0], [1.0, -0.5, 2.0], _VALUES),
+    "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -inf, -inf], _VALUES),
+    "where the first key is masked": (1.0, 2.0, [-0.5, 1.0], [-inf, 0.5, 2.0], _VALUES),
+    "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -inf, 1.5], _VALUES),
+    "at a row's first tile, with its first key masked": (-inf, 0.0, [0.0, 0.0], [-inf, 0.5, -0.5], _VALUES),
     "with four keys, values of three numbers and two keys masked": (
         0.5,
         1.25,
         [0.5, -1.0, 2.0],
         [-inf, 1.25, -inf, -0.75],
-        WIDE,
+        _WIDE,
     ),
     "with one key and values of one number": (0.25, 1.5, [0.75], [1.0], [[-2.0]]),
-    "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], VALUES),
-    "with scores near −1000": (-1000.0, 1.5, [0.5, -1.0], [-999.0, -1001.5, -1000.5], VALUES),
-    "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], VALUES),
-    "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], VALUES),
+    "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], _VALUES),
+    "with scores near −1000": (-1000.0, 1.5, [0.5, -1.0], [-999.0, -1001.5, -1000.5], _VALUES),
+    "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], _VALUES),
+    "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], _VALUES),
 }
-CLOSE = 1e-5  # float32's rounding, added up over a tile, stays below
+_CLOSE = 1e-5  # float32's rounding, added up over a tile, stays below
 OVERFLOW = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
 
 
-def judge_online(given: list | Verdict) -> Verdict:
-    """Give the verdict on m, l and o after one more tile, a [m, l, o] for each of SETTINGS.
+def explain_overflow(verdict: Verdict) -> Verdict:
+    """Return the verdict on a call that raised or hung; where exp overflowed, it says why."""
+    overflowed = verdict.outcome == RAISED and "OverflowError" in verdict.detail
+    return replace(verdict, faults=verdict.faults | {"overflow": OVERFLOW}) if overflowed else verdict
 
-    A Verdict, where there is nothing to judge, is given back; that on a run in which exp overflowed says why.
-    """
-    if isinstance(given, Verdict):
-        overflowed = given.outcome == RAISED and "OverflowError" in given.detail
-        return replace(given, faults=given.faults | {"overflow": OVERFLOW}) if overflowed else given
+
+def judge_online(given: list) -> Verdict:
+    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of SETTINGS."""
     faults: dict[str, str] = {}
     for (where, setting), found in zip(SETTINGS.items(), given, strict=True):
         for kind, sentence in _faults(setting, found).items():
@@ -59,14 +64,14 @@ def judge_online(given: list | Verdict) -> Verdict:
     return Verdict("online_softmax", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def right(maximum: float, total: float, output: list[float], scores: list[float], values: list) -> Running:
+def _right(maximum: float, total: float, output: list[float], scores: list[float], values: list) -> Running:
     """Give m, l and o after one more tile."""
     return merged(Running(maximum, total, tuple(output)), scores, values)
 
 
 def _faults(setting: tuple, found) -> dict[str, str]:
     """Give what is wrong after one tile: a sentence a kind."""
-    (old, _, output, scores, _), wanted = setting, right(*setting)
+    (old, _, output, scores, _), wanted = setting, _right(*setting)
     if not _is_formed(found, len(output)):
         why = ": is a `return` missing?" if found is None else ""
         return {"form": f"it gives {found!r:.80}, not m, l and a list of {len(output)} numbers{why}"}
@@ -75,18 +80,20 @@ def _faults(setting: tuple, found) -> dict[str, str]:
         return {}
     if max(scores) == -inf:
         why = ": −inf − (−inf) is nan" if any(map(isnan, numbers)) else ""
-        return {"masked": f"nothing may change, yet m, l and o become {_said(found)}{why}"}
+        return {"masked": f"nothing may change, yet m, l and o become {_as_read(found)}{why}"}
     if isinf(found[1]):
-        return {"overflow": f"m, l and o are {_said(found)}: {OVERFLOW}"}
+        return {"overflow": f"m, l and o are {_as_read(found)}: {OVERFLOW}"}
     if any(map(isnan, numbers)):
         why = ": exp(m_old − m_new) is exp(−inf) there, which is 0" if old == -inf else ""
         if old == -inf and -inf in scores:
             why = ": −inf − (−inf) is nan; take the new maximum, which is finite, from each score"
-        return {"nan": f"m, l and o are {_said(found)}{why}"}
+        return {"nan": f"m, l and o are {_as_read(found)}{why}"}
     if not _near(found[0], wanted.maximum):
         if found[0] == max(scores):
-            return {"own_maximum": f"m is {_said(found[0])}, the tile's own maximum; before it there was {_said(old)}"}
-        return {"maximum": f"m is {_told(found[0], wanted.maximum)}"}
+            return {
+                "own_maximum": f"m is {_as_read(found[0])}, the tile's own maximum; before it there was {_as_read(old)}"
+            }
+        return {"maximum": f"m is {_apart(found[0], wanted.maximum)}"}
     return _wrong_sums(setting, found, wanted)
 
 
@@ -96,17 +103,17 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
 
     def made(keep: float, base: float) -> Running:
         """Give the row if its old sums are multiplied by `keep` and its scores count from `base`."""
-        return right(base, keep * total, [keep * part for part in output], scores, values)
+        return _right(base, keep * total, [keep * part for part in output], scores, values)
 
-    times = f"exp(m_old − m_new) = {_said(factor)}"
+    times = f"exp(m_old − m_new) = {_as_read(factor)}"
     normalised = wanted._replace(output=tuple(part / wanted.total for part in wanted.output))
     seen = [score for score in scores if score != -inf]
-    shifted = right(old, total, output, seen, values[: len(seen)])
+    shifted = _right(old, total, output, seen, values[: len(seen)])
     mistakes = {
         "not_rescaled": (made(1.0, top), f": the old one is kept as it was, not times {times}"),
         "forgotten": (made(0.0, top), f": the old one, times {times}, is missing"),
-        "upside_down": (made(upside_down, top), f": the old one is times {_said(upside_down)}, not times {times}"),
-        "own_maximum": (made(factor, own), f": the scores count from {_said(own)}, the tile's own maximum"),
+        "upside_down": (made(upside_down, top), f": the old one is times {_as_read(upside_down)}, not times {times}"),
+        "own_maximum": (made(factor, own), f": the scores count from {_as_read(own)}, the tile's own maximum"),
         "misaligned": (shifted, ": scores and values are out of step: leave out a masked key's value with its score"),
         "normalised": (normalised, ": it is divided by l, which is left to the end of the row"),
     }
@@ -117,7 +124,7 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
                 (f"{name}_{kind}", why) for kind, (row, why) in mistakes.items() if _near(found[place], row[place])
             )
             kind, why = next(made_so, (name, ""))
-            faults[kind] = f"{name} is {_told(found[place], wanted[place])}{why}"
+            faults[kind] = f"{name} is {_apart(found[place], wanted[place])}{why}"
     return faults
 
 
@@ -132,46 +139,25 @@ def _is_formed(found, length: int) -> bool:
 def _near(one, other) -> bool:
     if isinstance(one, int | float):
         one, other = [one], [other]
-    return all(isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) for a, b in zip(one, other, strict=True))
+    return all(isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in zip(one, other, strict=True))
 
 
-def _told(found, wanted) -> str:
+def _apart(found, wanted) -> str:
     """Return "1.451, not 1.45", with as many digits as tell the two apart."""
-    pairs = ((_said(found, digits), _said(wanted, digits)) for digits in (4, 6, 9, 17))
+    pairs = ((_as_read(found, digits), _as_read(wanted, digits)) for digits in (4, 6, 9, 17))
     one, other = next((pair for pair in pairs if pair[0] != pair[1]), (repr(found), repr(wanted)))
     return f"{one}, not {other}"
 
 
-def _said(value, digits: int = 4) -> str:
+def _as_read(value, digits: int = 4) -> str:
     if isinstance(value, int | float):
         return f"{value:.{digits}g}"
-    return f"[{', '.join(_said(part, digits) for part in value)}]"
+    return f"[{', '.join(_as_read(part, digits) for part in value)}]"
 
 
-EXERCISES = ("online_softmax",)
-TOLERANCE = 1e-3  # float32
-TOO_MUCH = 1.01  # a probability may be this times too large
-
-
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("online_softmax") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    return judge_online(called(f"attention.{exercise}", [list(setting) for setting in SETTINGS.values()], patience_s))
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken attentions, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone."""
-    return diagnosed(map(verdict_of, run.rows.to_dict("records")))
+check = Exercises(
+    "attention", Exercise("online_softmax", list(SETTINGS.values()), judge_online, on_failure=explain_overflow)
+)
 
 
 def verdict_of(row: dict) -> Verdict:
@@ -183,7 +169,7 @@ def verdict_of(row: dict) -> Verdict:
         faults["no_diagonal_mask"] = (
             f"a query sees up to {row['sees_ahead']} keys after its own: nothing is masked inside the diagonal's tile"
         )
-    if row["early_weight"] > TOO_MUCH:
+    if row["early_weight"] > _TOO_MUCH:
         faults["not_rescaled"] = (
             f"a probability comes out {units.times(row['early_weight'])} too large: what was summed under a lower "
             "maximum is not scaled down when the maximum rises"
@@ -197,7 +183,10 @@ def verdict_of(row: dict) -> Verdict:
     if not row["keeps_lse"]:
         faults["no_lse"] = "it keeps no log-sum-exp a row, of which a backward by tiles could make P again"
     worst = max(row["all_error"], row["causal_error"], row["gradient_error"])
-    if worst > TOLERANCE and not faults:
+    if worst > _TOLERANCE and not faults:
         faults["wrong"] = f"it differs from float64 by {units.number(worst)}"
     merits = ("values and gradients are float64's, masks hold, and nothing N×N is ever there",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+suspects, diagnose = line_up(SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of)

@@ -14,7 +14,7 @@ from labkit.labs.accounting.theory import COURSE_MESH, XXL, Mesh, Model, held, t
 )
 def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
     html = picture(XXL, mesh, tokens, gb)
-    bars = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="6" width="([\d.]+)"', html)]
+    bars = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="6.0" width="([\d.]+)"', html)]
     total = float(sum(held(XXL, -(-tokens // mesh.fsdp), mesh.fsdp, mesh.tensor).values())) / 1e9
     end = LEFT + (WIDTH - LEFT - RIGHT) * min(1, total / (2 * gb))
     assert bars[-1][0] + bars[-1][1] == pytest.approx(end, abs=0.2)
@@ -24,7 +24,7 @@ def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
 
 def test_curves_run_from_a_thousand_tokens_to_a_million():
     html = picture(XXL, COURSE_MESH, 32768, 95)
-    drawn = re.findall(r'y1="([\d.]+)" y2="([\d.]+)" stroke="(#\w+)" stroke-width="2"', html)
+    drawn = re.findall(r'y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" stroke="(#\w+)" stroke-width="2"', html)
     assert len(drawn) == 3
     ends = [times(COURSE_MESH, XXL, tokens) for tokens in (1e3, 1e6)]
     for place, (low, high, _) in enumerate(drawn):

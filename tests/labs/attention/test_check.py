@@ -6,8 +6,7 @@ from labkit.course import answers
 from labkit.course.verdict import RIGHT, UNANSWERED
 from labkit.engine.run import replay
 from labkit.labs import attention
-from labkit.labs.attention.bugs import SYMPTOMS
-from labkit.labs.attention.exercise import check, verdict_of
+from labkit.labs.attention.exercise import SYMPTOMS, check, verdict_of
 from labkit.labs.attention.plan import VARIANTS
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

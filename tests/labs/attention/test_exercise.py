@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from labkit.course import answers
-from labkit.course.exercise import called
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG, Verdict
-from labkit.labs.attention.exercise import OVERFLOW, SETTINGS, judge_online
+from labkit.labs.attention.exercise import OVERFLOW, SETTINGS, check, explain_overflow, judge_online
 
 RIGHT_ANSWER = """
 from math import exp, inf
@@ -171,19 +170,18 @@ def test_what_overflows_says_so():
 
 def test_a_verdict_is_given_back():
     raised = Verdict("online_softmax", RAISED, {"raised": "a worker raised"}, detail="OverflowError: math range error")
-    assert judge_online(raised).faults == {"raised": "a worker raised", "overflow": OVERFLOW}
+    assert explain_overflow(raised).faults == {"raised": "a worker raised", "overflow": OVERFLOW}
     for verdict in (replace(raised, detail="ZeroDivisionError"), Verdict("online_softmax", UNANSWERED, {}, detail="")):
-        assert judge_online(verdict) is verdict
+        assert explain_overflow(verdict) is verdict
 
 
 def test_answers_in_a_worker():
-    inputs = [list(setting) for setting in SETTINGS.values()]
     answers.save("attention.online_softmax", SKELETON)
-    assert judge_online(called("attention.online_softmax", inputs)).outcome == UNANSWERED
+    assert check("online_softmax").outcome == UNANSWERED
     answers.save("attention.online_softmax", RIGHT_ANSWER)
-    verdict = judge_online(called("attention.online_softmax", inputs))
+    verdict = check("online_softmax")
     assert verdict.outcome == RIGHT, verdict
     answers.save("attention.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
-    verdict = judge_online(called("attention.online_softmax", inputs))
+    verdict = check("online_softmax")
     assert verdict.outcome == RAISED and set(verdict.faults) == {"raised", "overflow"}
     assert "attention_online_softmax.py" in verdict.detail

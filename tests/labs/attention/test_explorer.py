@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from labkit.charts import canvas
+from labkit.charts import svg
 from labkit.labs.attention.charts.memory import MASKED
 from labkit.labs.attention.explorer import CELL, SIZES, explore, picture
 from labkit.labs.attention.theory import SKIPPED, example, tiled
@@ -22,10 +22,10 @@ def drawn(html: str) -> list[ElementTree.Element]:
 def filled(html: str) -> dict[str, int]:
     """Count the scores' cells by colour; the shades of all scores are one."""
     cells = [
-        part for part in drawn(html) if part.tag == "rect" and part.get("width") == part.get("height") == str(CELL)
+        part for part in drawn(html) if part.tag == "rect" and part.get("width") == part.get("height") == f"{CELL:.1f}"
     ]
     fills = [part.get("fill") for part in cells]
-    plain = {fill: fills.count(fill) for fill in ("white", MASKED)}
+    plain = {fill: fills.count(fill) for fill in (svg.PAPER, MASKED)}
     return plain | {"shaded": len(fills) - sum(plain.values())}
 
 
@@ -41,7 +41,7 @@ def test_every_step_draws_what_it_is(tile_rows, tile_columns, causal):
         waiting = sum(score > -9 for other in steps[step:] for line in other.scores for score in line)
         skipped = sum(other.kind == SKIPPED for other in steps)
         found = filled(html)
-        assert (found["shaded"], found["white"]) == (visited, waiting)
+        assert (found["shaded"], found[svg.PAPER]) == (visited, waiting)
         assert found[MASKED] + skipped * tile_rows * tile_columns == 256 - visited - waiting
         assert html.count("<path") == skipped
         lanes = re.findall(r">× (\d\.\d\d)<", html)
@@ -49,9 +49,9 @@ def test_every_step_draws_what_it_is(tile_rows, tile_columns, causal):
 
 
 def test_the_frame_stands_around_the_current_tile():
-    parts = [part for part in drawn(picture(7, 4, 4, True)) if part.get("stroke") == canvas.INK]
+    parts = [part for part in drawn(picture(7, 4, 4, True)) if part.get("stroke") == svg.TEXT]
     (frame,) = [part for part in parts if part.tag == "rect"]
-    place = [int(frame.get(name)) for name in ("x", "y", "width", "height")]
+    place = [float(frame.get(name)) for name in ("x", "y", "width", "height")]
     assert place == [24 + 8 * CELL, 34 + 4 * CELL, 4 * CELL, 4 * CELL]
 
 
@@ -89,7 +89,7 @@ def test_before_and_after_are_numbers_and_bars():
         for old, new in zip((*before[:2], *before.output), (*after[:2], *after.output), strict=True):
             assert f">{old:.2f} → {new:.2f}<".replace("-", "−") in html
     assert picture(1, 4, 4, True).count(">−∞ → ") == 4
-    bars = [part for part in drawn(html) if part.tag == "rect" and part.get("height") == "5"]
+    bars = [part for part in drawn(html) if part.tag == "rect" and part.get("height") == "5.0"]
     assert len(bars) == 4 * 4 * 2
     reach = max(row.total for step in tiled(*example(), 4, 4, True) for row in step.after)
     sums = [float(bar.get("width")) for bar in bars[3::8]]  # l after, a row each

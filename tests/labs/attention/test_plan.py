@@ -5,10 +5,9 @@ import pytest
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs import attention
-from labkit.labs.attention.bugs import SYMPTOMS
+from labkit.labs.attention.exercise import SYMPTOMS
 from labkit.labs.attention.plan import IMPLEMENTATIONS, VARIANTS, Attention
-from labkit.labs.attention.worker.timing import OWN, TORCH
-from labkit.labs.attention.worker.variants import ATTENTIONS
+from labkit.labs.attention.worker.implementations import ATTENTIONS, OWN, TORCH
 
 GPU = {"device": "cuda", "gpus": 1}
 KINDS = Attention.__subclasses__()

@@ -13,14 +13,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from labkit.engine.launch import launch
 from labkit.labs.attention import plan
 from labkit.labs.attention import theory as memory
-from labkit.labs.attention.bugs import SYMPTOMS
-from labkit.labs.attention.exercise import verdict_of
+from labkit.labs.attention.exercise import SYMPTOMS, verdict_of
 from labkit.labs.attention.plan import PROBE, VARIANTS
 from labkit.labs.attention.worker import measure, tuning
 from labkit.labs.attention.worker.checking import Watch, attended, kept, symptoms
+from labkit.labs.attention.worker.implementations import ATTENTIONS, OWN, TILE, implementation
 from labkit.labs.attention.worker.plain import by_hand, exact, plain
-from labkit.labs.attention.worker.timing import OWN, implementation, summary, unsynchronised_ms
-from labkit.labs.attention.worker.variants import ATTENTIONS, TILE
+from labkit.labs.attention.worker.tuning import summary, unsynchronised_ms
 
 
 def accept(attention) -> None:
@@ -207,7 +206,7 @@ def test_a_cpus_tiles_are_named_and_not_timed(monkeypatch):
 def test_a_clock_that_waits_for_nobody_divides_by_its_calls(monkeypatch):
     worker, calls = Worker(None), []
     seconds = iter([10.0, 10.5])
-    monkeypatch.setattr("labkit.labs.attention.worker.timing.time.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr("labkit.labs.attention.worker.tuning.time.perf_counter", lambda: next(seconds))
     assert unsynchronised_ms(worker, lambda: calls.append(worker.calls)) == pytest.approx(500 / len(calls))
     assert set(calls) == {1} and worker.calls == 2, "it waits before the first call and after the clock has stopped"
 

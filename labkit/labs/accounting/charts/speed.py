@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas
+from labkit.charts.parts import bars, beside, guess_line, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 
-DASHES = (0, (4, 2))
-WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}
+_DASHES = (0, (4, 2))
+_WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}
 
 
 def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
@@ -32,16 +33,16 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
         table["fsdp_ms"] + table["tensor_ms"],
         color=canvas.COMMUNICATE,
         lw=1.2,
-        ls=DASHES,
+        ls=_DASHES,
         label="both in turn",
     )
     per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
     for (name, tokens), side in zip(fact(table, "bounds").items(), (-1, 1), strict=True):
         if not isfinite(tokens):
             continue
-        color, marker = WAYS[name]
+        color, marker = _WAYS[name]
         ax.plot(tokens, tokens * per_token, marker, ms=8, color=color, zorder=4)
-        ax.axvline(tokens, color=color, lw=1, ls=DASHES)
+        ax.axvline(tokens, color=color, lw=1, ls=_DASHES)
         ax.annotate(
             f"{name}: {units.count(round(tokens))}",
             (tokens, 0.03),
@@ -52,8 +53,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
             fontsize=9,
             color=color,
         )
-    if (value := getattr(guess, "value", guess)) is not None:
-        ax.axvline(value, color=canvas.PREDICTED, lw=1.4, label="your prediction")
+    guess_line(ax, guess)
     canvas.logarithmic(ax.xaxis)
     canvas.logarithmic(ax.yaxis)
     for place, side, name in ((0.01, "left", "← communication-bound"), (0.99, "right", "compute-bound →")):
@@ -69,7 +69,7 @@ def splits_chart(table: pd.DataFrame) -> Figure:
     """The least compute-bound batch by how many of the devices share a matrix; where there is no dot, no batch is."""
     figure, ax = canvas.canvas(height=3.9)
     for name, column in (("at once", "at_once"), ("in turn", "in_turn")):
-        color, marker = WAYS[name]
+        color, marker = _WAYS[name]
         ax.plot(table["tensor"], table[column], color=color, marker=marker, lw=1.5, ms=6, label=name)
     never = table[table["at_once"].isna()]["tensor"]
     if len(never):
@@ -96,29 +96,21 @@ def splits_chart(table: pd.DataFrame) -> Figure:
     return canvas.finish(figure, fact(table, "source"))
 
 
-COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
-LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[5], "ICI": canvas.SERIES[6]}
+_COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
+_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[5], "ICI": canvas.SERIES[6]}
 
 
 def machines_chart(table: pd.DataFrame) -> Figure:
     """Tokens a device from which FSDP is compute-bound, a bar a device, coloured by its link."""
     figure, ax = canvas.canvas(height=3.9)
     names = [f"{row.device} (here)" if row.here else row.device for row in table.itertuples()]
-    for link, color in LINKS.items():
-        own = table[table["link"] == link]
-        ax.barh(own.index, own["tokens"], color=color, height=0.66, label=link)
+    rows(ax, names)
+    ax.grid(False)
+    bars(ax, table["tokens"], color=[_LINKS[link] for link in table["link"]])
     for row in table.itertuples():
         rates = f"{units.number(row.tflops)} TFLOP/s over {units.rate(row.gb_per_s)}"
-        ax.annotate(
-            f"{units.number(row.tokens)}  ({rates})",
-            (row.tokens, row.Index),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-        )
-    ax.set_yticks(table.index, names)
-    ax.invert_yaxis()
+        beside(ax, row.tokens, row.Index, f"{units.number(row.tokens)}  ({rates})", fontsize=8.5)
+    swatches(ax, _LINKS)
     ax.set_xlim(0, 1.5 * table["tokens"].max())
     ax.set(xlabel="tokens a device")
     ax.set_title("Least batch at which FSDP is compute-bound")
@@ -129,16 +121,16 @@ def machines_chart(table: pd.DataFrame) -> Figure:
 def measured_chart(table: pd.DataFrame) -> Figure:
     """Share of a single GPU's speed by tokens a GPU: datasheets' bound, parts added up, and what was measured."""
     figure, ax = canvas.canvas(height=4.2)
-    for strategy, rows in table.groupby("strategy", sort=False):
-        color, last = COLORS[strategy], rows.iloc[-1]
+    for strategy, own in table.groupby("strategy", sort=False):
+        color, last = _COLORS[strategy], own.iloc[-1]
         tokens = np.geomspace(100, 1.5 * table["tokens"].max(), 200)
         if np.isfinite(last["bound_tokens"]):
             ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
-        ax.plot(rows["tokens"], rows["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
+        ax.plot(own["tokens"], own["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
         ax.errorbar(
-            rows["tokens"],
-            rows["efficiency"],
-            yerr=rows["spread"],
+            own["tokens"],
+            own["efficiency"],
+            yerr=own["spread"],
             color=color,
             fmt="o",
             ms=7,
@@ -162,6 +154,7 @@ def published_chart(table: pd.DataFrame) -> Figure:
     """Each printed answer over ours, 1 where they are the same; a ring is ours with the mistake that was found."""
     figure, ax = canvas.canvas(height=3.4)
     ratio = table["printed"] / table["ours"]
+    rows(ax, list(table["quantity"]))
     ax.axvline(1, color=canvas.THEORY, lw=1.2, label="ours")
     ax.hlines(table.index, 1, ratio, color=canvas.PUBLISHED, lw=1.2)
     ax.plot(ratio, table.index, "o", color=canvas.PUBLISHED, ms=8, label="published")
@@ -177,10 +170,8 @@ def published_chart(table: pd.DataFrame) -> Figure:
         label="ours with the mistake",
     )
     for row, times in zip(table.itertuples(), ratio, strict=True):
-        said = f"{_number(row.printed)} for {_number(row.ours)}"
-        ax.annotate(
-            said, (max(1, times), row.Index), xytext=(13, 0), textcoords="offset points", va="center", fontsize=9
-        )
+        text = f"{_number(row.printed)} for {_number(row.ours)}"
+        beside(ax, max(1, times), row.Index, text, xytext=(13, 0))
     ax.set_xscale("log")
     ax.xaxis.set(
         major_locator=FixedLocator([0.8, 0.9, 1, 1.2, 1.5, 2]),
@@ -188,11 +179,8 @@ def published_chart(table: pd.DataFrame) -> Figure:
         major_formatter=lambda value, _: f"{value:g}",
     )
     ax.set_xlim(0.85, 2.3)
-    ax.set_yticks(table.index, table["quantity"])
-    ax.set_ylim(len(table) - 0.4, -0.6)
     ax.set(xlabel="times ours")
     ax.set_title("What was printed")
-    ax.grid(axis="x")
     canvas.legend_above(ax)
     return canvas.finish(figure, f"{fact(table, 'source')} · theory")
 

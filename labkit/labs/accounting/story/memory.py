@@ -10,14 +10,14 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
 
-STATES = ("parameters", "gradients", "optimizer")
-HARDLY = 512  # GPUs
-NEAR = 0.005  # a label and a driver's size within half a percent are the same
-PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16 with float32 states"}
+_STATES = ("parameters", "gradients", "optimizer")
+_HARDLY = 512  # GPUs
+_NEAR = 0.005  # a label and a driver's size within half a percent are the same
+_PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16 with float32 states"}
 
 
 def both(size_bytes: float) -> str:
-    """Give a size in both units, each named: 3 518 GB = 3 276 GiB."""
+    """Return a size in both units, each named: 3 518 GB = 3 276 GiB."""
     gb, gib = size_bytes / units.GB, size_bytes / units.GIB
     return f"{units.number(gb, _digits(gb))} GB = {units.number(gib, _digits(gib))} GiB"
 
@@ -34,7 +34,7 @@ def explain_memory(parts: pd.DataFrame, labels: pd.DataFrame, drivers: pd.DataFr
 
 def _parts(table: pd.DataFrame) -> str:
     sizes = table.set_index("kind")["bytes"]
-    states, tokens = sizes[list(STATES)].sum(), fact(table, "tokens")
+    states, tokens = sizes[list(_STATES)].sum(), fact(table, "tokens")
     each = states / fact(table, "parameters")
     largest, share = sizes.idxmax(), sizes.max() / sizes.sum()
     token = sizes["activations"] / tokens
@@ -49,27 +49,27 @@ def _parts(table: pd.DataFrame) -> str:
 
 
 def _labels(table: pd.DataFrame, drivers: pd.DataFrame) -> str:
-    said = [f"{row.devices} {row.reading}" for row in table.itertuples()]
-    sentence = f"{both(fact(table, 'total_bytes'))} take so many H100s: **{said[0]}**; {listed(said[1:])}."
+    counts = [f"{row.devices} {row.reading}" for row in table.itertuples()]
+    sentence = f"{both(fact(table, 'total_bytes'))} take so many H100s: **{counts[0]}**; {listed(counts[1:])}."
     if len(set(table["devices"])) == 1:
         sentence += " The reading makes no difference here."
-    seen = [
+    sizes = [
         f"{row.gpu}: {units.number(row.label_gb)} GB on the label, {units.number(row.driver_gb, 4)} GB = "
         f"{units.number(row.driver_gib, 4)} GiB by its driver"
         for row in drivers.itertuples()
     ]
-    return " ".join([sentence, *([f"{listed(seen)}.", _meant(drivers)] if seen else [])])
+    return " ".join([sentence, *([f"{listed(sizes)}.", _meant(drivers)] if sizes else [])])
 
 
 def _meant(drivers: pd.DataFrame) -> str:
     over = drivers["driver_gib"] / drivers["label_gb"] - 1
     here = "On this GPU" if len(drivers) == 1 else "On these GPUs"
-    if (over.abs() <= NEAR).all():
+    if (over.abs() <= _NEAR).all():
         return (
             f"**{here} a label's GB is nearly a GiB**: at 10⁹ bytes it promises too little. CUDA itself needs some of "
             "the rest."
         )
-    if ((drivers["over_label"] - 1).abs() <= NEAR).all():
+    if ((drivers["over_label"] - 1).abs() <= _NEAR).all():
         return f"**{here} a label's GB is 10⁹ bytes**, as it says."
     return f"{here} a label is neither: read the driver's bytes."
 
@@ -97,13 +97,13 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     ok = table[table["status"] == "ok"]
     able = [name for name, rows in table.groupby("model", sort=False) if rows["status"].eq("ok").any()]
     if not able:
-        return say(f"In {PRECISIONS[fact(table, 'precision')]} no number of these GPUs is enough.")
+        return say(f"In {_PRECISIONS[fact(table, 'precision')]} no number of these GPUs is enough.")
     by = {
         strategy: [name for name in able if name in set(rows["model"])]
         for strategy, rows in ok.groupby("strategy", sort=False)
     }
     names = list(by)
-    sentences = [f"In {PRECISIONS[fact(table, 'precision')]}, on some GPU of this table:"]
+    sentences = [f"In {_PRECISIONS[fact(table, 'precision')]}, on some GPU of this table:"]
     for before, strategy in zip([None, *names], names, strict=False):
         new = [name for name in by[strategy] if before is None or name not in by[before]]
         sentences.append(
@@ -117,7 +117,7 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     sentences.append(
         f"{able[-1]} takes {units.count(least['fewest'])} × {least['gpu']} at least ({least['strategy']})."
     )
-    if len(hardly := ok[ok["fewest"] > HARDLY]):
+    if len(hardly := ok[ok["fewest"] > _HARDLY]):
         row = hardly.loc[hardly["fewest"].idxmax()]
         sentences.append(
             f"{units.count(row['fewest'])} × {row['gpu']} for {row['model']} ({row['strategy']}) means that what is "
@@ -126,8 +126,8 @@ def explain_fit(table: pd.DataFrame) -> Markdown:
     return say(*sentences)
 
 
-POINT = 0.02  # of a single GPU's speed; less than this, or than the spread, is no difference
-FULL = 0.9  # of a single GPU's speed
+_POINT = 0.02  # of a single GPU's speed; less than this, or than the spread, is no difference
+_FULL = 0.9  # of a single GPU's speed
 
 
 def explain_measured(table: pd.DataFrame) -> Markdown:
@@ -141,24 +141,24 @@ def explain_measured(table: pd.DataFrame) -> Markdown:
 
 
 def _strategy(name: str, rows: pd.DataFrame) -> str:
-    said = []
+    settings = []
     for row in rows.itertuples():
-        over = (
+        above = (
             f", {units.times(row.tokens / row.bound_tokens)} the bound," if row.bound_tokens == row.bound_tokens else ""
         )
         lost = row.added - row.efficiency
         why = (
             "as its parts add up to"
-            if abs(lost) <= max(POINT, row.spread)
+            if abs(lost) <= max(_POINT, row.spread)
             else f"less than its parts add up to ({units.percent(row.added)})"
             if lost > 0
             else f"more than its parts add up to ({units.percent(row.added)}): some is hidden"
         )
-        said.append(
-            f"{units.count(row.tokens)} tokens a GPU{over} keep {units.percent(row.efficiency)} of one GPU's "
+        settings.append(
+            f"{units.count(row.tokens)} tokens a GPU{above} keep {units.percent(row.efficiency)} of one GPU's "
             f"speed, {why}"
         )
-    return f"**{name}**: {listed(said)}."
+    return f"**{name}**: {listed(settings)}."
 
 
 def _lesson(table: pd.DataFrame) -> str:
@@ -166,12 +166,12 @@ def _lesson(table: pd.DataFrame) -> str:
     if known.empty:
         return "No datasheet is known for this machine, so it has no bound."
     above = known[known["tokens"] > known["bound_tokens"]]
-    short = above[above["efficiency"] < FULL]
+    short = above[above["efficiency"] < _FULL]
     if above.empty:
         return "All of it ran below the bound."
     if short.empty:
-        return f"Above the bound every setting keeps {units.percent(FULL)} or more: the bound was enough."
-    unexplained = short[short["added"] - short["efficiency"] > short["spread"].clip(lower=POINT)]
+        return f"Above the bound every setting keeps {units.percent(_FULL)} or more: the bound was enough."
+    unexplained = short[short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)]
     why = (
         "Something in no part is lost: a host that issues too slowly, GPUs that wait for one another, or collectives "
         "that slow the math. These data do not say which; a profile may (lab 05)."
@@ -181,5 +181,5 @@ def _lesson(table: pd.DataFrame) -> str:
     )
     return (
         f"**The bound is not sufficient**: {len(short)} of {len(above)} settings above it keep less than "
-        f"{units.percent(FULL)}. {why}"
+        f"{units.percent(_FULL)}. {why}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ TOKENS = 1024
 
 
 def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
-    """Give a row a kind of memory: bytes, gb (10^9), gib (2^30), and bytes a parameter of the model."""
+    """Return a row per kind of memory: bytes, gb (10^9), gib (2^30), and bytes a parameter of the model."""
     table = pd.DataFrame(theory.parts_bytes(model, tokens).items(), columns=["kind", "bytes"])
     for unit in ("GB", "GiB"):
         table[unit.lower()] = number_in(unit, table["bytes"])
@@ -54,12 +55,12 @@ def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
 
 
 def states_bytes(model: Model = XXL) -> int:
-    """Give the bytes of parameters, gradients and optimizer states, without activations."""
+    """Return the bytes of parameters, gradients and optimizer states, without activations."""
     return sum(theory.parts_bytes(model, 0).values())
 
 
 def labels(model: Model = XXL) -> pd.DataFrame:
-    """Give a row a reading of an H100's size: its gb and gib, and how many hold the model's states.
+    """Return a row per reading of an H100's size: its gb and gib, and how many hold the model's states.
 
     The driver's is what nvidia-smi prints for an H100 80GB HBM3.
     """
@@ -70,8 +71,8 @@ def labels(model: Model = XXL) -> pd.DataFrame:
     return of_source(table, _COUNTED, total_bytes=total)
 
 
-def drivers(*nodes) -> pd.DataFrame:
-    """Give a row a kind of GPU of these nodes that has a datasheet: its label, and what its driver says it has.
+def drivers(*nodes: Any) -> pd.DataFrame:
+    """Return a row per kind of GPU of these nodes that has a datasheet: its label, and what its driver says it has.
 
     `over_label` is the driver's bytes over the label's, with GB = 10^9 bytes.
     """
@@ -91,7 +92,7 @@ def drivers(*nodes) -> pd.DataFrame:
 def over_devices(
     counts: Sequence[int] = tuple(range(24, 65)), tokens: Sequence[int] = (0, TOKENS), model: Model = XXL
 ) -> pd.DataFrame:
-    """Give a row a number of FSDP shards and of tokens on each: gb a device, in all and by kind.
+    """Return a row per number of FSDP shards and of tokens on each: gb a device, in all and by kind.
 
     Facts: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough; `device_gb`, 95.
     """
@@ -109,7 +110,7 @@ def over_devices(
 def fit(
     precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True, models: Mapping[str, Model] = MODELS
 ) -> pd.DataFrame:
-    """Give a row a strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
+    """Return a row per strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
 
     A GPU is taken to hold its label at 10^9 bytes a GB. Contexts and gaps are not counted: some drivers report enough
     beyond the label for them, not all.
@@ -143,7 +144,7 @@ _BESIDE = 8  # GPUs in a node
 
 
 def over_tokens(mesh: Mesh = COURSE_MESH, model: Model = XXL, tokens: Sequence[float] | None = None) -> pd.DataFrame:
-    """Give a row a batch (tokens in all): ms of one block's forward to compute, gather weights, exchange activations.
+    """Return a row per batch (tokens in all): ms to compute one block's forward, gather weights, exchange activations.
 
     Facts: `bounds`, the batch from which it is compute-bound by way (at once, in turn).
     """
@@ -156,7 +157,7 @@ def over_tokens(mesh: Mesh = COURSE_MESH, model: Model = XXL, tokens: Sequence[f
 
 
 def bounds(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
-    """Give a row a way to communicate: the least tokens in all and a device, and gb a device with that batch."""
+    """Return a row per way to communicate: the least tokens in all and a device, and gb a device with that batch."""
     rows = []
     for name, at_once in _OVERLAPS.items():
         tokens = least_tokens(mesh, model, at_once)
@@ -169,7 +170,7 @@ def bounds(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
 
 
 def knobs(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
-    """Give a row a knob turned alone: the least tokens in all and a device, in turn, and over those as asked."""
+    """Return a row per knob turned alone: the least tokens in all and a device, in turn, and over those as asked."""
     rows = []
     for name, turned in _KNOBS.items():
         other = replace(mesh, **turned)
@@ -181,7 +182,7 @@ def knobs(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
 
 
 def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
-    """Give a row a power of 2 of tensor shards, the rest of the devices FSDP's: the least tokens, NaN for never."""
+    """Return a row per power of 2 of tensor shards, the rest of the devices FSDP's: the least tokens, NaN for never."""
     rows = []
     for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
         other = replace(mesh, fsdp=devices // tensor, tensor=tensor)
@@ -190,8 +191,8 @@ def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> p
     return of_source(table, _BOOK, devices=devices)
 
 
-def machines(*nodes) -> pd.DataFrame:
-    """Give a row a GPU with a datasheet: tokens a GPU from which FSDP over 8 of them is compute-bound.
+def machines(*nodes: Any) -> pd.DataFrame:
+    """Return a row per GPU with a datasheet: tokens a GPU from which FSDP over 8 of them is compute-bound.
 
     Per token 2 FLOP a parameter, per parameter 2 bytes, of which a ring sends (n − 1)/n through a GPU's links in one
     direction: (n − 1)/n · C/W tokens. `link` is what W is of: NVLink, or PCIe. `here`: one of these nodes has it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.node import limits
@@ -10,7 +12,10 @@ from labkit.tables.lines import fits
 from labkit.tables.rates import strategies
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.lines import Link
-from labkit.theory.traffic import through_a_link, traffic
+from labkit.theory.traffic import Sent, through_a_link, traffic
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 _SHARDED = ("fsdp_full", "fsdp_grad")
 _PEAK, _WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}
@@ -28,8 +33,8 @@ _COLUMNS = [
 ]
 
 
-def measured(strategies_run, links_run) -> pd.DataFrame:
-    """Give a row a sharded setting of lab 05 on all its GPUs: a micro-batch by datasheet, by parts and as a whole.
+def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
+    """Return a row per sharded setting of lab 05 on all its GPUs: a micro-batch by datasheet, by parts and as a whole.
 
     `tokens` are a GPU's. By datasheet: least_math_ms, least_sent_ms, and bound_tokens, where these two are equal; a
     GPU that computes below its datasheet needs fewer. By parts measured alone: alone_ms, a single GPU's, line_ms, what
@@ -71,14 +76,14 @@ def measured(strategies_run, links_run) -> pd.DataFrame:
     return of_run(found, strategies_run)
 
 
-def _datasheet(run) -> tuple[float | None, float | None]:
-    """Give TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
+def _datasheet(run: Run) -> tuple[float | None, float | None]:
+    """Return TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
     known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     return (known.tflops(_PEAK[run.plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
 
 
-def _seconds(sent, lines: pd.DataFrame, ranks: int) -> float:
-    """Give what the calls take: an α each, and all their bytes over β."""
+def _seconds(sent: Sent, lines: pd.DataFrame, ranks: int) -> float:
+    """Return what the calls take: an α each, and all their bytes over β."""
     line = lines.loc[sent.collective]
     link = Link(line["alpha_us"] / 1e6, line["beta_gb_per_s"])
     return (sent.calls - 1) * link.alpha_s + link.seconds(through_a_link([sent], ranks))

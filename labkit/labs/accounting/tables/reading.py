@@ -35,7 +35,7 @@ _COLUMNS = ["quantity", "unit", "printed", "ours", "agrees", "mistaken", "mistak
 
 
 def answers(published: pd.DataFrame) -> pd.DataFrame:
-    """Give a row a published quantity: printed, ours, whether they agree to the digits printed, and the mistake.
+    """Return a row per published quantity: printed, ours, whether they agree to the digits printed, and the mistake.
 
     `mistaken` is what the same function gives with one mistake, named where it is what was printed. A sample is one
     token. "exclusive" is a number to be exceeded: ours is then the fewest less 1. The batch is ours a device, in turn.
@@ -76,7 +76,7 @@ def agrees(printed: float, ours: float) -> bool:
 
 
 def mistakes(mesh: Mesh = COURSE_MESH, printed: float = 641.0) -> pd.DataFrame:
-    """Give a row a way to get the compute-bound batch, right or with up to three mistakes: its tokens, `gives`.
+    """Return a row per way to get the compute-bound batch, right or with up to three mistakes: its tokens, `gives`.
 
     Mistakes: M_X left out; W taken in one direction; in tensor parallelism's time the batch of a device where that
     of all belongs. Each is tried at once and in turn, and given in all and a device.

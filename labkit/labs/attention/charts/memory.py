@@ -1,8 +1,7 @@
-"""Plain attention's times on two clocks, and the memory that each implementation needs."""
+"""The memory that each implementation needs, and softmax by tiles."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,57 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
+from labkit.charts.parts import panels, swatches
+from labkit.labs.attention.charts.speed import BAD, DASHES, IMPLEMENTATIONS, mark_lengths
 from labkit.labs.attention.theory import FULL, SKIPPED, Step
+from labkit.provenance import fact
 from labkit.story import units
 
-IMPLEMENTATIONS = {
-    "by_hand": (canvas.SERIES[0], "o", "softmax by hand"),
-    "plain": (canvas.SERIES[2], "s", "torch's softmax"),
-    "compiled": (canvas.SERIES[1], "^", "compiled"),
-    "flash": (canvas.SERIES[3], "D", "flash"),
-}
-BAD = canvas.PREDICTED
-DASHES = (0, (4, 2))
-PREDICTED_AT = 16384  # tokens
-PANELS = {"kept": "Kept for backward", "backward": "Peak in backward"}
-
-
-def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
-    """Forward and backward by sequence length at one head dimension; dashes are a clock that waits for nobody.
-
-    The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow. Both
-    axes are logarithmic.
-    """
-    figure, axes = canvas.canvas(2, height=4.3, sharey=True)
-    table = table[table["head_dim"] == head_dim]
-    for ax, phase in zip(axes, ("forward", "backward"), strict=True):
-        for name, own in table.groupby("implementation", sort=False):
-            color, marker, label = IMPLEMENTATIONS[name]
-            ax.plot(own["sequence"], own[f"{phase}_ms"], color=color, marker=marker, ms=5, lw=1.3, label=label)
-            clocks = [phase, "unsynchronised"] if phase == "forward" else [phase]
-            for clock in clocks:
-                wrong = own[own[f"{clock}_verdict"] == "impossible"]
-                ax.plot(wrong["sequence"], wrong[f"{clock}_ms"], "o", ms=12, mfc="none", mec=BAD, mew=1.6)
-            if phase == "forward":
-                ax.plot(own["sequence"], own["unsynchronised_ms"], color=color, marker=marker, ms=4, lw=1.1, ls=DASHES)
-        least = table[table["implementation"] == "plain"]
-        if least[f"{phase}_least_ms"].notna().any():
-            ax.plot(least["sequence"], least[f"{phase}_least_ms"], color=canvas.THEORY, lw=1.3, label="least, plain")
-        canvas.logarithmic(ax.yaxis)
-        mark_lengths(ax, table["sequence"])
-        ax.set_title(f"{phase.capitalize()}, head dimension {head_dim}")
-        ax.grid(True)
-    fastest = table[["forward_ms", "backward_ms", "unsynchronised_ms"]].min(axis=None)
-    axes[0].set_ylim(bottom=fastest / 2)  # the least of short sequences lies far below
-    axes[0].set_ylabel("ms")
-    axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=DASHES, label="not waited for")
-    if table.filter(like="verdict").eq("impossible").any(axis=None):
-        axes[0].plot([], [], "o", ms=9, mfc="none", mec=BAD, mew=1.6, label="impossible")
-    canvas.legend_above(axes[0], columns=6)
-    return canvas.finish(figure, table.attrs["source"])
+_PREDICTED_AT = 16384  # tokens
+_PANELS = {"kept": "Kept for backward", "backward": "Peak in backward"}
 
 
 def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
@@ -73,21 +32,21 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
     N = 16 384, a number or a Prediction.
     """
     table = table[table["head_dim"] == head_dim]
-    panels = [moment for moment in PANELS if table[f"{moment}_mib"].notna().any()]
-    figure, axes = canvas.canvas(len(panels), height=4.4, squeeze=False, sharey=True)
-    for ax, moment in zip(axes[0], panels, strict=True):
+    moments = [moment for moment in _PANELS if table[f"{moment}_mib"].notna().any()]
+    figure, axes = panels(len(moments), height=4.4, sharey=True)
+    for ax, moment in zip(axes, moments, strict=True):
         for name, own in table.groupby("implementation", sort=False):
             color, marker, label = IMPLEMENTATIONS[name]
             ax.plot(own["sequence"], own[f"{moment}_mib"], color=color, marker=marker, ms=5, ls="none", label=label)
             ax.plot(own["sequence"], own[f"{moment}_formula_mib"], color=color, lw=1.1)
             gone = own[own["status"] != "ok"]
             ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], "x", color=BAD, ms=8, mew=2)
-        if table.attrs["gpu_mib"] > 0:
-            ax.axhline(table.attrs["gpu_mib"], color=canvas.THEORY, ls=DASHES, lw=1.2)
-            text = f"GPU memory, {units.size(table.attrs['gpu_mib'] * units.MIB)}"
+        if fact(table, "gpu_mib") > 0:
+            ax.axhline(fact(table, "gpu_mib"), color=canvas.THEORY, ls=DASHES, lw=1.2)
+            text = f"GPU memory, {units.size(fact(table, 'gpu_mib') * units.MIB)}"
             ax.annotate(
                 text,
-                (0.02, table.attrs["gpu_mib"]),
+                (0.02, fact(table, "gpu_mib")),
                 xycoords=ax.get_yaxis_transform(),
                 va="bottom",
                 xytext=(0, 3),
@@ -97,37 +56,24 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
             )
         canvas.logarithmic(ax.yaxis)
         mark_lengths(ax, table["sequence"])
-        ax.set_title(PANELS[moment])
+        ax.set_title(_PANELS[moment])
         ax.grid(True)
-    axes[0, 0].set_ylabel("MiB")
+    axes[0].set_ylabel("MiB")
     if (value := getattr(guess, "value", guess)) is not None:
-        axes[0, -1].plot(PREDICTED_AT, value, "D", color=canvas.PREDICTED, zorder=4)
-        axes[0, 0].plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
-    axes[0, 0].plot([], [], color=canvas.QUIET, lw=1.1, label="formula")
+        axes[-1].plot(_PREDICTED_AT, value, "D", color=canvas.PREDICTED, zorder=4)
+        axes[0].plot([], [], "D", color=canvas.PREDICTED, label="your prediction")
+    axes[0].plot([], [], color=canvas.QUIET, lw=1.1, label="formula")
     if (table["status"] != "ok").any():
-        axes[0, 0].plot([], [], "x", color=BAD, ms=8, mew=2, label="out of memory")
-    canvas.legend_above(axes[0, 0], columns=6)
-    return canvas.finish(figure, table.attrs["source"])
-
-
-MOST = 7  # names that fit under one of two panels
-
-
-def mark_lengths(ax: Axes, sequences: pd.Series) -> None:
-    """Mark the lengths on a logarithmic axis; where they are many, every second one, with the longest among them."""
-    lengths = sorted(set(sequences))
-    named = lengths[:: -math.ceil(len(lengths) / MOST)]
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
-    ax.set_xticks(named, [units.count(length) for length in named], fontsize=8.5)
-    ax.set_xlabel("sequence length, tokens")
+        axes[0].plot([], [], "x", color=BAD, ms=8, mew=2, label="out of memory")
+    canvas.legend_above(axes[0], columns=6)
+    return canvas.finish(figure, fact(table, "source"))
 
 
 MASKED = canvas.IDLE
 SHADES = LinearSegmentedColormap.from_list("scores", ["#EDF4F9", canvas.COMPUTE])
-BEFORE, KEPT, ADDED = "#8C8C8C", canvas.COMPUTE, "#8DB7CE"
-LEGEND = {BEFORE: "l before", KEPT: "kept: × exp(m_old − m_new)", ADDED: "added"}
-SOURCE = "computed, not measured"
+BEFORE, KEPT, _ADDED = "#8C8C8C", canvas.COMPUTE, "#8DB7CE"
+_LEGEND = {"l before": BEFORE, "kept: × exp(m_old − m_new)": KEPT, "added": _ADDED}
+_SOURCE = "computed, not measured"
 
 
 def tiles_chart(steps: Sequence[Step]) -> Figure:
@@ -147,11 +93,10 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 4, 10]))
     if any(step.kind != FULL for step in steps):
         sums.plot([], [], "x", color=canvas.QUIET, ms=5, label="skipped tile")
-        sums.plot([], [], color=MASKED, lw=6, label="masked score")
-    for color, name in LEGEND.items():
-        sums.plot([], [], color=color, lw=6, label=name)
+        swatches(sums, {"masked score": MASKED})
+    swatches(sums, _LEGEND)
     canvas.legend_above(sums, columns=7)
-    return canvas.finish(figure, SOURCE)
+    return canvas.finish(figure, _SOURCE)
 
 
 def _followed(steps: Sequence[Step]) -> int:
@@ -206,7 +151,7 @@ def _draw_sums(ax: Axes, own: Sequence[Step], row: int) -> None:
         before, after, factor = step.before[place].total, step.after[place].total, step.factors[place]
         ax.bar(middle - width / 2, before, width=width, color=BEFORE)
         ax.bar(middle + width / 2, factor * before, width=width, color=KEPT)
-        ax.bar(middle + width / 2, after - factor * before, bottom=factor * before, width=width, color=ADDED)
+        ax.bar(middle + width / 2, after - factor * before, bottom=factor * before, width=width, color=_ADDED)
         if 0 < factor < 1:
             ax.text(middle, max(before, after), f"× {units.number(factor, 2)}", ha="center", va="bottom", fontsize=8)
     ax.set(title=f"Query {row}: running sum l", xlabel="key", ylabel="sum of exp(score − m)")

@@ -7,6 +7,7 @@ import math
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, say
 
@@ -34,7 +35,7 @@ EXPONENT = 0.15
 def explain_plain(table: pd.DataFrame) -> Markdown:
     """Say what grows on which clock, what the check says of each, what compiling changes, and what does not fit."""
     sentences = [_growing(table), _waiting(table), _checked(table), _compiled(table), _gone(table)]
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
@@ -46,7 +47,7 @@ def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
         *[_limited(row) for row in _shortest(limit)],
         _runs(limit),
     ]
-    return say(*sentences, small=held.attrs["small"])
+    return say(*sentences, small=fact(held, "small"))
 
 
 def explain_errors(table: pd.DataFrame) -> Markdown:
@@ -73,7 +74,7 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     sentences.append(
         f"**Other bits in a second run**: {where}." if len(unlike) else "A second run gives the same bits."
     )
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def _growing(table: pd.DataFrame) -> str | None:

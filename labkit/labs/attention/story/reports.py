@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units, words
 
 SAME = 0.1  # times within 10 % are called the same
@@ -152,8 +153,8 @@ def _won(table: pd.DataFrame, growth: pd.DataFrame, parts: pd.DataFrame) -> str:
         said += f" beyond {units.count(lost_at)}" if len(won) else ""
         said += f"; up to there it loses {(short['speedup'] < 1).sum()} of {len(short)} ({_times(short['speedup'])})"
     said += "." + _launched(growth, parts)
-    if table["sequence"].max() < table.attrs["asked"]:
-        asked, needed = units.count(table.attrs["asked"]), units.number(table.attrs["asked_gb"])
+    if table["sequence"].max() < fact(table, "asked"):
+        asked, needed = units.count(fact(table, "asked")), units.number(fact(table, "asked_gb"))
         said += f" {asked}, where plain's matrices take {needed} GB, is missing."
     return said
 

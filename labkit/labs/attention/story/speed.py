@@ -8,19 +8,11 @@ from functools import partial
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
+from labkit.story.names import ATTENTION_NAMES
 from labkit.story.words import listed, say
 
-NAMES = {
-    "plain": "plain PyTorch",
-    "by_hand": "attention by hand",
-    "compiled": "compiled",
-    "tiled": "tiles in PyTorch",
-    "flash": "ours",
-    "sdpa_flash": "SDPA-flash",
-    "sdpa_cudnn": "cuDNN",
-    "sdpa_efficient": "SDPA-efficient",
-}
 OURS, FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
 CLOCKS = ("captured", "launched")
 SETTING = ["precision", "head_dim", "sequence"]
@@ -47,8 +39,8 @@ def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
 
 
 def _told(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
-    sentences = [INTERPRETED] if table.attrs["interpreted"] else [tell(table) for tell in tellers]
-    return say(*sentences, small=table.attrs["small"])
+    sentences = [INTERPRETED] if fact(table, "interpreted") else [tell(table) for tell in tellers]
+    return say(*sentences, small=fact(table, "small"))
 
 
 def _winners(table: pd.DataFrame) -> str:
@@ -56,14 +48,16 @@ def _winners(table: pd.DataFrame) -> str:
     for clock, rows in table[table["phase"] == "both"].dropna(subset=["ms"]).groupby("clock", sort=False):
         best = rows.loc[rows.groupby(SETTING)["ms"].idxmin()]
         (first, wins), *others = best["implementation"].value_counts().items()
-        names = [f"{NAMES[first]} in {wins} of {len(best)} settings"]
-        names += [f"{NAMES[name]} in {n} ({_where(best[best['implementation'] == name])})" for name, n in others]
+        names = [f"{ATTENTION_NAMES[first]} in {wins} of {len(best)} settings"]
+        names += [
+            f"{ATTENTION_NAMES[name]} in {n} ({_where(best[best['implementation'] == name])})" for name, n in others
+        ]
         said.append(f"Forward and backward, {clock}: fastest is {listed(names)}.")
     return " ".join(said)
 
 
 def _slower(table: pd.DataFrame, clock: str) -> str:
-    rows, rival = _beside(table, clock), NAMES[table.attrs["rival"]]
+    rows, rival = _beside(table, clock), ATTENTION_NAMES[fact(table, "rival")]
     slower, by = rows[rows["versus"] > 1], f"By the **{clock}** clock ours"
     if rows.empty:
         return f"{by} was not measured beside {rival} from {units.count(FROM)} tokens up."
@@ -106,7 +100,8 @@ def _target(table: pd.DataFrame) -> str:
     ours, apart = rows[OURS], units.percent(abs(rows[OURS] / TARGET_MS - 1))
     met = f"{apart} below: **met**" if ours <= TARGET_MS else f"{apart} above: **missed**"
     others = [
-        f"{NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)" for name, ms in rows.drop(OURS).items()
+        f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
+        for name, ms in rows.drop(OURS).items()
     ]
     return (
         f"The target for forward and backward of {units.count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, "
@@ -128,7 +123,9 @@ def _limit(table: pd.DataFrame) -> str:
 def _floors(table: pd.DataFrame) -> str:
     said = []
     for row in _own_floors(table).query("clock == 'launched'").itertuples():
-        least = f"{NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
+        least = (
+            f"{ATTENTION_NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
+        )
         more = f"no more than 1.5 times that at {units.count(row.until)} tokens, {units.times(row.work)} the scores"
         more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
         said.append(f"{least}, and {more}")
@@ -163,7 +160,7 @@ def _memory(table: pd.DataFrame) -> str:
     for name in ("plain", OURS):
         failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
         if len(failed):
-            said.append(f"Memory does not suffice for {NAMES[name]}: {_where(failed)}.")
+            said.append(f"Memory does not suffice for {ATTENTION_NAMES[name]}: {_where(failed)}.")
     return " ".join(said) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
@@ -16,27 +18,31 @@ from labkit.labs.attention.theory import (
     needed_bytes,
     square_bytes,
 )
+from labkit.provenance import fact, of_run
 
-SETTING = ["implementation", "heads", "head_dim", "sequence", "precision", "causal"]
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_SETTING = ["implementation", "heads", "head_dim", "sequence", "precision", "causal"]
 # In the order in which they are measured, and what to call the one that was not reached.
-PHASES = {
+_PHASES = {
     "memory": "the first forward or backward",
     "forward": "forward",
     "unsynchronised": "forwards in a row",
     "backward": "backward",
     "both": "forward and backward",
 }
-MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
-TENSORS = ["O", "L", "dQ", "dK", "dV"]
-TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
-MIB, GIB = 2**20, 2**30
+_MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
+_TENSORS = ["O", "L", "dQ", "dK", "dV"]
+_TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
+_MIB, _GIB = 2**20, 2**30
 
 
-def plain(run) -> pd.DataFrame:
+def plain(run: Run) -> pd.DataFrame:
     """Give, a setting of a Plain run: the phases' ms, the memory's MiB, the status, and what physics says of it.
 
     `unsynchronised_ms` is what a clock shows that waits for nobody; its verdict is of it as a forward's time.
-    `forward_least_ms` and `backward_least_ms`: see tables/physics.py. `status` names the phase that ran out of memory.
+    `forward_least_ms` and `backward_least_ms`: see `physics`. `status` names the phase that ran out of memory.
     """
     table = _settings(run)
     for name, phase in (("forward", "forward"), ("backward", "backward"), ("unsynchronised", "forward")):
@@ -45,19 +51,22 @@ def plain(run) -> pd.DataFrame:
     return _sourced(table, run)
 
 
-def held(run) -> pd.DataFrame:
+def held(run: Run) -> pd.DataFrame:
     """Give, a setting of a Memory or Plain run, the MiB measured at each moment beside the formula's, and the matrices.
 
-    Moments (theory/memory.py): `kept`, `forward`, `held`, `backward`. For each: `_mib`, `_formula_mib`, and `_squares`:
+    Moments (theory.MOMENTS): `kept`, `forward`, `held`, `backward`. For each: `_mib`, `_formula_mib`, and `_squares`:
     what is left of the measured bytes without tensors, rows and mask, in N×N matrices of all heads. `due_squares`:
     those kept by formula. "compiled" has no formula; from its squares nothing is taken. `exponent`: the power of N with
-    which kept (compiled: held) grows from the length before. A CPU knows what is kept, no more. attrs: `gpu_mib`, the
+    which kept (compiled: held) grows from the length before. A CPU knows what is kept, no more. Fact: `gpu_mib`, the
     GPU's memory.
     """
     table = _settings(run).sort_values("sequence", kind="stable", ignore_index=True)
-    table = table[[*SETTING, "status", *MEMORY]]
+    table = table[[*_SETTING, "status", *_MEMORY]]
     square = pd.Series(
-        [square_bytes(row.sequence, row.sequence, WIDTH[row.precision], row.heads) / MIB for row in table.itertuples()],
+        [
+            square_bytes(row.sequence, row.sequence, WIDTH[row.precision], row.heads) / _MIB
+            for row in table.itertuples()
+        ],
         table.index,
         dtype=float,
     )
@@ -77,7 +86,7 @@ def held(run) -> pd.DataFrame:
     return _sourced(table, run)
 
 
-def limit(run) -> pd.DataFrame:
+def limit(run: Run) -> pd.DataFrame:
     """Give, an implementation and head dimension, the account of the shortest sequence that fails, or the longest.
 
     `ran` and `failed`: the longest sequence that ran and the shortest that did not (NaN: none). `sequence`: the one
@@ -86,7 +95,7 @@ def limit(run) -> pd.DataFrame:
     a CPU). `reserved_squares`: what torch had set aside at `ran`, in N×N matrices of that length, where recorded.
     """
     table = held(run)
-    memory_mib = table.attrs["gpu_mib"]
+    memory_mib = fact(table, "gpu_mib")
     parts = []
     for (implementation, head_dim), rows in table.groupby(["implementation", "head_dim"], sort=False):
         if implementation not in SQUARES:
@@ -101,19 +110,19 @@ def limit(run) -> pd.DataFrame:
             "ran": good["sequence"].max(),
             "failed": bad["sequence"].min(),
             "sequence": one["sequence"],
-            "memory_gib": memory_mib * MIB / GIB,
-            "square_gib": one["square_mib"] * MIB / GIB,
+            "memory_gib": memory_mib * _MIB / _GIB,
+            "square_gib": one["square_mib"] * _MIB / _GIB,
         }
         for moment in MOMENTS[1:]:
             made[f"{moment}_squares"] = SQUARES[implementation][moment]
-            made[f"{moment}_gib"] = one[f"{moment}_formula_mib"] * MIB / GIB
-        made["needed_gib"] = needed_bytes(implementation, int(one["sequence"]), *size, **form) / GIB
-        made["fits"] = longest(implementation, memory_mib * MIB, *size, **form) if memory_mib > 0 else np.nan
+            made[f"{moment}_gib"] = one[f"{moment}_formula_mib"] * _MIB / _GIB
+        made["needed_gib"] = needed_bytes(implementation, int(one["sequence"]), *size, **form) / _GIB
+        made["fits"] = longest(implementation, memory_mib * _MIB, *size, **form) if memory_mib > 0 else np.nan
         parts.append(made | {"reserved_squares": good["reserved_squares"].iloc[-1] if len(good) else np.nan})
     return _sourced(pd.DataFrame(parts), run)
 
 
-def errors(run) -> pd.DataFrame:
+def errors(run: Run) -> pd.DataFrame:
     """Give, an implementation, precision and tensor: the worst error of all shapes beside the tolerance.
 
     `worst`: the largest |found − exact| / (1 + |exact|), in shape `shape` (queries × keys × head dimension). `share` is
@@ -123,7 +132,7 @@ def errors(run) -> pd.DataFrame:
     for (implementation, precision), own in rows[rows["status"] == "ok"].groupby(
         ["implementation", "precision"], sort=False
     ):
-        for tensor in (name for name in TENSORS if own[f"{name}_error"].notna().any()):
+        for tensor in (name for name in _TENSORS if own[f"{name}_error"].notna().any()):
             worst = own.loc[own[f"{tensor}_error"].idxmax()]
             shape = f"{worst['queries']} × {worst['keys']} × {worst['head_dim']}"
             parts.append(
@@ -132,7 +141,7 @@ def errors(run) -> pd.DataFrame:
                     "precision": precision,
                     "tensor": tensor,
                     "worst": worst[f"{tensor}_error"],
-                    "tolerance": TOLERANCES[precision],
+                    "tolerance": _TOLERANCES[precision],
                     "shape": shape,
                     "shapes": len(own),
                     "same_bits": bool(own["same_bits"].all()),
@@ -142,13 +151,13 @@ def errors(run) -> pd.DataFrame:
     return _sourced(table.assign(share=table["worst"] / table["tolerance"]), run)
 
 
-def _settings(run) -> pd.DataFrame:
+def _settings(run: Run) -> pd.DataFrame:
     """Give, a setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *MEMORY])])
-    rows["kept_mib"] = rows["kept_bytes"] / MIB
-    ms = rows.pivot_table(index=SETTING, columns="phase", values="ms", aggfunc="median")
-    settings = rows.groupby(SETTING, sort=False)
-    table = settings[MEMORY].max().join(ms.reindex(columns=[*PHASES][1:]).add_suffix("_ms"))
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *_MEMORY])])
+    rows["kept_mib"] = rows["kept_bytes"] / _MIB
+    ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
+    settings = rows.groupby(_SETTING, sort=False)
+    table = settings[_MEMORY].max().join(ms.reindex(columns=[*_PHASES][1:]).add_suffix("_ms"))
     table["status"] = [_status(own) for _, own in settings]
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     return table.reset_index()
@@ -158,7 +167,7 @@ def _status(rows: pd.DataFrame) -> str:
     failed = next((status for status in rows["status"] if status != "ok"), None)
     if failed is None:
         return "ok"
-    return f"{failed} in {next(name for phase, name in PHASES.items() if phase not in set(rows['phase']))}"
+    return f"{failed} in {next(name for phase, name in _PHASES.items() if phase not in set(rows['phase']))}"
 
 
 def _formula_mib(row, moment: str) -> float:
@@ -167,7 +176,7 @@ def _formula_mib(row, moment: str) -> float:
     bytes_ = moment_bytes(
         row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], heads=row.heads, causal=row.causal
     )
-    return bytes_ / MIB
+    return bytes_ / _MIB
 
 
 def _rest_mib(row, moment: str) -> float:
@@ -175,10 +184,9 @@ def _rest_mib(row, moment: str) -> float:
     if row.implementation not in SQUARES:
         return 0.0
     linear = linear_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], row.heads)
-    return (linear + mask_bytes(row.implementation, row.sequence, row.causal)) / MIB
+    return (linear + mask_bytes(row.implementation, row.sequence, row.causal)) / _MIB
 
 
-def _sourced(table: pd.DataFrame, run) -> pd.DataFrame:
+def _sourced(table: pd.DataFrame, run: Run) -> pd.DataFrame:
     gpu_mib = run.node.gpus[0].memory_mib if run.plan.device == "cuda" else np.nan
-    table.attrs = {"source": run.source, "small": run.plan.size == "small", "gpu_mib": gpu_mib}
-    return table
+    return of_run(table, run, gpu_mib=gpu_mib)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from labkit.labs.attention.tables.speed import WIDTH, physics, rates
 from labkit.labs.attention.theory import SQUARES, square_bytes, squares_bytes
 from labkit.node import limits
+from labkit.provenance import fact, of_source
 
-GPU = "NVIDIA H100 80GB HBM3"  # the report says "H100"; this is the one with the fastest tensor cores
-HBM = limits.spec(GPU).hbm_gb_per_s
-BATCH, PRECISION = 8, "float32"  # of attention.csv, as the assignment asks
-NAMES = {"eager": "by_hand", "pytorch": "plain", "triton": "flash", "forward_backward": "both"}
-COLUMNS = ["problem", "implementation", "precision", "head_dim", "phase"]
-SPANS, FLASH_SPANS = ((256, 4096), (4096, 16384)), ((128, 1024), (8192, 32768))
-FITTED = 1024  # from this length on the memory follows one line; below it a workspace is not there yet
-ASKED = 65536  # the longest sequence that the assignment asks for
-SAME, WHOLE = 0.03, 0.01
+_GPU = "NVIDIA H100 80GB HBM3"  # the report says "H100"; this is the one with the fastest tensor cores
+_HBM = limits.spec(_GPU).hbm_gb_per_s
+_BATCH, _PRECISION = 8, "float32"  # of attention.csv, as the assignment asks
+_NAMES = {"eager": "by_hand", "pytorch": "plain", "triton": "flash", "forward_backward": "both"}
+_COLUMNS = ["problem", "implementation", "precision", "head_dim", "phase"]
+_SPANS, _FLASH_SPANS = ((256, 4096), (4096, 16384)), ((128, 1024), (8192, 32768))
+_FITTED = 1024  # from this length on the memory follows one line; below it a workspace is not there yet
+_ASKED = 65536  # the longest sequence that the assignment asks for
+_SAME, _WHOLE = 0.03, 0.01
 
 
 def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -25,11 +28,11 @@ def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[s
     checked, flash_checked = times(attention), flash(flash_attention)
     return {
         "times": checked,
-        "growth": growth(checked, SPANS),
+        "growth": growth(checked, _SPANS),
         "backwards": backwards(checked),
         "memory": memory(attention),
         "flash": flash_checked,
-        "flash_growth": growth(flash_checked, FLASH_SPANS),
+        "flash_growth": growth(flash_checked, _FLASH_SPANS),
         "precisions": precisions(flash_checked),
         "speedups": speedups(flash_checked),
         "parts": parts(flash_checked),
@@ -42,12 +45,12 @@ def times(attention: pd.DataFrame) -> pd.DataFrame:
     keys = ["problem", "mode", "head_dim", "sequence"]
     table = attention.melt(keys, ["forward_seconds", "backward_seconds"], "phase", "seconds")
     table = table.assign(
-        implementation=table["mode"].replace(NAMES),
+        implementation=table["mode"].replace(_NAMES),
         phase=table["phase"].str.removesuffix("_seconds"),
-        heads=BATCH,
-        precision=PRECISION,
+        heads=_BATCH,
+        precision=_PRECISION,
         causal=False,
-        gpu=GPU,
+        gpu=_GPU,
         ms=1e3 * table["seconds"],
     )
     return _sourced(physics(table.drop(columns=["mode", "seconds"])), attention)
@@ -56,7 +59,7 @@ def times(attention: pd.DataFrame) -> pd.DataFrame:
 def flash(flash_attention: pd.DataFrame) -> pd.DataFrame:
     """Give a row a printed time of flash_attention.csv, with the least time, the verdict, TFLOP/s and share of peak."""
     table = flash_attention.drop(columns="report").rename(columns={"milliseconds": "ms"})
-    table = table.replace({"implementation": NAMES, "phase": NAMES}).assign(gpu=GPU, heads=1, causal=True)
+    table = table.replace({"implementation": _NAMES, "phase": _NAMES}).assign(gpu=_GPU, heads=1, causal=True)
     return _sourced(rates(physics(table)), flash_attention)
 
 
@@ -65,7 +68,7 @@ def growth(checked: pd.DataFrame, spans: tuple[tuple[int, int], ...]) -> pd.Data
 
     `exponent` is the power of N with which the time grows: 2 where it follows the work, 0 where it stays.
     """
-    keys = [name for name in COLUMNS if name in checked]
+    keys = [name for name in _COLUMNS if name in checked]
     grown = []
     for first, last in spans:
         ms = checked.pivot_table(index=keys, columns="sequence", values="ms")
@@ -90,9 +93,9 @@ def backwards(checked: pd.DataFrame) -> pd.DataFrame:
         table[f"{prefix}first_ms"], table[f"{prefix}second_ms"], table[f"{prefix}compiled_ms"] = first, second, compiled
         table[f"{prefix}ratio"], table[f"{prefix}compiled_ratio"] = first / second, second / compiled
     table = table.reset_index()
-    table["same"] = (table["compiled_ratio"] - 1).abs() <= SAME
+    table["same"] = (table["compiled_ratio"] - 1).abs() <= _SAME
     table["apart_ms"] = table["first_ms"] - table["second_ms"]
-    table["passes"] = table["apart_ms"] / _pass_ms(table["sequence"], BATCH)
+    table["passes"] = table["apart_ms"] / _pass_ms(table["sequence"], _BATCH)
     return _sourced(table, checked)
 
 
@@ -100,21 +103,21 @@ def memory(attention: pd.DataFrame) -> pd.DataFrame:
     """Give, a setting, the memory before backward, and how many N×N matrices, N×d tensors and bytes a row explain it.
 
     `squares`, `tensors`, `row_bytes` and `fixed_mib` are one least-squares fit of all lengths from 1024 on; `left_mb`
-    is what it leaves of each row. `holds` names the implementations that keep so many matrices (theory/memory.py). An
+    is what it leaves of each row. `holds` names the implementations that keep so many matrices (theory.SQUARES). An
     index of the maximum (8 bytes) and a sum (4) are what a softmax written by hand keeps of a row.
     """
     table = attention.loc[attention["memory_gb"].notna(), ["head_dim", "sequence", "memory_gb"]].reset_index(drop=True)
-    width, rows = WIDTH[PRECISION], BATCH * table["sequence"]
-    table["square_gb"] = square_bytes(table["sequence"], table["sequence"], width, BATCH) / 1e9
+    width, rows = WIDTH[_PRECISION], _BATCH * table["sequence"]
+    table["square_gb"] = square_bytes(table["sequence"], table["sequence"], width, _BATCH) / 1e9
     shares = np.column_stack(
         [table["square_gb"] * 1e3, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), 2**20 / 1e6)]
     )
-    printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= FITTED
+    printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= _FITTED
     fit = np.linalg.lstsq(shares[fitted], printed_mb[fitted])[0]
     table["printed_squares"] = table["memory_gb"] / table["square_gb"]
     table["squares"], table["tensors"], table["row_bytes"], table["fixed_mib"] = fit
     table["left_mb"] = printed_mb - shares @ fit
-    held = [name for name, counts in SQUARES.items() if abs(counts["held"] - fit[0]) <= WHOLE]
+    held = [name for name, counts in SQUARES.items() if abs(counts["held"] - fit[0]) <= _WHOLE]
     return _sourced(table.assign(holds=", ".join(held)), attention)
 
 
@@ -129,21 +132,20 @@ def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
     for precision, units in (("float32", ("fp32", "tf32")), ("bfloat16", ("bf16",))):
         table[f"{precision}_tflops"] = wide["tflops", precision]
         for unit in units:
-            table[f"share_of_{unit}"] = wide["tflops", precision] / limits.spec(GPU).tflops(unit)
+            table[f"share_of_{unit}"] = wide["tflops", precision] / limits.spec(_GPU).tflops(unit)
     return _sourced(table.reset_index(), flash_checked)
 
 
 def speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
     """Give, a setting and phase, how many times as fast Triton is as PyTorch.
 
-    attrs: `asked`, the longest sequence of the assignment, and `asked_gb`, plain attention's N×N matrices there.
+    Facts: `asked`, the longest sequence of the assignment, and `asked_gb`, plain attention's N×N matrices there.
     """
     keys = ["phase", "precision", "head_dim", "sequence"]
     ms = flash_checked.pivot_table(index=keys, columns="implementation", values="ms")
-    table = _sourced((ms["plain"] / ms["flash"]).rename("speedup").reset_index(), flash_checked)
-    needed = squares_bytes("plain", "backward", ASKED, ASKED, WIDTH["float32"])
-    table.attrs |= {"asked": ASKED, "asked_gb": needed / 1e9}
-    return table
+    needed = squares_bytes("plain", "backward", _ASKED, _ASKED, WIDTH["float32"])
+    table = (ms["plain"] / ms["flash"]).rename("speedup").reset_index()
+    return _sourced(table, flash_checked, asked=_ASKED, asked_gb=needed / 1e9)
 
 
 def parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
@@ -171,10 +173,8 @@ def head_dims(flash_checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pass_ms(sequence: pd.Series, heads: int) -> pd.Series:
-    return 1e3 * limits.least_seconds_to_move(square_bytes(sequence, sequence, WIDTH[PRECISION], heads), HBM)
+    return 1e3 * limits.least_seconds_to_move(square_bytes(sequence, sequence, WIDTH[_PRECISION], heads), _HBM)
 
 
-def _sourced(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    table = table.reset_index(drop=True)
-    table.attrs = {"source": published.attrs["source"], "small": False}
-    return table
+def _sourced(table: pd.DataFrame, published: pd.DataFrame, **facts: Any) -> pd.DataFrame:
+    return of_source(table.reset_index(drop=True), fact(published, "source"), **facts)

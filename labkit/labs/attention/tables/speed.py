@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from labkit.labs.attention.theory import PHASES, PRODUCTS, flops, least_bytes, scores, square_bytes
 from labkit.node import limits
+from labkit.provenance import of_run
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 WIDTH = {"float32": 4, "bfloat16": 2}
 # The fastest units that multiply such inputs: float32's may be cut to TF32, where a GPU knows it.
-UNITS = {"float32": ("tf32", "fp32"), "bfloat16": ("bf16",)}
+_UNITS = {"float32": ("tf32", "fp32"), "bfloat16": ("bf16",)}
 
 # These write N×N matrices and read them again. Not "compiled": torch.compile may put one fused kernel in their place.
-WRITES_SCORES = ("plain", "by_hand")
-PASSES = {"forward": 2, "backward": 1, "both": 3}  # over an N×N matrix: P written and read, and read in backward
+_WRITES_SCORES = ("plain", "by_hand")
+_PASSES = {"forward": 2, "backward": 1, "both": 3}  # over an N×N matrix: P written and read, and read in backward
 CACHE_BYTES = 126 * 2**20  # the largest L2 of any GPU with a datasheet here (B200); of an H100 or H200 it is 50 MiB
 
 
@@ -43,7 +48,7 @@ def physics(table: pd.DataFrame) -> pd.DataFrame:
 def rates(table: pd.DataFrame) -> pd.DataFrame:
     """Give the same table with `tflops`, `peak_tflops` and `share_of_peak`.
 
-    All implementations are credited with the same operations, those of FlashAttention (`theory.work.flops`); the peak
+    All implementations are credited with the same operations, those of FlashAttention (`theory.flops`); the peak
     is the tensor cores' for such inputs, with float32's taken as TF32.
     """
     rows = list(table.itertuples(index=False))
@@ -65,8 +70,8 @@ def _least_compute_ms(row) -> float:
 def _least_move_ms(row) -> float:
     gpu, width = _spec(row), WIDTH[row.precision]
     moved = _beyond_cache(least_bytes(row.phase, row.sequence, row.sequence, row.head_dim, width, row.heads))
-    if row.implementation in WRITES_SCORES:
-        moved += PASSES[row.phase] * _beyond_cache(square_bytes(row.sequence, row.sequence, width, row.heads))
+    if row.implementation in _WRITES_SCORES:
+        moved += _PASSES[row.phase] * _beyond_cache(square_bytes(row.sequence, row.sequence, width, row.heads))
     return 1e3 * limits.least_seconds_to_move(moved, gpu and gpu.hbm_gb_per_s)
 
 
@@ -80,41 +85,41 @@ def _beyond_cache(matrix_bytes: int) -> int:
 
 def _tflops(row) -> float:
     gpu = _spec(row)
-    known = (gpu.tflops(unit) for unit in UNITS[row.precision]) if gpu else ()
+    known = (gpu.tflops(unit) for unit in _UNITS[row.precision]) if gpu else ()
     return next((rate for rate in known if rate), math.nan)
 
 
-SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
-KNOWN = ["point", *SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
-OURS, RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
-NEAR = 1.5  # times the shortest: still on the floor
+_SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
+_KNOWN = ["point", *_SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
+_OURS, _RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
+_NEAR = 1.5  # times the shortest: still on the floor
 
 
-def race(run) -> pd.DataFrame:
+def race(run: Run) -> pd.DataFrame:
     """Give, a setting, clock and phase: ms with quartiles and status, `versus`, and what the GPU allows.
 
-    `versus`: ms over those of `attrs["rival"]` with the same clock, setting and phase: SDPA-flash, or plain attention
+    `versus`: ms over those of the fact `rival` with the same clock, setting and phase: SDPA-flash, or plain attention
     where a run has no SDPA-flash. The captured clock has no backward of its own: it is "both" less "forward", without
-    quartiles. A phase that a point did not reach has its status and no ms. From `tables.physics`: limit,
+    quartiles. A phase that a point did not reach has its status and no ms. From `physics` and `rates`: limit,
     share_of_limit, verdict, tflops, share_of_peak.
     """
     table = _timed(run)
-    rival = next((name for name in RIVALS if name in run.plan.implementations), RIVALS[-1])
-    cell = [*SETTING[1:], "phase"]
+    rival = next((name for name in _RIVALS if name in run.plan.implementations), _RIVALS[-1])
+    cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)
     table["versus"] = table["ms"] / table["rival_ms"]
     return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
 
 
-def sweep(run) -> pd.DataFrame:
+def sweep(run: Run) -> pd.DataFrame:
     """Give, a setting and phase: plain_ms, flash_ms, speed_up (plain over ours), and ours' tflops and share_of_peak.
 
     `plain_status` and `flash_status` tell which ran out of memory.
     """
     table, index = rates(_timed(run)), ["precision", "head_dim", "sequence", "phase"]
     columns = ["ms", "status", "tflops", "peak_tflops", "share_of_peak"]
-    plain, ours = (table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", OURS))
+    plain, ours = (table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", _OURS))
     made = ours.rename(columns={"ms": "flash_ms", "status": "flash_status"})
     made.insert(0, "plain_ms", plain["ms"])
     made.insert(2, "speed_up", made["plain_ms"] / made["flash_ms"])
@@ -122,7 +127,7 @@ def sweep(run) -> pd.DataFrame:
     return _named(made.reset_index(), run)
 
 
-def floor(run) -> pd.DataFrame:
+def floor(run: Run) -> pd.DataFrame:
     """Give, an implementation, precision, clock and phase: the shortest time of any length, and how far it reaches.
 
     Of each length the fastest head dimension counts. `until`: the longest sequence that takes at most 1.5 times
@@ -136,7 +141,7 @@ def floor(run) -> pd.DataFrame:
     return _named(made, run)
 
 
-def tiles(run) -> pd.DataFrame:
+def tiles(run: Run) -> pd.DataFrame:
     """Give, a kernel, setting and candidate: ms, whether it was chosen, and its time over the fastest candidate's.
 
     A candidate for which the GPU has too little has no ms; a CPU times none.
@@ -148,22 +153,22 @@ def tiles(run) -> pd.DataFrame:
     return _named(table, run)
 
 
-def _timed(run) -> pd.DataFrame:
+def _timed(run: Run) -> pd.DataFrame:
     """Give a row a point and phase, with the captured backward and a row for each phase that a point did not reach."""
     rows = run.rows
-    table = rows.reindex(columns=KNOWN).assign(clock=rows.get("clock", "launched"))
+    table = rows.reindex(columns=_KNOWN).assign(clock=rows.get("clock", "launched"))
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     phases = zip(table["phase"], table["status"], strict=True)
     table["phase"] = [[phase] if status == "ok" else list(PHASES) for phase, status in phases]
     table = _over_seeds(table.explode("phase"))
     if (table["clock"] == "captured").any():
-        table = pd.concat([table, _captured_backward(table)]).drop_duplicates([*SETTING, "phase"])
+        table = pd.concat([table, _captured_backward(table)]).drop_duplicates([*_SETTING, "phase"])
     return table.sort_values(["point", "phase"], key=_in_order, ignore_index=True)
 
 
 def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Give a row a setting and phase: medians over the seeds, and a status other than "ok" where no seed reached it."""
-    keys, times = [*SETTING, "phase"], ["ms", "low_ms", "high_ms"]
+    keys, times = [*_SETTING, "phase"], ["ms", "low_ms", "high_ms"]
     table = table.astype(dict.fromkeys([*times, "repeats"], float))
     groups = table.groupby(keys, sort=False)
     told = groups[times].median().join(groups["repeats"].sum(min_count=1))
@@ -173,7 +178,7 @@ def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 def _captured_backward(table: pd.DataFrame) -> pd.DataFrame:
     captured = table[table["clock"] == "captured"]
-    forward, both = (captured[captured["phase"] == phase].set_index(SETTING) for phase in ("forward", "both"))
+    forward, both = (captured[captured["phase"] == phase].set_index(_SETTING) for phase in ("forward", "both"))
     unknown = dict.fromkeys(("low_ms", "high_ms", "repeats"), float("nan"))
     return both.assign(phase="backward", ms=both["ms"] - forward["ms"], **unknown).reset_index()
 
@@ -184,16 +189,13 @@ def _in_order(column: pd.Series) -> pd.Series:
 
 def _reach(rows: pd.DataFrame) -> dict:
     first, floor_ms = rows.loc[rows["sequence"].idxmin()], rows["ms"].min()
-    until = rows.loc[rows["ms"] <= NEAR * floor_ms, "sequence"].max()
+    until = rows.loc[rows["ms"] <= _NEAR * floor_ms, "sequence"].max()
     needed, more = (scores(length, length, first["causal"]) for length in (first["sequence"], until))
     keys = first[["implementation", "precision", "clock", "phase"]].to_dict()
     reach = {"floor_ms": floor_ms, "first": first["sequence"], "until": until, "work": more / needed}
     return keys | reach | {"longest": rows["sequence"].max(), "share_of_limit": first["share_of_limit"]}
 
 
-def _named(table: pd.DataFrame, run, **attrs) -> pd.DataFrame:
+def _named(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
     """Give the table with where it comes from; `interpreted` where no GPU ran the kernels."""
-    table = table.reset_index(drop=True)
-    told = {"source": run.source, "small": run.plan.size == "small", "interpreted": run.plan.device != "cuda"}
-    table.attrs = told | attrs
-    return table
+    return of_run(table.reset_index(drop=True), run, interpreted=run.plan.device != "cuda", **facts)

@@ -15,7 +15,8 @@ from labkit.engine.worker import Worker
 from labkit.labs.attention.plan import Errors, Memory, Plain, Trial, Tuning
 from labkit.labs.attention.worker import tuning
 from labkit.labs.attention.worker.checking import errors, kept, peaks, symptoms
-from labkit.labs.attention.worker.timing import captured, implementation, launched, summary, unsynchronised_ms
+from labkit.labs.attention.worker.implementations import implementation
+from labkit.labs.attention.worker.tuning import captured, launched, summary, unsynchronised_ms
 
 
 def prepare(worker: Worker) -> None:

@@ -9,11 +9,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.labs.attention.plan import PROBE
+from labkit.labs.attention.worker.implementations import ATTENTIONS, implementation
 from labkit.labs.attention.worker.plain import exact
-from labkit.labs.attention.worker.timing import implementation
-from labkit.labs.attention.worker.variants import ATTENTIONS
 
-PRODUCTS = (
+_PRODUCTS = (
     "mm",
     "bmm",
     "baddbmm",
@@ -88,7 +87,7 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         result = operator(*args, **kwargs or {})
         name = operator.__name__ if hasattr(operator, "__name__") else str(operator)
-        self.products += any(word in name for word in PRODUCTS)
+        self.products += any(word in name for word in _PRODUCTS)
         made = result if isinstance(result, tuple | list) else (result,)
         self.largest = max([self.largest, *(x.nbytes for x in made if isinstance(x, torch.Tensor))])
         return result

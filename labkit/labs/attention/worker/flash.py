@@ -13,7 +13,7 @@ from labkit.labs.attention.worker import backward, forward
 from labkit.labs.attention.worker.tuning import Tile, tile_for
 
 PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
-MOST_HEADS = 65535
+_MOST_HEADS = 65535
 # Three TF32 products in place of one keep float32's 24 bits (Ootomo & Yokota 2022), on tensor cores.
 PRECISION = "tf32x3"
 
@@ -127,8 +127,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: (…, N, d) with one … and d")
     if not q.device == k.device == v.device:
         raise ValueError(f"q, k, v are on {q.device}, {k.device}, {v.device}: all on one device")
-    if math.prod(q.shape[:-2]) > MOST_HEADS:
-        raise ValueError(f"q {tuple(q.shape)}: batch × heads is at most {MOST_HEADS:,}, the rows of a GPU's grid")
+    if math.prod(q.shape[:-2]) > _MOST_HEADS:
+        raise ValueError(f"q {tuple(q.shape)}: batch × heads is at most {_MOST_HEADS:,}, the rows of a GPU's grid")
     if not 1 <= q.shape[-1] <= 128 or not q.shape[-2] or not k.shape[-2]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}: d is 1 to 128, and N at least 1")
 

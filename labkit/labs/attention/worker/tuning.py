@@ -1,18 +1,65 @@
-"""Which tiles each kernel runs with: the candidates, measured once for a kind of problem, and the fastest kept."""
+"""How attentions are timed, and with which tiles each kernel runs.
+
+Candidates are measured once for a kind of problem, and the fastest is kept.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import triton
 
-REPEAT_MS = 20  # how long a candidate is timed for
-LONG = 4096  # queries from which on it pays that the host describes the tensors, in bfloat16
-LONGEST = 16384  # above it, the same tile wins
+from labkit.engine.worker import Worker
+
+_REPEATED_ON_CPU = {"warm_ups": 1, "repeats": 3}
+_UNSYNCHRONISED = 20
+_GRAPH_MS = 8  # one replay of the graph; there are ten
+
+
+def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list[float]:
+    """Give the milliseconds of each repetition, between two events on the GPU; the L2 cache is cleared before each.
+
+    The events stand around what is launched: where the host takes longer to launch than the GPU to work, they tell
+    the host's time (triton.testing.do_bench).
+    """
+    if worker.device.type == "cuda":
+        return triton.testing.do_bench(work, warmup=repeat_ms // 2, rep=repeat_ms, return_mode="all")
+    return [1e3 * run.seconds for run in worker.time(work, **_REPEATED_ON_CPU) if not run.warm_up]
+
+
+def captured(work: Callable[[], object]) -> list[float]:
+    """Give the milliseconds of `work` in each replay of a CUDA graph of many: the GPU's time alone.
+
+    Nothing is launched by the host meanwhile, and the L2 cache keeps what it has (triton.testing.do_bench_cudagraph).
+    """
+    return triton.testing.do_bench_cudagraph(work, rep=_GRAPH_MS, return_mode="all")
+
+
+def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
+    """Give the mean milliseconds that a clock shows which waits for nobody: what the host takes to launch `work`."""
+    worker.synchronize()
+    start = time.perf_counter()
+    for _ in range(_UNSYNCHRONISED):
+        work()
+    passed = time.perf_counter() - start
+    worker.synchronize()
+    return 1e3 * passed / _UNSYNCHRONISED
+
+
+def summary(times_ms: list[float]) -> dict[str, float]:
+    """Give a row's median, its quartiles and the number of repetitions."""
+    low, median, high = statistics.quantiles(times_ms, n=4) if len(times_ms) > 1 else times_ms * 3
+    return {"ms": median, "low_ms": low, "high_ms": high, "repeats": len(times_ms)}
+
+
+_REPEAT_MS = 20  # how long a candidate is timed for
+_LONG = 4096  # queries from which on it pays that the host describes the tensors, in bfloat16
+_LONGEST = 16384  # above it, the same tile wins
 
 
 class Tile(NamedTuple):
@@ -68,7 +115,7 @@ chosen: dict[Problem, Tile] = {}
 def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, launch: Callable[[Tile], object]) -> Tile:
     """Give the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
     precision = "float32" if q.dtype == torch.float32 else "bfloat16"
-    problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[1] - 1).bit_length(), LONGEST))
+    problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[1] - 1).bit_length(), _LONGEST))
     if problem not in chosen:
         if not q.is_cuda:
             measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
@@ -77,7 +124,7 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
-        described = precision == "bfloat16" and problem[-1] >= LONG
+        described = precision == "bfloat16" and problem[-1] >= _LONG
         candidates = [tile._replace(described=described) for tile in known]
         measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
         fitting = [tile for tile in times if not math.isnan(times[tile])]
@@ -89,7 +136,7 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
 
 def _milliseconds(launch: Callable[[Tile], object], tile: Tile) -> float:
     try:
-        times = triton.testing.do_bench(lambda: launch(tile), warmup=5, rep=REPEAT_MS, return_mode="all")
+        times = triton.testing.do_bench(lambda: launch(tile), warmup=5, rep=_REPEAT_MS, return_mode="all")
     except triton.runtime.errors.OutOfResources:
         return math.nan
     return statistics.median(times)
