@@ -73,4 +73,4 @@ def span(values: Iterable[float], form: Callable[[float], str] = times) -> str:
     """Return the least and the most of the values as one says them: "1.2 to 3.4×", or "1.2×" where they are alike."""
     known = list(values)
     least, most = form(min(known)), form(max(known))
-    return least if least == most else f"{least.removesuffix('×')} to {most}"
+    return least if least == most else f"{least.removesuffix('×').removesuffix(' %')} to {most}"

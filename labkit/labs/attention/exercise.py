@@ -65,12 +65,12 @@ def judge_online(given: list) -> Verdict:
 
 
 def _right(maximum: float, total: float, output: list[float], scores: list[float], values: list) -> Running:
-    """Give m, l and o after one more tile."""
+    """Return m, l and o after one more tile."""
     return merged(Running(maximum, total, tuple(output)), scores, values)
 
 
 def _faults(setting: tuple, found) -> dict[str, str]:
-    """Give what is wrong after one tile: a sentence a kind."""
+    """Return what is wrong after one tile: a sentence a kind."""
     (old, _, output, scores, _), wanted = setting, _right(*setting)
     if not _is_formed(found, len(output)):
         why = ": is a `return` missing?" if found is None else ""
@@ -102,7 +102,7 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
     factor, upside_down, own = exp(old - top), exp(top - old), max(scores)
 
     def made(keep: float, base: float) -> Running:
-        """Give the row if its old sums are multiplied by `keep` and its scores count from `base`."""
+        """Return the row if its old sums are multiplied by `keep` and its scores count from `base`."""
         return _right(base, keep * total, [keep * part for part in output], scores, values)
 
     times = f"exp(m_old − m_new) = {_as_read(factor)}"
@@ -161,7 +161,7 @@ check = Exercises(
 
 
 def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's row: a sentence a fault."""
+    """Return the verdict on one variant's row: a sentence a fault."""
     faults: dict[str, str] = {}
     if row["sees_ahead"] >= PROBE - 1:
         faults["not_causal"] = f"with a mask asked for, a query still sees all {row['sees_ahead']} keys after its own"

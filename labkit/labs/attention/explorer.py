@@ -32,9 +32,7 @@ def picture(step: int, tile_rows: int, tile_columns: int, causal: bool) -> str:
     height = _TOP + CELL * len(scores) + 4
     where = f"<b>Step {step} of {len(steps)}</b>, queries {_span(now.rows)}, keys {_span(now.columns)}, {now.kind}"
     parts = [*_heads(len(scores)), *cells, _frame(now), *lanes]
-    drawing = svg.page(
-        parts, height, label=f"step {step} of {len(steps)}: the tile and what its rows keep", font_size=11
-    )
+    drawing = svg.page(parts, height, label=f"the tile of step {step} and what its rows keep", font_size=11)
     sentence = f'<div style="min-height:3em;color:{svg.TEXT}">{where}: {_sentence(steps, step - 1)}</div>'
     return f'{sentence}<div style="color:{svg.TEXT}">{_legend()}</div>{drawing}'
 

@@ -47,7 +47,7 @@ class Attention(Plan):
                 raise PlanError(f"head_dim={width}: the kernels take 1 to 128")
 
     def setting(self, implementation: str, sequence: int, head_dim: int, precision: str) -> dict[str, Any]:
-        """Give a point's knobs."""
+        """Return a point's knobs."""
         return {
             "implementation": implementation,
             "heads": self.heads,

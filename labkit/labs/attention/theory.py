@@ -31,17 +31,17 @@ LSE_BYTES, OF_ROWS_BYTES = 4, 8  # a row: flash's log-sum-exp; in backward again
 
 
 def inputs_bytes(queries: int, keys: int, head_dim: int, width: int, heads: int = 1) -> int:
-    """Give the bytes of Q, K and V."""
+    """Return the bytes of Q, K and V."""
     return heads * (queries + 2 * keys) * head_dim * width
 
 
 def squares_bytes(implementation: str, moment: str, queries: int, keys: int, width: int, heads: int = 1) -> int:
-    """Give the bytes of the N×N matrices that an implementation has at a moment (`MOMENTS`)."""
+    """Return the bytes of the N×N matrices that an implementation has at a moment (`MOMENTS`)."""
     return SQUARES[implementation][moment] * square_bytes(queries, keys, width, heads)
 
 
 def linear_bytes(implementation: str, moment: str, sequence: int, head_dim: int, width: int, heads: int = 1) -> int:
-    """Give the bytes of the N×d tensors at a moment, and of what there is one of a row: row sums, log-sum-exp."""
+    """Return the bytes of the N×d tensors at a moment, and of what there is one of a row: row sums, log-sum-exp."""
     a_row = {"plain": 0, "by_hand": width, "flash": LSE_BYTES}[implementation]
     if (implementation, moment) == ("flash", "backward"):
         a_row += OF_ROWS_BYTES
@@ -49,14 +49,14 @@ def linear_bytes(implementation: str, moment: str, sequence: int, head_dim: int,
 
 
 def mask_bytes(implementation: str, sequence: int, causal: bool) -> int:
-    """Give the bytes of the causal mask that plain attention makes: a byte a score, once for all heads."""
+    """Return the bytes of the causal mask that plain attention makes: a byte a score, once for all heads."""
     return sequence**2 if causal and SQUARES[implementation]["held"] else 0
 
 
 def moment_bytes(
     implementation: str, moment: str, sequence: int, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
 ) -> int:
-    """Give all bytes at a moment: squares, tensors, rows and mask."""
+    """Return all bytes at a moment: squares, tensors, rows and mask."""
     squares = squares_bytes(implementation, moment, sequence, sequence, width, heads)
     linear = linear_bytes(implementation, moment, sequence, head_dim, width, heads)
     return squares + linear + mask_bytes(implementation, sequence, causal)
@@ -65,7 +65,7 @@ def moment_bytes(
 def needed_bytes(
     implementation: str, sequence: int, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
 ) -> int:
-    """Give the bytes of forward and backward at their peak, Q, K, V and dO included."""
+    """Return the bytes of forward and backward at their peak, Q, K, V and dO included."""
     peak = moment_bytes(implementation, "backward", sequence, head_dim, width, heads=heads, causal=causal)
     return peak + 4 * heads * sequence * head_dim * width
 
@@ -73,7 +73,7 @@ def needed_bytes(
 def longest(
     implementation: str, memory_bytes: float, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
 ) -> int:
-    """Give the longest sequence whose forward and backward fit in this memory."""
+    """Return the longest sequence whose forward and backward fit in this memory."""
 
     def needed(sequence: int) -> int:
         return needed_bytes(implementation, sequence, head_dim, width, heads=heads, causal=causal)
@@ -118,12 +118,12 @@ class Step:
 
 
 def rescale(before: Running, after: Running) -> float:
-    """Give exp(m_old − m_new): 1 where the maximum stays, 0 at a row's first tile."""
+    """Return exp(m_old − m_new): 1 where the maximum stays, 0 at a row's first tile."""
     return 1.0 if after.maximum == before.maximum else exp(before.maximum - after.maximum)
 
 
 def merged(row: Running, scores: Sequence[float], values: Matrix) -> Running:
-    """Give what a row keeps after one more tile: a score and a value (d numbers) for each key in it."""
+    """Return what a row keeps after one more tile: a score and a value (d numbers) for each key in it."""
     maximum = max(row.maximum, *scores)
     if maximum == -inf:
         return row  # every key so far is masked, and −inf − (−inf) is no number
@@ -135,7 +135,7 @@ def merged(row: Running, scores: Sequence[float], values: Matrix) -> Running:
 
 
 def tiled(scores: Matrix, values: Matrix, tile_rows: int, tile_columns: int, causal: bool) -> list[Step]:
-    """Give the steps in order: block by block of rows, within each the tiles from the first key on.
+    """Return the steps in order: block by block of rows, within each the tiles from the first key on.
 
     `scores`: Nq × Nk, `values`: Nk × d. Causal: query i sees keys j ≤ i. Tiles at the edge are smaller.
     """
@@ -164,13 +164,13 @@ def _kind(rows: range, columns: range, causal: bool) -> str:
 
 
 def finished(steps: Sequence[Step]) -> list[tuple[tuple[float, ...], float]]:
-    """Give each row's output o / l and its log-sum-exp m + ln l, which is all that backward needs of the softmax."""
+    """Return each row's output o / l and its log-sum-exp m + ln l, which is all that backward needs of the softmax."""
     last = {row: kept for step in steps for row, kept in zip(step.rows, step.after, strict=True)}
     return [(tuple(part / row.total for part in row.output), row.maximum + log(row.total)) for row in last.values()]
 
 
 def example(length: int = 16, dimension: int = 2, seed: int = 8) -> tuple[list[list[float]], list[list[float]]]:
-    """Give scores (length × length) and values (length × dimension) to look at: random, the same every time."""
+    """Return scores (length × length) and values (length × dimension) to look at: random, the same every time."""
     draw = random.Random(seed)
 
     def matrix(width: int) -> list[list[float]]:
@@ -187,7 +187,7 @@ PHASES = tuple(PRODUCTS)
 
 
 def scores(queries: int, keys: int, causal: bool) -> int:
-    """Give how many scores one head needs: all, or with a causal mask those of keys not after their query."""
+    """Return how many scores one head needs: all, or with a causal mask those of keys not after their query."""
     if not causal:
         return queries * keys
     square = min(queries, keys)
@@ -195,12 +195,12 @@ def scores(queries: int, keys: int, causal: bool) -> int:
 
 
 def flops(phase: str, queries: int, keys: int, head_dim: int, *, causal: bool, heads: int = 1) -> int:
-    """Give the floating-point operations of a phase, two a multiply-add, for all heads (batch × heads)."""
+    """Return the floating-point operations of a phase, two a multiply-add, for all heads (batch × heads)."""
     return 2 * PRODUCTS[phase] * scores(queries, keys, causal) * head_dim * heads
 
 
 def least_bytes(phase: str, queries: int, keys: int, head_dim: int, width: int, heads: int = 1) -> int:
-    """Give the bytes that a phase must move if it reads each input and writes each output once.
+    """Return the bytes that a phase must move if it reads each input and writes each output once.
 
     `width`: bytes an element of Q, K, V, O and their gradients; the log-sum-exp of a row is a float32.
     """
@@ -211,5 +211,5 @@ def least_bytes(phase: str, queries: int, keys: int, head_dim: int, width: int, 
 
 
 def square_bytes(queries: int, keys: int, width: int, heads: int = 1) -> int:
-    """Give the bytes of one matrix of scores for all heads: what plain attention writes, and reads again."""
+    """Return the bytes of one matrix of scores for all heads: what plain attention writes, and reads again."""
     return heads * queries * keys * width

@@ -8,12 +8,14 @@ import pytest
 from figures import checked
 from made import CPU, gpu_node, said, write_run
 
-from labkit.labs.attention.charts.memory import memory_chart, plain_chart
+from labkit.labs.attention.charts.memory import memory_chart
+from labkit.labs.attention.charts.speed import plain_chart
 from labkit.labs.attention.plan import Errors, Memory, Plain
 from labkit.labs.attention.story.memory import explain_errors, explain_memory, explain_plain
 from labkit.labs.attention.tables import memory as tables
 from labkit.labs.attention.tables.speed import WIDTH
 from labkit.labs.attention.theory import MOMENTS, longest, moment_bytes, needed_bytes
+from labkit.provenance import fact
 
 MIB, GIB = 2**20, 2**30
 NO_MEMORY = {"status": "out of memory"}
@@ -145,7 +147,7 @@ def test_plain_gives_every_setting_its_times_memory_and_verdicts(runs):
         "out of memory in the first forward or backward",
         "not measured",
     )
-    assert table.attrs["small"] is False and table.attrs["source"]
+    assert fact(table, "small") is False and fact(table, "source")
 
 
 def test_a_phase_that_runs_out_of_memory_is_named(tmp_path):

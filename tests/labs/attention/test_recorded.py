@@ -4,10 +4,10 @@ import pytest
 
 from labkit.engine.run import replay
 from labkit.labs import attention
-from labkit.labs.attention import targets as scorecard
 from labkit.labs.attention.charts import memory as memory_charts
 from labkit.labs.attention.charts import speed as charts
 from labkit.labs.attention.tables import memory, speed
+from labkit.labs.attention.targets import scorecard
 from labkit.tables.published import published
 
 PREDICTION = "your prediction"

@@ -10,6 +10,7 @@ from labkit.labs.attention.charts import speed as charts
 from labkit.labs.attention.plan import Race, Sweep, Tuning
 from labkit.labs.attention.story import speed as story
 from labkit.labs.attention.tables import speed as tables
+from labkit.provenance import fact
 
 SWEPT = {"device": "cuda", "sequences": (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)}
 NAN, H200 = float("nan"), "NVIDIA H200"
@@ -115,7 +116,8 @@ def test_race_sets_every_time_beside_the_rival_and_the_limit(runs):
     assert row["versus"] == pytest.approx(row["ms"] / cell(table, **TARGET | {"implementation": "sdpa_flash"})["ms"])
     assert row["verdict"] == "ok"
     assert row["tflops"] == pytest.approx(row["share_of_peak"] * 989.5)
-    assert table.attrs == {"source": runs["race"].source, "small": False, "interpreted": False, "rival": "sdpa_flash"}
+    told = {"source": runs["race"].source, "small": False, "interpreted": False, "rival": "sdpa_flash"}
+    assert {name: fact(table, name) for name in told} == told
     backward = cell(table, **TARGET | {"sequence": 1024, "phase": "backward", "clock": "captured"})
     assert backward["ms"] == pytest.approx(0.75 * 2e-8 * 1024**2)
     assert pd.isna(backward["low_ms"])
@@ -147,8 +149,8 @@ def test_a_point_out_of_memory_has_a_row_for_each_phase_that_it_did_not_reach(ru
 
 def test_race_on_a_cpu_has_plain_for_a_rival_and_no_limit(runs):
     table = tables.race(runs["small race"])
-    assert table.attrs["rival"] == "plain"
-    assert table.attrs["interpreted"]
+    assert fact(table, "rival") == "plain"
+    assert fact(table, "interpreted")
     assert set(table["verdict"]) == {"no limit known"}
     assert (table.loc[table["implementation"] == "plain", "versus"] == 1).all()
 

@@ -100,7 +100,7 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
 
 
 def _followed(steps: Sequence[Step]) -> int:
-    """Give the row that is rescaled most often, the last of several."""
+    """Return the row that is rescaled most often, the last of several."""
     often: Counter[int] = Counter()
     for step in steps:
         often.update({row: 0 < factor < 1 for row, factor in zip(step.rows, step.factors, strict=True)})

@@ -9,27 +9,22 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
+from labkit.story.names import ATTENTION_NAMES
 from labkit.story.words import listed, say
 
-NAMES = {
-    "by_hand": "softmax by hand",
-    "plain": "torch's softmax",
-    "compiled": "compiled",
-    "flash": "flash",
-    "tiled": "tiles in PyTorch",
-}
-KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
-BACKWARD = {
+_NAMES = ATTENTION_NAMES | {"by_hand": "softmax by hand", "plain": "torch's softmax", "flash": "flash"}
+_KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
+_BACKWARD = {
     "by_hand": "exp(S − max), dP and four for the gradient of the row sums",
     "plain": "P, dP, dP∘P and dS",
     "flash": "none",
 }
-FOLLOWS = 1.5  # a time that grows with at least this power of N follows work that grows as N²
-SEEN = 0.5  # of forward's time: a clock that shows less does not see the work
-SAME = 0.1  # times within 10 % are called the same
-EXACT = 0.01  # of a formula's bytes
-WHOLE = 0.05  # of an N×N matrix
-EXPONENT = 0.15
+_FOLLOWS = 1.5  # a time that grows with at least this power of N follows work that grows as N²
+_SEEN = 0.5  # of forward's time: a clock that shows less does not see the work
+_SAME = 0.1  # times within 10 % are called the same
+_EXACT = 0.01  # of a formula's bytes
+_WHOLE = 0.05  # of an N×N matrix
+_EXPONENT = 0.15
 
 
 def explain_plain(table: pd.DataFrame) -> Markdown:
@@ -54,11 +49,11 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     """Say whether every tensor is within the tolerance, which comes nearest, and whether a second run is the same."""
     wrong = table[~(table["share"] <= 1)]
     shapes = table.groupby("implementation", sort=False)["shapes"].max()
-    counts = listed(f"{NAMES[name]} ({count} shapes)" for name, count in shapes.items())
+    counts = listed(f"{_NAMES[name]} ({count} shapes)" for name, count in shapes.items())
     sentences = [f"Beside float64, every tensor of {counts} is within the tolerance."]
     if len(wrong):
         rows = (
-            f"{row.tensor} of {NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
+            f"{row.tensor} of {_NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
             f"{row.shape})"
             for row in wrong.itertuples()
         )
@@ -66,11 +61,11 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     for precision, own in table.groupby("precision", sort=False):
         worst = own.loc[own["share"].idxmax()]
         sentences.append(
-            f"Nearest to it in {precision} is {worst['tensor']} of {NAMES[worst['implementation']]}: "
+            f"Nearest to it in {precision} is {worst['tensor']} of {_NAMES[worst['implementation']]}: "
             f"{units.percent(worst['share'])} of {worst['tolerance']:g}."
         )
     unlike = table[~table["same_bits"]].drop_duplicates(["implementation", "precision"])
-    where = listed(f"{NAMES[row.implementation]} in {row.precision}" for row in unlike.itertuples())
+    where = listed(f"{_NAMES[row.implementation]} in {row.precision}" for row in unlike.itertuples())
     sentences.append(
         f"**Other bits in a second run**: {where}." if len(unlike) else "A second run gives the same bits."
     )
@@ -93,16 +88,16 @@ def _growing(table: pd.DataFrame) -> str | None:
     first = next(first for first, last, _ in grown.values() if last == longest)
     same = {key: time for key, (start, last, time) in grown.items() if (start, last) == (first, longest)}
     power = {key: math.log(time) / math.log(longest / first) for key, time in same.items()}
-    slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < FOLLOWS]
-    said = (
+    slow = [f"{_NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < _FOLLOWS]
+    sentence = (
         f"Waited for, from {units.count(first)} to {units.count(longest)} tokens, where work grows "
         f"{units.times((longest / first) ** 2)}, times grow {units.span(same.values())}"
     )
-    return f"{said}; **those of {listed(slow)} do not follow it.**" if slow else f"{said}: they follow it."
+    return f"{sentence}; **those of {listed(slow)} do not follow it.**" if slow else f"{sentence}: they follow it."
 
 
 def _grown(own: pd.DataFrame, column: str) -> tuple[int, int, float] | None:
-    """Give the last length of a time, the one at most a quarter of it, and how much the median over widths grew."""
+    """Return the last length of a time, the one at most a quarter of it, and how much the median over widths grew."""
     ms = own.groupby("sequence")[column].median().dropna()
     short = ms.index[ms.index <= ms.index.max() / 4]
     return (short.max(), ms.index.max(), ms.iloc[-1] / ms[short.max()]) if len(short) else None
@@ -114,13 +109,17 @@ def _waiting(table: pd.DataFrame) -> str | None:
         return None
     first, last = rows["sequence"].min(), rows["sequence"].max()
     ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
-    said = (
+    sentence = (
         f"A clock that waits for nobody shows {units.span(rows['unsynchronised_ms'], units.number)} ms from "
         f"{units.count(first)} to {units.count(last)}, where work grows {units.times((last / first) ** 2)}"
     )
-    if shown.sum() < SEEN * ms.sum():
-        return f"{said} and forward takes {units.span(ms, units.number)} ms at the end: **the launch, not the work.**"
-    return f"{said}; at the end that is {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
+    if shown.sum() < _SEEN * ms.sum():
+        return (
+            f"{sentence} and forward takes {units.span(ms, units.number)} ms at the end: **the launch, not the work.**"
+        )
+    return (
+        f"{sentence}; at the end that is {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
+    )
 
 
 def _checked(table: pd.DataFrame) -> str:
@@ -154,7 +153,7 @@ def _compiled(table: pd.DataFrame) -> str | None:
             gain = gains.xs(gains.index.get_level_values("sequence").max(), level="sequence").iloc[0]
             how = (
                 "as fast"
-                if abs(gain - 1) <= SAME
+                if abs(gain - 1) <= _SAME
                 else f"{units.times(max(gain, 1 / gain))} as " + ("fast" if gain > 1 else "slow")
             )
             found.append(f"{how} in {phase} at {units.count(gains.index.get_level_values('sequence').max())}")
@@ -166,7 +165,7 @@ def _gone(table: pd.DataFrame) -> str:
     if bad.empty:
         return f"All ran, up to {units.count(table['sequence'].max())}."
     parts = [
-        f"from {units.count(sequence)} on {listed(NAMES[name] for name in own['implementation'])} ({status})"
+        f"from {units.count(sequence)} on {listed(_NAMES[name] for name in own['implementation'])} ({status})"
         for (sequence, status), own in bad.groupby(["sequence", "status"])
     ]
     return f"Not measured: {listed(parts)}."
@@ -177,9 +176,9 @@ def _kept(held: pd.DataFrame) -> str:
     for name, own in held.groupby("implementation", sort=False):
         column = "kept_squares" if own["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
         for one in own[own[column].notna()].tail(1).to_dict("records"):
-            part = f"{NAMES[name]} {units.number(round(one[column], 2))}"
-            if abs(one[column] - one["due_squares"]) <= WHOLE:
-                part += f" ({KEPT[name]})"
+            part = f"{_NAMES[name]} {units.number(round(one[column], 2))}"
+            if abs(one[column] - one["due_squares"]) <= _WHOLE:
+                part += f" ({_KEPT[name]})"
             elif pd.notna(one["due_squares"]):
                 part += f" (**by formula {one['due_squares']:.0f}**)"
             parts.append(part)
@@ -190,12 +189,12 @@ def _exponents(held: pd.DataFrame) -> str | None:
     parts, odd = [], []
     for name, own in held[held["exponent"].notna()].groupby("implementation", sort=False):
         one = own.iloc[-1]
-        parts.append(f"{NAMES[name]} as N^{units.number(one['exponent'])}")
-        if name == "flash" and abs(one["exponent"] - 1) > EXPONENT:
-            odd.append(NAMES[name])
+        parts.append(f"{_NAMES[name]} as N^{units.number(one['exponent'])}")
+        if name == "flash" and abs(one["exponent"] - 1) > _EXPONENT:
+            odd.append(_NAMES[name])
     if not parts:
         return None
-    flash = any(part.startswith(NAMES["flash"]) for part in parts)
+    flash = any(part.startswith(_NAMES["flash"]) for part in parts)
     end = f": **{listed(odd)} is not linear.**" if odd else (": flash is linear." if flash else ".")
     return f"At the end it grows: {listed(parts)}{end}"
 
@@ -204,40 +203,40 @@ def _formulas(held: pd.DataFrame) -> str:
     moments = ("kept", "forward", "held", "backward")
     apart = pd.concat({name: held[f"{name}_mib"] / held[f"{name}_formula_mib"] - 1 for name in moments}).dropna()
     alone = "; a CPU tells only what is kept" if held["backward_mib"].isna().all() else ""
-    beyond = apart[apart.abs() > EXACT]
+    beyond = apart[apart.abs() > _EXACT]
     if beyond.empty:
         return f"Formulas and all {len(apart)} measured sizes agree within 1 %{alone}."
     moment, at = beyond.abs().idxmax()
     worst = held.loc[at]
     return (
         f"Of {len(apart)} measured sizes {len(apart) - len(beyond)} agree with the formulas within 1 %{alone}; "
-        f"farthest apart is {moment} of {NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
+        f"farthest apart is {moment} of {_NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
         f"{units.number(worst[f'{moment}_mib'])} MiB, by formula {units.number(worst[f'{moment}_formula_mib'])}."
     )
 
 
 def _shortest(limit: pd.DataFrame) -> list:
-    """Give, an implementation, the row of the shortest sequence that failed."""
+    """Return, per implementation, the row of the shortest sequence that failed."""
     failed = limit[limit["failed"].notna()].sort_values("failed", kind="stable")
     return list(failed.drop_duplicates("implementation").itertuples())
 
 
 def _limited(row) -> str:
-    said = (
-        f"{NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
-        f"{units.gib(row.square_gib)}, backward has {row.backward_squares} ({BACKWARD[row.implementation]}), with the rest "
-        f"{units.gib(row.needed_gib)}; "
+    sentence = (
+        f"{_NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
+        f"{units.gib(row.square_gib)}, backward has {row.backward_squares} ({_BACKWARD[row.implementation]}), "
+        f"with the rest {units.gib(row.needed_gib)}; "
     )
     if row.needed_gib > row.memory_gib:
-        return f"{said}the GPU has {units.gib(row.memory_gib)}, enough for {units.count(row.fits)}."
-    said += f"**that would fit** in the GPU's {units.gib(row.memory_gib)}"
-    if row.reserved_squares > row.backward_squares + WHOLE:
+        return f"{sentence}the GPU has {units.gib(row.memory_gib)}, enough for {units.count(row.fits)}."
+    sentence += f"**that would fit** in the GPU's {units.gib(row.memory_gib)}"
+    if row.reserved_squares > row.backward_squares + _WHOLE:
         need = row.reserved_squares * row.square_gib
-        said += (
+        sentence += (
             f", but at {units.count(row.ran)} torch had set aside {units.number(row.reserved_squares)} matrices' memory"
         )
-        return f"{said}: here {units.gib(need)}{', too much' if need > row.memory_gib else ''}."
-    return f"{said}: something else holds memory."
+        return f"{sentence}: here {units.gib(need)}{', too much' if need > row.memory_gib else ''}."
+    return f"{sentence}: something else holds memory."
 
 
 def _runs(limit: pd.DataFrame) -> str | None:
@@ -245,7 +244,7 @@ def _runs(limit: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
     parts = (
-        f"{NAMES[row.implementation]} to {units.count(row.ran)} ({units.gib(row.needed_gib)})"
+        f"{_NAMES[row.implementation]} to {units.count(row.ran)} ({units.gib(row.needed_gib)})"
         for row in rows.itertuples()
     )
     return f"Without failing, with what each needs by formula, ran: {listed(parts)}."

@@ -11,15 +11,16 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
+from labkit.story.units import span
 from labkit.story.words import listed, say
 
-OURS, FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
-CLOCKS = ("captured", "launched")
-SETTING = ["precision", "head_dim", "sequence"]
-TARGET = {"clock": "launched", "precision": "bfloat16", "head_dim": 64, "sequence": 16384, "phase": "both"}
-TARGET_MS, TF32_PRODUCTS = 4.0, 3
-LITTLE, SAME = 0.05, 0.1
-INTERPRETED = (
+_OURS, _FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
+_CLOCKS = ("captured", "launched")
+_SETTING = ["precision", "head_dim", "sequence"]
+_TARGET = {"clock": "launched", "precision": "bfloat16", "head_dim": 64, "sequence": 16384, "phase": "both"}
+_TARGET_MS, _TF32_PRODUCTS = 4.0, 3
+_LITTLE, _SAME = 0.05, 0.1
+_INTERPRETED = (
     "Triton's interpreter runs our kernel, one program after another in Python: **its times tell nothing about the "
     "kernel.**"
 )
@@ -27,7 +28,7 @@ INTERPRETED = (
 
 def explain_race(table: pd.DataFrame) -> Markdown:
     """Say who is fastest where, whether ours is ever slower than its rival and why, and whether the target is met."""
-    return _told(table, _winners, *(partial(_slower, clock=clock) for clock in CLOCKS), _why, _target, _limit)
+    return _sentences(table, _winners, *(partial(_slower, clock=clock) for clock in _CLOCKS), _why, _target, _limit)
 
 
 def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
@@ -35,36 +36,36 @@ def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
 
     And of the same run's `floors`, how far the shortest time reaches while the work grows: what of it is launching.
     """
-    return _told(table, _largest, _memory, _lost, _precisions, lambda _: _floors(floors), lambda _: _bound(floors))
+    return _sentences(table, _largest, _memory, _lost, _precisions, lambda _: _floors(floors), lambda _: _bound(floors))
 
 
-def _told(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
-    sentences = [INTERPRETED] if fact(table, "interpreted") else [tell(table) for tell in tellers]
+def _sentences(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
+    sentences = [_INTERPRETED] if fact(table, "interpreted") else [tell(table) for tell in tellers]
     return say(*sentences, small=fact(table, "small"))
 
 
 def _winners(table: pd.DataFrame) -> str:
-    said = []
+    sentences = []
     for clock, rows in table[table["phase"] == "both"].dropna(subset=["ms"]).groupby("clock", sort=False):
-        best = rows.loc[rows.groupby(SETTING)["ms"].idxmin()]
+        best = rows.loc[rows.groupby(_SETTING)["ms"].idxmin()]
         (first, wins), *others = best["implementation"].value_counts().items()
         names = [f"{ATTENTION_NAMES[first]} in {wins} of {len(best)} settings"]
         names += [
             f"{ATTENTION_NAMES[name]} in {n} ({_where(best[best['implementation'] == name])})" for name, n in others
         ]
-        said.append(f"Forward and backward, {clock}: fastest is {listed(names)}.")
-    return " ".join(said)
+        sentences.append(f"Forward and backward, {clock}: fastest is {listed(names)}.")
+    return " ".join(sentences)
 
 
 def _slower(table: pd.DataFrame, clock: str) -> str:
     rows, rival = _beside(table, clock), ATTENTION_NAMES[fact(table, "rival")]
     slower, by = rows[rows["versus"] > 1], f"By the **{clock}** clock ours"
     if rows.empty:
-        return f"{by} was not measured beside {rival} from {units.count(FROM)} tokens up."
+        return f"{by} was not measured beside {rival} from {units.count(_FROM)} tokens up."
     if slower.empty:
         return (
-            f"{by} is **never slower than {rival}** from {units.count(FROM)} tokens up: {_range(rows['versus'])} of "
-            f"its time, in {len(rows)} times of forward, backward and both."
+            f"{by} is **never slower than {rival}** from {units.count(_FROM)} tokens up: "
+            f"{span(rows['versus'], units.number)} of its time, in {len(rows)} times of forward, backward and both."
         )
     where, most = _where(slower), _most(slower, "versus")
     return f"{by} **is slower than {rival}** in {len(slower)} of {len(rows)} times: {where}; at most {most}."
@@ -73,44 +74,44 @@ def _slower(table: pd.DataFrame, clock: str) -> str:
 def _why(table: pd.DataFrame) -> str:
     """Say of the launched times that are slower what the GPU alone takes: is it the host or the kernel?"""
     launched, captured = (_beside(table, clock) for clock in ("launched", "captured"))
-    both = launched.merge(captured, on=[*SETTING, "phase"], suffixes=("", "_alone"))
+    both = launched.merge(captured, on=[*_SETTING, "phase"], suffixes=("", "_alone"))
     slow = both[both["versus"] > 1]
-    host, said = slow[slow["versus_alone"] <= 1], []
+    host, sentences = slow[slow["versus_alone"] <= 1], []
     for worst in host.nlargest(1, "versus").to_dict("records"):
         longest = both[both["sequence"] == both["sequence"].max()]
-        middle = f"{units.number(worst['low_ms'])} to {units.number(worst['high_ms'])}"
-        apart = (longest["ms"] / longest["ms_alone"] - 1).abs().max()
-        said.append(
+        middle_half = f"{units.number(worst['low_ms'])} to {units.number(worst['high_ms'])}"
+        difference = (longest["ms"] / longest["ms_alone"] - 1).abs().max()
+        sentences.append(
             f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
             f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms (the middle half of the repetitions: "
-            f"{middle}), **the rest the host takes to launch**; at {units.count(longest['sequence'].iloc[0])} the "
-            f"clocks differ by at most {units.percent(apart)}."
+            f"{middle_half}), **the rest the host takes to launch**; at {units.count(longest['sequence'].iloc[0])} the "
+            f"clocks differ by at most {units.percent(difference)}."
         )
     if len(kernel := slow.drop(host.index)):
-        said.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
+        sentences.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
     if untold := (launched["versus"] > 1).sum() - len(slow):
-        said.append(f"For {untold} of these no captured clock tells whether the host or the kernel is slow.")
-    return " ".join(said)
+        sentences.append(f"For {untold} of these no captured clock tells whether the host or the kernel is slow.")
+    return " ".join(sentences)
 
 
 def _target(table: pd.DataFrame) -> str:
-    rows = table[(table[[*TARGET]] == pd.Series(TARGET)).all(axis=1)].set_index("implementation")["ms"].dropna()
-    if OURS not in rows:
+    rows = table[(table[[*_TARGET]] == pd.Series(_TARGET)).all(axis=1)].set_index("implementation")["ms"].dropna()
+    if _OURS not in rows:
         return "The target's setting was not measured."
-    ours, apart = rows[OURS], units.percent(abs(rows[OURS] / TARGET_MS - 1))
-    met = f"{apart} below: **met**" if ours <= TARGET_MS else f"{apart} above: **missed**"
+    ours, apart = rows[_OURS], units.percent(abs(rows[_OURS] / _TARGET_MS - 1))
+    met = f"{apart} below: **met**" if ours <= _TARGET_MS else f"{apart} above: **missed**"
     others = [
         f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
-        for name, ms in rows.drop(OURS).items()
+        for name, ms in rows.drop(_OURS).items()
     ]
     return (
-        f"The target for forward and backward of {units.count(TARGET['sequence'])} tokens, d = {TARGET['head_dim']}, "
-        f"is {TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
+        f"The target for forward and backward of {units.count(_TARGET['sequence'])} tokens, d = {_TARGET['head_dim']}, "
+        f"is {_TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
     )
 
 
 def _limit(table: pd.DataFrame) -> str:
-    ours = table[table["implementation"] == OURS].dropna(subset=["share_of_peak"])
+    ours = table[table["implementation"] == _OURS].dropna(subset=["share_of_peak"])
     if wrong := (table["verdict"] == "impossible").sum():
         return f"**{wrong} times are shorter than this GPU allows: their clock is wrong.**"
     if ours.empty:
@@ -121,15 +122,15 @@ def _limit(table: pd.DataFrame) -> str:
 
 
 def _floors(table: pd.DataFrame) -> str:
-    said = []
+    parts = []
     for row in _own_floors(table).query("clock == 'launched'").itertuples():
         least = (
             f"{ATTENTION_NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
         )
         more = f"no more than 1.5 times that at {units.count(row.until)} tokens, {units.times(row.work)} the scores"
         more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
-        said.append(f"{least}, and {more}")
-    return f"Forward and backward of {units.count(table['first'].min())} tokens or more: {'; '.join(said)}."
+        parts.append(f"{least}, and {more}")
+    return f"Forward and backward of {units.count(table['first'].min())} tokens or more: {'; '.join(parts)}."
 
 
 def _bound(table: pd.DataFrame) -> str | None:
@@ -139,12 +140,14 @@ def _bound(table: pd.DataFrame) -> str | None:
     share = flat["share_of_limit"].max()
     if pd.isna(share):
         return "No limit of this GPU is known."
-    said = f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
-    return f"{said}, so what is flat is not its work: **launch-bound.**" if share < LITTLE else f"{said}."
+    sentence = (
+        f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
+    )
+    return f"{sentence}, so what is flat is not its work: **launch-bound.**" if share < _LITTLE else f"{sentence}."
 
 
 def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
-    return table[(table["phase"] == "both") & table["implementation"].isin([OURS, "plain"])]
+    return table[(table["phase"] == "both") & table["implementation"].isin([_OURS, "plain"])]
 
 
 def _largest(table: pd.DataFrame) -> str:
@@ -156,22 +159,22 @@ def _largest(table: pd.DataFrame) -> str:
 
 
 def _memory(table: pd.DataFrame) -> str:
-    said = []
-    for name in ("plain", OURS):
+    sentences = []
+    for name in ("plain", _OURS):
         failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
         if len(failed):
-            said.append(f"Memory does not suffice for {ATTENTION_NAMES[name]}: {_where(failed)}.")
-    return " ".join(said) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
+            sentences.append(f"Memory does not suffice for {ATTENTION_NAMES[name]}: {_where(failed)}.")
+    return " ".join(sentences) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
 
 
 def _lost(table: pd.DataFrame) -> str:
     rows = table[table["phase"] == "both"].dropna(subset=["speed_up"])
-    lost = rows[rows["speed_up"] < 1 / (1 + SAME)].assign(loss=lambda found: 1 / found["speed_up"])
-    said = (
-        f"Forward and backward, ours is more than {units.percent(SAME)} **slower in {len(lost) or 'none'} of "
+    lost = rows[rows["speed_up"] < 1 / (1 + _SAME)].assign(loss=lambda found: 1 / found["speed_up"])
+    sentence = (
+        f"Forward and backward, ours is more than {units.percent(_SAME)} **slower in {len(lost) or 'none'} of "
         f"{len(rows)} settings**"
     )
-    return f"{said}: {_where(lost)}; at most {_most(lost, 'loss')}." if len(lost) else f"{said}."
+    return f"{sentence}: {_where(lost)}; at most {_most(lost, 'loss')}." if len(lost) else f"{sentence}."
 
 
 def _precisions(table: pd.DataFrame) -> str | None:
@@ -180,29 +183,30 @@ def _precisions(table: pd.DataFrame) -> str | None:
     if not {("flash_ms", "float32"), ("flash_ms", "bfloat16")} <= set(wide):
         return None
     ratios = wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"]
-    said = (
-        f"At {units.count(rows['sequence'].iloc[0])} tokens float32 takes ours {_range(ratios)} times bfloat16's time"
-    )
+    times = span(ratios, units.number)
+    sentence = f"At {units.count(rows['sequence'].iloc[0])} tokens float32 takes ours {times} times bfloat16's time"
     if rows["peak_tflops"].isna().any():
-        return f"{said}: it multiplies float32 as three TF32 products."
-    products = TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
-    verdict = "as that explains" if ratios.max() <= (1 + SAME) * products else "that is not all that it costs"
-    return f"{said}: three TF32 products each, at the datasheet's rates, are {units.times(products)}, **{verdict}.**"
+        return f"{sentence}: it multiplies float32 as three TF32 products."
+    products = _TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
+    verdict = "as that explains" if ratios.max() <= (1 + _SAME) * products else "that is not all that it costs"
+    return (
+        f"{sentence}: three TF32 products each, at the datasheet's rates, are {units.times(products)}, **{verdict}.**"
+    )
 
 
 def _beside(table: pd.DataFrame, clock: str) -> pd.DataFrame:
-    rows = table[(table["implementation"] == OURS) & (table["clock"] == clock) & (table["sequence"] >= FROM)]
+    rows = table[(table["implementation"] == _OURS) & (table["clock"] == clock) & (table["sequence"] >= _FROM)]
     return rows.dropna(subset=["versus"])
 
 
 def _where(rows: pd.DataFrame) -> str:
     """Say where rows stand: "bfloat16, d = 64 at 1 024 and 2 048; float32, d = 64 at 1 024"."""
-    said = []
+    places = []
     for (precision, width), own in rows.groupby(["precision", "head_dim"], sort=False):
-        said.append(
+        places.append(
             f"{precision}, d = {width} at {listed(units.count(length) for length in sorted(set(own['sequence'])))}"
         )
-    return "; ".join(said)
+    return "; ".join(places)
 
 
 def _most(rows: pd.DataFrame, column: str) -> str:
@@ -213,8 +217,3 @@ def _most(rows: pd.DataFrame, column: str) -> str:
 
 def _cell(row) -> str:
     return f"d = {row['head_dim']} at {units.count(row['sequence'])}"
-
-
-def _range(values: pd.Series, form: Callable[[float], str] = units.number) -> str:
-    least, most = form(values.min()), form(values.max())
-    return least if least == most else f"{least.removesuffix(' %')} to {most}"

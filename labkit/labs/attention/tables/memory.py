@@ -33,13 +33,13 @@ _PHASES = {
     "both": "forward and backward",
 }
 _MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
-_TENSORS = ["O", "L", "dQ", "dK", "dV"]
+TENSORS = ["O", "L", "dQ", "dK", "dV"]
 _TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
 _MIB, _GIB = 2**20, 2**30
 
 
 def plain(run: Run) -> pd.DataFrame:
-    """Give, a setting of a Plain run: the phases' ms, the memory's MiB, the status, and what physics says of it.
+    """Return, per setting of a Plain run: the phases' ms, the memory's MiB, the status, and what physics says of it.
 
     `unsynchronised_ms` is what a clock shows that waits for nobody; its verdict is of it as a forward's time.
     `forward_least_ms` and `backward_least_ms`: see `physics`. `status` names the phase that ran out of memory.
@@ -52,7 +52,7 @@ def plain(run: Run) -> pd.DataFrame:
 
 
 def held(run: Run) -> pd.DataFrame:
-    """Give, a setting of a Memory or Plain run, the MiB measured at each moment beside the formula's, and the matrices.
+    """Return, per setting of a Memory or Plain run, the MiB at each moment, measured and by formula, and the matrices.
 
     Moments (theory.MOMENTS): `kept`, `forward`, `held`, `backward`. For each: `_mib`, `_formula_mib`, and `_squares`:
     what is left of the measured bytes without tensors, rows and mask, in N×N matrices of all heads. `due_squares`:
@@ -87,7 +87,7 @@ def held(run: Run) -> pd.DataFrame:
 
 
 def limit(run: Run) -> pd.DataFrame:
-    """Give, an implementation and head dimension, the account of the shortest sequence that fails, or the longest.
+    """Return, per implementation and head dimension, the account of the shortest sequence that fails, or the longest.
 
     `ran` and `failed`: the longest sequence that ran and the shortest that did not (NaN: none). `sequence`: the one
     accounted for, by formula: `square_gib`, and `_squares` and `_gib` of forward, held and backward; `needed_gib` is
@@ -123,7 +123,7 @@ def limit(run: Run) -> pd.DataFrame:
 
 
 def errors(run: Run) -> pd.DataFrame:
-    """Give, an implementation, precision and tensor: the worst error of all shapes beside the tolerance.
+    """Return, per implementation, precision and tensor: the worst error of all shapes beside the tolerance.
 
     `worst`: the largest |found − exact| / (1 + |exact|), in shape `shape` (queries × keys × head dimension). `share` is
     of the tolerance; `same_bits` says whether a second run gave the same bits in every shape.
@@ -132,7 +132,7 @@ def errors(run: Run) -> pd.DataFrame:
     for (implementation, precision), own in rows[rows["status"] == "ok"].groupby(
         ["implementation", "precision"], sort=False
     ):
-        for tensor in (name for name in _TENSORS if own[f"{name}_error"].notna().any()):
+        for tensor in (name for name in TENSORS if own[f"{name}_error"].notna().any()):
             worst = own.loc[own[f"{tensor}_error"].idxmax()]
             shape = f"{worst['queries']} × {worst['keys']} × {worst['head_dim']}"
             parts.append(
@@ -152,7 +152,7 @@ def errors(run: Run) -> pd.DataFrame:
 
 
 def _settings(run: Run) -> pd.DataFrame:
-    """Give, a setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
+    """Return, per setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
     rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *_MEMORY])])
     rows["kept_mib"] = rows["kept_bytes"] / _MIB
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
@@ -180,7 +180,7 @@ def _formula_mib(row, moment: str) -> float:
 
 
 def _rest_mib(row, moment: str) -> float:
-    """Give a moment's MiB of all but N×N matrices; a mask is none of these."""
+    """Return a moment's MiB of all but N×N matrices; a mask is none of these."""
     if row.implementation not in SQUARES:
         return 0.0
     linear = linear_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], row.heads)

@@ -24,7 +24,7 @@ _SAME, _WHOLE = 0.03, 0.01
 
 
 def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Give every table of this file by name, as `doubt_reports` takes them, from the two published ones."""
+    """Return every table of this file by name, as `doubt_reports` takes them, from the two published ones."""
     checked, flash_checked = times(attention), flash(flash_attention)
     return {
         "times": checked,
@@ -41,7 +41,7 @@ def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[s
 
 
 def times(attention: pd.DataFrame) -> pd.DataFrame:
-    """Give a row a printed time of attention.csv, in ms, with the least that an H100 needs and the verdict."""
+    """Return a row per printed time of attention.csv, in ms, with the least that an H100 needs and the verdict."""
     keys = ["problem", "mode", "head_dim", "sequence"]
     table = attention.melt(keys, ["forward_seconds", "backward_seconds"], "phase", "seconds")
     table = table.assign(
@@ -57,14 +57,14 @@ def times(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 def flash(flash_attention: pd.DataFrame) -> pd.DataFrame:
-    """Give a row a printed time of flash_attention.csv, with the least time, the verdict, TFLOP/s and share of peak."""
+    """Return a row per printed time of flash_attention.csv, its least time, verdict, TFLOP/s and share of peak."""
     table = flash_attention.drop(columns="report").rename(columns={"milliseconds": "ms"})
     table = table.replace({"implementation": _NAMES, "phase": _NAMES}).assign(gpu=_GPU, heads=1, causal=True)
     return _sourced(rates(physics(table)), flash_attention)
 
 
 def growth(checked: pd.DataFrame, spans: tuple[tuple[int, int], ...]) -> pd.DataFrame:
-    """Give, a printed column and a span of sequence lengths, how much the work grows (as N²) and how much the time.
+    """Return, per printed column and a span of sequence lengths, how much the work grows (as N²) and how much the time.
 
     `exponent` is the power of N with which the time grows: 2 where it follows the work, 0 where it stays.
     """
@@ -79,7 +79,7 @@ def growth(checked: pd.DataFrame, spans: tuple[tuple[int, int], ...]) -> pd.Data
 
 
 def backwards(checked: pd.DataFrame) -> pd.DataFrame:
-    """Give, a setting, the backward that the two problems print for eager attention, and the compiled one, in ms.
+    """Return, per setting, the backward that the two problems print for eager attention, and the compiled one, in ms.
 
     `ratio` is first over second; `passes`, how often an N×N matrix could pass through memory in their difference;
     `compiled_ratio` is eager over compiled, `same` where those two agree within 3 %. `forward_` columns likewise.
@@ -100,7 +100,7 @@ def backwards(checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def memory(attention: pd.DataFrame) -> pd.DataFrame:
-    """Give, a setting, the memory before backward, and how many N×N matrices, N×d tensors and bytes a row explain it.
+    """Return, per setting, the memory before backward, and the N×N matrices, N×d tensors and bytes per row in it.
 
     `squares`, `tensors`, `row_bytes` and `fixed_mib` are one least-squares fit of all lengths from 1024 on; `left_mb`
     is what it leaves of each row. `holds` names the implementations that keep so many matrices (theory.SQUARES). An
@@ -122,7 +122,7 @@ def memory(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Give, a setting, float32's time over bfloat16's, and the rates of both as shares of an H100's peaks.
+    """Return, per setting, float32's time over bfloat16's, and the rates of both as shares of an H100's peaks.
 
     `share_of_fp32` is float32's rate over that of the units that are no tensor cores: more than 1 needs TF32.
     """
@@ -137,7 +137,7 @@ def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Give, a setting and phase, how many times as fast Triton is as PyTorch.
+    """Return, per setting and phase, how many times as fast Triton is as PyTorch.
 
     Facts: `asked`, the longest sequence of the assignment, and `asked_gb`, plain attention's N×N matrices there.
     """
@@ -149,7 +149,7 @@ def speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Give, a setting, forward and backward, each timed alone, as a `share` of both timed together."""
+    """Return, per setting, forward and backward, each timed alone, as a `share` of both timed together."""
     keys = ["implementation", "precision", "head_dim", "sequence"]
     ms = flash_checked.pivot_table(index=keys, columns="phase", values="ms").reset_index()
     table = ms.rename_axis(columns=None).assign(share=(ms["forward"] + ms["backward"]) / ms["both"])

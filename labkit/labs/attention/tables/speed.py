@@ -26,7 +26,7 @@ CACHE_BYTES = 126 * 2**20  # the largest L2 of any GPU with a datasheet here (B2
 
 
 def physics(table: pd.DataFrame) -> pd.DataFrame:
-    """Give a table of times with what each row's GPU needs at least, and whether the row's time is possible.
+    """Return a table of times with what each row's GPU needs at least, and whether the row's time is possible.
 
     Takes the columns `implementation`, `phase` ("forward", "backward" or "both"), `heads` (batch × heads),
     `sequence`, `head_dim`, `precision` ("float32" or "bfloat16"), `causal`, `gpu` (its name) and `ms`.
@@ -46,7 +46,7 @@ def physics(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rates(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the same table with `tflops`, `peak_tflops` and `share_of_peak`.
+    """Return the same table with `tflops`, `peak_tflops` and `share_of_peak`.
 
     All implementations are credited with the same operations, those of FlashAttention (`theory.flops`); the peak
     is the tensor cores' for such inputs, with float32's taken as TF32.
@@ -96,7 +96,7 @@ _NEAR = 1.5  # times the shortest: still on the floor
 
 
 def race(run: Run) -> pd.DataFrame:
-    """Give, a setting, clock and phase: ms with quartiles and status, `versus`, and what the GPU allows.
+    """Return, per setting, clock and phase: ms with quartiles and status, `versus`, and what the GPU allows.
 
     `versus`: ms over those of the fact `rival` with the same clock, setting and phase: SDPA-flash, or plain attention
     where a run has no SDPA-flash. The captured clock has no backward of its own: it is "both" less "forward", without
@@ -113,7 +113,7 @@ def race(run: Run) -> pd.DataFrame:
 
 
 def sweep(run: Run) -> pd.DataFrame:
-    """Give, a setting and phase: plain_ms, flash_ms, speed_up (plain over ours), and ours' tflops and share_of_peak.
+    """Return, per setting and phase: plain_ms, flash_ms, speed_up (plain over ours), our tflops and share_of_peak.
 
     `plain_status` and `flash_status` tell which ran out of memory.
     """
@@ -128,7 +128,7 @@ def sweep(run: Run) -> pd.DataFrame:
 
 
 def floor(run: Run) -> pd.DataFrame:
-    """Give, an implementation, precision, clock and phase: the shortest time of any length, and how far it reaches.
+    """Return, per implementation, precision, clock and phase: the shortest time of any length, and how far it reaches.
 
     Of each length the fastest head dimension counts. `until`: the longest sequence that takes at most 1.5 times
     `floor_ms`; `work`: how many times the scores of the shortest sequence, `first`, it has. `share_of_limit`: the least
@@ -142,7 +142,7 @@ def floor(run: Run) -> pd.DataFrame:
 
 
 def tiles(run: Run) -> pd.DataFrame:
-    """Give, a kernel, setting and candidate: ms, whether it was chosen, and its time over the fastest candidate's.
+    """Return, per kernel, setting and candidate: ms, whether it was chosen, and its time over the fastest candidate's.
 
     A candidate for which the GPU has too little has no ms; a CPU times none.
     """
@@ -154,7 +154,7 @@ def tiles(run: Run) -> pd.DataFrame:
 
 
 def _timed(run: Run) -> pd.DataFrame:
-    """Give a row a point and phase, with the captured backward and a row for each phase that a point did not reach."""
+    """Return a row per point and phase, the captured backward and phases not reached included."""
     rows = run.rows
     table = rows.reindex(columns=_KNOWN).assign(clock=rows.get("clock", "launched"))
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
@@ -167,7 +167,7 @@ def _timed(run: Run) -> pd.DataFrame:
 
 
 def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Give a row a setting and phase: medians over the seeds, and a status other than "ok" where no seed reached it."""
+    """Return a row per setting and phase: medians over the seeds; not "ok" where no seed reached it."""
     keys, times = [*_SETTING, "phase"], ["ms", "low_ms", "high_ms"]
     table = table.astype(dict.fromkeys([*times, "repeats"], float))
     groups = table.groupby(keys, sort=False)
@@ -197,5 +197,5 @@ def _reach(rows: pd.DataFrame) -> dict:
 
 
 def _named(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
-    """Give the table with where it comes from; `interpreted` where no GPU ran the kernels."""
+    """Return the table with where it comes from; `interpreted` where no GPU ran the kernels."""
     return of_run(table.reset_index(drop=True), run, interpreted=run.plan.device != "cuda", **facts)

@@ -33,7 +33,7 @@ def prepare_rows(O, dO, L, OF_ROWS, queries, padded, width, D: tl.constexpr, ROW
 
 @triton.jit
 def vectors(X, n, BLOCK: tl.constexpr, DESCRIBED: tl.constexpr):
-    """Give the descriptor by which the copy engine moves BLOCK numbers of X (2 · heads, n)."""
+    """Return the descriptor by which the copy engine moves BLOCK numbers of X (2 · heads, n)."""
     if DESCRIBED:
         return X
     else:
@@ -94,7 +94,7 @@ def keys_values(
     STAGES: tl.constexpr,
     DESCRIBED: tl.constexpr,
 ):
-    """Give dK and dV of COLUMNS keys of one head; grid: (tiles of keys, heads). `root` is 1/√d."""
+    """Return dK and dV of COLUMNS keys of one head; grid: (tiles of keys, heads). `root` is 1/√d."""
     tile, head = tl.program_id(0), tl.program_id(1)
     columns = tile * COLUMNS + tl.arange(0, COLUMNS)
     Q, dO = matrix(Q, queries, width, ROWS, D, DESCRIBED), matrix(dO, queries, width, ROWS, D, DESCRIBED)
@@ -175,7 +175,7 @@ def queries_(
     STAGES: tl.constexpr,
     DESCRIBED: tl.constexpr,
 ):
-    """Give dQ of ROWS queries of one head; grid: (blocks of queries, heads). `root` is 1/√d."""
+    """Return dQ of ROWS queries of one head; grid: (blocks of queries, heads). `root` is 1/√d."""
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     Q, dO = matrix(Q, queries, width, ROWS, D, DESCRIBED), matrix(dO, queries, width, ROWS, D, DESCRIBED)

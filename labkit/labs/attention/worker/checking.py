@@ -34,7 +34,7 @@ class Kept:
 
 
 def kept(work: Callable[[], object]) -> dict[str, int]:
-    """Give `kept_bytes` of the distinct storages that `work` keeps for backward, and `largest_kept` in elements.
+    """Return `kept_bytes` of the distinct storages that `work` keeps for backward, and `largest_kept` in elements.
 
     What it saved and let go again, as the maximum of a softmax does that is detached, does not count.
     """
@@ -53,7 +53,7 @@ def kept(work: Callable[[], object]) -> dict[str, int]:
 
 
 def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> dict[str, float]:
-    """Give MiB beyond what was allocated before: at most in forward, held between, at most in backward.
+    """Return MiB beyond what was allocated before: at most in forward, held between, at most in backward.
 
     `reserved_mib`: what torch has taken from the GPU at most meanwhile, used or not. GPUs only.
     """
@@ -97,7 +97,7 @@ TENSORS = ("O", "L", "dQ", "dK", "dV")
 
 
 def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Give the largest |found − wanted| / (1 + |wanted|): the least t at which allclose(rtol=t, atol=t) holds."""
+    """Return the largest |found − wanted| / (1 + |wanted|): the least t at which allclose(rtol=t, atol=t) holds."""
     return ((found.double() - wanted).abs() / (1 + wanted.abs())).max().item()
 
 
@@ -111,7 +111,7 @@ def row_lse(o: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
 
 
 def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
-    """Give O, L (where it was kept) and the gradients."""
+    """Return O, L (where it was kept) and the gradients."""
     o = attention(q, k, v, causal)
     lse = row_lse(o, q)
     found = {"O": o.detach()} | ({} if lse is None else {"L": lse})
@@ -119,7 +119,7 @@ def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.
 
 
 def errors(point, device: torch.device) -> dict:
-    """Give the error of each tensor, and whether a second run gives the same bits."""
+    """Return the error of each tensor, and whether a second run gives the same bits."""
     tensors = _tensors(point, point.queries, point.keys, device)
     found, again = (attended(implementation(point.implementation), *tensors, point.causal) for _ in range(2))
     wanted = exact(*tensors, point.causal)
@@ -128,7 +128,7 @@ def errors(point, device: torch.device) -> dict:
 
 
 def symptoms(point, device: torch.device) -> dict:
-    """Give what one variant shows.
+    """Return what one variant shows.
 
     `all_error`, `causal_error`, `gradient_error`: the worst without and with a mask, and of gradients with one.
     `keeps_lse`; `sees_ahead`: how many keys after its own a query attends to at most, with a mask. `early_weight`: the
@@ -159,7 +159,7 @@ def symptoms(point, device: torch.device) -> dict:
 
 
 def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
-    """Give how far ahead queries see under a mask, and the largest excess of a probability without one.
+    """Return how far ahead queries see under a mask, and the largest excess of a probability without one.
 
     With V the identity, O is the matrix of probabilities itself.
     """
@@ -172,7 +172,7 @@ def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, 
 
 
 def _tensors(point, queries: int, keys: int, device: torch.device) -> list[torch.Tensor]:
-    """Give Q, K, V that want gradients, and dO."""
+    """Return Q, K, V that want gradients, and dO."""
     generator = torch.Generator(device).manual_seed(point.seed)
     form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": device}
     lengths = (queries, keys, keys, queries)

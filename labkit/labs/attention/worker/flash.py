@@ -48,12 +48,12 @@ class Flash(torch.autograd.Function):
 
 
 def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Give the attention of q over k and v as `Flash` computes it."""
+    """Return the attention of q over k and v as `Flash` computes it."""
     return Flash.apply(q, k, v, is_causal)
 
 
 def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give O and the row log-sum-exp of tensors of shape (heads, N, d) that `_heads` made; `root` is 1/√d."""
+    """Return O and the row log-sum-exp of tensors of shape (heads, N, d) that `_heads` made; `root` is 1/√d."""
     (heads, queries, width), keys = q.shape, k.shape[1]
     o, lse = torch.empty_like(q), torch.empty((heads, queries), dtype=torch.float32, device=q.device)
     known, scale = (_padded_width(width), causal, PRECISION), root * math.log2(math.e)
@@ -68,7 +68,7 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
 
 
 def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[torch.Tensor, ...]:
-    """Give dQ, dK and dV of tensors of shape (heads, N, d); `lse` has heads × Nq numbers."""
+    """Return dQ, dK and dV of tensors of shape (heads, N, d); `lse` has heads × Nq numbers."""
     (heads, queries, width), keys = q.shape, k.shape[1]
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     padded = _blocks(queries, PADDED) * PADDED
@@ -116,7 +116,7 @@ def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, known: tuple,
 
 
 def _scratch(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
-    """Give the memory in which programs put the descriptors that they make."""
+    """Return the memory in which programs put the descriptors that they make."""
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
@@ -134,7 +134,7 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 
 
 def _heads(x: torch.Tensor) -> torch.Tensor:
-    """Give (…, N, d) as a contiguous (heads, N, d) whose rows are multiples of 16 bytes, as the copy engine asks.
+    """Return (…, N, d) as a contiguous (heads, N, d) whose rows are multiples of 16 bytes, as the copy engine asks.
 
     The interpreter's products of bfloat16 are wrong: on a CPU it is given float32.
     """
@@ -149,7 +149,7 @@ def _heads(x: torch.Tensor) -> torch.Tensor:
 
 
 def _shaped(y: torch.Tensor, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-    """Give what a kernel wrote in the shape and precision of the tensors that came in."""
+    """Return what a kernel wrote in the shape and precision of the tensors that came in."""
     if y.shape[-1] != shape[-1]:  # without the columns that `_heads` added
         y = y[..., : shape[-1]]
     if y.dtype != dtype:
@@ -166,7 +166,7 @@ def _blocks(n: int, size: int) -> int:
 
 
 def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | TensorDescriptor:
-    """Give x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
+    """Return x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
     if not tile.described:
         return x
     return TensorDescriptor(x, x.shape, x.stride(), [1, rows, padded_width] if padded_width else [1, rows])

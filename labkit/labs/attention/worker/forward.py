@@ -15,7 +15,7 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def matrix(X, n, width, BLOCK: tl.constexpr, D: tl.constexpr, DESCRIBED: tl.constexpr):
-    """Give the descriptor by which the copy engine moves BLOCK rows of X (heads, n, width), padded to D columns.
+    """Return the descriptor by which the copy engine moves BLOCK rows of X (heads, n, width), padded to D columns.
 
     Loads fill with zeros what lies beyond n or width, stores leave it out. The host may have made it already.
     """
@@ -81,7 +81,7 @@ def forward(
     STAGES: tl.constexpr,
     DESCRIBED: tl.constexpr,
 ):
-    """Give O and the row log-sum-exp L of ROWS queries of one head; grid: (blocks of queries, heads)."""
+    """Return O and the row log-sum-exp L of ROWS queries of one head; grid: (blocks of queries, heads)."""
     # A head's last queries have the most keys before them: they start first, so that none is left to run alone.
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)

@@ -29,7 +29,7 @@ TORCH = {
 
 @cache
 def implementation(name: str) -> Callable[..., torch.Tensor]:
-    """Give the attention of this name: ours, or torch's scaled_dot_product_attention held to one of its kernels.
+    """Return the attention of this name: ours, or torch's scaled_dot_product_attention held to one of its kernels.
 
     "compiled" is plain attention under torch.compile, one graph a shape: it recompiles rather than generalise.
     """
@@ -68,7 +68,7 @@ def simple(
     RESCALED: tl.constexpr,
     KEPT: tl.constexpr,
 ):
-    """Give O and L of TILE queries of one head, with plain pointers; what is not DIAGONAL or RESCALED is a bug."""
+    """Return O and L of TILE queries of one head, with plain pointers; what is not DIAGONAL or RESCALED is a bug."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows, width = block * TILE + tl.arange(0, TILE), tl.arange(0, D)
     q = tl.load(Q + head * n * D + rows[:, None] * D + width[None, :], mask=rows[:, None] < n, other=0.0)
@@ -108,7 +108,7 @@ class Variant(flash.Flash):
 
     @classmethod
     def run(cls, q, k, v, is_causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give O and L as the short kernel computes them."""
+        """Return O and L as the short kernel computes them."""
         heads, n, width = q.shape
         o, lse = torch.empty_like(q), q.new_empty(heads, n)
         s = q.new_empty(heads, n, n) if cls.CHANGED.get("KEPT") else o
@@ -120,7 +120,7 @@ class Variant(flash.Flash):
 
     @staticmethod
     def changed(steps: dict[str, bool]) -> type[Variant]:
-        """Give the variant whose kernel runs with these steps."""
+        """Return the variant whose kernel runs with these steps."""
 
         class Changed(Variant):
             CHANGED = steps
@@ -161,7 +161,7 @@ class TorchInside(torch.autograd.Function):
 
 
 def not_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Give attention that looks at every key, whatever is asked."""
+    """Return attention that looks at every key, whatever is asked."""
     return flash.flash(q, k, v, False)
 
 

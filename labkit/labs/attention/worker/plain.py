@@ -6,7 +6,7 @@ import torch
 
 
 def scores(q: torch.Tensor, k: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """Give Q·Kᵀ/√d (…, Nq, Nk), −inf where a key comes after its query."""
+    """Return Q·Kᵀ/√d (…, Nq, Nk), −inf where a key comes after its query."""
     s = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     if is_causal:
         later = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).triu(1)
@@ -15,19 +15,19 @@ def scores(q: torch.Tensor, k: torch.Tensor, is_causal: bool) -> torch.Tensor:
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Give attention as its formula says it: softmax(Q·Kᵀ/√d)·V. Keeps P (…, Nq, Nk) for backward."""
+    """Return attention as its formula says it: softmax(Q·Kᵀ/√d)·V. Keeps P (…, Nq, Nk) for backward."""
     return scores(q, k, is_causal).softmax(-1) @ v
 
 
 def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Give the same with a softmax written out, as one does in an exercise. Keeps exp(S − max), too."""
+    """Return the same with a softmax written out, as one does in an exercise. Keeps exp(S − max), too."""
     s = scores(q, k, is_causal)
     exponents = (s - s.detach().amax(-1, keepdim=True)).exp()
     return (exponents / exponents.sum(-1, keepdim=True)) @ v
 
 
 def exact(q, k, v, do, is_causal: bool = False) -> dict[str, torch.Tensor]:
-    """Give O, L (the row log-sum-exp), dQ, dK and dV in float64."""
+    """Return O, L (the row log-sum-exp), dQ, dK and dV in float64."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     s = scores(q, k, is_causal)
     lse = s.detach().logsumexp(-1)
@@ -84,7 +84,7 @@ class Tiled(torch.autograd.Function):
 
 
 def tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Give the attention of q over k and v as `Tiled` computes it."""
+    """Return the attention of q over k and v as `Tiled` computes it."""
     return Tiled.apply(q, k, v, is_causal)
 
 
@@ -93,7 +93,7 @@ def _slices(length: int, size: int) -> list[slice]:
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, rows: slice, columns: slice, is_causal: bool) -> torch.Tensor:
-    """Give one tile of scores in float32, −inf where a key comes after its query."""
+    """Return one tile of scores in float32, −inf where a key comes after its query."""
     s = q[..., rows, :].float() @ k[..., columns, :].float().transpose(-1, -2) * q.shape[-1] ** -0.5
     if is_causal:
         at_rows, at_columns = (torch.arange(at.start, at.stop, device=q.device) for at in (rows, columns))

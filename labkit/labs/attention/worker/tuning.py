@@ -22,7 +22,7 @@ _GRAPH_MS = 8  # one replay of the graph; there are ten
 
 
 def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list[float]:
-    """Give the milliseconds of each repetition, between two events on the GPU; the L2 cache is cleared before each.
+    """Return the milliseconds of each repetition, between two events on the GPU; the L2 cache is cleared before each.
 
     The events stand around what is launched: where the host takes longer to launch than the GPU to work, they tell
     the host's time (triton.testing.do_bench).
@@ -33,7 +33,7 @@ def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list
 
 
 def captured(work: Callable[[], object]) -> list[float]:
-    """Give the milliseconds of `work` in each replay of a CUDA graph of many: the GPU's time alone.
+    """Return the milliseconds of `work` in each replay of a CUDA graph of many: the GPU's time alone.
 
     Nothing is launched by the host meanwhile, and the L2 cache keeps what it has (triton.testing.do_bench_cudagraph).
     """
@@ -41,7 +41,7 @@ def captured(work: Callable[[], object]) -> list[float]:
 
 
 def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
-    """Give the mean milliseconds that a clock shows which waits for nobody: what the host takes to launch `work`."""
+    """Return the mean milliseconds that a clock shows which waits for nobody: what the host takes to launch `work`."""
     worker.synchronize()
     start = time.perf_counter()
     for _ in range(_UNSYNCHRONISED):
@@ -52,7 +52,7 @@ def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
 
 
 def summary(times_ms: list[float]) -> dict[str, float]:
-    """Give a row's median, its quartiles and the number of repetitions."""
+    """Return a row's median, its quartiles and the number of repetitions."""
     low, median, high = statistics.quantiles(times_ms, n=4) if len(times_ms) > 1 else times_ms * 3
     return {"ms": median, "low_ms": low, "high_ms": high, "repeats": len(times_ms)}
 
@@ -80,7 +80,7 @@ class Tile(NamedTuple):
         return f"{self.rows}×{self.columns}, {self.stages} stages, {self.warps} warps{most}"
 
     def options(self) -> dict[str, int]:
-        """Give what the compiler is told besides the kernel's own arguments."""
+        """Return what the compiler is told besides the kernel's own arguments."""
         return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
 
 
@@ -113,7 +113,7 @@ chosen: dict[Problem, Tile] = {}
 
 
 def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, launch: Callable[[Tile], object]) -> Tile:
-    """Give the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
+    """Return the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
     precision = "float32" if q.dtype == torch.float32 else "bfloat16"
     problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[1] - 1).bit_length(), _LONGEST))
     if problem not in chosen:
