@@ -18,7 +18,7 @@ _SAFETY = 1.25  # a batch this far on the right side of the bound is proposed
 def right() -> dict[str, float]:
     """Return an account of XXL: bytes by kind for TOKENS tokens, devices for all of it, and a compute-bound batch."""
     held = parts_bytes(XXL, TOKENS)
-    return held | {"devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * _SAFETY}
+    return {**held, "devices": devices(sum(held.values()), LABEL_GB), "tokens": _bound() * _SAFETY}
 
 
 def mixed_units() -> dict[str, float]:

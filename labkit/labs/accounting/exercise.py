@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import ceil, floor, inf, isclose, isfinite
+from math import ceil, floor, isclose, isfinite
 from string import ascii_uppercase
 from typing import Any
 
@@ -105,10 +106,10 @@ def judge_batch(given: list) -> Verdict:
     for setting, found in zip(BATCHES, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
-        if found is None if wanted == inf else _near(found, wanted):
+        if found is None if wanted == math.inf else _near(found, wanted):
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
-        right = "None" if wanted == inf else units.count(round(wanted))
+        right = "None" if wanted == math.inf else units.count(round(wanted))
         where = ", ".join(f"{name} = {value:g}" for name, value in zip(_SYMBOLS, setting, strict=True))
         faults.setdefault(kind, f"for {where} it gives {_as_read(found, wanted)}, not {right}: {why}")
     merits = ("above its batch computing covers both, below it does not", "where no batch is enough it says so")
@@ -116,7 +117,7 @@ def judge_batch(given: list) -> Verdict:
 
 
 def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, str]:
-    if wanted == inf:
+    if wanted == math.inf:
         return "never", "activations alone take longer than computing at every batch"
     if found is None:
         return "none", "computing grows faster with the batch than activations do, so some batch is enough"
@@ -167,7 +168,7 @@ def _is_number(value) -> bool:
     """Say whether it is a number, infinite ones included, that fits into a float."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return abs(value) < 1e300 or value in (inf, -inf)
+    return abs(value) < 1e300 or value in (math.inf, -math.inf)
 
 
 check = Exercises(

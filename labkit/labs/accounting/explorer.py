@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, log10
+import math
+from math import log10
 
 import ipywidgets
 
@@ -44,7 +45,7 @@ def _fits(model: Model, sizes: dict[str, float], device_gb: float) -> str:
 
 def _bound(model: Model, mesh: Mesh, tokens: int) -> str:
     at_once, in_turn = (least_tokens(mesh, model, way) for way in (True, False))
-    if at_once == inf:
+    if at_once == math.inf:
         return "<b>No batch is compute-bound</b>: activations alone take longer than computing."
     least = [units.count(round(bound)) for bound in (at_once, in_turn)]
     sentence = f"Compute-bound from {least[0]} tokens (at once), {least[1]} (in turn)"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 from labkit.theory.memory import PRECISIONS
 from labkit.theory.transformer import SIZES, VOCABULARY
@@ -18,8 +19,8 @@ def of(number: float, unit: str) -> int:
     return int(Fraction(number) * UNITS[unit])
 
 
-def number_in(unit: str, size_bytes: float) -> float:
-    """Return the number of `unit` that `size_bytes` are."""
+def number_in(unit: str, size_bytes: Any) -> Any:
+    """Return the number of `unit` that `size_bytes` are: a number, a fraction or a column of a table."""
     return size_bytes / UNITS[unit]
 
 
@@ -230,4 +231,4 @@ def least_tokens(mesh: Mesh, model: Model, at_once: bool = True) -> float:
     """
     one = times(mesh, model, 1)
     left = one.math_s - (0 if at_once else one.tensor_s)
-    return one.fsdp_s / left if one.math_s > one.tensor_s else inf
+    return one.fsdp_s / left if one.math_s > one.tensor_s else math.inf

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from math import exp, inf, isclose, isinf, isnan
+from math import exp, isclose, isinf, isnan
 
 from labkit.course.exercise import Exercise, Exercises
 from labkit.course.lineup import line_up
@@ -23,25 +24,31 @@ _TOO_MUCH = 1.01  # a probability may be this times too large
 _VALUES = [[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]
 _WIDE = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [-2.0, 1.0, 0.75], [3.0, -0.25, 1.25]]
 SETTINGS = {  # what one row keeps (m, l, o), the tile's scores and values
-    "at a row's first tile": (-inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], _VALUES),
+    "at a row's first tile": (-math.inf, 0.0, [0.0, 0.0], [0.5, 1.5, -1.0], _VALUES),
     "where the maximum rises from 1 to 3": (1.0, 2.5, [1.25, -0.75], [0.5, 3.0, 2.0], _VALUES),
     "where the maximum stays 3": (3.0, 1.5, [0.5, 2.0], [1.0, -0.5, 2.0], _VALUES),
-    "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -inf, -inf], _VALUES),
-    "where the first key is masked": (1.0, 2.0, [-0.5, 1.0], [-inf, 0.5, 2.0], _VALUES),
-    "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -inf, 1.5], _VALUES),
-    "at a row's first tile, with its first key masked": (-inf, 0.0, [0.0, 0.0], [-inf, 0.5, -0.5], _VALUES),
+    "where two keys of three are masked": (1.0, 2.0, [-0.5, 1.0], [1.5, -math.inf, -math.inf], _VALUES),
+    "where the first key is masked": (1.0, 2.0, [-0.5, 1.0], [-math.inf, 0.5, 2.0], _VALUES),
+    "where the middle key is masked": (2.0, 1.5, [0.5, 2.0], [0.25, -math.inf, 1.5], _VALUES),
+    "at a row's first tile, with its first key masked": (-math.inf, 0.0, [0.0, 0.0], [-math.inf, 0.5, -0.5], _VALUES),
     "with four keys, values of three numbers and two keys masked": (
         0.5,
         1.25,
         [0.5, -1.0, 2.0],
-        [-inf, 1.25, -inf, -0.75],
+        [-math.inf, 1.25, -math.inf, -0.75],
         _WIDE,
     ),
     "with one key and values of one number": (0.25, 1.5, [0.75], [1.0], [[-2.0]]),
     "with scores near 1000": (998.0, 1.5, [0.5, -1.0], [1000.0, 999.0, 997.5], _VALUES),
     "with scores near −1000": (-1000.0, 1.5, [0.5, -1.0], [-999.0, -1001.5, -1000.5], _VALUES),
-    "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-inf, -inf, -inf], _VALUES),
-    "where all keys are masked, and all before were": (-inf, 0.0, [0.0, 0.0], [-inf, -inf, -inf], _VALUES),
+    "where all keys are masked": (1.0, 2.0, [-0.5, 1.0], [-math.inf] * 3, _VALUES),
+    "where all keys are masked, and all before were": (
+        -math.inf,
+        0.0,
+        [0.0, 0.0],
+        [-math.inf] * 3,
+        _VALUES,
+    ),
 }
 _CLOSE = 1e-5  # float32's rounding, added up over a tile, stays below
 OVERFLOW = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
@@ -78,14 +85,14 @@ def _faults(setting: tuple, found) -> dict[str, str]:
     numbers = [*found[:2], *found[2]]
     if _near(numbers, [*wanted[:2], *wanted.output]):
         return {}
-    if max(scores) == -inf:
+    if max(scores) == -math.inf:
         why = ": −inf − (−inf) is nan" if any(map(isnan, numbers)) else ""
         return {"masked": f"nothing may change, yet m, l and o become {_as_read(found)}{why}"}
     if isinf(found[1]):
         return {"overflow": f"m, l and o are {_as_read(found)}: {OVERFLOW}"}
     if any(map(isnan, numbers)):
-        why = ": exp(m_old − m_new) is exp(−inf) there, which is 0" if old == -inf else ""
-        if old == -inf and -inf in scores:
+        why = ": exp(m_old − m_new) is exp(−inf) there, which is 0" if old == -math.inf else ""
+        if old == -math.inf and -math.inf in scores:
             why = ": −inf − (−inf) is nan; take the new maximum, which is finite, from each score"
         return {"nan": f"m, l and o are {_as_read(found)}{why}"}
     if not _near(found[0], wanted.maximum):
@@ -107,7 +114,7 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
 
     times = f"exp(m_old − m_new) = {_as_read(factor)}"
     normalised = wanted._replace(output=tuple(part / wanted.total for part in wanted.output))
-    seen = [score for score in scores if score != -inf]
+    seen = [score for score in scores if score != -math.inf]
     shifted = _right(old, total, output, seen, values[: len(seen)])
     mistakes = {
         "not_rescaled": (made(1.0, top), f": the old one is kept as it was, not times {times}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+import math
 from typing import Any
 
 import ipywidgets
@@ -62,7 +62,7 @@ def _span(places: range) -> str:
 
 
 def _number(value: float, places: int = 2) -> str:
-    return "−∞" if value == -inf else f"{value:.{places}f}".replace("-", "−")
+    return "−∞" if value == -math.inf else f"{value:.{places}f}".replace("-", "−")
 
 
 def _legend() -> str:
@@ -108,9 +108,9 @@ def _tile(step: Step, visited: bool, current: bool, levels: list[float]) -> list
     for row, line in zip(step.rows, step.scores, strict=True):
         for column, score in zip(step.columns, line, strict=True):
             x, y, level = _LEFT + CELL * column, _TOP + CELL * row, (score - low) / (high - low)
-            fill = MASKED if score == -inf else to_hex(SHADES(level)) if visited else svg.PAPER
+            fill = MASKED if score == -math.inf else to_hex(SHADES(level)) if visited else svg.PAPER
             parts.append(svg.bar(x, y, CELL, CELL, fill, stroke=canvas.HAIRLINE, stroke_width=0.5))
-            if current and score != -inf:
+            if current and score != -math.inf:
                 ink = "white" if level > 0.6 else canvas.INK
                 number = _number(score, 1)
                 parts.append(svg.word(x + CELL / 2, y + 13, number, ink, text_anchor="middle", font_size=8.5))

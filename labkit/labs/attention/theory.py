@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, log
 from typing import NamedTuple
 
 # "kept": what autograd saves for backward, of it K and V the caller's. The others are beyond Q, K, V and dO: at most in
@@ -125,7 +126,7 @@ def rescale(before: Running, after: Running) -> float:
 def merged(row: Running, scores: Sequence[float], values: Matrix) -> Running:
     """Return what a row keeps after one more tile: a score and a value (d numbers) for each key in it."""
     maximum = max(row.maximum, *scores)
-    if maximum == -inf:
+    if maximum == -math.inf:
         return row  # every key so far is masked, and −inf − (−inf) is no number
     factor = exp(row.maximum - maximum)
     weights = [exp(score - maximum) for score in scores]
@@ -141,9 +142,9 @@ def tiled(scores: Matrix, values: Matrix, tile_rows: int, tile_columns: int, cau
     """
     steps = []
     for rows in _blocks(len(scores), tile_rows):
-        kept = (Running(-inf, 0.0, (0.0,) * len(values[0])),) * len(rows)
+        kept = (Running(-math.inf, 0.0, (0.0,) * len(values[0])),) * len(rows)
         for columns in _blocks(len(values), tile_columns):
-            tile = tuple(tuple(-inf if causal and j > i else scores[i][j] for j in columns) for i in rows)
+            tile = tuple(tuple(-math.inf if causal and j > i else scores[i][j] for j in columns) for i in rows)
             kind, after = _kind(rows, columns, causal), kept
             if kind != SKIPPED:
                 seen = values[columns.start : columns.stop]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,15 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     ax.set_xlim(0, 1.14 * end)
     ax.set_xlabel("GB (10⁹ bytes)")
     ratio = units.GIB / units.GB
-    above = ax.secondary_xaxis("top", functions=(lambda gb: gb / ratio, lambda gib: gib * ratio))
+    above = ax.secondary_xaxis("top", functions=(_divided_by(ratio), _divided_by(1 / ratio)))
     above.set_xlabel("GiB (2³⁰ bytes)")
     ax.set_title(f"{units.number(fact(parts, 'parameters') / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
     canvas.legend_above(ax, columns=6)
     return canvas.finish(figure, fact(parts, "source"))
+
+
+def _divided_by(ratio: float) -> Callable[[Any], Any]:
+    return lambda size: size / ratio
 
 
 def devices_chart(table: pd.DataFrame, published: float | None = None, guess=None) -> Figure:
@@ -91,6 +96,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
 def fit_chart(table: pd.DataFrame) -> Figure:
     """The fewest GPUs that fit, a panel a strategy, models down and GPUs across; × where no number is enough."""
     strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
+    axes: Any
     figure, axes = canvas.canvas(
         2, -(-len(strategies) // 2), width=9.6, height=8.2, squeeze=False, sharey=True, sharex=True
     )

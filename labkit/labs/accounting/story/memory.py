@@ -132,7 +132,7 @@ _FULL = 0.9  # of a single GPU's speed
 
 def explain_measured(table: pd.DataFrame) -> Markdown:
     """Say, a strategy, how far above the datasheets' bound it ran, what it reached, and whether its parts say so."""
-    bullets = [_strategy(STRATEGY_NAMES.get(name, name), rows) for name, rows in table.groupby("strategy", sort=False)]
+    bullets = [_strategy(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
     return say(
         "\n".join(f"- {bullet}" for bullet in bullets),
         "" if table.empty else f"\n\n{_lesson(table)}",
@@ -140,7 +140,7 @@ def explain_measured(table: pd.DataFrame) -> Markdown:
     )
 
 
-def _strategy(name: str, rows: pd.DataFrame) -> str:
+def _strategy(strategy: str, rows: pd.DataFrame) -> str:
     settings = []
     for row in rows.itertuples():
         above = (
@@ -158,7 +158,7 @@ def _strategy(name: str, rows: pd.DataFrame) -> str:
             f"{units.count(row.tokens)} tokens a GPU{above} keep {units.percent(row.efficiency)} of one GPU's "
             f"speed, {why}"
         )
-    return f"**{name}**: {listed(settings)}."
+    return f"**{STRATEGY_NAMES.get(strategy, strategy)}**: {listed(settings)}."
 
 
 def _lesson(table: pd.DataFrame) -> str:

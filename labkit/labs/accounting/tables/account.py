@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, inf
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,11 @@ def over_devices(
     return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, device_gb=TPU_GB)
 
 
+def _datasheets() -> dict[str, Any]:
+    """Return the datasheet of each of the GPUs of this lab, by its label."""
+    return {label: limits.spec(name) for label, name in _GPUS.items()}
+
+
 def fit(
     precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True, models: Mapping[str, Model] = MODELS
 ) -> pd.DataFrame:
@@ -116,8 +122,7 @@ def fit(
     beyond the label for them, not all.
     """
     rows = []
-    for label, name in _GPUS.items():
-        known = limits.spec(name)
+    for label, known in _datasheets().items():
         able = precision != "bfloat16" or known.tflops("bf16") is not None
         for model_name, model in models.items():
             for strategy in theory.STRATEGIES:
@@ -148,8 +153,8 @@ def over_tokens(mesh: Mesh = COURSE_MESH, model: Model = XXL, tokens: Sequence[f
 
     Facts: `bounds`, the batch from which it is compute-bound by way (at once, in turn).
     """
-    tokens = np.geomspace(1e3, 1e6, 61) if tokens is None else tokens
-    rows = [(batch, *(1e3 * seconds for seconds in times(mesh, model, batch))) for batch in tokens]
+    batches: Any = np.geomspace(1e3, 1e6, 61) if tokens is None else tokens
+    rows = [(batch, *(1e3 * seconds for seconds in times(mesh, model, batch))) for batch in batches]
     table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
     return of_source(
         table, _BOOK, bounds={name: least_tokens(mesh, model, at_once) for name, at_once in _OVERLAPS.items()}
@@ -161,8 +166,8 @@ def bounds(mesh: Mesh = COURSE_MESH, model: Model = XXL) -> pd.DataFrame:
     rows = []
     for name, at_once in _OVERLAPS.items():
         tokens = least_tokens(mesh, model, at_once)
-        gb = inf
-        if tokens < inf:
+        gb = math.inf
+        if tokens < math.inf:
             gb = float(number_in("GB", sum(held(model, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
         rows.append((name, tokens, tokens / mesh.devices, gb))
     table = pd.DataFrame(rows, columns=["weights and activations", "tokens", "tokens_per_device", "gb"])
@@ -187,7 +192,7 @@ def splits(devices: int = 64, mesh: Mesh = COURSE_MESH, model: Model = XXL) -> p
     for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
         other = replace(mesh, fsdp=devices // tensor, tensor=tensor)
         rows.append((tensor, other.fsdp, *(least_tokens(other, model, way) for way in _OVERLAPS.values())))
-    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(inf, float("nan"))
+    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(math.inf, float("nan"))
     return of_source(table, _BOOK, devices=devices)
 
 
@@ -200,9 +205,8 @@ def machines(*nodes: Any) -> pd.DataFrame:
     """
     there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
     rows = []
-    for label, name in _GPUS.items():
-        known = limits.spec(name)
-        rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known)
+    for label, known in _datasheets().items():
+        rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known) or math.nan
         share = (_BESIDE - 1) / _BESIDE
         rows.append(
             (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)

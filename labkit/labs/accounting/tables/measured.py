@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -42,7 +42,8 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
     comes after the other. `efficiency` is the share measured, with its spread. A machine without a datasheet has no
     bound (NaN).
     """
-    plan, table = strategies_run.plan, strategies(strategies_run)
+    plan: Any = strategies_run.plan
+    table = strategies(strategies_run)
     alone = table[table["strategy"] == "single"].set_index("load")
     rate, link = _datasheet(strategies_run)
     model = plan.model(int(strategies_run.rows["vocabulary"].iloc[0]))
@@ -78,8 +79,9 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
 
 def _datasheet(run: Run) -> tuple[float | None, float | None]:
     """Return TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
-    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    return (known.tflops(_PEAK[run.plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
+    plan: Any = run.plan
+    known = limits.spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    return (known.tflops(_PEAK[plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
 
 
 def _seconds(sent: Sent, lines: pd.DataFrame, ranks: int) -> float:

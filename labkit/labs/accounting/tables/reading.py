@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from itertools import product
 
@@ -42,7 +43,7 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     """
     printed = published.set_index("quantity")["value"]
     states, token = states_bytes(), parts_bytes(XXL, 1)["activations"]
-    mixed = {_QUANTITIES[3]: devices(states, 80, "GiB"), _QUANTITIES[4]: smallest_fsdp(XXL, 0, of(TPU_GB, "GiB")) - 1}
+    mixed = {_QUANTITIES[3]: devices(states, 80, "GiB"), _QUANTITIES[4]: _most_too_few("GiB")}
     ours = dict(
         zip(
             _QUANTITIES,
@@ -51,7 +52,7 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
                 number_in("GiB", states),
                 number_in("GiB", token),
                 devices(states, 80),
-                smallest_fsdp(XXL, 0, of(TPU_GB, "GB")) - 1,
+                _most_too_few("GB"),
                 least_tokens(COURSE_MESH, XXL, at_once=False) / COURSE_MESH.devices,
             ),
             strict=True,
@@ -67,6 +68,12 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
         rows.append((name, unit, value, ours[name], same, found, mistake if named else ""))
     table = pd.DataFrame(rows, columns=_COLUMNS).astype({"mistaken": float})
     return of_source(table, fact(published, "source"))
+
+
+def _most_too_few(unit: str) -> float:
+    """Return the most FSDP shards on which XXL's states do not fit devices of 95 of a unit; NaN where none fit."""
+    fewest = smallest_fsdp(XXL, 0, of(TPU_GB, unit))
+    return fewest - 1 if fewest else math.nan
 
 
 def agrees(printed: float, ours: float) -> bool:

@@ -83,7 +83,7 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
     """
     row = _followed(steps)
     own = [step for step in steps if row in step.rows and step.kind != SKIPPED]
-    figure, (matrix, maxima, sums) = canvas.canvas(3, height=3.9, width_ratios=(1.1, 1, 1))
+    figure, (matrix, maxima, sums) = panels(3, height=3.9, width_ratios=(1.1, 1, 1))
     _draw_matrix(matrix, steps, row)
     _draw_maxima(maxima, own, row)
     _draw_sums(sums, own, row)
@@ -120,7 +120,7 @@ def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
         corner, skipped = (step.columns[0] - 0.5, step.rows[0] - 0.5), step.kind == SKIPPED
         ax.add_patch(Rectangle(corner, len(step.columns), len(step.rows), fill=False, edgecolor="white", lw=2))
         ax.annotate(
-            "×" if skipped else number,
+            "×" if skipped else str(number),
             corner,
             (2.5, -2),
             textcoords="offset points",

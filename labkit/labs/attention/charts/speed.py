@@ -210,7 +210,7 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
 def _phase_panels(head_dim: int, sequences: pd.Series, height: float) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure and a panel per phase (forward, backward), ms by sequence length, on one vertical axis."""
     figure, axes = panels(2, height=height, sharey=True)
-    by_phase = dict(zip(("forward", "backward"), axes, strict=True))
+    by_phase: dict[str, Axes] = dict(zip(("forward", "backward"), axes, strict=True))
     for phase, ax in by_phase.items():
         mark_lengths(ax, sequences)
         ax.set_title(f"{phase.capitalize()}, head dimension {head_dim}")
@@ -219,7 +219,7 @@ def _phase_panels(head_dim: int, sequences: pd.Series, height: float) -> tuple[F
     return figure, by_phase
 
 
-def _ring(ax: Axes, rows: pd.DataFrame, column: str, **named: str) -> None:
+def _ring(ax: Axes, rows: pd.DataFrame, column: str, **named: Any) -> None:
     ax.plot(rows["sequence"], rows[column], "o", ms=12, mfc="none", mec=BAD, mew=1.6, **named)
 
 

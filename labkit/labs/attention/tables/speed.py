@@ -104,7 +104,8 @@ def race(run: Run) -> pd.DataFrame:
     share_of_limit, verdict, tflops, share_of_peak.
     """
     table = _timed(run)
-    rival = next((name for name in _RIVALS if name in run.plan.implementations), _RIVALS[-1])
+    plan: Any = run.plan
+    rival = next((name for name in _RIVALS if name in plan.implementations), _RIVALS[-1])
     cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)

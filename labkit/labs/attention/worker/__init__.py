@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -24,7 +26,7 @@ def prepare(worker: Worker) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point."""
     if isinstance(worker.plan, Errors):
         worker.record(**errors(point, worker.device))
@@ -34,7 +36,7 @@ def measure(worker: Worker, point) -> None:
         _measure(worker, point)
 
 
-def _measure(worker: Worker, point) -> None:
+def _measure(worker: Worker, point: SimpleNamespace) -> None:
     work = Work(worker, point)
     if isinstance(worker.plan, Memory):
         work.weigh()
@@ -51,14 +53,15 @@ def _measure(worker: Worker, point) -> None:
 class Work:
     """One attention on one set of tensors: what there is to measure of it."""
 
-    def __init__(self, worker: Worker, point):
+    def __init__(self, worker: Worker, point: SimpleNamespace):
+        plan: Any = worker.plan
         generator = torch.Generator(worker.device).manual_seed(point.seed)
         shape = (1, point.heads, point.sequence, point.head_dim)
         form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": worker.device}
-        self.inputs = tuple(torch.randn(shape, **form).requires_grad_() for _ in range(3))
+        self.inputs: Any = tuple(torch.randn(shape, **form).requires_grad_() for _ in range(3))
         self.do = torch.randn(shape, **form)
         self.attention = implementation(point.implementation)
-        self.worker, self.point, self.repeat_ms = worker, point, worker.plan.repeat_ms
+        self.worker, self.point, self.repeat_ms = worker, point, plan.repeat_ms
 
     def forward(self) -> torch.Tensor:
         return self.attention(*self.inputs, self.point.causal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -118,16 +119,16 @@ def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.
     return found | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
 
 
-def errors(point, device: torch.device) -> dict:
+def errors(point: SimpleNamespace, device: torch.device) -> dict:
     """Return the error of each tensor, and whether a second run gives the same bits."""
-    tensors = _tensors(point, point.queries, point.keys, device)
-    found, again = (attended(implementation(point.implementation), *tensors, point.causal) for _ in range(2))
-    wanted = exact(*tensors, point.causal)
+    q, k, v, do = _tensors(point, point.queries, point.keys, device)
+    found, again = (attended(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2))
+    wanted = exact(q, k, v, do, point.causal)
     same = all(torch.equal(found[name], again[name]) for name in found)
     return {f"{name}_error": error(found[name], wanted[name]) for name in found} | {"same_bits": same}
 
 
-def symptoms(point, device: torch.device) -> dict:
+def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
     """Return what one variant shows.
 
     `all_error`, `causal_error`, `gradient_error`: the worst without and with a mask, and of gradients with one.
@@ -171,7 +172,7 @@ def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, 
     return int((columns - rows).max()), (attention(q, k, v, False).double() / wanted).max().item()
 
 
-def _tensors(point, queries: int, keys: int, device: torch.device) -> list[torch.Tensor]:
+def _tensors(point: SimpleNamespace, queries: int, keys: int, device: torch.device) -> list[torch.Tensor]:
     """Return Q, K, V that want gradients, and dO."""
     generator = torch.Generator(device).manual_seed(point.seed)
     form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": device}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 import triton
@@ -95,7 +96,7 @@ def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[
     return dq, dk, dv
 
 
-_compiled: dict[tuple, object] = {}
+_compiled: dict[tuple, Any] = {}
 
 
 def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, known: tuple, q: torch.Tensor, arguments) -> None:
@@ -115,7 +116,7 @@ def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, known: tuple,
         _compiled[key] = (compiled, constants)
 
 
-def _scratch(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
+def _scratch(size: int, alignment: int, stream: int | None) -> Any:
     """Return the memory in which programs put the descriptors that they make."""
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
@@ -169,4 +170,4 @@ def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.
     """Return x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
     if not tile.described:
         return x
-    return TensorDescriptor(x, x.shape, x.stride(), [1, rows, padded_width] if padded_width else [1, rows])
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, rows, padded_width] if padded_width else [1, rows])

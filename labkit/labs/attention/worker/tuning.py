@@ -9,14 +9,13 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 
 from labkit.engine.worker import Worker
 
-_REPEATED_ON_CPU = {"warm_ups": 1, "repeats": 3}
 _UNSYNCHRONISED = 20
 _GRAPH_MS = 8  # one replay of the graph; there are ten
 
@@ -28,8 +27,9 @@ def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list
     the host's time (triton.testing.do_bench).
     """
     if worker.device.type == "cuda":
-        return triton.testing.do_bench(work, warmup=repeat_ms // 2, rep=repeat_ms, return_mode="all")
-    return [1e3 * run.seconds for run in worker.time(work, **_REPEATED_ON_CPU) if not run.warm_up]
+        times: Any = triton.testing.do_bench(work, warmup=repeat_ms // 2, rep=repeat_ms, return_mode="all")
+        return times
+    return [1e3 * run.seconds for run in worker.time(work, warm_ups=1, repeats=3) if not run.warm_up]
 
 
 def captured(work: Callable[[], object]) -> list[float]:
@@ -37,7 +37,8 @@ def captured(work: Callable[[], object]) -> list[float]:
 
     Nothing is launched by the host meanwhile, and the L2 cache keeps what it has (triton.testing.do_bench_cudagraph).
     """
-    return triton.testing.do_bench_cudagraph(work, rep=_GRAPH_MS, return_mode="all")
+    times: Any = triton.testing.do_bench_cudagraph(work, rep=_GRAPH_MS, return_mode="all")
+    return times
 
 
 def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
@@ -136,7 +137,7 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
 
 def _milliseconds(launch: Callable[[Tile], object], tile: Tile) -> float:
     try:
-        times = triton.testing.do_bench(lambda: launch(tile), warmup=5, rep=_REPEAT_MS, return_mode="all")
+        times: Any = triton.testing.do_bench(lambda: launch(tile), warmup=5, rep=_REPEAT_MS, return_mode="all")
     except triton.runtime.errors.OutOfResources:
         return math.nan
     return statistics.median(times)
