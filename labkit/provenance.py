@@ -20,7 +20,7 @@ class ProvenanceLost(LookupError):
 
 def of_run(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run: `source`, `small`, `ranks`, and further `facts`."""
-    return of_source(table, run.source, small=run.plan.size == "small", ranks=run.plan.gpus, **facts)
+    return of_source(table, run.source, **{"small": run.plan.size == "small", "ranks": run.plan.gpus, **facts})
 
 
 def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts: Any) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
@@ -32,17 +33,17 @@ def explain_sent(table: pd.DataFrame) -> Markdown:
             f"FSDP full sends {units.times(ratio)} what DDP sends: the blocks' parameters twice, the rest's and all "
             "gradients once."
         )
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_knobs(table: pd.DataFrame) -> Markdown:
-    """Say what every knob brought, which brought most, and which brought nothing."""
-    rate = f"{table.attrs['unit']}_per_s"
+    """Say how much faster each knob made the step, which knob helped most, and which ones did not help."""
+    rate = f"{fact(table, 'unit')}_per_s"
     rows = table[table[rate].notna()]
     failed = [f"{r.knob} ({r.status})" for r in table[table[rate].isna()].itertuples()]
     sentences = [f"Not measured: {listed(failed)}."] if failed else []
     if len(rows) < 2:
-        return say("One rung is no ladder.", *sentences, small=table.attrs["small"])
+        return say("One rung is no ladder.", *sentences, small=fact(table, "small"))
     spread = rows[f"spread_{rate}"] / rows[rate]
     gains = rows.assign(clear=(rows["times_previous"] - 1).abs() > spread + spread.shift()).iloc[1:]
     faster = gains[gains["clear"] & (gains["times_previous"] > 1)]
@@ -64,7 +65,7 @@ def explain_knobs(table: pd.DataFrame) -> Markdown:
         sentences.append(f"**Slower**: {listed(slower)}.")
     if nothing:
         sentences.append(f"Not resolved by these data: {listed(nothing)}.")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_equality(table: pd.DataFrame) -> Markdown:
@@ -73,11 +74,11 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     worst = table[["loss_error", "update_error"]].max(axis=None)
     if wrong.empty:
         return say(
-            f"All {len(table)} strategies on {table.attrs['ranks']} ranks trained as one process does on the "
+            f"All {len(table)} strategies on {fact(table, 'ranks')} ranks trained as one process does on the "
             f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
-            small=table.attrs["small"],
+            small=fact(table, "small"),
         )
     names = listed(STRATEGY_NAMES[name] for name in wrong["strategy"])
     return say(
-        f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).", small=table.attrs["small"]
+        f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).", small=fact(table, "small")
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.node import limits
+from labkit.provenance import of_run
 from labkit.theory.lines import GB, fit
 from labkit.theory.traffic import Sent, through_a_link
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SETTING = ["collective", "ranks", "kib"]
 
 
-def links(run) -> pd.DataFrame:
-    """Give one row a collective, number of ranks and size: what it takes, and its bus bandwidth beside the limit.
+def links(run: Run) -> pd.DataFrame:
+    """Return one row per collective, number of ranks and size: its time, and its bus bandwidth beside the limit.
 
     Columns: SETTING, median_us, spread_us, count, status, whole_bytes, link_bytes (what a ring sends through a link),
     bus_gb_per_s (these bytes over the median, as nccl-tests defines it), limit, share_of_limit and verdict. Only an
@@ -29,11 +35,11 @@ def links(run) -> pd.DataFrame:
         limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
         for row in rows
     ]
-    return about(limits.check(table, "bus_gb_per_s", "limit"), run)
+    return of_run(limits.check(table, "bus_gb_per_s", "limit"), run)
 
 
-def fits(run) -> pd.DataFrame:
-    """Give one row a collective and number of ranks: alpha_us, beta_gb_per_s, residual and knee_mib of its line.
+def fits(run: Run) -> pd.DataFrame:
+    """Return one row per collective and number of ranks: alpha_us, beta_gb_per_s, residual and knee_mib of its line.
 
     The line is over link_bytes, so β is a bus bandwidth. A collective with fewer than two sizes measured has no row.
     """
@@ -45,9 +51,4 @@ def fits(run) -> pd.DataFrame:
                 (collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, line.knee_bytes / 2**20)
             )
     columns = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
-    return about(pd.DataFrame(lines, columns=columns), run)
-
-
-def about(table: pd.DataFrame, run) -> pd.DataFrame:
-    table.attrs = {"source": run.source, "small": run.plan.size == "small"}
-    return table
+    return of_run(pd.DataFrame(lines, columns=columns), run)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
+
+from labkit.provenance import like, of_run
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 PARTS = ["window_ms", "compute_ms", "communication_ms", "hidden_ms", "exposed_ms", "idle_ms"]
 KERNELS = ["kernels", "communication_kernels"]
@@ -21,8 +28,8 @@ SEGMENT = ["segment_mib", "allocated_mib", "largest_free_mib", "segments"]
 SHOWN = 12  # rows of a comparison, the last one included
 
 
-def profile(run) -> pd.DataFrame:
-    """Give one row a strategy and number of ranks: what a step's time went into, in ms and as shares of it.
+def profile(run: Run) -> pd.DataFrame:
+    """Return one row per strategy and number of ranks: what a step's time went into, in ms and as shares of it.
 
     Columns: strategy, ranks, PARTS, KERNELS, compute_share, exposed_share, idle_share and overlap, the hidden share of
     communication (nan without any). All are means over ranks and seeds, so that compute, exposed and idle add up to
@@ -33,14 +40,14 @@ def profile(run) -> pd.DataFrame:
     for part in ("compute", "exposed", "idle"):
         table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
     table["overlap"] = (table["hidden_ms"] / table["communication_ms"]).where(table["communication_ms"] > 0)
-    return _about(table, run)
+    return of_run(table, run)
 
 
-def operators(run, strategy: str, base: str, **setting) -> pd.DataFrame:
-    """Give the kernels of `strategy` beside those of `base`, the largest difference first, ≤ 12 rows.
+def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFrame:
+    """Return the kernels of `strategy` beside those of `base`, the largest difference first, ≤ 12 rows.
 
     Columns: operator, family, calls, base_calls, calls_difference, total_us, base_total_us, difference_us: means over
-    ranks, a step; both at `setting`, or at the largest number of ranks that both have. The last row, "all others",
+    ranks, per step; both at `setting`, or at the largest number of ranks that both have. The last row, "all others",
     completes the totals. A kernel that only one side lists counts as 0 on the other, where it took less than the
     least listed one and is among the others.
     """
@@ -63,33 +70,32 @@ def operators(run, strategy: str, base: str, **setting) -> pd.DataFrame:
     others = table.drop(shown.index).sum(numeric_only=True)
     rest = pd.DataFrame([{"operator": "all others", "family": "other", **others}])
     table = pd.concat([shown, rest], ignore_index=True)
-    return _about(table, run, strategy=strategy, base=base, ranks=int(max(common)))
+    return of_run(table, run, strategy=strategy, base=base, ranks=int(max(common)))
 
 
-def memory_timeline(run, **setting) -> pd.DataFrame:
-    """Give the moments of one rank's memory (MOMENT), rank 0 of the first point that fits `setting`.
+def memory_timeline(run: Run, **setting: Any) -> pd.DataFrame:
+    """Return the moments of one rank's memory (MOMENT), rank 0 of the first point that fits `setting`.
 
-    Empty where the run had no GPU; attrs: setting, in words.
+    Empty where the run had no GPU. Fact: `setting`, in words.
     """
     return _of_one(run, "memory timeline", MOMENT, setting)
 
 
-def segments(run, **setting) -> pd.DataFrame:
-    """Give the allocator's segments (SEGMENT) on one rank at the end of the last backward, largest first.
+def segments(run: Run, **setting: Any) -> pd.DataFrame:
+    """Return the allocator's segments (SEGMENT) on one rank at the end of the last backward, largest first.
 
-    `segments` is 1, or how many small ones the last row sums. attrs: setting, in words; unused_share, of all that is
-    reserved (nan where there is none).
+    `segments` is 1, or how many small ones the last row sums. Facts: `setting`, in words; `unused_share`, of all that
+    is reserved (nan where there is none).
     """
     table = _of_one(run, "segment", SEGMENT, setting)
     reserved = table["segment_mib"].sum()
-    table.attrs["unused_share"] = 1 - table["allocated_mib"].sum() / reserved if reserved else float("nan")
-    return table
+    return like(table, table, unused_share=1 - table["allocated_mib"].sum() / reserved if reserved else float("nan"))
 
 
-def trace_spans(run, strategy: str, **setting) -> pd.DataFrame:
-    """Give the spans of a profiled step: rank, span (compute, copy, communicate), collective, start_ms, end_ms.
+def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:
+    """Return the spans of a profiled step: rank, span (compute, copy, communicate), collective, start_ms, end_ms.
 
-    Time counts from the first rank's first span. Of several points the one with most ranks, its first seed. Raises
+    Time counts from the first rank's first span. Of several points, the one with most ranks and the first seed. Raises
     ValueError, naming what was traced, where the strategy was not.
     """
     spans = run.spans.reindex(columns=list(dict.fromkeys([*run.spans, "strategy", "ranks", "collective"])))
@@ -102,39 +108,34 @@ def trace_spans(run, strategy: str, **setting) -> pd.DataFrame:
     zero_us = found["start_us"].min()
     for edge in ("start", "end"):
         table[f"{edge}_ms"] = ((found[f"{edge}_us"] - zero_us) / 1e3).to_numpy()
-    return _about(table, run, strategy=strategy, ranks=int(found["ranks"].iloc[0]), setting=_words(found.iloc[0]))
+    return of_run(table, run, strategy=strategy, ranks=int(found["ranks"].iloc[0]), setting=_words(found.iloc[0]))
 
 
-def _rows(run, entry: str, columns: list[str], **setting) -> pd.DataFrame:
-    """Give the rows of one kind; without any, still with these columns."""
+def _rows(run: Run, entry: str, columns: list[str], **setting: Any) -> pd.DataFrame:
+    """Return the rows of one kind; without any, still with these columns."""
     rows = run.rows
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, "entry", *columns])))
     return _fitting(rows, setting | {"entry": entry})
 
 
-def _fitting(rows: pd.DataFrame, setting: dict) -> pd.DataFrame:
+def _fitting(rows: pd.DataFrame, setting: dict[str, Any]) -> pd.DataFrame:
     for knob, value in setting.items():
         rows = rows[rows[knob] == value]
     return rows
 
 
 def _mean(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give calls and total_us of each kernel, averaged over ranks and points."""
+    """Return calls and total_us of each kernel, averaged over ranks and points."""
     measured = len(rows[["point", "rank"]].drop_duplicates())
     return rows.groupby(["operator", "family"])[["calls", "total_us"]].sum() / measured
 
 
-def _of_one(run, entry: str, columns: list[str], setting: dict) -> pd.DataFrame:
+def _of_one(run: Run, entry: str, columns: list[str], setting: dict[str, Any]) -> pd.DataFrame:
     rows = _rows(run, entry, ["point", "rank", "strategy", "ranks", *columns], **setting)
     rows = rows[(rows["point"] == rows["point"].min()) & (rows["rank"] == 0)]
     words = _words(rows.iloc[0]) if len(rows) else ""
-    return _about(rows[columns].reset_index(drop=True), run, setting=words)
+    return of_run(rows[columns].reset_index(drop=True), run, setting=words)
 
 
 def _words(row: pd.Series) -> str:
     return f"{row['strategy']}, {int(row['ranks'])} {'rank' if row['ranks'] == 1 else 'ranks'}"
-
-
-def _about(table: pd.DataFrame, run, **more) -> pd.DataFrame:
-    table.attrs = {"source": run.source, "small": run.plan.size == "small", **more}
-    return table

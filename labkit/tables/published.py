@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from labkit.provenance import of_source
 from labkit.repository import PUBLISHED
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def published(name: str) -> pd.DataFrame:
-    """Give a published table by name, such as "broadcast"; its README says which report each row is from.
+    """Return a published table by name, such as "broadcast"; its README says which report each row is from.
 
     Raises FileNotFoundError, naming what there is.
     """
@@ -21,12 +22,11 @@ def published(name: str) -> pd.DataFrame:
     if not file.is_file():
         raise FileNotFoundError(f"no published table {name!r}; there are {', '.join(_names('*.csv'))}")
     table = pd.read_csv(file)
-    table.attrs["source"] = f"published: {', '.join(dict.fromkeys(table['report']))}"
-    return table
+    return of_source(table, f"published: {', '.join(dict.fromkeys(table['report']))}")
 
 
 def published_topology(name: str) -> str:
-    """Give the text of `nvidia-smi topo -m` as a report or a node printed it, such as "eml3-4xh100"."""
+    """Return the text of `nvidia-smi topo -m` as a report or a node printed it, such as "eml3-4xh100"."""
     file = PUBLISHED / "topology" / f"{name}.txt"
     if not file.is_file():
         raise FileNotFoundError(f"no published topology {name!r}; there are {', '.join(_names('topology/*.txt'))}")

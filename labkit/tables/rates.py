@@ -1,15 +1,24 @@
-"""Rows → samples or tokens a second, with spread, and how far strategies are apart."""
+"""Rows → samples or tokens per second, with spread, and how far strategies are apart."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from labkit.node.limits import check, spec
+from labkit.provenance import like, of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
-def rates(run, by: list[str], *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
-    """Give step_ms by the columns `by`, and from it `<unit>_per_s`: batch × per_sample over the step, with its spread.
+SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
+PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
+
+
+def rates(run: Run, by: list[str], *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
+    """Return step_ms by the columns `by`, and `<unit>_per_s`, batch × per_sample over the step, with its spread.
 
     A setting that did not fit has the status that says so, and no rate.
     """
@@ -23,29 +32,37 @@ def rates(run, by: list[str], *, per_sample: int = 1, unit: str = "samples") -> 
     steps[rate] = 1e3 * per_sample * steps["batch"] / steps["step_ms"]
     seeds = steps.groupby([*by, "seed"], sort=False, dropna=False)[rate].median()
     spread = seeds.groupby(by, sort=False, dropna=False).std().rename("seed_std").reset_index()
-    table = table.merge(spread, on=by, how="left")
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
+    return of_run(table.merge(spread, on=by, how="left"), run)
+
+
+def with_efficiency(table: pd.DataFrame, rate: str, by: list[str], *, each: bool = False) -> pd.DataFrame:
+    """Add `efficiency`, the rate over that of "single" at the same `by`, and `spread_efficiency`, of both rates.
+
+    `each`: the rate per rank; else that of all ranks, where those of "single" train side by side.
+    """
+    alone = table[table["strategy"] == "single"].set_index(by)
+    keys = pd.MultiIndex.from_frame(table[by]) if len(by) > 1 else table[by[0]]
+    base, base_spread = (alone[name].reindex(keys).to_numpy() for name in (rate, f"spread_{rate}"))
+    table["efficiency"] = table[rate] / (table["ranks"] if each else 1) / base
+    table["spread_efficiency"] = table["efficiency"] * (table[f"spread_{rate}"] / table[rate] + base_spread / base)
     return table
 
 
 def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("batch",)) -> pd.DataFrame:
-    """Give each strategy's rate over that of `to` less one, in percent, and the half-width of its spread.
+    """Return each strategy's rate over that of `to` less one, in percent, and the half-width of its spread.
 
     `resolved` says whether the two medians differ by more than their half-spreads (half the interquartile range of
     all steps of all seeds) together.
     """
     parts = []
-    for _, rows in table.groupby(list(by), sort=False):
-        rows = rows.set_index("strategy")
+    for _, group in table.groupby(list(by), sort=False):
+        rows = group.set_index("strategy")
         if to not in rows.index or ("single" in rows.index and len(rows) < 3):
             continue
         base = rows.loc[to]
         others = rows.drop([to, "single"], errors="ignore").reset_index()
         ratio = others["samples_per_s"] / base["samples_per_s"]
-        spread = (
-            others["spread_samples_per_s"] / base["samples_per_s"]
-            + base["spread_samples_per_s"] / base["samples_per_s"]
-        )
+        spread = (others["spread_samples_per_s"] + base["spread_samples_per_s"]) / base["samples_per_s"]
         parts.append(
             others[["strategy", *by, "count"]].assign(
                 percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread
@@ -53,43 +70,33 @@ def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("ba
         )
     columns = ["strategy", *by, "count", "percent", "spread_percent", "resolved"]
     result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-    result.attrs = dict(table.attrs) | {"to": to}
-    return result
+    return like(result, table, to=to)
 
 
-def ladder(run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
-    """Give, a rung: its knob, step_ms, rate with spread, times the rung before, times the first, and its status.
+def ladder(run: Run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:
+    """Return per rung: its knob, step_ms, rate with spread, times the rung before, times the first, and its status.
 
-    A rung that failed has no rate; the next one is held against the last that has.
+    A rung that failed has no rate; the next one is compared with the last that has one.
     """
     table = rates(run, ["knob", "batch"], per_sample=per_sample, unit=unit)
     rate = table[f"{unit}_per_s"]
     table["times_previous"], table["times_first"] = rate / rate.ffill().shift(), rate / rate.bfill().iloc[0]
-    table.attrs["unit"] = unit
-    return table
+    return like(table, table, unit=unit)
 
 
-SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
+def strategies(run: Run) -> pd.DataFrame:
+    """Return per setting: tokens_per_s with spread and seed_std, efficiency with spread, mfu, and the peak's verdict.
 
-
-PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
-
-
-def strategies(run) -> pd.DataFrame:
-    """Give, a setting: tokens_per_s with spread and seed_std, efficiency, mfu, and the verdict beside the peak.
-
-    `efficiency` is tokens a second a GPU over those of "single" under the same load. `mfu`: see `utilised`.
+    `efficiency` is tokens per second and GPU over those of "single" under the same load. `mfu`: see `utilised`.
     """
     table = rates(run, SETTING, per_sample=run.plan.sequence, unit="tokens")
-    alone = table[table["strategy"] == "single"].set_index("load")["tokens_per_s"]
-    table["efficiency"] = table["tokens_per_s"] / table["ranks"] / table["load"].map(alone)
-    return utilised(table, run, run.plan.precision)
+    return utilised(with_efficiency(table, "tokens_per_s", ["load"], each=True), run, run.plan.precision)
 
 
-def utilised(table: pd.DataFrame, run, precision) -> pd.DataFrame:
-    """Add mfu: the model's FLOP a second and GPU over the datasheet's dense rate, and the verdict (limits.check).
+def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.DataFrame:
+    """Add mfu: the model's FLOP per second and GPU over the datasheet's dense rate, and the verdict (limits.check).
 
-    FLOP a token: 6 a parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
+    FLOP per token: 6 per parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
     """
     plan = run.plan
     flop = flop_per_token(

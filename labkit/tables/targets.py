@@ -48,7 +48,8 @@ class Target:
         if not self.comparison:
             return STATED
         compare = COMPARISONS[self.comparison]
-        ends = {bool(compare(self.measured + side * self.spread, self.goal)) for side in (-1, 1)}
+        spread = self.spread if self.spread > 0 else 0.0  # NaN, of a single repeat, is none
+        ends = {bool(compare(self.measured + side * spread, self.goal)) for side in (-1, 1)}
         return OPEN if len(ends) == 2 else ends.pop()
 
     @property

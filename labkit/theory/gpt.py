@@ -27,7 +27,7 @@ LADDER = {  # from the report's configuration up, a rung changes one knob and ke
 
 
 def gpt(layers: int, hidden: int, vocabulary: int = VOCABULARY, positions: int = 1024) -> Model:
-    """Give GPT-2 with its head tied to the embedding: LayerNorms, q, k and v in one matrix, four times wider inside."""
+    """Return GPT-2 with its head tied to the embedding: LayerNorms, q, k, v in one matrix, four times wider inside."""
     row = (hidden,)
     block = (
         row,
@@ -47,7 +47,7 @@ def gpt(layers: int, hidden: int, vocabulary: int = VOCABULARY, positions: int =
 
 
 def flop_per_token(parameters: int, layers: int, hidden: int, sequence: int) -> float:
-    """Give the FLOP of training on one token: 6 a parameter, and 12·layers·hidden·sequence for attention.
+    """Return the FLOP of training on one token: 6 a parameter, and 12·layers·hidden·sequence for attention.
 
     A multiply-add counts as two, backward as twice the forward; attention as if it were not causal (Chowdhery and
     others, "PaLM", 2022, appendix B).
@@ -56,14 +56,14 @@ def flop_per_token(parameters: int, layers: int, hidden: int, sequence: int) -> 
 
 
 def padded(vocabulary: int, multiple: int = 128) -> int:
-    """Give the vocabulary rounded up, so that tensor cores need no remainder."""
+    """Return the vocabulary rounded up, so that tensor cores need no remainder."""
     return -(-vocabulary // multiple) * multiple
 
 
 def activations(
     layers: int, hidden: int, heads: int, vocabulary: int, micro_batch: int, sequence: int, element_bytes: int = 4
 ) -> int:
-    """Give the bytes that the forward of one micro-batch keeps for its backward, attention by a fused kernel.
+    """Return the bytes that the forward of one micro-batch keeps for its backward, attention by a fused kernel.
 
     In units of tokens × hidden a block keeps 16: its input, the first LayerNorm's output, q, k and v, the attention's
     output, the second LayerNorm's input and output, four before GELU and four after. The head keeps its LayerNorm's

@@ -14,7 +14,7 @@ Intervals = list[tuple[float, float]]
 
 
 def merged(intervals: Iterable[tuple[float, float]], gap: float = 0.0) -> Intervals:
-    """Give the union of the intervals, gaps of at most `gap` closed."""
+    """Return the union of the intervals, gaps of at most `gap` closed."""
     union: Intervals = []
     for start, end in sorted((start, end) for start, end in intervals if end > start):
         if union and start - union[-1][1] <= gap:
@@ -25,12 +25,12 @@ def merged(intervals: Iterable[tuple[float, float]], gap: float = 0.0) -> Interv
 
 
 def length(intervals: Iterable[tuple[float, float]]) -> float:
-    """Give how much time at least one of the intervals covers."""
+    """Return how much time at least one of the intervals covers."""
     return sum(end - start for start, end in merged(intervals))
 
 
 def shared(a: Iterable[tuple[float, float]], b: Iterable[tuple[float, float]]) -> Intervals:
-    """Give the time that both `a` and `b` cover."""
+    """Return the time that both `a` and `b` cover."""
     a, b, both = merged(a), merged(b), []
     while a and b:
         both.append((max(a[0][0], b[0][0]), min(a[0][1], b[0][1])))
@@ -40,7 +40,7 @@ def shared(a: Iterable[tuple[float, float]], b: Iterable[tuple[float, float]]) -
 
 
 def without(a: Iterable[tuple[float, float]], b: Iterable[tuple[float, float]]) -> Intervals:
-    """Give the time that `a` covers and `b` does not."""
+    """Return the time that `a` covers and `b` does not."""
     edges = [float("-inf"), *(edge for interval in merged(b) for edge in interval), float("inf")]
     return shared(a, zip(edges[::2], edges[1::2], strict=True))
 
@@ -81,7 +81,7 @@ def accounted(
 
 
 def drawn(intervals: Iterable[tuple[float, float]], gap: float, most: int) -> Intervals:
-    """Give at most `most` intervals to draw: gaps of at most `gap` closed, then the shortest until they are so few."""
+    """Return at most `most` intervals to draw: gaps of at most `gap` are closed, then the shortest gaps."""
     union = merged(intervals, gap)
     gaps = sorted(after[0] - before[1] for before, after in pairwise(union))
     return merged(union, gaps[len(union) - most - 1]) if len(union) > most else union

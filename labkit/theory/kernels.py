@@ -21,14 +21,14 @@ LONGEST = 60
 
 
 def family(name: str) -> str:
-    """Give the family of a kernel (on a CPU, of an operator): nccl, attention, matmul, …; "other" for the rest."""
+    """Return the family of a kernel (on a CPU, of an operator): nccl, attention, matmul, …; "other" for the rest."""
     name = name.lower()
     found = (family for family, words in FAMILIES if any(word in name for word in words))
     return next(found, "other")
 
 
 def short_name(name: str) -> str:
-    """Give a kernel's name without return type, namespaces, template arguments and parameters; ≤ 60 characters."""
+    """Return a kernel's name without return type, namespaces, template arguments and parameters; ≤ 60 characters."""
     name = name.replace("(anonymous namespace)::", "")
     bare = None
     while bare != name:
@@ -38,7 +38,7 @@ def short_name(name: str) -> str:
 
 
 def collective(name: str) -> str:
-    """Give which collective an NCCL kernel or a gloo operation runs: all_gather, reduce_scatter, all_reduce, …"""
+    """Return which collective an NCCL kernel or a gloo operation runs: all_gather, reduce_scatter, all_reduce, …"""
     kernel = re.match(r"nccl\w*?Kernel_([A-Za-z]+)", name)
     if kernel is None:
         return name.rpartition(":")[2]

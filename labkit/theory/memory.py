@@ -8,7 +8,7 @@ ITEMS = ("parameters", "gradients", "optimizer", "activations", "gathered", "buf
 
 
 def bert_activations(layers: int, hidden: int, heads: int, batch: int, sequence: int, element_bytes: int = 4) -> int:
-    """Give the bytes that BERT's forward keeps for its backward, without dropout, attention by a fused kernel.
+    """Return the bytes that BERT's forward keeps for its backward, without dropout, attention by a fused kernel.
 
     In units of batch × sequence × hidden a layer keeps 16: its input, q, k and v, the attention's output, what goes
     into the first LayerNorm and comes out, four before GELU and four after it, what goes into the second LayerNorm.
@@ -30,7 +30,7 @@ def ledger(
     state_bytes: int = 8,
     micro_batches: int = 1,
 ) -> dict[str, int]:
-    """Give the bytes a rank holds, by the names in ITEMS, at the moment when they are most.
+    """Return the bytes a rank holds, by the names in ITEMS, at the moment when they are most.
 
     The backward frees activations block by block and makes gradients: the fullest moment is at its start, or at its
     end, whichever holds more. `state_bytes` an element are the optimizer's. While gradients are accumulated they are

@@ -37,12 +37,12 @@ class Model:
 
 
 def elements(shapes: tuple[Shape, ...]) -> int:
-    """Give how many numbers these parameters hold."""
+    """Return how many numbers these parameters hold."""
     return sum(map(math.prod, shapes))
 
 
 def shard(shapes: tuple[Shape, ...], ranks: int) -> int:
-    """Give how many numbers one rank's shard has room for: dimension 0 is cut into equal pieces, rounded up.
+    """Return how many numbers one rank's shard has room for: dimension 0 is cut into equal pieces, rounded up.
 
     `fully_shard` pads every parameter so, and sends the padding, too (torch.distributed.fsdp, FSDP2).
     """
@@ -50,7 +50,7 @@ def shard(shapes: tuple[Shape, ...], ranks: int) -> int:
 
 
 def bert(hidden: int, layers: int, vocabulary: int, positions: int, labels: int = 2) -> Model:
-    """Give BERT for classification (Devlin and others, 2019): embeddings, layers, pooler and a head of `labels`."""
+    """Return BERT for classification (Devlin and others, 2019): embeddings, layers, pooler and a head of `labels`."""
     square, row, wide = (hidden, hidden), (hidden,), (4 * hidden, hidden)
     attention = (square, row) * 4
     layer = (*attention, row, row, wide, (4 * hidden,), (hidden, 4 * hidden), row, row, row)

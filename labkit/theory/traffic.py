@@ -19,7 +19,7 @@ class Sent(NamedTuple):
 
 
 def buckets(shapes: tuple[Shape, ...], element_bytes: int = 4, cap: int = BUCKET, first: int = FIRST_BUCKET) -> int:
-    """Give into how many buckets DistributedDataParallel puts the gradients of these parameters.
+    """Return into how many buckets DistributedDataParallel puts the gradients of these parameters.
 
     The last parameter's gradient is ready first, so buckets fill from the end; one is closed once it holds its cap.
     The first is small, so that sending starts early (Li and others, "PyTorch Distributed", VLDB 2020).
@@ -35,7 +35,7 @@ def buckets(shapes: tuple[Shape, ...], element_bytes: int = 4, cap: int = BUCKET
 def traffic(
     model: Model, strategy: str, ranks: int, *, element_bytes: int = 4, synced: int = 1, micro_batches: int = 1
 ) -> list[Sent]:
-    """Give what one rank calls in a step of `micro_batches`, of which `synced` exchange their gradients.
+    """Return what one rank calls in a step of `micro_batches`, of which `synced` exchange their gradients.
 
     Sharded strategies gather the parameters of a group (a block, or the root's) before its forward. "fsdp_full" lets a
     block's go after forward and gathers them again in backward; "fsdp_grad" keeps them all, and so does the root in any
@@ -68,7 +68,7 @@ def _sharded(gathers: int, gathered: int, scatters: int, scattered: int) -> list
 
 
 def through_a_link(sent: list[Sent], ranks: int) -> float:
-    """Give the bytes that each GPU sends in a ring (nccl-tests, doc/PERFORMANCE.md).
+    """Return the bytes that each GPU sends in a ring (nccl-tests, doc/PERFORMANCE.md).
 
     2(N−1)/N of an all-reduce, all of a broadcast, (N−1)/N of the others.
     """

@@ -19,7 +19,7 @@ VOCABULARY: int = CONFIGURATIONS["xl"]["vocab_size"]
 
 
 def transformer(hidden: int, inner: int, layers: int, vocabulary: int = VOCABULARY) -> Model:
-    """Give a decoder with RMSNorms, SwiGLU and a head of its own: no bias anywhere, positions by rotation."""
+    """Return a decoder with RMSNorms, SwiGLU and a head of its own: no bias anywhere, positions by rotation."""
     square, row, wide, narrow = (hidden, hidden), (hidden,), (inner, hidden), (hidden, inner)
     block = (row, square, square, square, square, row, wide, wide, narrow)
     return Model(((vocabulary, hidden),), block, (row, (vocabulary, hidden)), layers)

@@ -15,7 +15,7 @@ EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for thei
 
 
 def config(plan) -> BertConfig:
-    """Give the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
+    """Return the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
     shape = {
         "hidden_size": plan.hidden,
         "num_hidden_layers": plan.layers,
@@ -67,7 +67,7 @@ class Stage(nn.Module):
         return hidden.float()
 
     def parts(self) -> dict[str | int, nn.Module]:
-        """Give the parts by name: "embedding", the layers by their number in the whole model, "head"."""
+        """Return the parts by name: "embedding", the layers by their number in the whole model, "head"."""
         found = {"embedding": self.embedding, **dict(zip(self.numbers, self.layers, strict=True)), "head": self.head}
         return {name: part for name, part in found.items() if part is not None}
 
@@ -77,7 +77,7 @@ def _head(shape: BertConfig) -> nn.Module:
 
 
 def _part(kind, shape: BertConfig, number: tuple[int, int], device: torch.device) -> nn.Module:
-    """Give one part with BERT's initial weights, which depend on the seed and the part, not on how the model is cut."""
+    """Return one part with BERT's initial weights, which depend on seed and part, not on how the model is cut."""
     with torch.device(device):
         part = kind(shape)
     generator = torch.Generator(device).manual_seed(number[0] * 10_007 + number[1])
@@ -90,7 +90,7 @@ def _part(kind, shape: BertConfig, number: tuple[int, int], device: torch.device
 
 
 def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Give the mean cross-entropy over the samples of a (micro-)batch."""
+    """Return the mean cross-entropy over the samples of a (micro-)batch."""
     return nn.functional.cross_entropy(logits, labels)
 
 
@@ -108,12 +108,12 @@ class Bert(Stage):
         return self.layers
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Give the mean loss of tokens (batch, sequence) and labels (batch)."""
+        """Return the mean loss of tokens (batch, sequence) and labels (batch)."""
         return loss_of(super().forward(tokens), labels)
 
 
 def samples(plan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give tokens (count, sequence) and labels (count), all random."""
+    """Return tokens (count, sequence) and labels (count), all random."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (count, plan.sequence), generator=generator)
     return tokens, torch.randint(0, LABELS, (count,), generator=generator)

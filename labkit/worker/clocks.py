@@ -23,7 +23,7 @@ class Tape:
         self.on, self.gpu, self.marks = False, device.type == "cuda", []
 
     def now(self) -> Any:
-        """Give this moment: an event in the stream, or seconds."""
+        """Return this moment: an event in the stream, or seconds."""
         if not self.gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -31,7 +31,7 @@ class Tape:
         return event
 
     def timed(self, kind: str, stage: int, work: Callable) -> Callable:
-        """Give `work`, whose first argument is the micro-batch, as a function that also records its span."""
+        """Return `work`, whose first argument is the micro-batch, as a function that also records its span."""
 
         def watched(micro_batch: int, *arguments, **named):
             if not self.on:
@@ -45,7 +45,7 @@ class Tape:
         return watched
 
     def seconds(self, zero: Clock) -> list[tuple[str, int, int, float, float]]:
-        """Give the spans as (kind, stage, micro_batch, start, end) in host seconds; call it when the device is idle."""
+        """Return the spans (kind, stage, micro_batch, start, end) in host seconds; call it when the device is idle."""
         marks, self.marks = self.marks, []
         return [(*what, zero.seconds(begin), zero.seconds(end)) for *what, begin, end in marks]
 

@@ -15,7 +15,7 @@ def sgd(parameters) -> torch.optim.Optimizer:
 
 
 def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give how the weights have changed since the start, under the strategy and in one process, as two long vectors."""
+    """Return how the weights changed since the start, under the strategy and in one process, as two long vectors."""
 
     def change(weights) -> torch.Tensor:
         pairs = zip(weights, start, strict=False)  # an unused layer stands last and has no counterpart
@@ -25,12 +25,12 @@ def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> 
 
 
 def along(change: torch.Tensor, right: torch.Tensor) -> float:
-    """Give the change along the right one, in its lengths."""
+    """Return the change along the right one, in its lengths."""
     return (change @ right / (right @ right)).item()
 
 
 def mean(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
-    """Give the mean of a number over the ranks."""
+    """Return the mean of a number over the ranks."""
     total = value.detach().double().cpu()
     dist.all_reduce(total, group=group)
     return total.item() / dist.get_world_size(group)

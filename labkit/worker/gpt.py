@@ -29,7 +29,7 @@ class Block(nn.Module):
         return hidden + self.down(functional.gelu(self.up(self.norm2(hidden)), approximate="tanh"))
 
     def attend(self, qkv: torch.Tensor) -> torch.Tensor:
-        """Give the attention's output (batch, sequence, hidden) of q, k and v (batch, sequence, 3·hidden)."""
+        """Return the attention's output (batch, sequence, hidden) of q, k and v (batch, sequence, 3·hidden)."""
         batch, sequence, width = qkv.shape
         q, k, v = qkv.view(batch, sequence, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         if self.plain:
@@ -79,13 +79,13 @@ class Gpt(nn.Module):
             return self.tail(hidden, targets)
 
     def tail(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Give the mean cross-entropy of the targets: the head is the embedding's matrix."""
+        """Return the mean cross-entropy of the targets: the head is the embedding's matrix."""
         logits = functional.linear(self.norm(hidden), self.embedding.weight)
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
 def samples(plan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give random tokens (count, sequence) and, as targets, each one's next."""
+    """Return random tokens (count, sequence) and, as targets, each one's next."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.words, (count, plan.sequence + 1), generator=generator)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()

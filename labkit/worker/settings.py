@@ -29,7 +29,7 @@ NCCL_LOOKS = 0.25  # seconds: twice as long as NCCL's watchdog takes to let the 
 
 
 def forget(worker: Worker) -> None:
-    """Give the point's memory back, so that the next one starts as the first did."""
+    """Release the point's memory, so that the next one starts as the first did."""
     gc.collect()
     if worker.device.type == "cuda":
         worker.synchronize()

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, device: torch.device) -> nn.Module:
-    """Give the model under a strategy, on the ranks of `group` (None: all of them).
+    """Return the model under a strategy, on the ranks of `group` (None: all of them).
 
     "ddp" keeps everything on every rank; the gradients' memory is the buckets'. "fsdp_full" shards parameters,
     gradients and states and gathers a block when it is needed (ZeRO-3); "fsdp_grad" gathers once a step and keeps
@@ -32,15 +32,15 @@ def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, devic
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Give what this rank holds of a tensor: all of it, or its shard."""
+    """Return what this rank holds of a tensor: all of it, or its shard."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Give all of a tensor, gathered where it is sharded; every rank of its group must ask."""
+    """Return all of a tensor, gathered where it is sharded; every rank of its group must ask."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def held(tensors: Iterable[torch.Tensor]) -> int:
-    """Give the bytes that this rank holds of some tensors."""
+    """Return the bytes that this rank holds of some tensors."""
     return sum(local(tensor).nbytes for tensor in tensors)

@@ -52,12 +52,12 @@ def traced(worker: Any, step: Callable[[], Any], steps: int = 1) -> None:
 
 
 def device_events(events: list) -> list:
-    """Give kernels, copies and fills; ranges that the host has named are no work of the device."""
+    """Return kernels, copies and fills; ranges that the host has named are no work of the device."""
     return [event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation]
 
 
 def host_events(events: list) -> list:
-    """Give gloo's collectives, and the outermost operators on the threads that are not gloo's."""
+    """Return gloo's collectives, and the outermost operators on the threads that are not gloo's."""
     gloo = [event for event in events if event.name.startswith("gloo:")]
     threads = {event.thread for event in gloo}
     work = [event for event in events if event.name.startswith("aten::") and event.thread not in threads]
@@ -65,14 +65,14 @@ def host_events(events: list) -> list:
 
 
 def lane(event: Any) -> str:
-    """Give what the event is: "communicate", "copy" or "compute"."""
+    """Return what the event is: "communicate", "copy" or "compute"."""
     if "nccl" in event.name or event.name.startswith("gloo:"):
         return "communicate"
     return "copy" if event.name.startswith(("Memcpy", "Memset")) else "compute"
 
 
 def times(events: list) -> list[tuple[float, float]]:
-    """Give start and end of each event in µs since the profile's start."""
+    """Return start and end of each event in µs since the profile's start."""
     return [(event.time_range.start, event.time_range.end) for event in events]
 
 

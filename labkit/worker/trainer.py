@@ -83,7 +83,7 @@ class Trainer:
         return (whole(weight.detach()) for weight in self.weights())
 
     def holds(self) -> dict[str, int]:
-        """Give the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
+        """Return the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
         states = [
             value
             for state in self.optimizer.state.values()
@@ -129,15 +129,17 @@ class MasterAdamW:
 
 
 def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
-    """Give what makes the optimizer of parameters: AdamW, fused into one kernel or in torch's usual dozen."""
+    """Return what makes the optimizer of parameters: AdamW, fused into one kernel or in torch's usual dozen."""
     kind = MasterAdamW if precision == "bfloat16" else torch.optim.AdamW
     return lambda parameters: kind(parameters, lr=learning_rate, fused=fused or None)
 
 
-def time_steps(worker: Worker, trainer: Trainer, some, group: dist.ProcessGroup | None) -> None:
+def time_steps(
+    worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
+) -> None:
     """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(lambda: trainer.step(some()), **often, before=lambda: fence(group)):
+    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(lambda: trainer.step(next_batches()), **repeats, before=lambda: fence(group)):
         worker.record(
             entry="step",
             iteration=timing.iteration,

@@ -27,7 +27,7 @@ class Block(nn.Module):
         return hidden + self.down(functional.silu(self.gate(x)) * self.up(x))
 
     def attend(self, x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
-        """Give causal attention's output (batch, sequence, hidden); queries and keys are rotated by their position."""
+        """Return causal attention's output (batch, sequence, hidden); queries and keys are rotated by position."""
         made = (part(x) for part in (self.query, self.key, self.value))
         q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in made)
         mixed = functional.scaled_dot_product_attention(rotated(q, turn), rotated(k, turn), v, is_causal=True)
@@ -56,7 +56,7 @@ class Transformer(nn.Module):
 
 
 def rotations(sequence: int, width: int) -> torch.Tensor:
-    """Give cosines and sines (2, sequence, width / 2) of each position's angles."""
+    """Return cosines and sines (2, sequence, width / 2) of each position's angles."""
     slower = BASE ** (-torch.arange(0, width, 2) / width)
     angles = torch.arange(sequence)[:, None] * slower
     return torch.stack([angles.cos(), angles.sin()])

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from IPython.display import Markdown
+from typing import Any
 
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
 from labkit.labs.ddp_fsdp.tables.measured import symptoms
 from labkit.story import units
 
-MIB = 2**20
 SETTINGS = (
-    ([MIB] * 4, MIB, 2 * MIB),
+    ([units.MIB] * 4, units.MIB, 2 * units.MIB),
     ([5, 5, 5], 100, 100),
-    ([30 * MIB, MIB, MIB, 2 * MIB, 24 * MIB, 1], MIB, 25 * MIB),
-    ([89 * MIB, *[2 * MIB, 1024] * 20, 3 * MIB], MIB, 25 * MIB),
+    ([30 * units.MIB, units.MIB, units.MIB, 2 * units.MIB, 24 * units.MIB, 1], units.MIB, 25 * units.MIB),
+    ([89 * units.MIB, *[2 * units.MIB, 1024] * 20, 3 * units.MIB], units.MIB, 25 * units.MIB),
 )  # bytes of each gradient in the order of the parameters, the first bucket's cap, every other's
-EXERCISES = ("buckets",)
-
-
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("buckets") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    outcome = called(f"ddp_fsdp.{exercise}", [*SETTINGS], patience_s)
-    return outcome if isinstance(outcome, Verdict) else judge(outcome)
 
 
 def judge(given: list) -> Verdict:
-    """Give the verdict on buckets: for each setting a list of lists of parameter numbers."""
+    """Return the verdict on buckets: for each setting a list of lists of parameter numbers."""
     faults: dict[str, str] = {}
     for (sizes, first, cap), filled in zip(SETTINGS, given, strict=True):
         fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
@@ -45,7 +31,7 @@ def judge(given: list) -> Verdict:
     return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _form(filled) -> tuple[str, str] | None:
+def _form(filled: Any) -> tuple[str, str] | None:
     lists = isinstance(filled, list) and all(isinstance(one, list) for one in filled)
     if not lists or not all(type(number) is int for one in filled for number in one):
         why = ": is a `return` missing?" if filled is None else ""
@@ -80,18 +66,8 @@ def _caps(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tu
     return None
 
 
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken trainings, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone."""
-    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
-
-
-def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms."""
+def verdict_of(row: dict[str, Any]) -> Verdict:
+    """Return the verdict on one variant's symptoms."""
     faults, ranks = {}, row["ranks"]
     if row["raised"]:
         faults["unused_parameter"] = f'it raises "{row["raised"]}": some parameter never got a gradient to send'
@@ -107,3 +83,7 @@ def verdict_of(row: dict) -> Verdict:
         faults["wrong"] = "the weights do not change as in one process"
     merits = () if faults else ("samples, losses and updates are one process's",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+check = Exercises("ddp_fsdp", Exercise("buckets", SETTINGS, judge))
+suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

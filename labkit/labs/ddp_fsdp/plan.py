@@ -15,7 +15,7 @@ from labkit.theory.training import STRATEGIES, Training
 
 BERT = configuration("bert-base")
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
-SMALL = {
+_SMALL = {
     "size": "small",
     "layers": 4,
     "hidden": 128,
@@ -33,7 +33,7 @@ def installed(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
 
-def divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
     """Return each batch, or the largest number below it that divides among the GPUs."""
     return tuple(max(gpus, batch - batch % gpus) for batch in batches)
 
@@ -65,7 +65,7 @@ class Bert(Training):
     def setting(
         self, strategy: str, batch: int = 0, precision: str = "float32", *, fused: bool = True, compiled: bool = False
     ) -> dict[str, Any]:
-        """Give a point's knobs."""
+        """Return a point's knobs."""
         return {
             "strategy": strategy,
             "ranks": self.gpus,
@@ -76,17 +76,17 @@ class Bert(Training):
         }
 
     @classmethod
-    def small(cls, **knobs) -> Self:
+    def small(cls, **knobs: Any) -> Self:
         """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
-        usual = SMALL | cls.SMALLER
+        usual = _SMALL | cls.SMALLER
         gpus = knobs.get("gpus") or cls.few(2)
-        return cls(**usual | {"gpus": gpus, "batches": divisible(usual["batches"], gpus)} | knobs)
+        return cls(**usual | {"gpus": gpus, "batches": _divisible(usual["batches"], gpus)} | knobs)
 
     @classmethod
-    def full(cls, **knobs) -> Self:
-        """Give the published size; a batch that does not divide among the GPUs is cut to one that does."""
+    def full(cls, **knobs: Any) -> Self:
+        """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
-        return cls(**{"size": "full", "batches": divisible(cls.batches, gpus)} | knobs)
+        return cls(**{"size": "full", "batches": _divisible(cls.batches, gpus)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.sharding.charts.profile import *  # noqa: F403
-    from labkit.labs.sharding.charts.training import *  # noqa: F403
+    from labkit.labs.sharding.charts import *  # noqa: F403
     from labkit.labs.sharding.exercise import *  # noqa: F403
     from labkit.labs.sharding.explorer import *  # noqa: F403
     from labkit.labs.sharding.plan import *  # noqa: F403

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
-from IPython.display import Markdown
-
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.labs.sharding.bugs import SYMPTOMS
 from labkit.labs.sharding.tables.training import symptoms
 from labkit.story import units
 
-EXERCISES = ("held_bytes",)
+_SYMPTOMS = {
+    "root_only": "the blocks are never wrapped: all parameters are gathered at once",
+    "synced_every_time": "gradients are exchanged after every micro-batch, though one exchange per step would do",
+    "undivided": "the micro-batches' losses are added up and never divided by their number",
+}
 SETTINGS = tuple(
     (parameters, ranks, stage)
     for parameters, ranks in ((774_030_080, 2), (1_000_000, 8), (7_000_003, 3))
     for stage in range(4)
 )
-SHARDED = (0, 8, 12, 16)  # bytes of 16 a parameter that a stage shards: none, states, + gradients, + parameters
-MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32
-WORDS = ("nothing", "the optimizer's states", "states and gradients", "states, gradients and parameters")
-CLOSE = 0.01
-
-
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("held_bytes") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    outcome = called(f"sharding.{exercise}", [list(setting) for setting in SETTINGS], patience_s)
-    return outcome if isinstance(outcome, Verdict) else judge(outcome)
+_SHARDED = (0, 8, 12, 16)  # bytes of 16 a parameter that a stage shards: none, states, + gradients, + parameters
+_MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32
+_WORDS = ("nothing", "the optimizer's states", "states and gradients", "states, gradients and parameters")
+_CLOSE = 0.01
 
 
 def held_bytes(parameters: int, ranks: int, stage: int) -> float:
     """Return the bytes that a rank holds of parameters, gradients and AdamW's states in float32 under a ZeRO stage."""
-    return parameters * (16 - SHARDED[stage] + SHARDED[stage] / ranks)
+    return parameters * (16 - _SHARDED[stage] + _SHARDED[stage] / ranks)
 
 
-MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
+_MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
     ("ahead", lambda p, n, stage: held_bytes(p, n, min(stage + 1, 3)), "that is what the next stage holds"),
     ("numbers", lambda p, n, stage: held_bytes(p, n, stage) / 4, "those are numbers: in float32 each takes 4 bytes"),
     (
@@ -53,7 +43,7 @@ MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
     ),
     (
         "mixed",
-        lambda p, n, stage: p * (16 - MIXED[stage] + MIXED[stage] / n),
+        lambda p, n, stage: p * (16 - _MIXED[stage] + _MIXED[stage] / n),
         "in float32 a parameter and its gradient take 4 bytes each; 2 + 2 + 12 are those of mixed precision",
     ),
     ("together", lambda p, n, stage: n * held_bytes(p, n, stage), "that is what all ranks hold together"),
@@ -63,7 +53,7 @@ MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
 def judge(given: list) -> Verdict:
     """Return the verdict on bytes a rank holds, a number for each setting (parameters, ranks, stage)."""
     faults: dict[str, str] = {}
-    made = next(((kind, why) for kind, value, why in MISTAKES if _same(given, value)), None)
+    made = next(((kind, why) for kind, value, why in _MISTAKES if _same(given, value)), None)
     behind = [stage for stage in (1, 2, 3) if _same(given, lambda p, n, s: held_bytes(p, n, s - 1), stage)]
     for (parameters, ranks, stage), value in zip(SETTINGS, given, strict=True):
         where = f"for {units.number(parameters / 1e6)} million parameters on {ranks} ranks, stage {stage}"
@@ -76,8 +66,8 @@ def judge(given: list) -> Verdict:
         elif made:
             faults.setdefault(made[0], f"{where}, it is {units.size(value)}, not {units.size(right)}: {made[1]}")
         elif stage in behind:
-            faults.setdefault("stage", f"{where}, it is stage {stage - 1}'s: stage {stage} shards {WORDS[stage]}")
-        elif value < 16 * parameters / ranks * (1 - CLOSE):
+            faults.setdefault("stage", f"{where}, it is stage {stage - 1}'s: stage {stage} shards {_WORDS[stage]}")
+        elif value < 16 * parameters / ranks * (1 - _CLOSE):
             faults.setdefault("impossible", f"{where}, it is {units.size(value)}, less than 1/N of all there is")
         else:
             said = f"{where}, it is {units.size(value)}, not {units.size(right)}"
@@ -93,28 +83,18 @@ def _same(given: list, value_of: Callable[[int, int, int], float], only: int | N
 
 
 def _near(value: float, wanted: float) -> bool:
-    return abs(value - wanted) < CLOSE * wanted
+    return abs(value - wanted) < _CLOSE * wanted
 
 
-def _is_number(value) -> bool:
+def _is_number(value: Any) -> bool:
     """Say whether it is a number, infinite ones included, that fits into a float."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) < 1e300 or value in (inf, -inf)
 
 
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken trainings, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone."""
-    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
-
-
-def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms."""
+def verdict_of(row: dict[str, Any]) -> Verdict:
+    """Return the verdict on one variant's symptoms."""
     faults, count = {}, row["micro_batches"]
     if abs(row["update_ratio"] - count) < 0.05 * count:
         faults["undivided"] = (
@@ -129,3 +109,7 @@ def verdict_of(row: dict) -> Verdict:
         faults["root_only"] = "one collective moves all parameters: the blocks were never wrapped on their own"
     merits = () if faults else ("updates are one process's, gradients go once, parameters come block by block",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+check = Exercises("sharding", Exercise("held_bytes", SETTINGS, judge))
+suspects, diagnose = line_up(_SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -12,18 +12,18 @@ from labkit.theory.gpt import LADDER, VOCABULARY, gpt, padded
 from labkit.theory.shapes import Model
 from labkit.theory.training import Training, roomy
 
-CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
+_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
-WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
-SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
+_WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
+_SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+_SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpt(Training):
-    """GPT-2 Large as one report trained it: `batch` sequences a step over all ranks, `micro_batch` of them at a time.
+    """GPT-2 Large as one report trained it: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
 
-    A point adds micro_batch and micro_batches (accumulated a step), attention (plain, or torch's fused kernels),
+    A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
     vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
     `compiled` is "no", "blocks" (one graph for all of them, and one for the head) or "whole".
     """
@@ -50,7 +50,7 @@ class Gpt(Training):
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
         super().check()
         for knobs in self.knobs():
-            for name, allowed in CHOICES.items():
+            for name, allowed in _CHOICES.items():
                 self.require(name, knobs[name], allowed)
             if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
                 raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
@@ -74,7 +74,7 @@ class Gpt(Training):
         synced: str = "last",
         times: int = 1,
     ) -> dict[str, Any]:
-        """Give a point's knobs; without a batch, `times` micro-batches a rank. CPUs do not compile: it takes long."""
+        """Return a point's knobs; without a batch, `times` micro-batches per rank. CPUs do not compile (slow)."""
         micro = micro_batch or self.micro_batch
         batch = batch or micro * ranks * times
         sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
@@ -89,11 +89,11 @@ class Gpt(Training):
         return [n for n in (1, 2, 4, 8) if n <= self.gpus]
 
     @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
+    def small(cls, **knobs: Any) -> Self:
+        return cls(**_SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
 
     @classmethod
-    def full(cls, **knobs) -> Self:
+    def full(cls, **knobs: Any) -> Self:
         large = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
         return cls(**{"size": "full"} | cls.FULLER | large | knobs)
 
@@ -123,7 +123,7 @@ class Strategies(Gpt):
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder(Gpt):
-    """One GPU, from the report's configuration up, a knob a rung; "one graph", half a minute, only if it is named."""
+    """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
 
     least: ClassVar[int] = 1
     SMALLER: ClassVar[dict[str, Any]] = {"large": 8}
@@ -161,7 +161,7 @@ class Batches(Gpt):
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulation(Gpt):
-    """Gradients exchanged after every micro-batch, or once a step."""
+    """Gradients exchanged after every micro-batch, or once per step."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2}
 
@@ -171,13 +171,13 @@ class Accumulation(Gpt):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for strategy in self.strategies:
-            for synced in CHOICES["synced"]:
+            for synced in _CHOICES["synced"]:
                 yield self.setting(strategy, self.gpus, times=self.times, synced=synced)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profiles(Gpt):
-    """One micro-batch a rank under the profiler, and once more without communication."""
+    """One micro-batch per rank under the profiler, and once more without communication."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 4}
 
@@ -222,7 +222,7 @@ class Links(Plan):
                     yield {"collective": collective, "ranks": ranks, "kib": size}
 
     @classmethod
-    def small(cls, **knobs) -> Self:
+    def small(cls, **knobs: Any) -> Self:
         return cls(**{"size": "small", "gpus": cls.few(2), "sizes_kib": (16, 256, 1024, 4096), "repeats": 5} | knobs)
 
 
@@ -247,4 +247,4 @@ class Trial(Gpt):
             self.require("variant", variant, VARIANTS)
             for strategy in self.strategies if variant == "right" else ("fsdp_full",):
                 known = self.setting(strategy, self.gpus, times=self.times, compiled="no")
-                yield known | WRONG.get(variant, {}) | {"variant": variant}
+                yield known | _WRONG.get(variant, {}) | {"variant": variant}

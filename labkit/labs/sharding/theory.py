@@ -14,15 +14,15 @@ from labkit.theory.shapes import Model, elements, shard
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
 
 MIB = 2**20
-KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
-KINDS = ("base", *KEPT.values(), "temporary")
-RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
+KINDS = ("base", *_KEPT.values(), "temporary")
+_RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
-Change = tuple[float, str, float]  # when (µs), of which kind or "reserved", by how many MiB
+_Change = tuple[float, str, float]  # when (µs), of which kind or "reserved", by how many MiB
 
 
-def changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) -> list[Change]:
-    """Give each allocation and release as a change of its kind, in the order of the events.
+def _changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) -> list[_Change]:
+    """Return each allocation and release as a change of its kind, in the order of the events.
 
     An allocation that outlives the phase in which it was made is named after that phase: made in forward, it is an
     activation (or a parameter gathered to be used again in backward); in backward, a gradient; in optimizer, a state.
@@ -30,7 +30,7 @@ def changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) 
     release is requested, though other streams may still hold up its reuse. Events before the first phase are left out.
     """
     starts = [start for _, start, _ in phases]
-    found: list[Change] = []
+    found: list[_Change] = []
     living: dict[int, tuple[int, int]] = {}  # address → the change that it was born with, its phase
     for event in events:
         when, action, mib = event["time_us"], event["action"], event["size"] / MIB
@@ -39,7 +39,7 @@ def changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) 
             continue
         if action == "alloc":
             living[event["addr"]] = (len(found), phase)
-            found.append((when, KEPT.get(phases[phase][0], "temporary"), mib))
+            found.append((when, _KEPT.get(phases[phase][0], "temporary"), mib))
         elif action == "free_requested":
             kind = "base"
             if event["addr"] in living:
@@ -48,8 +48,8 @@ def changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) 
                     found[birth] = (found[birth][0], "temporary", found[birth][2])
                 kind, mib = found[birth][1:]
             found.append((when, kind, -mib))
-        elif action in RESERVE:
-            found.append((when, "reserved", RESERVE[action] * mib))
+        elif action in _RESERVE:
+            found.append((when, "reserved", _RESERVE[action] * mib))
     return found
 
 
@@ -60,7 +60,7 @@ def timeline(
     reserved_mib: float = 0.0,
     bins: int = 300,
 ) -> list[dict[str, Any]]:
-    """Give at most `bins` moments, in order, each the one of its bin at which most memory was in use.
+    """Return at most `bins` moments, in order, each the one of its bin at which most memory was in use.
 
     `phases` are (name, start_us, end_us) in order; base and reserved are what was in use and reserved before the first.
     Rows: t_ms since the first phase's start, base_mib and what KINDS says, allocated_mib (their sum), reserved_mib,
@@ -75,7 +75,7 @@ def timeline(
         levels |= {"allocated_mib": sum(levels.values()), "reserved_mib": now["reserved"]}
         return {"t_ms": (when - first) / 1e3, **levels, "phase": names[bisect_right(starts, when) - 1]}
 
-    rows, waiting = [], changes(events, phases)[::-1]
+    rows, waiting = [], _changes(events, phases)[::-1]
     for place in range(bins):
         start, end = (first + (last - first) * edge / bins for edge in (place, place + 1))
         best = moment(start)
@@ -89,7 +89,7 @@ def timeline(
 
 
 def fragments(segments: Iterable[dict], most: int = 200) -> list[dict[str, float]]:
-    """Give the allocator's segments, largest first: segment_mib, allocated_mib, largest_free_mib, segments (1).
+    """Return the allocator's segments, largest first: segment_mib, allocated_mib, largest_free_mib, segments (1).
 
     Where there are more than `most`, a last row sums the smallest (largest_free_mib: the largest of theirs) and says in
     `segments` how many they are.
@@ -113,7 +113,7 @@ def _fragment(segment: dict) -> dict[str, float]:
 
 
 GIB = 2**30
-KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
+_KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -126,7 +126,7 @@ def fits_memory(
     micro_batch: int = 1,
     sequence: int = 1024,
 ) -> dict:
-    """Give what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
+    """Return what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
 
     `size` is a name in SIZES, or layers, hidden and heads; precision is "float32" or "bfloat16" (weights, gradients
     and activations, with float32 copies). One micro-batch a step; nothing is compiled.
@@ -136,7 +136,7 @@ def fits_memory(
     kept = activations(layers, hidden, heads, VOCABULARY, micro_batch, sequence, element_bytes=element_bytes)
     model = gpt(layers, hidden, positions=sequence)
     held = ledger(model, strategy, gpus, kept, element_bytes=element_bytes, state_bytes=state_bytes)
-    total, room = sum(held.values()) / GIB, (1 - KEPT_FREE) * memory_gib
+    total, room = sum(held.values()) / GIB, (1 - _KEPT_FREE) * memory_gib
     return {
         "ledger": {item: size_bytes / GIB for item, size_bytes in held.items()},
         "total_gib": total,
@@ -146,7 +146,7 @@ def fits_memory(
 
 
 def fewest_gpus(size: str | tuple[int, int, int], strategy: str, memory_gib: float, **knobs) -> int | None:
-    """Give the fewest GPUs of COUNTS on which the strategy fits; None where it does on none. Knobs as in `fits_memory`."""
+    """Return the fewest GPUs of COUNTS on which the strategy fits, or None. Knobs are those of `fits_memory`."""
     return next((count for count in COUNTS if fits_memory(size, strategy, count, memory_gib, **knobs)["fits"]), None)
 
 
@@ -171,7 +171,7 @@ def project(
     per_node: int = 8,
     network_gb_per_s: float = 50.0,
 ) -> Projected:
-    """Give the step of one micro-batch a GPU on `ranks` GPUs: compute, and the communication that nothing hides.
+    """Return the step of one micro-batch per GPU on `ranks` GPUs: compute, and the communication that nothing hides.
 
     `compute_s` is a single GPU's step; `links`, by collective, are lines over the bytes through a link, fitted at
     `fitted_ranks`. Assumed is:
@@ -204,7 +204,7 @@ def project(
 def _windows(
     model: Model, strategy: str, ranks: int, element_bytes: int, takes: Callable[[Sent], float]
 ) -> tuple[float, float, float]:
-    """Give the seconds of communication that never hide, that forward may hide, and that backward may hide.
+    """Return the seconds of communication that never hide, that forward may hide, and that backward may hide.
 
     Never hidden are DDP's last bucket, which has the embeddings; the gathers of the root and of a pass's first block;
     the gradients of the block and of the root that end the backward; and all of "fsdp_root", which is one group.

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from labkit.labs.sharding.explorer import COLORS, LEFT, MEMORY_GIB, STRATEGIES, explore, picture
+from labkit.labs.sharding.explorer import LEFT, MEMORY_GIB, STRATEGIES, explore, picture
 from labkit.labs.sharding.theory import COUNTS, GIB, fewest_gpus, fits_memory
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
@@ -40,8 +40,8 @@ def test_fewest_gpus():
 
 def bars(html: str) -> dict[str, float]:
     """Give the right end of every strategy's bar, in pixels."""
-    found = re.findall(r'<rect x="([\d.]+)" y="(\d+)" width="([\d.]+)"', html)
-    ends = [max(float(x) + float(width) for x, y, width in found if int(y) // 30 == row) for row in range(5)]
+    found = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', html)
+    ends = [max(float(x) + float(width) for x, y, width in found if float(y) // 30 == row) for row in range(5)]
     return dict(zip(STRATEGIES, ends, strict=True))
 
 
@@ -56,7 +56,6 @@ def test_bars_end_where_they_should(size, gpu):
         assert end == pytest.approx(wanted, abs=2), strategy
         assert f">{strategy}<" in html
     assert html.count("✔") + html.count("✘") == len(STRATEGIES)
-    assert set(COLORS) == set(ITEMS)
 
 
 def test_what_fits_is_said():

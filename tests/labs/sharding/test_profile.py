@@ -6,7 +6,7 @@ from made import CPU, gpu_node, write_run
 from traced_plan import Traced
 
 from labkit.charts.profile import breakdown_chart, trace_chart
-from labkit.labs.sharding.charts.profile import segments_chart, timeline_chart
+from labkit.labs.sharding.charts import segments_chart, timeline_chart
 from labkit.labs.sharding.theory import fragments, timeline
 from labkit.tables.profile import memory_timeline, operators, profile, segments, trace_spans
 

@@ -9,7 +9,7 @@ from labkit.labs.sharding.story import runs
 NAN = float("nan")
 
 
-def scaling(ddp, full, shared=0.71, mfu=0.5):
+def scaling(ddp, full, shared=0.71, mfu=0.5, spread=0.0):
     rows = [
         ("large", "single", 1, 1.0, mfu),
         ("large", "ddp", 2, ddp, 0.9 * mfu),
@@ -18,7 +18,8 @@ def scaling(ddp, full, shared=0.71, mfu=0.5):
         ("shared out", "ddp", 2, 0.94, NAN),
         ("shared out", "fsdp_full", 2, shared, NAN),
     ]
-    return table(*rows, columns=["load", "strategy", "ranks", "efficiency", "mfu"])
+    made = table(*rows, columns=["load", "strategy", "ranks", "efficiency", "mfu"])
+    return made.assign(spread_efficiency=spread)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,15 @@ def scaling(ddp, full, shared=0.71, mfu=0.5):
         (scaling(0.9, 0.8), ("**Less**: DDP on 2 (90 %) and FSDP full on 2 (80 %).",), "at least 95 %"),
         (scaling(0.96, 0.96, shared=0.95), ("FSDP full on 2 (96 %)",), "falls"),
         (scaling(0.96, 0.96, mfu=NAN), ("falls to 71 %",), "MFU"),
+        (scaling(0.96, 0.9498), ("**Less**: FSDP full on 2 (94.98 %).",), "(95 %)"),
+        (
+            scaling(0.99, 0.9498, spread=0.024),
+            (
+                "alone: DDP on 2 (99 %).",
+                "**Open**, because 95 % lies inside the spread: FSDP full on 2 (95.0 ± 2.4 %).",
+            ),
+            "**Less**",
+        ),
     ],
 )
 def test_scaling(made, parts, unsaid):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units, words
 
-ALIKE = 2.0  # uses of the same GPU within this factor
-STEADY = 0.05  # savings within 5 % are called the same
-SMALL = 0.05  # a share of the step
-RESOLUTION = 0.02
-WRAPPED = {"fsdp_root": "one group", "fsdp_grad": "gradient-only sharding", "fsdp_full": "full sharding"}
+_ALIKE = 2.0  # uses of the same GPU within this factor
+_STEADY = 0.05  # savings within 5 % are called the same
+_SMALL = 0.05  # a share of the step
+_RESOLUTION = 0.02
+_WRAPPED = {"fsdp_root": "one group", "fsdp_grad": "gradient-only sharding", "fsdp_full": "full sharding"}
 
 
 def doubt_reports(
@@ -35,7 +36,7 @@ def _use(physics: pd.DataFrame) -> str:
     printed = physics[physics["reading"] == "together"]
     low, high = (physics.loc[at] for at in (printed["tflops"].idxmin(), printed["tflops"].idxmax()))
     least, most = units.number(low["tflops"]), units.number(high["tflops"])
-    if high["tflops"] > ALIKE * low["tflops"]:
+    if high["tflops"] > _ALIKE * low["tflops"]:
         said = (
             f"Read as printed, one kind of GPU reaches {most} TFLOP/s in {high['report']} and {least} in "
             f'{low["report"]}: **"batch" hardly means the same in both.**'
@@ -52,8 +53,8 @@ def _use(physics: pd.DataFrame) -> str:
 
 
 def _batches(samples: pd.DataFrame) -> list[str]:
-    others = samples[samples["report"] != samples.attrs["reference"]]
-    return [_batch(report, own, samples.attrs["reference"]) for report, own in others.groupby("report", sort=False)]
+    others = samples[samples["report"] != fact(samples, "reference")]
+    return [_batch(report, own, fact(samples, "reference")) for report, own in others.groupby("report", sort=False)]
 
 
 def _batch(report: str, own: pd.DataFrame, reference: str) -> str:
@@ -108,13 +109,13 @@ def _sent(table: pd.DataFrame) -> str:
         f"{units.number(most['sent_mb'])} MB a step, at NVLink's rate at least {units.seconds(most['least_ms'] / 1e3)} "
         f"or {units.percent(most['share_of_step'])} of the step: "
     )
-    said += "little, not nothing." if most["share_of_step"] < SMALL else "**not even little.**"
+    said += "little, not nothing." if most["share_of_step"] < _SMALL else "**not even little.**"
     ratio = fsdp["sent_mb"].max() / most["sent_mb"]
     return f"{said} FSDP, block by block, sends {units.times(ratio)} as much." if ratio > 1 else said
 
 
 def _saved(table: pd.DataFrame) -> str:
-    beyond = table[table["share_of_most"] > 1 + RESOLUTION]
+    beyond = table[table["share_of_most"] > 1 + _RESOLUTION]
     if not beyond.empty:
         row = beyond.iloc[0]
         return (
@@ -130,7 +131,7 @@ def _saved(table: pd.DataFrame) -> str:
         f"({units.number(table['most_mib'].max())} MiB)."
     )
     small, large = table["saving"].min(), table["saving"].max()
-    if most / least - 1 <= STEADY and large / small > ALIKE:
+    if most / least - 1 <= _STEADY and large / small > _ALIKE:
         said += (
             f" That this is {units.percent(small)} of one peak and {units.percent(large)} of another **tells of the "
             "batch, not of sharding**: activations are not sharded."
@@ -143,13 +144,13 @@ def _wrapped(table: pd.DataFrame) -> str:
     printed, ways = table["printed_mib"].iloc[0], table.sort_values("predicted_mib")
     near = table.loc[table["apart_mib"].abs().idxmin()]
     saved = f"the printed {units.number(printed)} MiB"
-    if abs(near["apart_mib"]) <= STEADY * printed:
-        return f"On {table.attrs['ranks']} ranks {saved} are what {WRAPPED[near['strategy']]} should save."
+    if abs(near["apart_mib"]) <= _STEADY * printed:
+        return f"On {fact(table, 'ranks')} ranks {saved} are what {_WRAPPED[near['strategy']]} should save."
     below, above = (ways[ways["predicted_mib"] < printed].tail(1), ways[ways["predicted_mib"] > printed].head(1))
     sides = [
-        f"{WRAPPED[row.strategy]} ({units.number(row.predicted_mib)})"
+        f"{_WRAPPED[row.strategy]} ({units.number(row.predicted_mib)})"
         for side in (below, above)
         for row in side.itertuples()
     ]
     where = "between" if len(sides) == 2 else "below" if below.empty else "above"
-    return f"On {table.attrs['ranks']} ranks {saved} lie {where} what {words.listed(sides)} should save."
+    return f"On {fact(table, 'ranks')} ranks {saved} lie {where} what {words.listed(sides)} should save."

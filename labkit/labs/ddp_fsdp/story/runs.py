@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED
@@ -52,7 +53,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
                 f"**It cannot save much: {units.percent(kept)} of the memory are activations**, and none of "
                 "these strategies shards those."
             )
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
@@ -79,7 +80,7 @@ def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
         sentences.append(f"**Not resolved by these data**: {listed(not_told)}.")
     if missing:
         sentences.append(f"Not measured: {listed(missing)}.")
-    return say(*sentences or ["There is no DDP here to compare with."], small=table.attrs["small"])
+    return say(*sentences or ["There is no DDP here to compare with."], small=fact(table, "small"))
 
 
 def explain_zero(table: pd.DataFrame) -> Markdown:
@@ -104,4 +105,4 @@ def explain_zero(table: pd.DataFrame) -> Markdown:
             if ratio > 1.1
             else "ZeRO-2 sends what DDP sends."
         )
-    return say(*sentences or ["Only one library was measured."], small=table.attrs["small"])
+    return say(*sentences or ["Only one library was measured."], small=fact(table, "small"))

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
+from labkit.provenance import of_run, of_source, sources
 from labkit.tables import ledgers
+from labkit.tables.equality import equality as equality
 from labkit.tables.ledgers import BY, MIB
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.rates import differences as differences
 from labkit.tables.rates import ladder as ladder
-from labkit.tables.rates import rates
+from labkit.tables.rates import rates, with_efficiency
 from labkit.tables.rows import entries
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert
 from labkit.theory.traffic import Sent, through_a_link, traffic
 
-SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+    from labkit.labs.ddp_fsdp.plan import Bert
+
+_SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
 
 
-def throughput(run) -> pd.DataFrame:
-    """Give one row a setting: its knobs, step_ms (median), spread, count, status, samples_per_s, its spread, seed_std.
+def throughput(run: Run) -> pd.DataFrame:
+    """Return one row per setting: its knobs, step_ms (median), spread, count, status, samples_per_s, spread, seed_std.
 
     `seed_std` is the standard deviation over the seeds' medians, as reports print it; a step lasts as long as its
     slowest rank. "single" exchanges nothing: its ranks train side by side, `batch` samples together. `efficiency` is
-    the rate over that of "single" at the same setting.
+    the rate over that of "single" at the same setting; `spread_efficiency` is the half-spread of both together.
     """
-    table = rates(run, SETTING)
-    alone = table[table["strategy"] == "single"].set_index(["batch", "precision"])["samples_per_s"]
-    keys = zip(table["batch"], table["precision"], strict=True)
-    table["efficiency"] = table["samples_per_s"] / [alone.get(key, float("nan")) for key in keys]
-    return table
+    return with_efficiency(rates(run, _SETTING), "samples_per_s", ["batch", "precision"])
 
 
-def forecast(plan, row) -> dict[str, int]:
-    """Give the bytes that a rank of a lab 04 point should hold at the fullest moment (float32 only), by item."""
+def forecast(plan: Bert, row: pd.Series | dict) -> dict[str, int]:
+    """Return the bytes that a rank of a lab 04 point should hold at the fullest moment (float32 only), by item."""
     share = row["batch"] // row["ranks"]
     kept = bert_activations(plan.layers, plan.hidden, plan.heads, share, plan.sequence)
     return ledger(plan.model, row["strategy"], row["ranks"], kept)
 
 
-def memory(run) -> pd.DataFrame:
-    """Return the memory ledger of BERT, a row a strategy and batch (labkit.tables.ledgers.memory has the columns)."""
+def memory(run: Run) -> pd.DataFrame:
+    """Return the memory ledger of BERT, a row per strategy and batch (labkit.tables.ledgers.memory has the columns)."""
     return ledgers.memory(run, BY, forecast)
 
 
@@ -53,7 +57,7 @@ def holdings(
     sequence: int = 512,
     heads: int = 12,
 ) -> pd.DataFrame:
-    """Give what theory says a rank holds and sends, a row a strategy: MiB by item, and MiB through its link a step."""
+    """Return by theory what a rank holds and sends, a row per strategy: MiB by item, MiB through its link per step."""
     model: Model = bert(hidden, layers, vocabulary, 512)
     kept = bert_activations(layers, hidden, heads, batch, sequence)
     rows = []
@@ -69,13 +73,12 @@ def holdings(
             }
         )
     table = pd.DataFrame(rows)
-    source = f"theory: BERT-base, {ranks} ranks, {batch} samples of {sequence} tokens a rank, float32, AdamW"
-    table.attrs.update(source=source, small=False, ranks=ranks)
-    return table
+    source = f"theory: BERT-base, {ranks} ranks, {batch} samples of {sequence} tokens per rank, float32, AdamW"
+    return of_source(table, source, ranks=ranks)
 
 
 def wrappings(savings: pd.DataFrame, ranks: int = 4) -> pd.DataFrame:
-    """Give, a way of wrapping: what it should save over DDP in MiB, what a report's table prints, and how far apart.
+    """Return per way of wrapping: what it should save over DDP in MiB, what a report's table prints, and how far apart.
 
     `savings` is the published table's; activations, the same on both sides, cancel. The reports' DDP keeps its buckets
     beside the gradients that are made and dropped in a step, as ours keeps them as the gradients.
@@ -86,42 +89,20 @@ def wrappings(savings: pd.DataFrame, ranks: int = 4) -> pd.DataFrame:
     table["predicted_mib"] = held["ddp"] - held[table["strategy"]].to_numpy()
     table["printed_mib"] = printed
     table["apart_mib"] = table["printed_mib"] - table["predicted_mib"]
-    table.attrs.update(source=f"{savings.attrs['source']} · theory", small=False, ranks=ranks)
-    return table
+    return of_source(table, f"{sources(savings)} · theory", ranks=ranks)
 
 
-ERRORS = ["loss_error", "update_error"]
-
-
-def equality(run) -> pd.DataFrame:
-    """Give, a strategy: the largest errors over the ranks, and whether it trained as one process does.
-
-    `loss_error` and `update_error` are relative; equal is less than 0.001, a thousand times what float32 rounding
-    gives over a few steps.
-    """
-    rows = entries(run, "trial")
-    rows = rows[rows["variant"] == "right"]
-    table = rows.groupby("strategy", sort=False)[ERRORS].max().reset_index()
-    table["equal"] = (table[ERRORS] < 1e-3).all(axis=1)
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
-    return table
-
-
-def symptoms(run) -> pd.DataFrame:
-    """Give, a variant: distinct samples and repeated order (shares), update_ratio, update_error, and what it raised."""
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per variant: distinct samples and repeated order (shares), update_ratio, update_error, and its error."""
     columns = ["variant", "ranks", "distinct", "repeated", "update_ratio", "update_error", "raised"]
     rows = entries(run, "trial").reindex(columns=["rank", *columns])
     table = rows[rows["rank"] == 0][columns].reset_index(drop=True)
     table["raised"] = table["raised"].fillna("")
-    table.attrs.update(source=run.source, small=run.plan.size == "small")
-    return table
+    return of_run(table, run)
 
 
-LIKE = {"zero1": "ddp", "zero2": "fsdp_grad", "zero3": "fsdp_full"}  # what shards the same, or next to it
-
-
-def zero(run) -> pd.DataFrame:
-    """Give, a strategy: samples_per_s with spread, peak_mib (fullest rank), calls a step and MiB through a link."""
+def zero(run: Run) -> pd.DataFrame:
+    """Return per strategy: samples_per_s, spread, peak_mib (fullest rank), calls per step and MiB through a link."""
     table = throughput(run)[["strategy", "samples_per_s", "spread_samples_per_s", "count"]]
     held = entries(run, "memory").reindex(columns=["strategy", "peak_mib"])
     table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
@@ -132,12 +113,11 @@ def zero(run) -> pd.DataFrame:
     link = pd.Series(each, rows.index, dtype=float).groupby(rows["strategy"]).sum()
     table["link_mib"] = table["strategy"].map(link)
     table["calls"] = table["strategy"].map(rows.groupby("strategy")["calls"].sum())
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
-    return table
+    return of_run(table, run)
 
 
 def features() -> pd.DataFrame:
-    """Give what FSDP2 and ZeRO do alike and otherwise, from their documentation and DeepSpeed 0.19's source."""
+    """Return what FSDP2 and ZeRO do alike and differently, from their documentation and DeepSpeed 0.19's source."""
     rows = [
         ("sharded", "parameters, gradients, states", "states", "+ gradients", "+ parameters"),
         ("a shard is", "some rows of every parameter", "part of one flat buffer", "the same", "part of each, flat"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 import torch.distributed as dist
 
@@ -16,29 +18,29 @@ from labkit.worker.trainer import adamw, time_steps
 
 __all__ = ["measure", "prepare"]
 
-LEARNING_RATE = 1e-4
-EPOCH = 16  # global batches before samples come again
+_LEARNING_RATE = 1e-4
+_EPOCH = 16  # global batches before samples come again
 
 
-def measure(worker: Worker, point) -> None:
-    """Measure one point on the ranks that it uses; the others wait where all points end."""
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point on the ranks that it uses; the others wait until the point ends."""
     set_precision(point.precision)
     group = worker.state[point.ranks]
     if isinstance(worker.plan, Trial):
         compare(worker, point, group)
     elif worker.rank < point.ranks:
-        run_point(worker, point, group)
+        _run_point(worker, point, group)
     forget(worker)
 
 
-def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model, time its steps, and for the first seed keep the ledgers."""
     plan = worker.plan
     model = Bert(plan, point.seed, worker.device, point.precision)
     if point.compiled:
         model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
-    trainer = train(model, point, group, worker.device, adamw(LEARNING_RATE, point.precision, point.fused))
-    data = batches(samples(plan, EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
+    trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
+    data = batches(samples(plan, _EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
     time_steps(worker, trainer, lambda: [next(data)[:-1]], group)
     if point.seed == plan.seeds[0]:
         keep_ledgers(worker, trainer, [next(data)[:-1]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -17,7 +19,7 @@ from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.trainer import Trainer
 
 
-class Unused(nn.Module):
+class _Unused(nn.Module):
     """A model with a layer that its forward never calls."""
 
     def __init__(self, model: nn.Module):
@@ -28,14 +30,14 @@ class Unused(nn.Module):
         return self.model(*batch)
 
 
-def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what two epochs did here and in one process that saw the same global batches.
 
     `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the
     difference of the weights' changes over that of the right change. `update_ratio`: the first step's change along the
     right one's, 1 unless gradients are scaled. `distinct` is how many of a global batch's samples differ, as a share;
-    `repeated` how many of the second epoch's first batch were in the first epoch's, at their places. `raised` is what
-    the strategy said where it raised.
+    `repeated` how many of the second epoch's first batch were in the first epoch's, at their places. `raised` is
+    the first line of the error that the strategy raised.
     """
     plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS[point.variant]
     tensors = samples(plan, plan.steps * batch, point.seed)
@@ -43,10 +45,10 @@ def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     start = [weight.detach().clone() for weight in reference.weights()]
     model = Bert(plan, point.seed, worker.device)
     if variant.get("unused"):
-        model = Unused(model).to(worker.device)
+        model = _Unused(model).to(worker.device)
     trainer = train(model, point, group, worker.device, sgd)
     if variant.get("sum"):
-        trainer.wrapped.register_comm_hook(group, summed)
+        trainer.wrapped.register_comm_hook(group, _summed)
     choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
     mine = batches(tensors, batch, worker.rank, point.ranks, point.seed, **choice)
     right = batches(tensors, batch, 0, 1, point.seed)
@@ -55,7 +57,7 @@ def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
         for *own, numbers in islice(mine, 2 * plan.steps):
             loss, right_loss = trainer.step([own]), reference.step([next(right)[:-1]])
             losses.append((mean(loss, group), right_loss.item()))
-            seen.append(gathered(numbers, point.ranks, group))
+            seen.append(_gathered(numbers, point.ranks, group))
             if len(losses) == 1:
                 row["update_ratio"] = along(*changes(trainer, reference, start))
     except RuntimeError as error:
@@ -70,21 +72,23 @@ def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
     worker.record(entry="trial", iteration=0, **row)
 
 
-def summed(group, bucket):  # torch looks at the annotations, which are strings in this file
+def _summed(group, bucket):  # torch looks at the annotations, which are strings in this file
     """Add a bucket's gradients over the ranks and forget to divide: a communication hook with a bug."""
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
 
-def gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
-    """Give the numbers of all ranks' samples, rank after rank."""
+def _gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+    """Return the numbers of all ranks' samples, rank after rank."""
     parts = [torch.empty_like(numbers) for _ in range(ranks)]
     dist.all_gather(parts, numbers, group=group)
     return torch.cat(parts).tolist()
 
 
-def train(model: nn.Module, point, group: dist.ProcessGroup | None, device: torch.device, optimizer) -> Trainer:
-    """Give the trainer of the point's strategy; DeepSpeed is imported for its own alone."""
+def train(
+    model: nn.Module, point: SimpleNamespace, group: dist.ProcessGroup | None, device: torch.device, optimizer: Callable
+) -> Trainer:
+    """Return the trainer of the point's strategy; DeepSpeed is imported only for its own strategies."""
     if point.strategy not in ZERO:
         return Trainer(model, point.strategy, group, device, optimizer)
     from labkit.labs.ddp_fsdp.worker.zero import ZeroTrainer

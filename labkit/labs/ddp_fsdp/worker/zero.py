@@ -17,7 +17,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else
 import deepspeed
 from deepspeed.utils import safe_get_full_fp32_param
 
-BUCKET = 25_000_000  # elements; DeepSpeed's own 5e8 would keep 2 GB whatever the model
+_BUCKET = 25_000_000  # elements; DeepSpeed's own 5e8 would keep 2 GB whatever the model
 
 
 class ZeroTrainer(Trainer):
@@ -33,7 +33,7 @@ class ZeroTrainer(Trainer):
         self.shapes = [weight.shape for weight in model.parameters()]  # stage 3 empties them
         self.model, self.strategy, self.device, self.stage = model, strategy, device, int(strategy[-1])
         self.synced, self.divide = "last", True
-        sizes = {"reduce_bucket_size": min(sum(map(torch.Size.numel, self.shapes)), BUCKET)}
+        sizes = {"reduce_bucket_size": min(sum(map(torch.Size.numel, self.shapes)), _BUCKET)}
         if self.stage == 3:
             sizes |= {
                 "stage3_param_persistence_threshold": 0,
@@ -73,5 +73,5 @@ class ZeroTrainer(Trainer):
             yield safe_get_full_fp32_param(weight).clone().view(shape)
 
     def holds(self) -> dict[str, int]:
-        """Give nothing: its flat shards are not to be had as tensors by their use. The allocator knows the sum."""
+        """Return nothing: DeepSpeed's flat shards cannot be told apart by use. The allocator knows their sum."""
         return {}

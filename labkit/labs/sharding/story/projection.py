@@ -9,11 +9,11 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import listed, say
 
-CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
-POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
-STRAIGHT = 0.2  # a line that misses no point by more is called a fit
-ENOUGH = 0.9  # of a single GPU's speed, a GPU
-REPORTED_GPUS, REPORTED_SPEEDUP = 8, 7.2  # what one report projects for FSDP
+_CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
+_POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
+_STRAIGHT = 0.2  # a line that misses no point by more is called a fit
+_ENOUGH = 0.9  # of a single GPU's speed, a GPU
+_REPORTED_GPUS, _REPORTED_SPEEDUP = 8, 7.2  # what one report projects for FSDP
 
 
 def explain_links(fits: pd.DataFrame, small: bool) -> Markdown:
@@ -28,9 +28,9 @@ def explain_links(fits: pd.DataFrame, small: bool) -> Markdown:
         sentences.append(f"**{ranks} ranks**, α and β: {listed(parts)}.")
         bent = [
             f"{row.collective} by up to {units.percent(row.residual)}"
-            for row in rows[rows["residual"] > STRAIGHT].itertuples()
+            for row in rows[rows["residual"] > _STRAIGHT].itertuples()
         ]
-        within = f"No point is more than {units.percent(STRAIGHT)} off its line."
+        within = f"No point is more than {units.percent(_STRAIGHT)} off its line."
         sentences.append(f"**A line is too simple** for {listed(bent)}." if bent else within)
     return say(*sentences or ["No collective was timed at two sizes."], _growth(fits), small=small)
 
@@ -43,9 +43,9 @@ def _growth(fits: pd.DataFrame) -> str | None:
     first, last = alphas.index[[0, -1]]
     grown, hops = alphas[last] / alphas[first], (last - 1) / (first - 1)
     said = f"From {first} to {last} ranks α grows {units.times(grown)}, the ring's hops {units.times(hops)}"
-    if grown < (1 - STRAIGHT) * hops:
+    if grown < (1 - _STRAIGHT) * hops:
         return f"{said}: **part of it is no hop**, and scaled with the hops it is overestimated."
-    return f"{said}: more than a ring explains." if grown > (1 + STRAIGHT) * hops else f"{said}: α is the ring's."
+    return f"{said}: more than a ring explains." if grown > (1 + _STRAIGHT) * hops else f"{said}: α is the ring's."
 
 
 def explain_projection(table: pd.DataFrame, small: bool, lines: pd.DataFrame | None = None) -> Markdown:
@@ -71,7 +71,7 @@ def _error(strategy: str, rows: pd.DataFrame) -> str:
         f"**{name}**: projected to lose {units.percent(lost[worst])} on {known.loc[worst, 'gpus']} GPUs, measured "
         f"{units.percent(measured[worst])}"
     )
-    if abs(lost[worst] - measured[worst]) <= POINT:
+    if abs(lost[worst] - measured[worst]) <= _POINT:
         return f"{said}: right within a point."
     if lost[worst] < measured[worst]:
         return f"{said}: **wrong**, most of the cost is not in the model."
@@ -79,7 +79,7 @@ def _error(strategy: str, rows: pd.DataFrame) -> str:
 
 
 def _fall(rows: pd.DataFrame) -> str:
-    fallen = rows[rows["efficiency"] < ENOUGH]
+    fallen = rows[rows["efficiency"] < _ENOUGH]
     if fallen.empty:
         return f"It keeps {units.percent(rows['efficiency'].iloc[-1])} of the speed on {rows['gpus'].iloc[-1]} GPUs."
     first = fallen.iloc[0]
@@ -90,31 +90,31 @@ def _fall(rows: pd.DataFrame) -> str:
         else f"bandwidth (transfers are {units.percent(1 - latency)} of its communication)"
     )
     return (
-        f"Below {units.percent(ENOUGH)} it falls from {first['gpus']} GPUs on ({units.percent(first['efficiency'])}), "
+        f"Below {units.percent(_ENOUGH)} it falls from {first['gpus']} GPUs on ({units.percent(first['efficiency'])}), "
         f"for {why}: {units.seconds(first['exposed_ms'] / 1e3)} of it stay exposed{_guess(first)}."
     )
 
 
 def _guess(row: pd.Series) -> str:
     fixed = row["efficiency_at_fixed_alpha"]
-    if fixed < ENOUGH:
+    if fixed < _ENOUGH:
         return ""
     return f" if α grows as the ring's hops; **were it to stay, {units.percent(fixed)} would be kept**"
 
 
 def _reported(table: pd.DataFrame) -> str | None:
-    rows = table[(table["gpus"] == REPORTED_GPUS) & table["strategy"].isin(["fsdp_grad", "fsdp_full"])]
+    rows = table[(table["gpus"] == _REPORTED_GPUS) & table["strategy"].isin(["fsdp_grad", "fsdp_full"])]
     if rows.empty:
         return None
-    speedups = REPORTED_GPUS * rows["efficiency"]
+    speedups = _REPORTED_GPUS * rows["efficiency"]
     ours = listed(
         f"{units.number(speedup)}× ({STRATEGY_NAMES[strategy]})"
         for speedup, strategy in zip(speedups, rows["strategy"], strict=True)
     )
-    said = f"The report projects {REPORTED_SPEEDUP}× for FSDP on {REPORTED_GPUS} GPUs; here it would be {ours}"
-    off = speedups / REPORTED_SPEEDUP - 1
-    if (off.abs() <= CLOSE).all():
+    said = f"The report projects {_REPORTED_SPEEDUP}× for FSDP on {_REPORTED_GPUS} GPUs; here it would be {ours}"
+    off = speedups / _REPORTED_SPEEDUP - 1
+    if (off.abs() <= _CLOSE).all():
         return f"{said}: as in the report."
-    if (off > CLOSE).all():
+    if (off > _CLOSE).all():
         return f"{said}: **more**, on another GPU with another batch."
-    return f"{said}: **less**, on another GPU with another batch." if (off < -CLOSE).all() else f"{said}."
+    return f"{said}: **less**, on another GPU with another batch." if (off < -_CLOSE).all() else f"{said}."

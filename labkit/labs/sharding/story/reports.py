@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units, words
 
-SAME = 0.02  # figures within 2 % agree
-EXACT = 0.001
-NEAR = 0.1
-ROUNDED = 0.06  # ms: what times printed with one decimal may be off
-ONE_STEP = 0.25
+_SAME = 0.02  # figures within 2 % agree
+_EXACT = 0.001
+_NEAR = 0.1
+_ROUNDED = 0.06  # ms: what times printed with one decimal may be off
+_ONE_STEP = 0.25
 
 
 def doubt_report(
@@ -44,7 +45,7 @@ def doubt_report(
 
 
 def _parameters(table: pd.DataFrame) -> str:
-    claimed = table[table["model"] == table.attrs["claimed"]].iloc[0]
+    claimed = table[table["model"] == fact(table, "claimed")].iloc[0]
     printed = f"{units.number(claimed['printed_parameters_mb'], 4)} MB of parameters"
     if claimed["matches"]:
         said = f"{printed} is {claimed['model']} in float32, as stated"
@@ -61,9 +62,9 @@ def _line(batches: pd.DataFrame, model: pd.DataFrame) -> str:
     rise, start = batches["mb_per_sequence"].iloc[0], batches["states_mb"].iloc[0]
     if pd.isna(start):
         return "Too few batches are above the floor to tell states from activations."
-    claimed = model[model["model"] == model.attrs["claimed"]].iloc[0]
+    claimed = model[model["model"] == fact(model, "claimed")].iloc[0]
     said = f"Memory rises by {units.number(rise)} MB a sequence from {units.number(start)} MB at none: "
-    fit = model[model["states_mb"] <= start * (1 + SAME)]
+    fit = model[model["states_mb"] <= start * (1 + _SAME)]
     if claimed["model"] in set(fit["model"]):
         return f"{said}room for {claimed['model']}'s states."
     largest = fit.iloc[-1:]
@@ -112,15 +113,15 @@ def _ranking(table: pd.DataFrame) -> str:
 
 def _tokens(table: pd.DataFrame, batches: pd.DataFrame) -> str:
     first, factors = table.iloc[0], table["factor"]
-    if ((factors - 1).abs() <= SAME).all():
+    if ((factors - 1).abs() <= _SAME).all():
         return "Printed tokens a second are those of the printed seconds, steps and batch."
     rate, computed, needed = (
         units.number(first[name]) for name in ("tokens_per_second", "computed_tokens_per_second", "sequences_per_step")
     )
     least, most = units.number(factors.min()), units.number(factors.max())
-    if factors.max() / factors.min() - 1 > SAME:
+    if factors.max() / factors.min() - 1 > _SAME:
         return f"Printed tokens a second are {least} to {most} times those of the seconds, **by no one factor**."
-    known = batches.loc[(batches["tokens_per_second"] / first["tokens_per_second"] - 1).abs() <= EXACT, "batch"]
+    known = batches.loc[(batches["tokens_per_second"] / first["tokens_per_second"] - 1).abs() <= _EXACT, "batch"]
     whose = f" (batch {words.listed(known)})" if len(known) else ""
     return (
         f"{rate} tokens/s{whose} are **{least} times** the {computed} of the printed seconds, in every row alike: a "
@@ -137,16 +138,16 @@ def _use(table: pd.DataFrame) -> str:
     if first["verdict"] == "impossible":
         return f"The printed rate is **impossible** for GPT-2 Large: {rate} TFLOP/s, {share} of bfloat16's limit."
     said = f"At the printed rate GPT-2 Large does {rate} TFLOP/s ({share} of bfloat16's limit)"
-    if abs(first["factor"] - 1) <= SAME:
+    if abs(first["factor"] - 1) <= _SAME:
         return f"{said}, and so it does at the printed seconds."
     said += f", at the printed seconds {seconds}"
-    if abs(first["small_tflops_by_rate"] / first["tflops_by_seconds"] - 1) <= NEAR:
+    if abs(first["small_tflops_by_rate"] / first["tflops_by_seconds"] - 1) <= _NEAR:
         return f"{said}. GPT-2 small at that rate does {small}: **that rate may be the small model's.**"
     return f"{said}."
 
 
 def _exposed(table: pd.DataFrame) -> str:
-    wrong = table[(table["sum_ms"] - table["kernel_ms"]).abs() > 2 * ROUNDED]
+    wrong = table[(table["sum_ms"] - table["kernel_ms"]).abs() > 2 * _ROUNDED]
     if not wrong.empty:
         return f"Idle, compute and non-compute of {words.listed(wrong['strategy'])} do not add up to the window."
     rows = table[table["exposed_ms"].notna()]
@@ -154,10 +155,10 @@ def _exposed(table: pd.DataFrame) -> str:
         words.listed(units.number(value, 2) for value in rows[f"{name}_ms"])
         for name in ("exposed", "nccl_exposed", "window_over_baseline")
     )
-    if ((rows["discounted_ms"] - rows["exposed_ms"]).abs() <= ROUNDED).all():
+    if ((rows["discounted_ms"] - rows["exposed_ms"]).abs() <= _ROUNDED).all():
         said = f"Exposed {exposed} ms are non-compute × (1 − overlap), **discounted twice**"
         return f"{said}: NCCL's kernels so give {kernels}, and windows grow by {grown}."
-    if ((rows["window_over_baseline_ms"] / rows["exposed_ms"] - 1).abs() <= NEAR).all():
+    if ((rows["window_over_baseline_ms"] / rows["exposed_ms"] - 1).abs() <= _NEAR).all():
         return f"By the exposed {exposed} ms the windows grow over baseline."
     return f"Exposed are {exposed} ms; NCCL's kernels × (1 − overlap) give {kernels}, and windows grow by {grown}."
 
@@ -167,7 +168,7 @@ def _window(breakdown: pd.DataFrame, tokens: pd.DataFrame, calls: pd.DataFrame) 
     steps = (windows / tokens.set_index("strategy")["step_seconds"]).reindex(calls["strategy"])
     if not (calls["calls"] == calls["expected_calls"]).all():
         return None
-    if ((steps - 1).abs() <= ONE_STEP).all():
+    if ((steps - 1).abs() <= _ONE_STEP).all():
         return "A profiled window lasts one timed step, and has the collectives of one."
     least, most = units.number(steps.min(), 2), units.number(steps.max(), 2)
     lasts = least if least == most else f"{least} to {most}"
@@ -179,7 +180,7 @@ def _calls(table: pd.DataFrame, model: pd.DataFrame) -> str:
     odd = table[table["calls"] != table["expected_calls"]]
     if not odd.empty:
         expected = words.listed(f"{row.strategy} {row.expected_calls}" for row in odd.itertuples())
-        return f"Collectives a step ({counts}) are not those of {model.attrs['claimed']} ({expected})."
+        return f"Collectives a step ({counts}) are not those of {fact(model, 'claimed')} ({expected})."
     said = f"Collectives ({counts}) are {words.listed(dict.fromkeys(table['models']))}'s"
     if not table["reduce_scatters"].any():
         said += "; no reduce-scatter is listed"
@@ -212,4 +213,4 @@ def _projection(table: pd.DataFrame) -> str:
         )
     lost, sent = units.percent(last["fsdp_lost"]), units.percent(last["communication"])
     said += f". On {last['gpus']:g} GPUs FSDP loses {lost} of the speed, communication takes {sent}"
-    return f"{said}: **the rest is unexplained.**" if last["unexplained"] > SAME else f"{said}."
+    return f"{said}: **the rest is unexplained.**" if last["unexplained"] > _SAME else f"{said}."

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
 from labkit.story.training import explain_equality as explain_equality
 from labkit.story.words import listed, say
 
-GOAL = 0.95  # of a GPU alone
-AGREE = 3.0  # points of overlap
-NOTABLE = 0.05  # of the communication
+_GOAL = 0.95  # of a GPU alone
+_AGREE = 3.0  # points of overlap
+_NOTABLE = 0.05  # of the communication
 
 
 def explain_scaling(table: pd.DataFrame) -> Markdown:
-    """Say which strategies keep 95 % of a GPU's rate, which do not, and what the smaller batch costs."""
-    large = table[(table["load"] == "large") & (table["strategy"] != "single")]
-    good, poor = (
-        [f"{STRATEGY_NAMES[r.strategy]} on {r.ranks} ({units.percent(r.efficiency)})" for r in rows.itertuples()]
-        for rows in (large[large["efficiency"] >= GOAL], large[large["efficiency"] < GOAL])
+    """Say which strategies keep 95 % of a GPU's rate, which do not, and what the smaller batch costs.
+
+    Where the goal lies inside the spread, neither is said: it is open.
+    """
+    large = table[(table["load"] == "large") & (table["strategy"] != "single") & table["efficiency"].notna()]
+    spread = large["spread_efficiency"].fillna(0.0)
+    reached, missed = large["efficiency"] - spread >= _GOAL, large["efficiency"] + spread < _GOAL
+    good, poor, unclear = (
+        [f"{STRATEGY_NAMES[r.strategy]} on {r.ranks} ({_kept(r, with_spread)})" for r in rows.itertuples()]
+        for rows, with_spread in ((large[reached], False), (large[missed], False), (large[~reached & ~missed], True))
     )
     sentences = [f"With the large batch at least 95 % of a GPU alone: {listed(good)}." if good else None]
     sentences += [f"**Less**: {listed(poor)}." if poor else None]
+    sentences += [f"**Open**, because 95 % lies inside the spread: {listed(unclear)}." if unclear else None]
     shared = table[(table["load"] == "shared out") & (table["strategy"] != "single")]
     for row in shared.loc[shared["efficiency"].nsmallest(1).index].itertuples():
         same = large[(large["strategy"] == row.strategy) & (large["ranks"] == row.ranks)]["efficiency"]
@@ -36,7 +45,15 @@ def explain_scaling(table: pd.DataFrame) -> Markdown:
     if table["mfu"].notna().any():
         best = table.loc[table["mfu"].idxmax()]
         sentences.append(f"Best MFU: {units.percent(best['mfu'])} ({STRATEGY_NAMES[best['strategy']]}).")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
+
+
+def _kept(row: Any, with_spread: bool) -> str:
+    """Return the share of a GPU's rate that is kept; what misses the goal is never rounded onto it."""
+    if with_spread:
+        return f"{100 * row.efficiency:.1f} ± {100 * row.spread_efficiency:.1f} %"
+    text = units.percent(row.efficiency)
+    return f"{100 * row.efficiency:.2f} %" if row.efficiency < _GOAL and text == units.percent(_GOAL) else text
 
 
 def explain_memory(table: pd.DataFrame) -> Markdown:
@@ -47,7 +64,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
             f"Parameters, states and activations that the ranks counted differ from the formulas by at most "
             f"{units.percent(error)}; a CPU has no allocator to ask for more."
         )
-        return say(sentence, small=table.attrs["small"])
+        return say(sentence, small=fact(table, "small"))
     worst = table.loc[table["unexplained_share"].abs().idxmax()]
     share, where = abs(worst["unexplained_share"]), f"{STRATEGY_NAMES[worst['strategy']]}, {worst['load']}"
     sentences = [
@@ -65,7 +82,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
             f"{units.number(states)} GiB are parameters, gradients and states; {units.number(kept)} GiB are "
             "activations."
         )
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
@@ -79,7 +96,7 @@ def explain_ladder(table: pd.DataFrame, published: float) -> Markdown:
     """Say what every rung brought, and where the top stands beside the published rate and the datasheet's."""
     best = table.loc[table["tokens_per_s"].idxmax()]
     sentences = [explain_knobs(table).data.partition("\n")[0]]
-    if not table.attrs["small"]:
+    if not fact(table, "small"):
         ratio = best["tokens_per_s"] / published
         top = units.number(best["tokens_per_s"])
         first = table["tokens_per_s"].iloc[0]
@@ -93,7 +110,7 @@ def explain_ladder(table: pd.DataFrame, published: float) -> Markdown:
         )
     if pd.notna(best["mfu"]):
         sentences.append(f"MFU there: {units.percent(best['mfu'])}.")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_batches(table: pd.DataFrame) -> Markdown:
@@ -114,7 +131,7 @@ def explain_batches(table: pd.DataFrame) -> Markdown:
     apart = (1 - fits["predicted_mib"] / fits["peak_mib"]).abs().max()
     if pd.notna(apart):
         sentences.append(f"Where it fits, ledger and peak differ by at most {units.percent(apart)}.")
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_speed(ladder: pd.DataFrame, batches: pd.DataFrame, published: float) -> Markdown:
@@ -126,7 +143,7 @@ def explain_speed(ladder: pd.DataFrame, batches: pd.DataFrame, published: float)
 
 
 def explain_accumulation(table: pd.DataFrame) -> Markdown:
-    """Say what one exchange a step does to bytes, time and memory, beside one after every micro-batch."""
+    """Say what one exchange per step does to bytes, time and memory, beside one after every micro-batch."""
     sentences = []
     for row in table.itertuples():
         fewer = units.times(row.gradients_mib_every / row.gradients_mib_last)
@@ -138,23 +155,23 @@ def explain_accumulation(table: pd.DataFrame) -> Markdown:
         kept = row.peak_mib_last - row.peak_mib_every
         price = f"; the price: {units.size(kept * 2**20)} more at the peak" if kept > 0 else ""
         sentences.append(
-            f"{STRATEGY_NAMES[row.strategy]}: one exchange for {table.attrs['times']} micro-batches sends {fewer} fewer bytes "
-            f"of gradients; {time}{price}."
+            f"{STRATEGY_NAMES[row.strategy]}: one exchange for {fact(table, 'times')} micro-batches sends {fewer} "
+            f"fewer bytes of gradients; {time}{price}."
         )
-    return say(*sentences, small=table.attrs["small"])
+    return say(*sentences, small=fact(table, "small"))
 
 
 def explain_overlap(table: pd.DataFrame) -> Markdown:
-    """Say, a strategy, how much communication the trace sees hidden, and why the methods differ where they do."""
+    """Say per strategy how much communication the trace sees hidden, and why the methods differ where they do."""
     sentences = [_overlap(row) for row in table.itertuples()]
-    slowed = table[table["slowed_ms"] > NOTABLE * table["communication_ms"]]
+    slowed = table[table["slowed_ms"] > _NOTABLE * table["communication_ms"]]
     if len(slowed):
         names = listed(STRATEGY_NAMES[name] for name in slowed["strategy"])
         sentences.append(f"**What is hidden is not free**: seen under {names}; kernels share cores and memory.")
-    return say(*sentences or ["Nothing was communicated."], small=table.attrs["small"])
+    return say(*sentences or ["Nothing was communicated."], small=fact(table, "small"))
 
 
-def _overlap(row) -> str:
+def _overlap(row: Any) -> str:
     exposed = ", ".join(
         f"{units.seconds(max(0.0, ms) / 1e3)} {how}"
         for ms, how in (
@@ -163,13 +180,14 @@ def _overlap(row) -> str:
             (row.waits_ms, "by hooks"),
         )
     )
-    head = f"**{STRATEGY_NAMES[row.strategy]}**: of {units.seconds(row.communication_ms / 1e3)} communication exposed are {exposed}"
-    if row.apart_points <= AGREE:
+    moved = units.seconds(row.communication_ms / 1e3)
+    head = f"**{STRATEGY_NAMES[row.strategy]}**: of {moved} communication exposed are {exposed}"
+    if row.apart_points <= _AGREE:
         return f"{head}; the methods agree to {units.number(row.apart_points, 2)} points."
-    found = []
-    if row.slowed_ms > NOTABLE * row.communication_ms:
-        found.append(f"computing takes {units.seconds(row.slowed_ms / 1e3)} longer than alone")
-    if row.idle_ms > NOTABLE * row.communication_ms:
-        found.append(f"idling {units.seconds(row.idle_ms / 1e3)} more")
-    beside = f"; in the trace {listed(found)}" if found else ""
+    differences = []
+    if row.slowed_ms > _NOTABLE * row.communication_ms:
+        differences.append(f"computing takes {units.seconds(row.slowed_ms / 1e3)} longer than alone")
+    if row.idle_ms > _NOTABLE * row.communication_ms:
+        differences.append(f"idling {units.seconds(row.idle_ms / 1e3)} more")
+    beside = f"; in the trace {listed(differences)}" if differences else ""
     return f"{head}, **{units.number(row.apart_points, 2)} points apart**{beside}."

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
+from labkit.provenance import of_run
 from labkit.tables import ledgers
+from labkit.tables.equality import equality as equality
 from labkit.tables.profile import memory_timeline as memory_timeline
 from labkit.tables.profile import operators as operators
 from labkit.tables.profile import profile as profile
@@ -17,16 +21,22 @@ from labkit.tables.rows import entries
 from labkit.theory.gpt import activations
 from labkit.theory.memory import ledger
 
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+    from labkit.labs.sharding.plan import Gpt
 
-def ladder(run) -> pd.DataFrame:
-    """Give, a rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
+_BY = ["load", "strategy", "ranks"]
+
+
+def ladder(run: Run) -> pd.DataFrame:
+    """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
     table = rungs(run, per_sample=run.plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
     return utilised(table, run, table["knob"].map(precision))
 
 
-def batches(run) -> pd.DataFrame:
-    """Give, a micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
+def batches(run: Run) -> pd.DataFrame:
+    """Return per micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
     table = rates(run, ["micro_batch", "batch"], per_sample=run.plan.sequence, unit="tokens")
     table = utilised(table, run, run.plan.precision)
     held = memory(run, ["micro_batch"]).set_index("micro_batch")
@@ -37,8 +47,8 @@ def batches(run) -> pd.DataFrame:
     return table
 
 
-def forecast(plan, row) -> dict[str, int]:
-    """Give the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
+def forecast(plan: Gpt, row: pd.Series | dict) -> dict[str, int]:
+    """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
     half = row["precision"] == "bfloat16"
     size = 2 if half else 4
     kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
@@ -53,17 +63,17 @@ def forecast(plan, row) -> dict[str, int]:
     )
 
 
-def memory(run, by: list[str] | None = None) -> pd.DataFrame:
-    """Give lab 04's memory ledger of GPT-2, a setting of the columns `by`."""
-    return ledgers.memory(run, by or ["load", "strategy", "ranks"], forecast)
+def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
+    """Return the memory ledger of GPT-2, a row per setting of the columns `by` (default: load, strategy, ranks)."""
+    return ledgers.memory(run, by or _BY, forecast)
 
 
-def sent(run, by: list[str] | None = None) -> pd.DataFrame:
-    """Give lab 04's communication ledger of GPT-2, a setting of the columns `by`."""
+def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
+    """Return the communication ledger of GPT-2, a row per setting of the columns `by` and collective."""
     size = 2 if run.plan.precision == "bfloat16" else 4
     return ledgers.sent(
         run,
-        by or ["load", "strategy", "ranks"],
+        by or _BY,
         lambda plan, row: plan.model(row["vocabulary"]),
         element_bytes=size,
         micro_batches="micro_batches",
@@ -71,12 +81,12 @@ def sent(run, by: list[str] | None = None) -> pd.DataFrame:
     )
 
 
-def _synced(row) -> int:
+def _synced(row: pd.Series) -> int:
     return int(row["micro_batches"]) if row["synced"] == "every" else 1
 
 
-def accumulation(run) -> pd.DataFrame:
-    """Give, a strategy: step_ms with every exchange and with one a step, MiB of gradients sent, and what it saves."""
+def accumulation(run: Run) -> pd.DataFrame:
+    """Return per strategy: step_ms with every exchange and with one per step, MiB of gradients sent, what it saves."""
     table = run.medians(["strategy", "synced"], "step_ms")
     rows = entries(run, "traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
@@ -84,31 +94,23 @@ def accumulation(run) -> pd.DataFrame:
     held = entries(run, "memory").reindex(columns=["strategy", "synced", "peak_mib"])
     peaks = held.groupby(["strategy", "synced"])["peak_mib"].max()
     table["gradients_mib"] = [moved[key] for key in zip(table["strategy"], table["synced"], strict=True)]
-    one = table.pivot_table(
-        index="strategy", columns="synced", sort=False, values=["step_ms", "spread_step_ms", "gradients_mib"]
-    )
-    result = pd.DataFrame(
-        {
-            f"{name}_{synced}": one[name][synced]
-            for name in ("step_ms", "spread_step_ms", "gradients_mib")
-            for synced in ("every", "last")
-        }
-    )
+    columns = ["step_ms", "spread_step_ms", "gradients_mib"]
+    one = table.pivot_table(index="strategy", columns="synced", sort=False, values=columns)
+    result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in columns for synced in ("every", "last")})
     for synced in ("every", "last"):
         result[f"peak_mib_{synced}"] = [peaks.get((name, synced), float("nan")) for name in result.index]
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
     result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
-    result = result.reset_index()
-    result.attrs.update(source=run.source, small=run.plan.size == "small", times=run.plan.times)
-    return result
+    return of_run(result.reset_index(), run, times=run.plan.times)
 
 
-def overlap(run) -> pd.DataFrame:
-    """Give, a strategy: exposed milliseconds of communication by three methods, and the share hidden by each.
+def overlap(run: Run) -> pd.DataFrame:
+    """Return per strategy: exposed milliseconds of communication by three methods, and the share hidden by each.
 
-    `trace`: kernels during which nothing computes. `steps`: gradients with communication less without. `waits`: what
-    the computing stream waited for, by hooks. Each is subtracted from the trace's communication, and `share` is what
-    is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden is not free.
+    `trace`: kernels during which nothing computes. `steps`: the time of gradients with communication less that without.
+    `waits`: what the computing stream waited for, by hooks. Each is subtracted from the trace's communication, and
+    `share` is what is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden
+    communication is not free.
     """
     account = profile(run).set_index("strategy")
     medians = {
@@ -135,22 +137,11 @@ def overlap(run) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])
     shares = table[[name for name in shown if name.endswith("_share")]]
     table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
-    return table
+    return of_run(table, run)
 
 
-def equality(run) -> pd.DataFrame:
-    """Give, a strategy: the largest errors over the ranks beside one process, and whether they are rounding."""
-    rows = entries(run, "trial")
-    rows = rows[rows["variant"] == "right"]
-    table = rows.groupby("strategy", sort=False)[["loss_error", "update_error"]].max().reset_index()
-    table["equal"] = (table[["loss_error", "update_error"]] < 1e-3).all(axis=1)
-    table.attrs.update(source=run.source, small=run.plan.size == "small", ranks=run.plan.gpus)
-    return table
-
-
-def symptoms(run) -> pd.DataFrame:
-    """Give, a variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
     columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
     rows = entries(run, "trial").reindex(columns=["rank", *columns])
     return rows[rows["rank"] == 0][columns].reset_index(drop=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -19,11 +20,11 @@ from labkit.worker.trainer import Batch, Trainer, adamw, time_steps
 
 __all__ = ["measure", "prepare"]
 
-LEARNING_RATE = 3e-4
-EPOCH = 8  # global batches before samples come again
+_LEARNING_RATE = 3e-4
+_EPOCH = 8  # global batches before samples come again
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point on the ranks that it uses; the others wait where all points end."""
     group = worker.state[point.ranks]
     if worker.rank >= point.ranks:
@@ -32,46 +33,46 @@ def measure(worker: Worker, point) -> None:
         time_collective(worker, point, group)
         return
     set_precision(point.precision)
-    (compare if isinstance(worker.plan, Trial) else run_point)(worker, point, group)
+    (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, group)
     forget(worker)
 
 
-def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model under its strategy and measure what the plan asks for."""
     trainer = Trainer(
         Gpt(worker.plan, point, worker.device),
         point.strategy,
         group,
         worker.device,
-        adamw(LEARNING_RATE, point.precision, point.fused),
+        adamw(_LEARNING_RATE, point.precision, point.fused),
         synced=point.synced,
     )
-    some = feed(worker, point)
+    next_batches = feed(worker, point)
     if isinstance(worker.plan, Profiles):
-        profile(worker, trainer, some, group)
+        profile(worker, trainer, next_batches, group)
     elif isinstance(worker.plan, Timeline):
         for _ in range(worker.plan.warm_ups):
-            trainer.step(some())
-        remember(worker, trainer, some)
+            trainer.step(next_batches())
+        _remember(worker, trainer, next_batches)
     else:
-        time_steps(worker, trainer, some, group)
+        time_steps(worker, trainer, next_batches, group)
         if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
-            keep_ledgers(worker, trainer, some())
+            keep_ledgers(worker, trainer, next_batches())
 
 
-def feed(worker: Worker, point) -> Callable[[], list[Batch]]:
-    """Give a function that gives this rank's micro-batches of the next step."""
-    tensors = samples(worker.plan, EPOCH * point.batch, point.seed)
+def feed(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
+    """Return a function that returns this rank's micro-batches of the next step."""
+    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed)
     data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
     return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
 
 
-def remember(worker: Worker, trainer: Trainer, some: Callable) -> None:
+def _remember(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
     """Keep the allocator's history over some steps, phase by phase."""
     losses: list[torch.Tensor] = []
 
     def forward() -> None:
-        losses.append(trainer.forward(some()[0]))
+        losses.append(trainer.forward(next_batches()[0]))
 
     phases = [("forward", forward), ("backward", lambda: trainer.backward(losses.pop())), ("optimizer", trainer.update)]
     remembered(worker, phases, worker.plan.iterations)

@@ -11,29 +11,35 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Clock, Tape, fence
 from labkit.worker.trace import traced
-from labkit.worker.trainer import Trainer, time_steps
+from labkit.worker.trainer import Batch, Trainer, time_steps
 
 
-def profile(worker: Worker, trainer: Trainer, some: Callable, group: dist.ProcessGroup | None) -> None:
+def profile(
+    worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
+) -> None:
     """Time the step with its communication and without, note the stream's waits, then trace a step."""
-    time_steps(worker, trainer, some, group)
-    often = {"warm_ups": 1, "repeats": worker.plan.repeats}
+    time_steps(worker, trainer, next_batches, group)
+    repeats = {"warm_ups": 1, "repeats": worker.plan.repeats}
     with muted(trainer):
-        for timing in worker.time(lambda: trainer.gradients(some()), **often, before=lambda: settle(trainer, group)):
+        for timing in worker.time(
+            lambda: trainer.gradients(next_batches()), **repeats, before=lambda: settle(trainer, group)
+        ):
             worker.record(
                 entry="muted", iteration=timing.iteration, warm_up=timing.warm_up, muted_ms=1e3 * timing.seconds
             )
-    for timing in worker.time(lambda: trainer.gradients(some()), **often, before=lambda: settle(trainer, group)):
+    for timing in worker.time(
+        lambda: trainer.gradients(next_batches()), **repeats, before=lambda: settle(trainer, group)
+    ):
         worker.record(
             entry="gradients", iteration=timing.iteration, warm_up=timing.warm_up, gradients_ms=1e3 * timing.seconds
         )
-    waits = Waits(worker, trainer)
+    waits = _Waits(worker, trainer)
     for iteration in range(1 + worker.plan.repeats):
         settle(trainer, group)
-        waited = waits.of(lambda: trainer.gradients(some()))
+        waited = waits.of(lambda: trainer.gradients(next_batches()))
         worker.record(entry="waits", iteration=iteration, warm_up=iteration == 0, waited_ms=1e3 * waited)
     settle(trainer, group)
-    traced(worker, lambda: trainer.step(some()))
+    traced(worker, lambda: trainer.step(next_batches()))
 
 
 def settle(trainer: Trainer, group: dist.ProcessGroup | None) -> None:
@@ -42,14 +48,14 @@ def settle(trainer: Trainer, group: dist.ProcessGroup | None) -> None:
     fence(group)
 
 
-class SilentGather(DefaultAllGather):
+class _SilentGather(DefaultAllGather):
     """An all-gather that sends nothing: the buffer keeps what the memory held before."""
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
         return None
 
 
-class SilentScatter(DefaultReduceScatter):
+class _SilentScatter(DefaultReduceScatter):
     """A reduce-scatter that sends nothing."""
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
@@ -65,8 +71,8 @@ def muted(trainer: Trainer) -> Iterator[None]:
         return
     sharded = [module for module in trainer.wrapped.modules() if hasattr(module, "set_custom_all_gather")]
     for module in sharded:
-        module.set_custom_all_gather(SilentGather())
-        module.set_custom_reduce_scatter(SilentScatter())
+        module.set_custom_all_gather(_SilentGather())
+        module.set_custom_reduce_scatter(_SilentScatter())
     try:
         yield
     finally:
@@ -75,7 +81,7 @@ def muted(trainer: Trainer) -> Iterator[None]:
             module.set_custom_reduce_scatter(DefaultReduceScatter())
 
 
-class Waits:
+class _Waits:
     """What the computing stream waits for, seen by hooks.
 
     Sharded, a block begins when its parameters are there: from the end of one block's work to the beginning of the
@@ -114,7 +120,7 @@ class Waits:
             self.last = self.tape.now()
 
     def of(self, work: Callable) -> float:
-        """Give the seconds that the stream waited during `work`."""
+        """Return the seconds that the stream waited during `work`."""
         self.on, self.gaps, self.last = True, [], None
         zero = Clock(self.worker.device)
         work()

@@ -1,9 +1,10 @@
-"""The memory of a few training steps, as the caching allocator's own history tells it."""
+"""Memory as the allocator's own history tells it, one collective timed alone, and training beside one process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,14 +19,14 @@ from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.gpt import Gpt, samples
 from labkit.worker.trainer import Trainer
 
-MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
+_MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
 
 
 def remembered(worker: Any, phases: list[tuple[str, Callable[[], Any]]], iterations: int = 3) -> None:
     """Run the phases in order, `iterations` times, and append which memory was in use when; on a CPU, do nothing.
 
-    `phases` are (name, work), the names "forward", "backward" and "optimizer"; what `work` gives back is dropped, so a
-    loss must be kept by its caller. The device is synchronised between phases.
+    `phases` are (name, work), the names "forward", "backward" and "optimizer"; what `work` returns is dropped, so
+    its caller must keep a loss. The device is synchronised between phases.
     Rows: entry="memory timeline" (t_ms, base_mib, activations_mib, gradients_mib, optimizer_mib, temporary_mib,
     allocated_mib, reserved_mib, phase) and entry="segment" (segment_mib, allocated_mib, largest_free_mib, segments)
     at the end of the last backward, when the cache is most in pieces.
@@ -35,7 +36,7 @@ def remembered(worker: Any, phases: list[tuple[str, Callable[[], Any]]], iterati
     memory, marks, segments = torch.cuda.memory, [], []
     worker.synchronize()
     before = torch.cuda.memory_stats()
-    memory._record_memory_history("all", context=None, max_entries=MOST_EVENTS)
+    memory._record_memory_history("all", context=None, max_entries=_MOST_EVENTS)
     try:
         for iteration in range(iterations):
             for name, work in phases:
@@ -55,8 +56,8 @@ def remembered(worker: Any, phases: list[tuple[str, Callable[[], Any]]], iterati
         worker.record(entry="segment", **row)
 
 
-def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
-    """Time one collective whose whole tensor has `kib` KiB, check what it gives, and append a row a repeat."""
+def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+    """Time one collective whose whole tensor has `kib` KiB, check its result, and append a row a repeat."""
     count = 256 * point.kib // point.ranks * point.ranks
     whole = torch.full((count,), float(worker.rank + 1), device=worker.device)
     part = torch.full((count // point.ranks,), float(worker.rank + 1), device=worker.device)
@@ -77,8 +78,8 @@ def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> N
         part.fill_(worker.rank + 1)
         fence(group)
 
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(work, **often, before=start):
+    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(work, **repeats, before=start):
         mean = (point.ranks + 1) / 2 if point.collective == "all-gather" else total
         right = abs(timing.result.mean(dtype=torch.float64).item() / mean - 1) < 1e-6
         worker.record(
@@ -90,11 +91,12 @@ def time_collective(worker: Worker, point, group: dist.ProcessGroup | None) -> N
         )
 
 
-def compare(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what some steps did here and in one process that saw the same batches.
 
-    `loss_error`, `update_error` and `update_ratio` as in lab 04's trials; `largest_share` is the largest tensor that a
-    collective moved, and `exchanges` all gradients that a step reduced, both over the model's parameters.
+    `loss_error` and `update_error` are relative, `update_ratio` is the first step's change along the right one.
+    `largest_share` is the largest tensor that a collective moved, and `exchanges` all gradients that a step reduced,
+    both over the model's parameters.
     """
     plan = worker.plan
     tensors = samples(plan, plan.steps * point.batch, point.seed)

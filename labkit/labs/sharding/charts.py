@@ -1,0 +1,184 @@
+"""Scaling, batches until they do not fit, projections, and the memory of a step, moment by moment."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
+
+from labkit.charts import canvas, ledgers, parts
+from labkit.charts.profile import breakdown_chart as breakdown_chart
+from labkit.charts.profile import setting_label
+from labkit.charts.profile import trace_chart as trace_chart
+from labkit.charts.waterfall import waterfall_chart as waterfall_chart
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
+
+_LOADS = {"large": canvas.SERIES[0], "shared out": canvas.SERIES[4]}
+_STRATEGIES = {
+    "ddp": canvas.SERIES[0],
+    "fsdp_grad": canvas.SERIES[1],
+    "fsdp_full": canvas.SERIES[2],
+    "fsdp_root": canvas.SERIES[3],
+}
+_PUBLISHED = {"ddp_speedup": ("^", "report, DDP"), "fsdp_speedup": ("v", "report, FSDP")}
+# What the allocator's history tells apart, from the bottom; the base is parameters and states that were there before.
+_LAYERS = {
+    "base": ("parameters and states", ledgers.COLORS["parameters"]),
+    "optimizer": ("new optimizer states", ledgers.COLORS["optimizer"]),
+    "gradients": ("gradients", ledgers.COLORS["gradients"]),
+    "activations": ("activations", ledgers.COLORS["activations"]),
+    "temporary": ("temporary", ledgers.COLORS["temporary"]),
+}
+_LETTER = 0.0085  # share of the axis that a letter of a phase's name takes
+
+
+def scaling_chart(*tables: pd.DataFrame) -> Figure:
+    """Efficiency beside one GPU, a bar per strategy and number of GPUs, a colour per load; a panel per run."""
+    figure, axes = parts.panels(len(tables), height=4.0)
+    for ax, every in zip(axes, tables, strict=True):
+        table = every[every["strategy"] != "single"]
+        settings = list(dict.fromkeys(zip(table["ranks"], table["strategy"], strict=True)))
+        parts.rows(ax, [f"{STRATEGY_LABELS[name]}\n{count} ranks" for count, name in settings], fontsize=8.5)
+        for load, color in _LOADS.items():
+            rows = table[table["load"] == load].set_index(["ranks", "strategy"]).reindex(settings)
+            at = [place + (-0.2 if load == "large" else 0.2) for place in range(len(settings))]
+            label = f"{load} batch" if load == "large" else "the report's batch, shared out"
+            whiskers = {"xerr": rows["spread_efficiency"], "capsize": 2, "ecolor": canvas.INK}
+            ax.barh(at, rows["efficiency"], 0.38, color=color, label=label, **whiskers)
+            for place, rate in zip(at, rows["tokens_per_s"], strict=True):
+                if pd.notna(rate):
+                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color="white")
+        ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
+        ax.set(title=where(every), xlabel="rate per GPU, times one GPU's", xlim=(0, 1.1))
+    canvas.legend_above(axes[0])
+    return canvas.finish(figure, sources(*tables))
+
+
+def batches_chart(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """Tokens per second, and memory beside its ledger, against the micro-batch; a cross where it did not fit."""
+    figure, (left, right) = parts.panels(2, height=3.8)
+    fits = table[table["tokens_per_s"].notna()]
+    style = {"marker": "o", "capsize": 3, "color": canvas.MEASURED, "label": "measured"}
+    left.errorbar(fits["micro_batch"], fits["tokens_per_s"], yerr=fits["spread_tokens_per_s"], **style)
+    scale, unit = ledgers.memory_unit(table["predicted_mib"].max(), 4096)
+    right.plot(table["micro_batch"], table["predicted_mib"] / scale, color=canvas.THEORY, marker="|", label="ledger")
+    right.plot(table["micro_batch"], table["peak_mib"] / scale, "o", color=canvas.MEASURED)
+    for row in table[table["tokens_per_s"].isna()].itertuples():
+        at = (row.micro_batch, row.predicted_mib / scale)
+        right.plot(*at, "X", ms=10, color=canvas.SERIES[5])
+        parts.beside(right, *at, row.status, ha="right", xytext=(-8, 0))
+    if published is not None:
+        known = published[published["tokens_per_second"] != "OOM"].astype({"tokens_per_second": float})
+        left.plot(known["batch"], known["tokens_per_second"], "^", color=canvas.PUBLISHED, label="published (H100)")
+    for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} on one GPU")):
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(table["micro_batch"], table["micro_batch"])
+        ax.set(title=f"{title}: {where(table)}", xlabel="sequences at once (log)", ylabel=label)
+        ax.minorticks_off()
+        ax.yaxis.set_major_formatter(lambda value, _: units.number(value, 6).partition(".")[0] if value else "0")
+        ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
+        ax.grid(axis="y")
+    left.plot([], [], color=canvas.THEORY, marker="|", label="ledger")
+    canvas.legend_above(left)
+    return canvas.finish(figure, sources(table, published))
+
+
+def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """How much of a single GPU's speed each GPU keeps, by their number: lines projected, dots measured.
+
+    Dashed is what would be if α did not grow with the ring. Triangles are published speed-ups over their number of
+    GPUs; the dotted line is where a node ends.
+    """
+    figure, ax = canvas.canvas(height=4.2)
+    for place, (strategy, rows) in enumerate(table.groupby("strategy", sort=False)):
+        color, dodge = _STRATEGIES[strategy], 2 ** (0.06 * (place - 1.5))  # so that no dot hides another
+        ax.plot(rows["gpus"], rows["efficiency"], color=color, lw=1.5, label=STRATEGY_LABELS[strategy])
+        ax.plot(rows["gpus"], rows["efficiency_at_fixed_alpha"], color=color, lw=1, ls=(0, (4, 2)))
+        ax.scatter(dodge * rows["gpus"], rows["efficiency"] / (1 + rows["error"]), color=color, s=36, zorder=3)
+    ax.plot([], [], color=canvas.QUIET, lw=1, ls=(0, (4, 2)), label="α fixed")
+    if table["error"].notna().any():
+        ax.scatter([], [], color=canvas.QUIET, s=36, label="measured")
+    if published is not None:
+        for column, (marker, name) in _PUBLISHED.items():
+            style = {"color": canvas.PUBLISHED, "marker": marker, "s": 36, "label": name, "zorder": 2}
+            ax.scatter(published["gpus"], published[column] / published["gpus"], **style)
+    _gpus_axis(ax, sorted(set(table["gpus"])), fact(table, "per_node"))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set(xlabel="GPUs, one micro-batch each", ylabel="% of one GPU's speed, per GPU")
+    ax.set_title(f"Micro-batch {fact(table, 'micro_batch')}: lines projected from links and one GPU")
+    ax.grid(axis="y")
+    canvas.legend_above(ax, columns=4)
+    return canvas.finish(figure, sources(table, published))
+
+
+def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
+    """Mark each number of GPUs, and where a node ends: between it and twice as many, so that no dot is hidden."""
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(gpus), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
+    if per_node < max(gpus):
+        end = per_node * 2**0.5
+        ax.axvline(end, color=canvas.QUIET, ls=":", lw=1.2)
+        style = {"fontsize": 9, "color": canvas.QUIET, "transform": ax.get_xaxis_transform()}
+        ax.text(end, 0.03, "one node ", ha="right", **style)
+        ax.text(end, 0.03, " several nodes", ha="left", **style)
+
+
+def timeline_chart(table: pd.DataFrame) -> Figure:
+    """Memory in use by kind, moment by moment, with what the allocator has reserved; the phases stand on top."""
+    figure, ax = canvas.canvas(height=4.2)
+    if table.empty:
+        return _without_memory(figure, ax, table, "ms")
+    kinds = [kind for kind in _LAYERS if table[f"{kind}_mib"].any()]
+    names, colors = zip(*(_LAYERS[kind] for kind in kinds), strict=True)
+    layers = [table[f"{kind}_mib"] / 1024 for kind in kinds]
+    ax.stackplot(table["t_ms"], layers, labels=names, colors=colors, step="post", linewidth=0)
+    style = {"color": canvas.INK, "lw": 1.2, "ls": (0, (4, 2)), "drawstyle": "steps-post", "label": "reserved"}
+    ax.plot(table["t_ms"], table["reserved_mib"] / 1024, **style)
+    most = units.gib(table["allocated_mib"].max() / 1024)
+    ax.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {most}")
+    ax.set_ylim(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / 1024)
+    _phases(ax, table)
+    canvas.legend_above(ax, columns=6)
+    return canvas.finish(figure, sources(table))
+
+
+def _phases(ax: Axes, table: pd.DataFrame) -> None:
+    """Mark where each phase starts, and name it: in full, by its first letter, or not at all where it is short."""
+    end = table["t_ms"].iloc[-1]
+    ax.set_xlim(0, end)
+    starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
+    style = {"ha": "center", "va": "center", "fontsize": 8, "color": canvas.QUIET}
+    for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
+        ax.axvline(start, color=canvas.QUIET, lw=0.6)
+        share = (stop - start) / end
+        text = phase if share > _LETTER * len(phase) else phase[0].upper()
+        if share > _LETTER * len(text):
+            ax.text((start + stop) / 2, 0.965, text, transform=ax.get_xaxis_transform(), **style)
+
+
+def segments_chart(table: pd.DataFrame) -> Figure:
+    """The allocator's segments at the end of backward, a bar each, largest first; the filled part is in use."""
+    figure, ax = canvas.canvas(height=3.6)
+    if table.empty:
+        return _without_memory(figure, ax, table, "rank 0's segments")
+    bars = table[table["segments"] == 1]
+    ax.bar(range(len(bars)), bars["segment_mib"], color=canvas.IDLE, width=0.9, label="reserved")
+    ax.bar(range(len(bars)), bars["allocated_mib"], color=canvas.COMPUTE, width=0.9, label="in use")
+    unused, reserved = units.percent(fact(table, "unused_share")), units.gib(table["segment_mib"].sum() / 1024)
+    smaller = int(table["segments"].sum()) - len(bars)
+    more = f"; {smaller} smaller ones are not drawn" if smaller else ""
+    title = f"{setting_label(table)}: {unused} of {reserved} reserved is not in use"
+    ax.set(title=title, ylabel="MiB", xlabel=f"rank 0's segments, largest first{more}")
+    ax.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
+    ax.grid(axis="y")
+    canvas.legend_above(ax)
+    return canvas.finish(figure, sources(table))
+
+
+def _without_memory(figure: Figure, ax: Axes, table: pd.DataFrame, across: str) -> Figure:
+    ax.set(title="Memory", xlabel=across, ylabel="GiB", xticks=[], yticks=[])
+    ax.text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=ax.transAxes)
+    return canvas.finish(figure, sources(table))
