@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -50,7 +52,7 @@ sns.set_theme(style="white", rc=STYLE)
 
 def canvas(
     columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots
-) -> tuple[Figure, Axes]:
+) -> tuple[Figure, Any]:
     """Give a figure and its axes in the house style, `width` × `height` inches.
 
     The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,

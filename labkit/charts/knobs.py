@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import ipywidgets
 
 
-def with_picture(knobs: dict[str, ipywidgets.Widget], picture: Callable[..., str]) -> ipywidgets.VBox:
+def with_picture(knobs: Mapping[str, Any], picture: Callable[..., str]) -> ipywidgets.VBox:
     """Give the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
     shown = ipywidgets.HTML()
 

@@ -22,7 +22,7 @@ def breakdown_chart(*tables: pd.DataFrame) -> Figure:
     """
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
-        places = parts.rows(ax, [STRATEGY_LABELS.get(name, name) for name in table["strategy"]])
+        places = parts.rows(ax, [STRATEGY_LABELS.get(name, name) for name in map(str, table["strategy"])])
         computed = parts.bars(ax, table["compute_ms"], color=canvas.COMPUTE, label="compute")
         hatched = {"facecolor": canvas.COMPUTE, "edgecolor": canvas.COMMUNICATE, "hatch": "////", "linewidth": 0}
         hidden, name = table["hidden_ms"], "communication meanwhile"

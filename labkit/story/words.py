@@ -18,6 +18,11 @@ def say(*sentences: str | None, small: bool = False) -> Markdown:
     return Markdown(f"{text}\n\n{SMALL_NOTE}" if small else text)
 
 
+def text(said: Markdown) -> str:
+    """Return the sentences as a string, to be put into others."""
+    return said.data or ""
+
+
 def beside(here: Markdown, recorded: Markdown) -> Markdown:
     """Give what one function says of this machine's run and of a recorded one, each under its name."""
     return Markdown(f"**Here.** {here.data}\n\n**Recorded.** {recorded.data}")

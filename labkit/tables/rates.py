@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -89,8 +89,9 @@ def strategies(run: Run) -> pd.DataFrame:
 
     `efficiency` is tokens per second and GPU over those of "single" under the same load. `mfu`: see `utilised`.
     """
-    table = rates(run, SETTING, per_sample=run.plan.sequence, unit="tokens")
-    return utilised(with_efficiency(table, "tokens_per_s", ["load"], each=True), run, run.plan.precision)
+    plan: Any = run.plan
+    table = rates(run, SETTING, per_sample=plan.sequence, unit="tokens")
+    return utilised(with_efficiency(table, "tokens_per_s", ["load"], each=True), run, plan.precision)
 
 
 def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.DataFrame:
@@ -98,7 +99,7 @@ def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.Da
 
     FLOP per token: 6 per parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
     """
-    plan = run.plan
+    plan: Any = run.plan
     flop = flop_per_token(
         gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden, plan.sequence
     )

@@ -25,8 +25,9 @@ def config(plan) -> BertConfig:
         "max_position_embeddings": max(512, plan.sequence),
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
+        "attn_implementation": "sdpa",
     }
-    return BertConfig(**configuration("bert-base") | shape, attn_implementation="sdpa")
+    return BertConfig(**configuration("bert-base") | shape)
 
 
 class Stage(nn.Module):

@@ -60,7 +60,10 @@ class Clock:
 
     def __init__(self, device: torch.device):
         self.gpu = device.type == "cuda"
-        self.anchor, self.host, self.skew_us = self._look() if self.gpu else (None, 0.0, 0.0)
+        self.anchor: Any = None
+        self.host, self.skew_us = 0.0, 0.0
+        if self.gpu:
+            self.anchor, self.host, self.skew_us = self._look()
 
     def _look(self) -> tuple[torch.cuda.Event, float, float]:
         torch.cuda.synchronize()

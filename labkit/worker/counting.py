@@ -35,7 +35,7 @@ class Collectives(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace == "c10d":
-            name = function.overloadpacket.__name__
+            name = str(function.overloadpacket.__name__)
             tensors = [
                 each
                 for arg in args

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,8 +12,8 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 
 
-def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
-    """Make one process group for each number of ranks that the plan uses, the same on every rank."""
+def prepare(worker: Worker) -> dict[int, Any]:
+    """Make a process group for each number of ranks that the plan uses (None: all), the same on every rank."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)  # as a GPU does not lend its cores to its neighbour
     gc.freeze()  # what is imported stays: collecting after each point is then quick

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -24,11 +26,14 @@ def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, devic
     if strategy == "ddp":
         own = [device] if device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=own, process_group=group, gradient_as_bucket_view=True)
-    mesh = DeviceMesh.from_group(group or dist.group.WORLD, device.type)
+    all_ranks: Any = dist.group.WORLD
+    mesh = DeviceMesh.from_group(group or all_ranks, device.type)
     if strategy != "fsdp_root":
-        for block in model.blocks:
+        blocks: Any = model.blocks
+        for block in blocks:
             fully_shard(block, mesh=mesh, reshard_after_forward=strategy == "fsdp_full")
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -38,7 +43,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """Return all of a tensor, gathered where it is sharded; every rank of its group must ask."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def held(tensors: Iterable[torch.Tensor]) -> int:

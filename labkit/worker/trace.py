@@ -42,7 +42,8 @@ def traced(worker: Any, step: Callable[[], Any], steps: int = 1) -> None:
             for _ in range(steps):
                 step()
             worker.synchronize()
-    found, zero_us = prof.events(), prof.profiler.kineto_results.trace_start_ns() / 1e3
+    profiler: Any = prof.profiler
+    found, zero_us = list(prof.events() or []), profiler.kineto_results.trace_start_ns() / 1e3
     begin = min((event.time_range.start for event in found if event.name == MEASURED), default=0.0)
     events = device_events(found) if on_gpu else host_events(found)
     events = [event for event in events if event.time_range.start >= begin]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,19 +35,20 @@ class Trainer:
         synced: str = "last",
         divide: bool = True,
     ):
-        self.model, self.strategy, self.synced, self.divide = model, strategy, synced, divide
-        self.device, self.wrapped = device, wrap(model, strategy, group, device)
+        self.strategy, self.device, self.synced, self.divide = strategy, device, synced, divide
+        self.model: Any = model  # modules give their parts by name: Any
+        self.wrapped: Any = wrap(model, strategy, group, device)
         self.optimizer = optimizer(self.wrapped.parameters())
 
     def step(self, micro_batches: list[Batch]) -> torch.Tensor:
-        """Run one step and give the mean loss (on this rank's samples)."""
+        """Run one step and return the mean loss (on this rank's samples)."""
         loss = self.gradients(micro_batches)
         self.update()
         return loss
 
     def gradients(self, micro_batches: list[Batch]) -> torch.Tensor:
-        """Run forward and backward of every micro-batch and give the mean loss."""
-        total = 0.0
+        """Run forward and backward of every micro-batch and return the mean loss."""
+        total: Any = 0.0
         for number, batch in enumerate(micro_batches):
             with self.exchanging(self.synced == "every" or number == len(micro_batches) - 1):
                 loss = self.forward(batch) / (len(micro_batches) if self.divide else 1)
@@ -117,7 +119,8 @@ class MasterAdamW:
     @torch.no_grad()
     def step(self) -> None:
         for master, parameter in zip(self.masters, self.parameters, strict=True):
-            master.grad = local(parameter.grad).float()
+            gradient: Any = parameter.grad
+            master.grad = local(gradient).float()
             parameter.grad = None  # freed one by one, so that both kinds of gradient are never there together
         self.inner.step()
         self.inner.zero_grad()

@@ -35,7 +35,9 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Embedding, blocks and a head; forward gives the mean cross-entropy of targets (batch, sequence)."""
+    """Embedding, blocks and a head; forward returns the mean cross-entropy of targets (batch, sequence)."""
+
+    turn: torch.Tensor
 
     def __init__(self, vocabulary: int, sequence: int, hidden: int, inner: int, layers: int, heads: int):
         super().__init__()

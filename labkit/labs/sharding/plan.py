@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
@@ -15,7 +16,7 @@ from labkit.theory.training import Training, roomy
 _CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-_SMALL = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+_SMALL: dict[str, Any] = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
 _SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
 
 
@@ -30,7 +31,6 @@ class Gpt(Training):
 
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "labkit.labs.sharding.worker"
-    least: ClassVar[int] = 2
     FULLER: ClassVar[dict[str, Any]] = {}
     LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
 
@@ -83,19 +83,15 @@ class Gpt(Training):
         rows = padded(self.words) if pad else self.words
         return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
 
-    @property
-    def counts(self) -> list[int]:
-        """Numbers of ranks that a sweep uses, up to those of the plan."""
-        return [n for n in (1, 2, 4, 8) if n <= self.gpus]
-
     @classmethod
     def small(cls, **knobs: Any) -> Self:
         return cls(**_SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
 
     @classmethod
     def full(cls, **knobs: Any) -> Self:
+        usual: dict[str, Any] = {"size": "full"} | cls.FULLER
         large = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
-        return cls(**{"size": "full"} | cls.FULLER | large | knobs)
+        return cls(**usual | large | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +108,14 @@ class Strategies(Gpt):
     repeats: int = 5
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for ranks in self.counts:
-            some = self.strategies if ranks == self.counts[-1] else self.strategies[:2]
-            for strategy in some if ranks > 1 else ("single",):
+        counts = [n for n in (1, 2, 4, 8) if n <= self.gpus]
+        for ranks in counts:
+            strategies = self.strategies if ranks == counts[-1] else self.strategies[:2]
+            for strategy in strategies if ranks > 1 else ("single",):
                 yield self.setting(strategy, ranks, micro_batch=self.large) | {"load": "large"}
-                if ranks == 1 or (ranks == self.counts[-1] and strategy in self.strategies[:2]):
-                    own = {"micro_batch": min(self.micro_batch, self.batch // ranks), "batch": self.batch}
-                    yield self.setting(strategy, ranks, **own) | {"load": "shared out"}
+                if ranks == 1 or (ranks == counts[-1] and strategy in self.strategies[:2]):
+                    micro = min(self.micro_batch, self.batch // ranks)
+                    yield self.setting(strategy, ranks, micro_batch=micro, batch=self.batch) | {"load": "shared out"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +132,13 @@ class Ladder(Gpt):
     repeats: int = 5
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        knobs = {"precision": "autocast", "fused": False, "compiled": "no", "attention": "plain", "pad": False}
+        knobs: dict[str, Any] = {
+            "precision": "autocast",
+            "fused": False,
+            "compiled": "no",
+            "attention": "plain",
+            "pad": False,
+        }
         for rung in self.rungs:
             self.require("rung", rung, tuple(LADDER))
             knobs |= LADDER[rung] or {"micro_batch": self.large}
@@ -170,9 +173,8 @@ class Accumulation(Gpt):
     warm_ups: int = 2
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy in self.strategies:
-            for synced in _CHOICES["synced"]:
-                yield self.setting(strategy, self.gpus, times=self.times, synced=synced)
+        for strategy, synced in product(self.strategies, _CHOICES["synced"]):
+            yield self.setting(strategy, self.gpus, times=self.times, synced=synced)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,6 @@ class Timeline(Gpt):
     """Three steps with every allocation remembered."""
 
     least: ClassVar[int] = 1
-
     iterations: int = 3
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -216,10 +217,9 @@ class Links(Plan):
     repeats: int = 10
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for ranks in [n for n in (2, 4, 8) if n <= self.gpus]:
-            for collective in self.collectives:
-                for size in self.sizes_kib:
-                    yield {"collective": collective, "ranks": ranks, "kib": size}
+        counts = [n for n in (2, 4, 8) if n <= self.gpus]
+        for ranks, collective, size in product(counts, self.collectives, self.sizes_kib):
+            yield {"collective": collective, "ranks": ranks, "kib": size}
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:

@@ -1,11 +1,9 @@
 """Each sentence of lab 04 follows its table: said where the claim holds, its opposite where it does not."""
 
 import pytest
-from IPython.display import Markdown
 from made import said, table
 
 from labkit.labs import ddp_fsdp
-from labkit.labs.ddp_fsdp.story.reports import _wrapped
 
 NAN = float("nan")
 SMALL = "This run is small"
@@ -223,4 +221,4 @@ def wrapped(printed, root=522.0, grad=913.0, full=1156.0):
     ],
 )
 def test_wrapping(made, parts, unsaid):
-    said(Markdown(_wrapped(made)), parts, *unsaid)
+    said(ddp_fsdp.explain_wrappings(made), parts, *unsaid)

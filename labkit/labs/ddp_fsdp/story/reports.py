@@ -28,7 +28,7 @@ def doubt_reports(
     `wrapped` adds which way of wrapping comes nearest to the printed saving.
     """
     sentences = [_use(physics), *_batches(samples), _resolved(differences), _sent(traffic), _saved(savings)]
-    sentences.append(_wrapped(wrapped) if wrapped is not None else "")
+    sentences.append(words.text(explain_wrappings(wrapped)) if wrapped is not None else "")
     return Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence))
 
 
@@ -139,13 +139,13 @@ def _saved(table: pd.DataFrame) -> str:
     return said
 
 
-def _wrapped(table: pd.DataFrame) -> str:
+def explain_wrappings(table: pd.DataFrame) -> Markdown:
     """Say between which ways of wrapping the printed saving lies, or which one it is."""
     printed, ways = table["printed_mib"].iloc[0], table.sort_values("predicted_mib")
     near = table.loc[table["apart_mib"].abs().idxmin()]
     saved = f"the printed {units.number(printed)} MiB"
     if abs(near["apart_mib"]) <= _STEADY * printed:
-        return f"On {fact(table, 'ranks')} ranks {saved} are what {_WRAPPED[near['strategy']]} should save."
+        return Markdown(f"On {fact(table, 'ranks')} ranks {saved} are what {_WRAPPED[near['strategy']]} should save.")
     below, above = (ways[ways["predicted_mib"] < printed].tail(1), ways[ways["predicted_mib"] > printed].head(1))
     sides = [
         f"{_WRAPPED[row.strategy]} ({units.number(row.predicted_mib)})"
@@ -153,4 +153,4 @@ def _wrapped(table: pd.DataFrame) -> str:
         for row in side.itertuples()
     ]
     where = "between" if len(sides) == 2 else "below" if below.empty else "above"
-    return f"On {fact(table, 'ranks')} ranks {saved} lie {where} what {words.listed(sides)} should save."
+    return Markdown(f"On {fact(table, 'ranks')} ranks {saved} lie {where} what {words.listed(sides)} should save.")

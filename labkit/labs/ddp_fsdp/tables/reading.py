@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from labkit.theory.shapes import bert
 from labkit.theory.traffic import through_a_link
 from labkit.theory.traffic import traffic as sent_in_a_step
 
-_GPU = limits.spec("NVIDIA H100 80GB HBM3")
+_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
 _STATES = 16  # bytes a parameter: weight, gradient and AdamW's two moments, in float32
 _SEEDS = 3
@@ -171,5 +172,5 @@ def _reading(row: dict) -> str:
     return "neither"
 
 
-def _sourced(table: pd.DataFrame, published: pd.DataFrame, **facts: str) -> pd.DataFrame:
+def _sourced(table: pd.DataFrame, published: pd.DataFrame, **facts: Any) -> pd.DataFrame:
     return of_source(table.reset_index(drop=True), sources(published), **facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,7 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     losses, seen, row = [], [], {}
     try:
         for *own, numbers in islice(mine, 2 * plan.steps):
-            loss, right_loss = trainer.step([own]), reference.step([next(right)[:-1]])
+            loss, right_loss = trainer.step([tuple(own)]), reference.step([next(right)[:-1]])
             losses.append((mean(loss, group), right_loss.item()))
             seen.append(_gathered(numbers, point.ranks, group))
             if len(losses) == 1:
@@ -74,7 +75,7 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
 
 def _summed(group, bucket):  # torch looks at the annotations, which are strings in this file
     """Add a bucket's gradients over the ranks and forget to divide: a communication hook with a bug."""
-    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    work: Any = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
 

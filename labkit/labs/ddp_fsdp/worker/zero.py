@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,8 +16,7 @@ from labkit.worker.trainer import Batch, Trainer
 
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
-import deepspeed
-from deepspeed.utils import safe_get_full_fp32_param
+deepspeed: Any = importlib.import_module("deepspeed")  # by name: it is installed on few machines
 
 _BUCKET = 25_000_000  # elements; DeepSpeed's own 5e8 would keep 2 GB whatever the model
 
@@ -70,7 +71,7 @@ class ZeroTrainer(Trainer):
 
     def whole(self) -> Iterator[torch.Tensor]:
         for weight, shape in zip(self.model.parameters(), self.shapes, strict=True):
-            yield safe_get_full_fp32_param(weight).clone().view(shape)
+            yield deepspeed.utils.safe_get_full_fp32_param(weight).clone().view(shape)
 
     def holds(self) -> dict[str, int]:
         """Return nothing: DeepSpeed's flat shards cannot be told apart by use. The allocator knows their sum."""

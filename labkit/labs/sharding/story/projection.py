@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.words import listed, say
+from labkit.story.words import listed, say, text
 
 _CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
 _POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
@@ -53,7 +53,7 @@ def explain_projection(table: pd.DataFrame, small: bool, lines: pd.DataFrame | N
 
     `lines` are the fits that it was made with, to be said first.
     """
-    fitted = explain_links(lines, False).data if lines is not None else ""
+    fitted = text(explain_links(lines, False)) if lines is not None else ""
     bullets = [
         f"- {_error(STRATEGY_NAMES[strategy], rows)} {_fall(rows)}"
         for strategy, rows in table.groupby("strategy", sort=False)

@@ -12,7 +12,7 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
 from labkit.story.training import explain_equality as explain_equality
-from labkit.story.words import listed, say
+from labkit.story.words import listed, say, text
 
 _GOAL = 0.95  # of a GPU alone
 _AGREE = 3.0  # points of overlap
@@ -52,8 +52,8 @@ def _kept(row: Any, with_spread: bool) -> str:
     """Return the share of a GPU's rate that is kept; what misses the goal is never rounded onto it."""
     if with_spread:
         return f"{100 * row.efficiency:.1f} ± {100 * row.spread_efficiency:.1f} %"
-    text = units.percent(row.efficiency)
-    return f"{100 * row.efficiency:.2f} %" if row.efficiency < _GOAL and text == units.percent(_GOAL) else text
+    share = units.percent(row.efficiency)
+    return f"{100 * row.efficiency:.2f} %" if row.efficiency < _GOAL and share == units.percent(_GOAL) else share
 
 
 def explain_memory(table: pd.DataFrame) -> Markdown:
@@ -87,15 +87,15 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
 
 def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say what both ledgers say: memory, then collectives (of the large batch, where nothing is accumulated)."""
-    moved = explain_sent(sent[sent["load"] == "large"]).data.partition("\n")[0]
-    text, _, note = explain_memory(held).data.partition("\n")
-    return Markdown(f"{text} {moved}\n{note}".rstrip())
+    moved = text(explain_sent(sent[sent["load"] == "large"])).partition("\n")[0]
+    memory, _, note = text(explain_memory(held)).partition("\n")
+    return Markdown(f"{memory} {moved}\n{note}".rstrip())
 
 
 def explain_ladder(table: pd.DataFrame, published: float) -> Markdown:
     """Say what every rung brought, and where the top stands beside the published rate and the datasheet's."""
     best = table.loc[table["tokens_per_s"].idxmax()]
-    sentences = [explain_knobs(table).data.partition("\n")[0]]
+    sentences = [text(explain_knobs(table)).partition("\n")[0]]
     if not fact(table, "small"):
         ratio = best["tokens_per_s"] / published
         top = units.number(best["tokens_per_s"])
@@ -136,10 +136,9 @@ def explain_batches(table: pd.DataFrame) -> Markdown:
 
 def explain_speed(ladder: pd.DataFrame, batches: pd.DataFrame, published: float) -> Markdown:
     """Say what the knobs brought, then what larger batches bring."""
-    text, _, note = explain_ladder(ladder, published).data.partition("\n")
-    return Markdown(
-        f"{text}\n\n{explain_batches(batches).data}" if not note else f"{text} {explain_batches(batches).data}"
-    )
+    knobs, _, note = text(explain_ladder(ladder, published)).partition("\n")
+    separator = " " if note else "\n\n"
+    return Markdown(f"{knobs}{separator}{text(explain_batches(batches))}")
 
 
 def explain_accumulation(table: pd.DataFrame) -> Markdown:

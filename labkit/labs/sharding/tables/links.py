@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -60,7 +60,8 @@ def projection(
     lines = fits(links_run)
     if lines.empty:
         raise ValueError("no collective was timed at two sizes")
-    plan, vocabulary = strategies_run.plan, int(base["vocabulary"])
+    plan: Any = strategies_run.plan
+    vocabulary = int(base["vocabulary"])
     compute_s, tokens = base["step_ms"] / 1e3, int(base["micro_batch"]) * plan.sequence
     machine = {"per_node": per_node, "network_gb_per_s": network_gb_per_s}
     knobs = {"element_bytes": 2 if base["precision"] == "bfloat16" else 4, **machine}

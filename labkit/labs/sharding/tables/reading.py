@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -12,7 +14,7 @@ from labkit.theory.gpt import flop_per_token as flop_of
 from labkit.theory.kernels import collective
 from labkit.theory.traffic import through_a_link, traffic
 
-_GPU = limits.spec("NVIDIA H100 80GB HBM3")
+_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _GPUS = 2
 _MODELS = {name: gpt(layers, hidden) for name, (layers, hidden, _) in SIZES.items() if name.startswith("GPT-2")}
 _CLAIMED, _SMALLEST = "GPT-2 Large", "GPT-2 small"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -30,19 +30,21 @@ _BY = ["load", "strategy", "ranks"]
 
 def ladder(run: Run) -> pd.DataFrame:
     """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
-    table = rungs(run, per_sample=run.plan.sequence, unit="tokens")
+    plan: Any = run.plan
+    table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
     return utilised(table, run, table["knob"].map(precision))
 
 
 def batches(run: Run) -> pd.DataFrame:
     """Return per micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
-    table = rates(run, ["micro_batch", "batch"], per_sample=run.plan.sequence, unit="tokens")
-    table = utilised(table, run, run.plan.precision)
+    plan: Any = run.plan
+    table = rates(run, ["micro_batch", "batch"], per_sample=plan.sequence, unit="tokens")
+    table = utilised(table, run, plan.precision)
     held = memory(run, ["micro_batch"]).set_index("micro_batch")
     for column in ("peak", "reserved"):
         table[f"{column}_mib"] = table["micro_batch"].map(held[column])
-    due = {point.micro_batch: sum(forecast(run.plan, vars(point)).values()) for point in run.plan.points()}
+    due = {point.micro_batch: sum(forecast(plan, vars(point)).values()) for point in plan.points()}
     table["predicted_mib"] = table["micro_batch"].map(due) / ledgers.MIB
     return table
 
@@ -70,7 +72,8 @@ def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
 
 def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
     """Return the communication ledger of GPT-2, a row per setting of the columns `by` and collective."""
-    size = 2 if run.plan.precision == "bfloat16" else 4
+    plan: Any = run.plan
+    size = 2 if plan.precision == "bfloat16" else 4
     return ledgers.sent(
         run,
         by or _BY,
@@ -101,7 +104,8 @@ def accumulation(run: Run) -> pd.DataFrame:
         result[f"peak_mib_{synced}"] = [peaks.get((name, synced), float("nan")) for name in result.index]
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
     result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
-    return of_run(result.reset_index(), run, times=run.plan.times)
+    plan: Any = run.plan
+    return of_run(result.reset_index(), run, times=plan.times)
 
 
 def overlap(run: Run) -> pd.DataFrame:

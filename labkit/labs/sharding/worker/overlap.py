@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
@@ -69,7 +70,7 @@ def muted(trainer: Trainer) -> Iterator[None]:
         with trainer.wrapped.no_sync():
             yield
         return
-    sharded = [module for module in trainer.wrapped.modules() if hasattr(module, "set_custom_all_gather")]
+    sharded: list[Any] = [module for module in trainer.wrapped.modules() if hasattr(module, "set_custom_all_gather")]
     for module in sharded:
         module.set_custom_all_gather(_SilentGather())
         module.set_custom_reduce_scatter(_SilentScatter())
