@@ -67,7 +67,7 @@ def main() -> None:
     if options.keep:
         run.keep(options.keep)
     print(start.launch_costs(run).to_string(index=False))
-    print(start.launch_scorecard(run).to_csv(index=False))
+    print(start.scorecard(run).to_csv(index=False))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from labkit.charts import canvas
+from labkit.charts.parts import bars, beside, panels, rows
+from labkit.provenance import fact, sources
 from labkit.story import units
 
-WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "sweep": "launch(), a sweep"}
+_WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "sweep": "launch(), a sweep"}
 
 
 def wall_drawing() -> Figure:
@@ -40,73 +42,62 @@ def wall_drawing() -> Figure:
 
 def best_chart(table: pd.DataFrame) -> Figure:
     """The least time for one gigabyte moved and one teraflop computed, by datasheet: shorter is better."""
-    figure, ax = canvas.canvas(height=1.2 + 0.42 * len(table))
-    colors = [canvas.COMMUNICATE if what.startswith(("move", "read")) else canvas.COMPUTE for what in table["what"]]
-    ax.barh(table["what"], table["least_ms"], color=colors, height=0.62)
-    for y, row in enumerate(table.itertuples()):
-        text = f"{units.seconds(row.least_ms / 1e3)} at {units.number(row.rate)} {row.unit}"
-        ax.text(row.least_ms * 1.08, y, text, va="center", fontsize=9)
+    figure, (ax,) = panels(1, rows=len(table))
+    rows(ax, table["what"])
+    bars(
+        ax,
+        table["least_ms"],
+        color=[canvas.COMMUNICATE if what.startswith(("move", "read")) else canvas.COMPUTE for what in table["what"]],
+    )
+    for place, row in enumerate(table.itertuples()):
+        beside(ax, row.least_ms, place, f"{units.seconds(row.least_ms / 1e3)} at {units.number(row.rate)} {row.unit}")
     ax.set_xlim(table["least_ms"].min() / 2, table["least_ms"].max() * 12)
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="least milliseconds (log)", title="No measurement on this GPU may be shorter than this")
-    ax.invert_yaxis()
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def startup_chart(table: pd.DataFrame) -> Figure:
     """Every rank's start-up as a timeline, rank 0 on top: what a launch costs before anything is measured."""
-    parts = list(dict.fromkeys(table["part"]))
-    figure, ax = canvas.canvas(height=1.5 + 0.38 * table["rank"].nunique())
-    for part, color in zip(parts, canvas.SERIES, strict=False):
-        rows = table[table["part"] == part]
-        ax.barh(rows["rank"], rows["seconds"], left=rows["start_s"], height=0.68, color=color, label=part)
-    ax.set(
-        yticks=sorted(table["rank"].unique()),
-        ylabel="rank",
-        xlabel="seconds since the launch",
-        title="Start-up, rank by rank",
-    )
-    ax.invert_yaxis()
-    ax.grid(axis="x")
+    ranks = sorted(table["rank"].unique())
+    figure, (ax,) = panels(1, rows=len(ranks), row_height=0.38)
+    rows(ax, [str(rank) for rank in ranks])
+    for (part, spans), color in zip(table.groupby("part", sort=False), canvas.SERIES, strict=False):
+        by_rank = spans.set_index("rank").reindex(ranks)
+        bars(ax, by_rank["seconds"], start=by_rank["start_s"], color=color, label=str(part))
+    ax.set(ylabel="rank", xlabel="seconds since the launch", title="Start-up, rank by rank")
     canvas.legend_above(ax)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def sums_chart(table: pd.DataFrame) -> Figure:
     """Each sum over all ranks, in order: the first one pays for the connections."""
-    figure, ax = canvas.canvas(height=3.2)
+    figure, (ax,) = panels(1, height=3.2)
     ax.plot(table["iteration"] + 1, 1e3 * table["seconds"], "o", color=canvas.COMMUNICATE, ms=6)
     canvas.logarithmic(ax.yaxis)
     ax.set(
         xticks=[1, *range(5, len(table) + 1, 5)],
         xlabel="which sum (1 is the first)",
         ylabel="milliseconds (log)",
-        title=f"{len(table)} sums over {table.attrs['gpus']} ranks, one after another",
+        title=f"{len(table)} sums over {fact(table, 'ranks')} ranks, one after another",
     )
     ax.grid(axis="y")
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def cost_chart(table: pd.DataFrame) -> Figure:
     """Wall time of bare torchrun, of a later launch() for one point and for a sweep: start-up, then the rest."""
-    order = [way for way in WAYS if way in set(table["way"])]
-    rows = table.set_index("way").loc[order]
-    figure, ax = canvas.canvas(height=1.2 + 0.45 * len(order))
-    names = [WAYS[way] + (f" of {table.attrs['points']} points" if way == "sweep" else "") for way in order]
-    ax.barh(
-        names,
-        rows["seconds"],
-        xerr=rows["spread_seconds"],
-        color=canvas.COMPUTE,
-        height=0.6,
-        label="first step, measuring, ending",
-    )
-    ax.barh(names, rows["startup_seconds"], color=canvas.WAIT, height=0.6, label="start-up")
-    longest = (rows["seconds"] + rows["spread_seconds"]).max()
-    for y, row in enumerate(rows.itertuples()):
-        text = f"{units.seconds(row.seconds)}, {row.over_torchrun:.2f}×"
-        ax.text(row.seconds + row.spread_seconds + 0.02 * longest, y, text, va="center", fontsize=9)
+    order = [way for way in _WAYS if way in set(table["way"])]
+    ways = table.set_index("way").loc[order]
+    figure, (ax,) = panels(1, rows=len(order))
+    rows(ax, [_WAYS[way] + (f" of {fact(table, 'points')} points" if way == "sweep" else "") for way in order])
+    measuring = "first step, measuring, ending"
+    bars(ax, ways["seconds"], color=canvas.COMPUTE, spread=ways["spread_seconds"], label=measuring)
+    bars(ax, ways["startup_seconds"], color=canvas.WAIT, label="start-up")
+    for place, row in enumerate(ways.itertuples()):
+        end = row.seconds + row.spread_seconds
+        beside(ax, end, place, f"{units.seconds(row.seconds)}, {row.over_torchrun:.2f}×")
+    longest = (ways["seconds"] + ways["spread_seconds"]).max()
     ax.set(xlabel="seconds of wall time, from call to return", xlim=(0, longest * 1.25), title="What a launch costs")
-    ax.invert_yaxis()
     canvas.legend_above(ax)
-    return canvas.finish(figure, f"{table.attrs['source']} · {int(rows['count'].min())} pairs")
+    return canvas.finish(figure, f"{sources(table)} · {int(ways['count'].min())} pairs")

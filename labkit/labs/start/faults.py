@@ -11,17 +11,17 @@ from labkit.engine.launch import launch
 from labkit.engine.watch import members
 from labkit.labs.start.plan import Failure
 
-PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
+_PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
 
 
 def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
-    """Launch a plan in which one rank fails ("raises", "killed", "leaves", "hangs"), and give the error.
+    """Launch a plan in which one rank fails ("raises", "killed", "leaves", "hangs"), and return the error.
 
-    The error also gets `seconds`, from the call to the error. Raises PlanError for a kind that is not known.
+    The error also has `seconds`, from the call to the error. Raises PlanError for a kind that is not known.
     """
     plan, begun = Failure.sized(size, gpus=gpus, kind=kind), time.perf_counter()
     try:
-        launch(plan, patience_s=PATIENCE_S)
+        launch(plan, patience_s=_PATIENCE_S)
     except RunError as error:
         error.seconds = time.perf_counter() - begun
         return error
@@ -29,7 +29,7 @@ def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
 
 
 def failures(errors: list[RunError]) -> pd.DataFrame:
-    """Give one row an error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
+    """Return one row per error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
     rows = [
         (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))
         for e in errors

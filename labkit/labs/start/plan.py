@@ -28,7 +28,7 @@ class Hello(Plan):
         return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
 
 
-KINDS = ("raises", "killed", "leaves", "hangs")
+_KINDS = ("raises", "killed", "leaves", "hangs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Failure(Plan):
     kind: str = "raises"
 
     def check(self) -> None:
-        self.require("kind", self.kind, KINDS)
+        self.require("kind", self.kind, _KINDS)
         if not 0 <= self.rank < self.gpus:
             raise PlanError(f"rank={self.rank}: with gpus={self.gpus} the ranks are 0 to {self.gpus - 1}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import say
 
@@ -116,7 +117,7 @@ def explain_cost(table: pd.DataFrame) -> Markdown:
             f"pairs differ by ±{units.percent(spread)}."
         )
     sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
-    points = table.attrs["points"]
+    points = fact(table, "points")
     if sweep < points / 2:
         once = (
             f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up, the first step and the "
@@ -126,6 +127,6 @@ def explain_cost(table: pd.DataFrame) -> Markdown:
         once = (
             f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
         )
-    first = table.attrs["first_seconds"]
+    first = fact(table, "first_seconds")
     agent = f"A kernel's first launch, which also starts the agent, took {units.seconds(first)}." if first > 0 else None
     return say(adds, agent, once)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.node.limits import least_seconds_to_move, spec
+from labkit.provenance import of_run, of_source
+from labkit.tables.targets import Target, card
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 
-def ranks(run) -> pd.DataFrame:
-    """Give one row a rank: rank, gpu, device, pid, cores, free_gib (GPU memory), and whether its sum was right."""
+def ranks(run: Run) -> pd.DataFrame:
+    """Return one row per rank: rank, gpu, device, pid, cores, free_gib (GPU memory), and whether its sum was right."""
     rows = run.rows
     table = rows.groupby("rank", as_index=False).first()
     right = rows.groupby("rank")["sum_of_ranks"].agg(lambda seen: (seen == sum(range(run.plan.gpus))).all())
     columns = [c for c in ("rank", "gpu", "device", "pid", "cores", "free_gib") if c in table]
-    table = table[columns].assign(sum_is_right=right.to_numpy())
-    table.attrs.update(source=run.source, small=run.plan.size == "small")
-    return table
+    return of_run(table[columns].assign(sum_is_right=right.to_numpy()), run)
 
 
-def startup(run) -> pd.DataFrame:
-    """Give the parts of every rank's start-up, the first sum last: rank, part, start_s, end_s, seconds."""
+def startup(run: Run) -> pd.DataFrame:
+    """Return the parts of every rank's start-up, the first sum last: rank, part, start_s, end_s, seconds."""
     rows, spans = (table[table["point"] == 0] for table in (run.rows, run.spans))  # later points start nothing
     spans = spans[spans["lane"] == "start-up"]
     table = pd.DataFrame(
@@ -42,20 +47,17 @@ def startup(run) -> pd.DataFrame:
     )
     table = pd.concat([table, sums], ignore_index=True)
     table["seconds"] = table["end_s"] - table["start_s"]
-    table.attrs.update(source=run.source, small=run.plan.size == "small")
-    return table
+    return of_run(table, run)
 
 
-def sums(run) -> pd.DataFrame:
-    """Give each sum over all ranks in order: iteration (through all points), seconds (of the slowest rank)."""
+def sums(run: Run) -> pd.DataFrame:
+    """Return each sum over all ranks in order: iteration (through all points), seconds (of the slowest rank)."""
     slowest = run.rows.groupby(["point", "iteration"])["seconds"].max()
-    table = pd.DataFrame({"iteration": range(len(slowest)), "seconds": slowest.to_numpy()})
-    table.attrs.update(source=run.source, small=run.plan.size == "small", gpus=run.plan.gpus)
-    return table
+    return of_run(pd.DataFrame({"iteration": range(len(slowest)), "seconds": slowest.to_numpy()}), run)
 
 
 def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
-    """Give what this node can do at best: what, rate, unit, and the least time for one gigabyte or one teraflop.
+    """Return what this node can do at best: what, rate, unit, and the least time for one gigabyte or one teraflop.
 
     Empty where the datasheet of the GPU is not known: no limit is known, and none is guessed.
     """
@@ -63,33 +65,22 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
     if known is None:
         return pd.DataFrame(columns=["what", "rate", "unit", "least_ms"])
     moves = [
-        ("GPU memory", known.hbm_gb_per_s),
-        ("GPU → GPU", known.nvlink_gb_per_s),
-        ("host → GPU", known.pcie_gb_per_s),
+        ("read 1 GB: GPU memory", known.hbm_gb_per_s),
+        ("move 1 GB: GPU → GPU", known.nvlink_gb_per_s),
+        ("move 1 GB: host → GPU", known.pcie_gb_per_s),
     ]
-    rows = [
-        (
-            f"{'read' if what == 'GPU memory' else 'move'} 1 GB: {what}",
-            rate,
-            "GB/s",
-            1e3 * least_seconds_to_move(1e9, rate),
-        )
-        for what, rate in moves
-        if rate
-    ]
+    rows = [(what, rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate]
     for name, precision in (("float32", "fp32"), ("TF32", "tf32"), ("bfloat16", "bf16")):
         if rate := known.tflops(precision):
             rows.append((f"compute 1 TFLOP: {name}", rate, "TFLOP/s", 1e3 / rate))
-    table = pd.DataFrame(rows, columns=["what", "rate", "unit", "least_ms"])
-    table.attrs["source"] = f"datasheet of {known.name}"
-    return table
+    return of_source(pd.DataFrame(rows, columns=["what", "rate", "unit", "least_ms"]), f"datasheet of {known.name}")
 
 
-def launch_costs(run) -> pd.DataFrame:
-    """Give, a way to start (torchrun, launch, sweep): median seconds, spread, count, and its ratio to bare torchrun.
+def launch_costs(run: Run) -> pd.DataFrame:
+    """Return, per way to start (torchrun, launch, sweep), median seconds, spread, count, and its ratio to torchrun.
 
     `startup_seconds` is the part before the last rank was ready, `first_row_seconds` the time to the first measured
-    point. Ratios are medians over pairs, each measured back to back, with their own spread. attrs: `first_seconds`,
+    point. Ratios are medians over pairs, each measured back to back, with their own spread. The fact `first_seconds` is
     what the kernel's first launch took, which starts the agent.
     """
     table = run.medians(["way"], "seconds").drop(columns="status")
@@ -97,41 +88,38 @@ def launch_costs(run) -> pd.DataFrame:
         table[value] = table["way"].map(_pairs(run, value).median())
     ratios = _pairs(run).div(_pairs(run)["torchrun"], axis=0)
     table["over_torchrun"] = table["way"].map(ratios.median())
-    table["spread_over_torchrun"] = table["way"].map((ratios.quantile(0.75) - ratios.quantile(0.25)) / 2)
+    table["spread_over_torchrun"] = table["way"].map(ratios.apply(_half_spread))
     first = run.rows[run.rows["warm_up"].astype(bool) & (run.rows["way"] == "launch")]["seconds"].max()
-    table.attrs.update(source=run.source, points=run.plan.sweep_points, first_seconds=first)
-    return table
+    return of_run(table, run, points=run.plan.sweep_points, first_seconds=first)
 
 
-def _pairs(run, value: str = "seconds") -> pd.DataFrame:
+def _pairs(run: Run, value: str = "seconds") -> pd.DataFrame:
     rows = run.rows[~run.rows["warm_up"].astype(bool)]
     return rows.pivot_table(index="pair", columns="way", values=value)
 
 
-def launch_scorecard(run) -> pd.DataFrame:
-    """Give the launch targets as a LaunchCost run reached them: lab, target, measured, goal, unit, met.
+def _half_spread(values: pd.Series) -> float:
+    """Return half the interquartile range."""
+    return (values.quantile(0.75) - values.quantile(0.25)) / 2
 
-    Ratios are medians over pairs, each measured back to back in one kernel whose agent was warm.
-    """
 
-    def ratio(value: str, way: str, over: str, times: int = 1) -> float:
-        wide = _pairs(run, value)
-        return float((wide[way] / (times * wide[over])).median())
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the targets that a run of this lab measures: the launch targets of a LaunchCost, none of a Hello."""
+    return card("start", _launch_targets(run) if run.plan.name == "launchcost" else [])
+
+
+def _launch_targets(run: Run) -> list[Target]:
+    """Return the launch targets. Ratios are medians over pairs, each measured back to back with a warm agent."""
+
+    def target(what: str, value: str, way: str, over: str, goal: float, times: int = 1) -> Target:
+        seconds = _pairs(run, value)
+        ratios = seconds[way] / (times * seconds[over])
+        return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios))
 
     points = run.plan.sweep_points
-    sweep = ratio("startup_seconds", "sweep", "launch", points)
-    targets = [
-        ("launch over the bare torchrun command", ratio("seconds", "launch", "torchrun"), 1.10),
-        ("a later launch's first row over torchrun's", ratio("first_row_seconds", "launch", "torchrun"), 0.25),
-        (f"a {points}-point sweep's start-up over {points} launches'", sweep, 0.10),
+    sweep = f"a {points}-point sweep's start-up over {points} launches'"
+    return [
+        target("launch over the bare torchrun command", "seconds", "launch", "torchrun", 1.10),
+        target("a later launch's first row over torchrun's", "first_row_seconds", "launch", "torchrun", 0.25),
+        target(sweep, "startup_seconds", "sweep", "launch", 0.10, points),
     ]
-    rows = [(target, measured, f"≤ {goal:.2f}", "×", measured <= goal) for target, measured, goal in targets]
-    card = pd.DataFrame(rows, columns=["target", "measured", "goal", "unit", "met"])
-    card["measured"] = card["measured"].round(3)
-    card.insert(0, "lab", "start")
-    return card
-
-
-def scorecard(run) -> pd.DataFrame:
-    """Give the targets that a run of this lab measures: the launch targets of a LaunchCost, none of a Hello."""
-    return launch_scorecard(run) if run.plan.name == "launchcost" else pd.DataFrame()

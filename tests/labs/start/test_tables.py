@@ -4,6 +4,7 @@ import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
 from labkit.labs import start
+from labkit.provenance import fact
 from labkit.tools.scorecard import scorecard
 
 
@@ -19,7 +20,7 @@ def test_ranks_without_gpus(tmp_path):
     table = start.ranks(hello_run(tmp_path / "run", device="cpu", gpus=2))
     assert list(table.columns) == ["rank", "device", "pid", "cores", "sum_is_right"]
     assert table["sum_is_right"].all()
-    assert table.attrs["small"]
+    assert fact(table, "small")
 
 
 def test_startup_parts_end_with_the_first_sum(tmp_path):
@@ -36,7 +37,7 @@ def test_sums_give_the_slowest_rank(tmp_path):
     assert len(table) == 20
     assert table["seconds"].iloc[0] == 0.9
     assert table["seconds"].iloc[1:].max() == pytest.approx(0.00048)
-    assert table.attrs["gpus"] == 4
+    assert fact(table, "ranks") == 4
 
 
 def test_a_second_seed_adds_sums_and_no_start_up(tmp_path):
@@ -77,7 +78,7 @@ def test_launch_costs_compare_within_pairs(tmp_path):
     assert table.loc["sweep", "over_torchrun"] == pytest.approx(8.4 / 7.0)
     assert table.loc["launch", "spread_over_torchrun"] == pytest.approx(0)
     assert table.loc["launch", "spread_seconds"] > 0.3
-    assert table.attrs["points"] == 20
+    assert fact(table, "points") == 20
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_launch_costs_compare_within_pairs(tmp_path):
     ],
 )
 def test_launch_scorecard(tmp_path, knobs, measured, met):
-    card = start.launch_scorecard(cost_run(tmp_path / "run", **knobs))
+    card = start.scorecard(cost_run(tmp_path / "run", **knobs))
     assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
     assert card["met"].tolist() == met
 

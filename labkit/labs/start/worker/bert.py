@@ -9,12 +9,12 @@ from transformers import BertConfig, BertModel
 from labkit.engine.worker import Worker
 
 # About 4.4 M parameters, most of them the vocabulary: enough to be a model, too little to take time.
-CONFIG = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
+_CONFIG = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
 
 
 def measure(worker: Worker, point) -> None:
     torch.manual_seed(point.seed)
-    model = BertModel(BertConfig(**CONFIG), add_pooling_layer=False).to(worker.device)
+    model = BertModel(BertConfig(**_CONFIG), add_pooling_layer=False).to(worker.device)
     replica = DistributedDataParallel(model, device_ids=worker.drives or None)
     optimizer = torch.optim.AdamW(replica.parameters(), lr=1e-4)
     tokens = torch.randint(0, 30_000, (2, 32), device=worker.device)

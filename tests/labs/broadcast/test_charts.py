@@ -1,0 +1,84 @@
+"""Lab 02's charts: each draws, says its units and source, and no text hides another or leaves it."""
+
+import itertools
+
+import pytest
+from figures import checked
+from made import H200_SECONDS, broadcast_run, gpu_node, small_broadcast
+
+from labkit.labs import broadcast
+from labkit.tables.published import published
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweeps")
+    pinned = {key: seconds for key, seconds in H200_SECONDS.items() if key[1] == "pinned"}
+    few = {key: seconds for key, seconds in H200_SECONDS.items() if key[2] in (1, 4, 32)}
+    return {
+        "full": broadcast_run(folder / "full"),
+        "small": small_broadcast(folder / "small"),
+        "eight": broadcast_run(folder / "eight", few, gpus=8),
+        "unknown": broadcast_run(folder / "unknown", few, node=gpu_node(4, "NVIDIA Unknown")),
+        "pinned": broadcast_run(folder / "pinned", pinned),
+        "wrong": broadcast_run(folder / "wrong", few, status={("staged", "pinned", 1): "wrong copy on GPU 1"}),
+    }
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "unknown", "pinned", "wrong"])
+def test_methods_chart(sweeps, name):
+    run = sweeps[name]
+    figure = checked(broadcast.methods_chart(broadcast.methods(run)))
+    (ax,) = figure.axes
+    assert ax.get_yticklabels()[0].get_text() == "all host links (yardstick)"
+    assert len(ax.patches) == {"small": 6, "pinned": 6, "wrong": 11}.get(name, 12)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("least time by datasheet" in labels) == (name not in ("small", "unknown"))
+    assert ("stand in for GPUs" in ax.get_title(loc="left")) == (name == "small")
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "pinned"])
+def test_chunk_curve(sweeps, name):
+    figure = checked(broadcast.chunk_curve(broadcast.chunk_sweep(broadcast.methods(sweeps[name]))))
+    assert len(figure.axes) == (2 if name in ("small", "pinned") else 4)
+    assert all(ax.get_ylim()[0] == 0 for ax in figure.axes)
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "unknown", "wrong"])
+def test_ablation_chart(sweeps, name):
+    figure = checked(broadcast.ablation_chart(broadcast.ablation(broadcast.methods(sweeps[name]))))
+    assert ("pinning" in figure.axes[0].get_title(loc="left")) == (name != "small")
+
+
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [
+        ("full", ["pipelined"]),
+        ("full", ["staged", "pipelined", "scatter_all_gather"]),
+        ("small", ["pipelined", "scatter_all_gather"]),
+        ("eight", ["pipelined", "scatter_all_gather"]),
+    ],
+)
+def test_timeline_chart(sweeps, name, methods):
+    tables = [broadcast.timeline(sweeps[name], method) for method in methods]
+    figure = checked(broadcast.timeline_chart(*tables))
+    for ax, table in zip(figure.axes, tables, strict=True):
+        assert len(ax.patches) == len(table)
+        assert "ms" in figure.axes[-1].get_xlabel()
+        assert ax.get_yticklabels()[0].get_text() == "host → 0"
+        assert ax.get_ylim()[0] > ax.get_ylim()[1], "the host's lanes are on top"
+
+
+@pytest.mark.parametrize("guess", [None, 0.05])
+@pytest.mark.parametrize("name", ["full", "small", "unknown"])
+def test_broadcast_compare_chart(sweeps, name, guess):
+    recorded = broadcast.methods(sweeps["full"])
+    table = broadcast.compare(broadcast.methods(sweeps[name]), recorded, published("broadcast"), guess)
+    figure = checked(broadcast.compare_chart(table))
+    places = [tuple(map(tuple, dots.get_offsets())) for dots in figure.axes[0].collections]
+    assert len(set(itertools.chain(*places))) == len(list(itertools.chain(*places))), "one mark hides another"
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 4, 8])
+def test_paths_drawing(gpus):
+    checked(broadcast.paths_drawing(gpus), drawing=True)

@@ -1,0 +1,25 @@
+"""Lab 00's charts: each draws, says its units and source, and no text hides another or leaves it."""
+
+import pytest
+from figures import checked
+from made import CPU, cost_run, hello_run
+
+from labkit.labs import start
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
+def test_datasheet_charts(gpu):
+    checked(start.best_chart(start.best_times(CPU, gpu)))
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])
+def test_start_charts(tmp_path, gpus, device):
+    run = hello_run(tmp_path / "run", gpus=gpus, device=device)
+    figure = checked(start.startup_chart(start.startup(run)))
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "rank 0 is on top"
+    checked(start.sums_chart(start.sums(run)))
+
+
+def test_cost_chart_and_wall(tmp_path):
+    checked(start.cost_chart(start.launch_costs(cost_run(tmp_path / "run"))))
+    checked(start.wall_drawing(), drawing=True)
