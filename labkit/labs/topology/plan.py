@@ -10,8 +10,8 @@ from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-DIRECTIONS = ("host_to_gpu", "gpu_to_host")
-MEMORIES = ("pageable", "pinned")
+_DIRECTIONS = ("host_to_gpu", "gpu_to_host")
+_MEMORIES = ("pageable", "pinned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +27,14 @@ class Copies(Plan):
     mib: int = 1024
     warm_ups: int = 10
     repeats: int = 15
-    memories: tuple[str, ...] = MEMORIES
+    memories: tuple[str, ...] = _MEMORIES
     numa: tuple[int, ...] = ()
 
     def check(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
             raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
         for memory in self.memories:
-            self.require("memory", memory, MEMORIES)
+            self.require("memory", memory, _MEMORIES)
         if not self.numa:
             known = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
             object.__setattr__(self, "numa", known)
@@ -43,7 +43,7 @@ class Copies(Plan):
         for source in range(self.gpus):
             for target in range(self.gpus):
                 yield {"copy": "gpu_to_gpu", "source": source, "target": target}
-        for direction in DIRECTIONS:
+        for direction in _DIRECTIONS:
             for memory in self.memories:
                 for numa in self.numa:
                     for together in (False, True):
@@ -51,6 +51,6 @@ class Copies(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        memories = MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
+        memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
         short = {"gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
         return cls(**{"size": "small"} | short | knobs)

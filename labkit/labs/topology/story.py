@@ -7,11 +7,12 @@ import itertools
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, say
 
-EQUAL = 1.05  # pairs within 5 % of each other are called equal
-WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}
+_EQUAL = 1.05  # pairs within 5 % of each other are called equal
+_WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}
 
 
 def explain_placement(topology) -> Markdown:
@@ -64,10 +65,10 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
     """Say whether the measured pairs are equal, how much of NVLink they reach, and what contradicts the datasheet."""
     pairs = table[(table["source"] != table["target"]) & table["gb_per_s"].notna()]
     if pairs.empty:
-        return say("No pair of GPUs was measured.", small=table.attrs["small"])
+        return say("No pair of GPUs was measured.", small=fact(table, "small"))
     low, high = pairs.loc[pairs["gb_per_s"].idxmin()], pairs.loc[pairs["gb_per_s"].idxmax()]
     ratio = high["gb_per_s"] / low["gb_per_s"]
-    if ratio <= EQUAL:
+    if ratio <= _EQUAL:
         same = (
             f"**Every pair copies alike**: {units.rate(pairs['gb_per_s'].median())}, the fastest only "
             f"{units.percent(ratio - 1)} above the slowest."
@@ -80,7 +81,7 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
         )
     share = pairs["share_of_limit"].median()
     part = f"The median pair reaches {units.percent(share)} of what its links carry nominally." if share > 0 else None
-    return say(same, part, _flagged(table), small=table.attrs["small"])
+    return say(same, part, _flagged(table), small=fact(table, "small"))
 
 
 def explain_host(summary: pd.DataFrame) -> Markdown:
@@ -88,15 +89,15 @@ def explain_host(summary: pd.DataFrame) -> Markdown:
     sentences = []
     for copy, rows in summary.groupby("copy", sort=False):
         rows = rows.set_index("memory")
-        sentences += [_pinning(rows, WAYS[copy]), _together(rows, WAYS[copy], summary.attrs["small"])]
-    return say(*sentences or ["No copy between host and GPU was measured."], small=summary.attrs["small"])
+        sentences += [_pinning(rows, _WAYS[copy]), _together(rows, _WAYS[copy], fact(summary, "small"))]
+    return say(*sentences or ["No copy between host and GPU was measured."], small=fact(summary, "small"))
 
 
 def _pinning(rows: pd.DataFrame, way: str) -> str | None:
     if not {"pageable", "pinned"} <= set(rows.index):
         return None
     pinned, pageable = (rows.loc[memory, "alone_gb_per_s"] for memory in ("pinned", "pageable"))
-    if pinned / pageable > EQUAL:
+    if pinned / pageable > _EQUAL:
         return (
             f"{way}, **pinned memory gives {units.times(pinned / pageable)} the rate of pageable memory** "
             f"({units.rate(pinned)} against {units.rate(pageable)})."

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from labkit.node.limits import check, least_seconds_to_move, spec
+from labkit.provenance import fact, like, of_run, of_source, sources
+from labkit.tables.targets import Target, card_of
 
-SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate wants an explanation
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate wants an explanation
 
 
 def devices(topology) -> pd.DataFrame:
-    """Give the devices of a parsed topology: device, kind, numa, close_cpus (ranges, or what is unread), label."""
+    """Return the devices of a parsed topology: device, kind, numa, close_cpus (ranges, or what is unread), label."""
     rows = [
         (d.name, d.kind, d.numa, _ranges(d.cpus) or (d.unread and f"unknown ({d.unread})"), d.label)
         for d in topology.devices
@@ -19,7 +26,7 @@ def devices(topology) -> pd.DataFrame:
 
 
 def _ranges(numbers) -> str:
-    """Give numbers as nvidia-smi does: "0-19,64-83"."""
+    """Return numbers as nvidia-smi does: "0-19,64-83"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -30,18 +37,18 @@ def _ranges(numbers) -> str:
 
 
 def link_rate(gpu_name: str) -> float | None:
-    """Give GB/s of one NVLink of this GPU, one way; None where no datasheet is known."""
+    """Return GB/s of one NVLink of this GPU, one way; None where no datasheet is known."""
     known = spec(gpu_name)
     return known.nvlink_gb_per_s_per_link if known else None
 
 
-def copy_matrix(run) -> pd.DataFrame:
-    """Give one row an ordered GPU pair: source, target, seconds, gb_per_s, then limit, share_of_limit and verdict.
+def copy_matrix(run: Run) -> pd.DataFrame:
+    """Return one row per ordered GPU pair: source, target, seconds, gb_per_s, then limit, share_of_limit and verdict.
 
     The limit is the sender's NVLinks together, or, within one GPU, half its memory's rate (a copy reads and writes).
     """
     rows = run.rows[run.rows["copy"] == "gpu_to_gpu"]
-    table = _rates(run, rows, ["source", "target"])
+    table = _rates(rows, ["source", "target"])
     known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     nvlink, memory = (known.nvlink_gb_per_s, known.hbm_gb_per_s) if known else (None, None)
     table["nominal_gb_per_s"] = [
@@ -52,17 +59,17 @@ def copy_matrix(run) -> pd.DataFrame:
     return _checked(table, run)
 
 
-def host_links(run) -> pd.DataFrame:
-    """Give one row a way between host and GPU: copy, memory, numa, together, rank, gb_per_s, limit, share, verdict."""
+def host_links(run: Run) -> pd.DataFrame:
+    """Return one row per way between host and GPU: copy, memory, numa, together, rank, gb_per_s, share, verdict."""
     rows = run.rows[run.rows["copy"] != "gpu_to_gpu"]
-    table = _rates(run, rows, ["copy", "memory", "numa", "together", "rank"])
+    table = _rates(rows, ["copy", "memory", "numa", "together", "rank"])
     known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     table["nominal_gb_per_s"] = float("nan") if known is None else known.pcie_gb_per_s
     return _checked(table, run)
 
 
 def host_summary(links: pd.DataFrame) -> pd.DataFrame:
-    """Give, a direction and memory: one GPU alone (median), all at once (sum over GPUs), and what each then gets.
+    """Return, per direction and memory, one GPU alone (median), all at once (sum over GPUs), and what each then gets.
 
     Where host memory lies on several NUMA nodes, the best node of each GPU counts.
     """
@@ -78,12 +85,11 @@ def host_summary(links: pd.DataFrame) -> pd.DataFrame:
         }
     ).reset_index()
     table["share_kept"] = table["each_then_gb_per_s"] / table["alone_gb_per_s"]
-    table.attrs = dict(links.attrs)
-    return table
+    return like(table, links)
 
 
 def numa_effect(links: pd.DataFrame) -> pd.DataFrame:
-    """Give, a GPU, pinned and alone: its best and worst NUMA node with their rates; empty where there is one node."""
+    """Return each GPU's best and worst NUMA node with their rates, pinned and alone; empty where there is one node."""
     rows = links[(links["memory"] == "pinned") & ~links["together"].astype(bool)]
     wide = rows[rows["copy"] == "host_to_gpu"].pivot_table(index="rank", columns="numa", values="gb_per_s")
     table = pd.DataFrame(
@@ -95,13 +101,11 @@ def numa_effect(links: pd.DataFrame) -> pd.DataFrame:
             "far_gb_per_s": wide.min(axis=1).values,
         }
     )
-    table = table if wide.shape[1] > 1 else table.iloc[:0]
-    table.attrs = dict(links.attrs)
-    return table
+    return like(table if wide.shape[1] > 1 else table.iloc[:0], links)
 
 
 def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
-    """Give the links of a GPU by its datasheet: link, gb_per_s, and the least milliseconds for `mib` MiB over each.
+    """Return the links of a GPU by its datasheet: link, gb_per_s, and the least milliseconds for `mib` MiB over each.
 
     Empty for a GPU whose datasheet we do not have: no limit is known.
     """
@@ -115,8 +119,7 @@ def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=["link", "gb_per_s"]).dropna().astype({"gb_per_s": float})
     table["ms"] = [1e3 * least_seconds_to_move(mib * 2**20, rate) for rate in table["gb_per_s"]]
-    table.attrs.update(source=f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
-    return table
+    return of_source(table, f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
 
 
 def claims(claimed: pd.DataFrame, topology) -> pd.DataFrame:
@@ -128,14 +131,14 @@ def claims(claimed: pd.DataFrame, topology) -> pd.DataFrame:
 
 
 def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataFrame], predicted=None) -> pd.DataFrame:
-    """Give predicted, nominal, measured and recorded GB/s of two ways: way, origin, gb_per_s.
+    """Return predicted, nominal, measured and recorded GB/s of two ways: way, origin, gb_per_s.
 
     `links` are the two runs' `host_links`, in the same order. A measured run without GPUs is left out: its copies cross
     no link.
     """
     rows = []
     for origin, matrix, hosts in (("measured", measured, links[0]), ("recorded", recorded, links[1])):
-        if matrix.attrs["device"] != "cuda":
+        if fact(matrix, "device") != "cuda":
             continue
         pairs = matrix[matrix["source"] != matrix["target"]]
         into = hosts[(hosts["copy"] == "host_to_gpu") & (hosts["memory"] == "pinned") & ~hosts["together"].astype(bool)]
@@ -148,13 +151,12 @@ def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataF
     rows.append(("host → GPU, pinned", "nominal", links[1]["nominal_gb_per_s"].iloc[0]))
     if (guess := getattr(predicted, "value", predicted)) is not None:
         rows.append(("GPU → GPU", "predicted", guess))
+    shown = sources(*(matrix for matrix in (measured, recorded) if fact(matrix, "device") == "cuda"))
     table = pd.DataFrame(rows, columns=["way", "origin", "gb_per_s"])
-    shown = [m.attrs["source"] for m in (measured, recorded) if m.attrs["device"] == "cuda"]
-    table.attrs["source"] = " · ".join([*shown, "nominal: datasheet"])
-    return table
+    return of_source(table, " · ".join(filter(None, [shown, "nominal: datasheet"])))
 
 
-def _rates(run, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def _rates(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     good = rows[~rows["warm_up"].astype(bool)]
     grouped = good.groupby(by, sort=False)["gb_per_s"]
     table = pd.DataFrame(
@@ -169,31 +171,28 @@ def _rates(run, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table
 
 
-def _checked(table: pd.DataFrame, run) -> pd.DataFrame:
-    low = SUSPICIOUS if run.plan.size == "full" else None
+def _checked(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    low = _SUSPICIOUS if run.plan.size == "full" else None
     table = check(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
-    table.attrs.update(source=run.source, small=run.plan.size == "small", device=run.plan.device)
-    return table
+    return of_run(table, run, device=run.plan.device)
 
 
-def scorecard(run) -> pd.DataFrame:
-    """Give the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
+    return card_of(run, "topology", {"copies": _targets})
+
+
+def _targets(run: Run) -> list[Target]:
     matrix, links = copy_matrix(run), host_links(run)
     pairs = matrix[matrix["source"] != matrix["target"]]
-    spread = float(pairs["gb_per_s"].max() / pairs["gb_per_s"].min())
+    slow, fast = (pairs.loc[pairs["gb_per_s"].agg(which)] for which in ("idxmin", "idxmax"))
+    ratio = fast["gb_per_s"] / slow["gb_per_s"]
+    spread = ratio * sum(pair["spread_gb_per_s"] / pair["gb_per_s"] for pair in (slow, fast))
+    share, share_spread = (slow[rate] / slow["nominal_gb_per_s"] for rate in ("gb_per_s", "spread_gb_per_s"))
     beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
-    rows = [
-        ("fastest over slowest GPU pair", spread, "≤ 1.05", "×", spread <= 1.05),
-        (
-            "slowest GPU pair, share of its NVLinks' rate",
-            float(pairs["share_of_limit"].min()),
-            "≥ 0.75",
-            "of limit",
-            pairs["share_of_limit"].min() >= 0.75,
-        ),
-        ("copies that beat a datasheet", beaten, "= 0", f"of {len(matrix) + len(links)}", beaten == 0),
+    every = f"of {len(matrix) + len(links)}"
+    return [
+        Target("fastest over slowest GPU pair", ratio, "≤", 1.05, "×", spread=spread),
+        Target("slowest GPU pair, share of its NVLinks' rate", share, "≥", 0.75, "of limit", spread=share_spread),
+        Target("copies that beat a datasheet", beaten, "=", 0, every),
     ]
-    card = pd.DataFrame(rows, columns=["target", "measured", "goal", "unit", "met"])
-    card["measured"] = card["measured"].astype(float).round(3)
-    card.insert(0, "lab", "topology")
-    return card

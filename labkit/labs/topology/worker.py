@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 
-WARM_SECONDS = 2.0
+_WARM_SECONDS = 2.0
 
 
 def prepare(worker: Worker) -> dict[int, torch.Tensor]:
@@ -27,7 +28,7 @@ def prepare(worker: Worker) -> dict[int, torch.Tensor]:
     gpus = worker.drives = range(worker.gpus)
     buffers = {gpu: torch.full((_elements(worker),), float(worker.rank), device=f"cuda:{gpu}") for gpu in gpus}
     start = time.perf_counter()
-    while time.perf_counter() - start < WARM_SECONDS:
+    while time.perf_counter() - start < _WARM_SECONDS:
         for gpu in gpus:
             buffers[gpu].copy_(buffers[worker.rank])
         worker.synchronize()
@@ -38,15 +39,15 @@ def _elements(worker: Worker) -> int:
     return worker.plan.mib * 2**20 // 4
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     if point.copy == "gpu_to_gpu":
-        between_gpus(worker, point)
+        _between_gpus(worker, point)
     else:
-        with_host(worker, point)
+        _with_host(worker, point)
     worker.barrier()
 
 
-def between_gpus(worker: Worker, point) -> None:
+def _between_gpus(worker: Worker, point: SimpleNamespace) -> None:
     """The source's rank copies its buffer to the target GPU; without GPUs, one process sends it to another."""
     if worker.rank not in (point.source, point.target):
         return
@@ -55,38 +56,38 @@ def between_gpus(worker: Worker, point) -> None:
         if worker.rank == point.source:
             within = point.source == point.target
             other = torch.empty_like(mine) if within else worker.state[point.target]
-            timed(worker, lambda: other.copy_(mine, non_blocking=True))
+            _timed(worker, lambda: other.copy_(mine, non_blocking=True))
     elif point.source == point.target:
         other = torch.zeros_like(mine)
-        timed(worker, lambda: other.copy_(mine))
+        _timed(worker, lambda: other.copy_(mine))
     elif worker.rank == point.source:
-        timed(worker, lambda: dist.send(mine, point.target))
+        _timed(worker, lambda: dist.send(mine, point.target))
     else:  # the receiver's time includes the wait for the sender: only the sender's counts
         for _ in range(worker.plan.warm_ups + worker.plan.repeats):
             dist.recv(mine, point.source)
 
 
-def with_host(worker: Worker, point) -> None:
+def _with_host(worker: Worker, point: SimpleNamespace) -> None:
     """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks at once."""
-    with on_numa_node(point.numa):
+    with _on_numa_node(point.numa):
         pinned = point.memory == "pinned"
         host = torch.zeros(_elements(worker), pin_memory=pinned)  # its pages come from the node of its CPU
         device = worker.state[worker.rank]
-        to, frm = (device, host) if point.copy == "host_to_gpu" else (host, device)
+        target, origin = (device, host) if point.copy == "host_to_gpu" else (host, device)
 
         def copy() -> None:
-            to.copy_(frm, non_blocking=pinned)
+            target.copy_(origin, non_blocking=pinned)
 
         if point.together:
-            timed(worker, copy, before=worker.barrier)
+            _timed(worker, copy, before=worker.barrier)
             return
         for rank in range(worker.gpus):
             if rank == worker.rank:
-                timed(worker, copy)
+                _timed(worker, copy)
             worker.barrier()
 
 
-def timed(worker: Worker, copy: Callable[[], object], before: Callable[[], object] = lambda: None) -> None:
+def _timed(worker: Worker, copy: Callable[[], object], before: Callable[[], object] = lambda: None) -> None:
     """Record warm-ups and repeats of one copy, with its rate in GB/s (10^9 bytes a second)."""
     size = 4 * _elements(worker)
     for timing in worker.time(copy, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before):
@@ -95,7 +96,7 @@ def timed(worker: Worker, copy: Callable[[], object], before: Callable[[], objec
 
 
 @contextmanager
-def on_numa_node(number: int) -> Iterator[None]:
+def _on_numa_node(number: int) -> Iterator[None]:
     """Run on the CPUs of one NUMA node, whose memory new pages then come from (Linux's first-touch policy)."""
     before = os.sched_getaffinity(0)
     file = Path(f"/sys/devices/system/node/node{number}/cpulist")

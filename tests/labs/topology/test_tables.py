@@ -9,6 +9,7 @@ from made import copies_run, gpu_node
 
 from labkit.labs import topology
 from labkit.node import Device, parse_topology
+from labkit.provenance import fact
 from labkit.tables.published import published, published_topology
 
 NVLINK, OWN, PCIE = 18 * 26.562, 2400, 64  # an H200's rates in GB/s: links, half its memory's, host
@@ -35,7 +36,7 @@ def test_without_a_datasheet_no_limit_is_known(tmp_path, knobs):
     for table in (topology.copy_matrix(run), topology.host_links(run)):
         assert set(table["verdict"]) == {"no limit known"}
         assert table["share_of_limit"].isna().all()
-        assert table.attrs["small"] == ("size" in knobs)
+        assert fact(table, "small") == ("size" in knobs)
 
 
 def test_host_links_limits(tmp_path):
@@ -83,7 +84,7 @@ def test_nominal_by_hand():
     table = topology.nominal("NVIDIA H200", mib=1024)
     assert table["gb_per_s"].tolist() == pytest.approx([4800, NVLINK, 64])
     assert table["ms"].tolist() == pytest.approx([1e3 * 2**30 / (rate * 1e9) for rate in (4800, NVLINK, 64)])
-    assert table.attrs["bytes"] == 2**30
+    assert fact(table, "bytes") == 2**30
     assert len(topology.nominal("Tesla T4")) == 2  # it has no NVLink
     assert topology.nominal("NVIDIA Unknown").empty
 

@@ -7,130 +7,107 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.parts import panels, rows
+from labkit.provenance import fact, sources
 from labkit.story import units
 
-WAYS = {"host_to_gpu": "host → GPU", "gpu_to_host": "GPU → host"}
+_WAYS = {"host_to_gpu": "host → GPU", "gpu_to_host": "GPU → host"}
 
 
 def copy_heatmap(table: pd.DataFrame) -> Figure:
     """GPU × GPU copies in GB/s: rows send, columns receive; the diagonal stays within one GPU."""
     matrix = table.pivot_table(index="source", columns="target", values="gb_per_s")
     count = len(matrix)
-    figure, ax = canvas.canvas(width=max(5.6, 2.6 + count), height=1.6 + 0.72 * count)
-    off = matrix.where(matrix.index.values[:, None] != matrix.columns.values[None, :])
-    top = (off if count > 1 else matrix).max().max()
+    figure, (ax,) = panels(1, width=max(5.6, 2.6 + count), height=1.6 + 0.72 * count)
+    between = matrix.where(matrix.index.to_numpy()[:, None] != matrix.columns.to_numpy()[None, :])
+    top = float((between if count > 1 else matrix).max().max())
     ax.imshow(matrix, cmap="Blues", vmin=0, vmax=top * 1.15, aspect="auto")
     for (row, column), value in np.ndenumerate(matrix):
-        ax.text(
-            column,
-            row,
-            units.number(value),
-            ha="center",
-            va="center",
-            color="white" if value > 0.6 * top else canvas.INK,
-        )
-    who = "GPU" if table.attrs["device"] == "cuda" else "process"
+        color = "white" if value > 0.6 * top else canvas.INK
+        ax.text(column, row, units.number(value), ha="center", va="center", color=color)
+    who = "GPU" if fact(table, "device") == "cuda" else "process"
     names = [f"{who} {index}" for index in matrix.columns]
-    ax.set(
-        xticks=range(count),
-        xticklabels=names,
-        yticks=range(count),
-        yticklabels=names,
-        xlabel="receives",
-        ylabel="sends",
-    )
-    ax.set_title("Copies in GB/s (diagonal: within one memory)")
+    ax.set_xticks(range(count), names)
+    ax.set_yticks(range(count), names)
+    ax.set(xlabel="receives", ylabel="sends", title="Copies in GB/s (diagonal: within one memory)")
     ax.spines[:].set_visible(False)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> Figure:
-    """Host copies: one GPU alone, each when all go at once, and their sum; a tick marks one link's datasheet rate."""
-    labels = [f"{WAYS[row.copy]}\n{row.memory}" for row in summary.itertuples()]
-    figure, ax = canvas.canvas(height=3.7)
-    places = range(len(summary))
-    bars = (
+    """Host copies: one GPU alone, each when all go at once, and their sum; a line marks one link's datasheet rate."""
+    figure, (ax,) = panels(1, height=3.7)
+    columns = (
         ("alone_gb_per_s", "one GPU alone", canvas.SERIES[0]),
         ("each_then_gb_per_s", "each, all at once", canvas.SERIES[4]),
         ("all_at_once_gb_per_s", "all at once, summed", canvas.SERIES[2]),
     )
-    for step, (column, label, color) in enumerate(bars):
-        at = [place + 0.27 * (step - 1) for place in places]
-        ax.bar(at, summary[column], width=0.25, color=color, label=label)
-        for x, value in zip(at, summary[column], strict=True):
-            ax.annotate(
-                units.number(value),
-                (x, value),
-                (0, 2),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=8.5,
-                bbox={"fc": "white", "ec": "none", "pad": 0.6},
-            )
+    behind = {"fc": "white", "ec": "none", "pad": 0.6}
+    for step, (column, label, color) in enumerate(columns):
+        drawn = ax.bar(
+            [n + 0.27 * (step - 1) for n in range(len(summary))], summary[column], 0.25, color=color, label=label
+        )
+        labels = [units.number(value) for value in summary[column]]
+        ax.bar_label(drawn, labels, padding=2, fontsize=8.5, bbox=behind)
     if nominal_gb_per_s and nominal_gb_per_s > 0:
         ax.axhline(nominal_gb_per_s, color=canvas.PREDICTED, lw=1.5, zorder=0.9, label="one link by datasheet")
-    ax.set(xticks=places, xticklabels=labels, ylabel="GB/s", title="Copies between host and GPU")
+    ax.set_xticks(range(len(summary)), [f"{_WAYS[row.copy]}\n{row.memory}" for row in summary.itertuples()])
+    ax.set(ylabel="GB/s", title="Copies between host and GPU")
     ax.grid(axis="y")
     canvas.legend_above(ax)
-    return canvas.finish(figure, summary.attrs["source"])
+    return canvas.finish(figure, sources(summary))
+
+
+_VERDICTS = {"ok": canvas.MEASURED, "suspiciously low": canvas.COMMUNICATE, "impossible": canvas.PREDICTED}
 
 
 def share_chart(*tables: pd.DataFrame) -> Figure:
     """Each measured copy as a share of its nominal rate: a dot a copy, flagged where it contradicts the datasheet."""
-    rows = pd.concat([_named(table) for table in tables], ignore_index=True)
-    order = list(dict.fromkeys(rows["name"]))
-    figure, ax = canvas.canvas(height=1.5 + 0.27 * len(order))
-    for verdict, color in (
-        ("ok", canvas.MEASURED),
-        ("suspiciously low", canvas.COMMUNICATE),
-        ("impossible", canvas.PREDICTED),
-    ):
-        hits = rows[rows["verdict"] == verdict]
+    copies = pd.concat([_named(table) for table in tables], ignore_index=True)
+    order = list(dict.fromkeys(copies["name"]))
+    figure, (ax,) = panels(1, rows=len(order), row_height=0.27)
+    rows(ax, order)
+    for verdict, color in _VERDICTS.items():
+        hits = copies[copies["verdict"] == verdict]
         if len(hits):
             jitter = [order.index(name) + 0.06 * (place % 5 - 2) for place, name in enumerate(hits["name"])]
             ax.scatter(100 * hits["share_of_limit"], jitter, color=color, s=36, alpha=0.75, label=verdict)
-    shares = 100 * rows["share_of_limit"].dropna()
+    shares = 100 * copies["share_of_limit"].dropna()
     right = max(118, 1.08 * shares.max()) if len(shares) else 118
     ax.axvline(100, color=canvas.THEORY, lw=1.2)
-    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="% of the link's nominal rate", xlim=(0, right))
+    ax.set(xlabel="% of the link's nominal rate", xlim=(0, right), title="Measured beside nominal")
     ax.set_ylim(len(order) - 0.4, -1.3)
     ax.text(100 + right / 200, -1.2, "datasheet", fontsize=9, va="top")
-    ax.set_title("Measured beside nominal")
-    ax.grid(axis="x")
     if shares.empty:
-        ax.text(
-            50, len(order) / 2 - 0.5, "no limit is known for these copies", ha="center", va="center", color=canvas.QUIET
-        )
+        nothing = {"ha": "center", "va": "center", "color": canvas.QUIET}
+        ax.text(50, len(order) / 2 - 0.5, "no limit is known for these copies", **nothing)
     canvas.legend_above(ax)
-    return canvas.finish(figure, tables[0].attrs["source"])
+    return canvas.finish(figure, sources(tables[0]))
 
 
-ORIGINS = {
-    "predicted": (canvas.PREDICTED, "D"),
-    "nominal": (canvas.THEORY, "|"),
-    "measured": (canvas.MEASURED, "o"),
-    "recorded": (canvas.RECORDED, "s"),
+_ORIGINS = {  # colour, marker, and how many rows aside, so that all show
+    "predicted": (canvas.PREDICTED, "D", -0.25),
+    "nominal": (canvas.THEORY, "|", 0.0),
+    "measured": (canvas.MEASURED, "o", 0.0),
+    "recorded": (canvas.RECORDED, "s", 0.25),
 }
-ASIDE = {"predicted": -0.25, "nominal": 0.0, "measured": 0.0, "recorded": 0.25}  # rows, so that all show
 
 
 def compare_chart(table: pd.DataFrame) -> Figure:
     """Predicted, nominal, measured and recorded GB/s of both ways on one axis."""
     order = list(dict.fromkeys(table["way"]))
-    figure, ax = canvas.canvas(height=2.6)
-    for origin, (color, marker) in ORIGINS.items():
-        rows = table[table["origin"] == origin]
-        if len(rows):
-            at = rows["way"].map(order.index) + ASIDE[origin]
+    figure, (ax,) = panels(1, height=2.6)
+    rows(ax, order)
+    for origin, (color, marker, aside) in _ORIGINS.items():
+        ways = table[table["origin"] == origin]
+        if len(ways):
+            at = ways["way"].map(order.index) + aside
             size = 420 if marker == "|" else 50
-            ax.scatter(rows["gb_per_s"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
+            ax.scatter(ways["gb_per_s"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
     canvas.logarithmic(ax.xaxis)
-    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="GB/s (log)", title="One link, several answers")
-    ax.set_ylim(len(order) - 0.5, -0.5)
-    ax.grid(axis="x")
+    ax.set(xlabel="GB/s (log)", title="One link, several answers")
     canvas.legend_above(ax, markerscale=0.75)
-    return canvas.finish(figure, table.attrs["source"])
+    return canvas.finish(figure, sources(table))
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
@@ -140,5 +117,5 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
         ]
     else:
         together = table["together"].map({True: "all at once", False: "alone"})
-        names = [f"{WAYS[c]}, {m}, {t}" for c, m, t in zip(table["copy"], table["memory"], together, strict=True)]
+        names = [f"{_WAYS[c]}, {m}, {t}" for c, m, t in zip(table["copy"], table["memory"], together, strict=True)]
     return table.assign(name=names)[["name", "share_of_limit", "verdict"]]

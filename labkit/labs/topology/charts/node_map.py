@@ -12,7 +12,7 @@ from labkit.charts import canvas
 from labkit.story import units
 
 # Path classes, nearest first, with nvidia-smi's own names; distant ones are not drawn but listed.
-CLASSES = {"NV": "#009E73", "PIX": "#0072B2", "PXB": "#56B4E9", "PHB": "#E69F00", "NODE": "#CC79A7", "SYS": "#B5B5B5"}
+_CLASSES = {"NV": "#009E73", "PIX": "#0072B2", "PXB": "#56B4E9", "PHB": "#E69F00", "NODE": "#CC79A7", "SYS": "#B5B5B5"}
 
 
 def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> Figure:
@@ -44,7 +44,7 @@ def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> 
     if not x:
         ax.text(middle, 0.6, "no GPU, so nothing to wire", ha="center", fontsize=10, color=canvas.QUIET)
     for kind in used:
-        ax.plot([], [], color=CLASSES[kind], lw=2.5, label=kind)
+        ax.plot([], [], color=_CLASSES[kind], lw=2.5, label=kind)
     if used:
         canvas.legend_above(ax, columns=6)
     return canvas.finish(figure, source)
@@ -58,9 +58,8 @@ def _box(ax, x: float, width: float, text: str) -> None:
 
 def _device(ax, x: float, y: float, name: str, kind: str) -> None:
     color = "#DCEBF5" if kind == "gpu" else "#FBEBD0"
-    ax.add_patch(
-        FancyBboxPatch((x - 0.46, y - 0.24), 0.92, 0.48, boxstyle="round,pad=0.03", fc=color, ec="none", zorder=3)
-    )
+    shape = {"boxstyle": "round,pad=0.03", "fc": color, "ec": "none", "zorder": 3}
+    ax.add_patch(FancyBboxPatch((x - 0.46, y - 0.24), 0.92, 0.48, **shape))
     ax.text(x, y, name, ha="center", va="center", fontsize=9, zorder=4)
 
 
@@ -71,9 +70,9 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
     if len(gpus) > 2 and len(counts) == 1 and counts != {0}:
         count = counts.pop()
         low, high = x[gpus[0]][0] - 0.4, x[gpus[-1]][0] + 0.4
-        ax.plot([low, high], [2.1, 2.1], color=CLASSES["NV"], lw=9, solid_capstyle="round")
+        ax.plot([low, high], [2.1, 2.1], color=_CLASSES["NV"], lw=9, solid_capstyle="round")
         for gpu in gpus:
-            ax.plot([x[gpu][0]] * 2, [0.7, 2.1], color=CLASSES["NV"], lw=2.5)
+            ax.plot([x[gpu][0]] * 2, [0.7, 2.1], color=_CLASSES["NV"], lw=2.5)
         text = f"NVLink: every pair by {_links(link_gb_per_s, count)}"
         ax.text((low + high) / 2, 2.42, text, ha="center", fontsize=10)
         return
@@ -82,16 +81,9 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
     for (a, b), count in pairs.items():
         if count:
             height = 0.45 + 1.5 * (apart[a, b] - 1) / max(most - 1, 1)
-            _arc(ax, (x[a][0], 0.72), (x[b][0], 0.72), height, CLASSES["NV"], 1 + count / 3)
-            ax.text(
-                (x[a][0] + x[b][0]) / 2,
-                0.72 + height,
-                f"NV{count}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                bbox={"fc": "white", "ec": "none", "pad": 1},
-            )
+            _arc(ax, (x[a][0], 0.72), (x[b][0], 0.72), height, _CLASSES["NV"], 1 + count / 3)
+            text = {"ha": "center", "va": "center", "fontsize": 8, "bbox": {"fc": "white", "ec": "none", "pad": 1}}
+            ax.text((x[a][0] + x[b][0]) / 2, 0.72 + height, f"NV{count}", **text)
 
 
 def _arc(ax, start, end, height: float, color: str, width: float) -> None:
@@ -106,20 +98,20 @@ def _links(link_gb_per_s: float | None, count: int) -> str:
 
 
 def _pcie(ax, topology, x, kinds) -> list[str]:
-    """Draw the PCIe paths between GPUs and from each NIC to its nearest GPUs; give the classes drawn, nearest first."""
+    """Draw the PCIe paths between GPUs and from each NIC to its nearest GPUs; return their classes, nearest first."""
     used = {"NV"} if any(kind.startswith("NV") for kind in topology.links.values()) else set()
-    order = list(CLASSES)
+    order = list(_CLASSES)
     nearest = {}
     for (a, b), kind in topology.links.items():
-        if kinds[a] == "gpu" and kinds[b] == "nic" and kind in CLASSES:
+        if kinds[a] == "gpu" and kinds[b] == "nic" and kind in _CLASSES:
             nearest[b] = min(nearest.get(b, len(order)), order.index(kind))
     for (a, b), kind in topology.links.items():
         between_gpus = kinds[b] == "gpu"
-        near = kinds[a] == "gpu" and kinds[b] == "nic" and kind in CLASSES and order.index(kind) == nearest[b]
-        if kind not in CLASSES or kind == "SYS" or not (between_gpus or near):
+        near = kinds[a] == "gpu" and kinds[b] == "nic" and kind in _CLASSES and order.index(kind) == nearest[b]
+        if kind not in _CLASSES or kind == "SYS" or not (between_gpus or near):
             continue
         start, end = (x[a][0], x[a][1] - 0.27), (x[b][0], x[b][1] + (-0.27 if between_gpus else 0.27))
         deepest = 0.5 if nearest else 1.1  # above the NICs, or within the box
-        _arc(ax, start, end, -min(0.28 * abs(start[0] - end[0]), deepest) if between_gpus else 0, CLASSES[kind], 2)
+        _arc(ax, start, end, -min(0.28 * abs(start[0] - end[0]), deepest) if between_gpus else 0, _CLASSES[kind], 2)
         used.add(kind)
     return [kind for kind in order if kind in used]
