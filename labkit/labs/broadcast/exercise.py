@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
-from labkit.course.exercise import judges_answers, launched, unanswered
+from labkit.course.exercise import launched, unanswered, with_version
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
@@ -14,11 +16,12 @@ from labkit.labs.broadcast.graph import Copy, Graph
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.story import units
 
-EXERCISES = CHUNKED
-TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
 
 
-@judges_answers
 def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
@@ -35,10 +38,11 @@ def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: floa
     functions = (f"methods.{own}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
     run = launched(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
-    return run if isinstance(run, Verdict) else judge(exercise, own, function, run)
+    verdict = run if isinstance(run, Verdict) else judge(exercise, own, function, run)
+    return with_version("broadcast", exercise, verdict)
 
 
-def judge(exercise: str, own: str, function: str, run) -> Verdict:
+def judge(exercise: str, own: str, function: str, run: Run) -> Verdict:
     """Return the verdict on `function` from a Trial's rows and spans, with the reference solution `own` beside it."""
     rows, reference = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{own}"))
     gpus, pieces = run.plan.gpus, run.plan.chunks * (1 if own == "pipelined" else run.plan.gpus)
@@ -60,7 +64,7 @@ def judge(exercise: str, own: str, function: str, run) -> Verdict:
     if not faults.keys() - {"source_reused", "unsynchronised"}:  # the others change what waits for what
         if sentence := _chunks(graph, rows, run.plan.chunks, pieces):
             faults["chunks"] = sentence
-        elif graph.chunk_times > TOLERANCE * graph.least_chunk_times:
+        elif graph.chunk_times > _TOLERANCE * graph.least_chunk_times:
             faults["no_overlap"] = _overlap(graph, ideal, run.plan.chunks)
     good, mine = (table[~table["warm_up"].astype(bool)]["seconds"].median() for table in (rows, reference))
     beside = f"{units.times(good / mine)} its time"
@@ -72,7 +76,7 @@ def judge(exercise: str, own: str, function: str, run) -> Verdict:
     return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _copies(run, function: str) -> pd.DataFrame:
+def _copies(run: Run, function: str) -> pd.DataFrame:
     """Return the copies of one call of a function, with the first seed."""
     copies = run.spans[run.spans["function"] == function]
     return copies[copies["point"] == copies["point"].min()]
@@ -163,7 +167,7 @@ def _overlap(graph: Graph, ideal: Graph, chunks: int) -> str:
             f"GPU {later.target} gets {_elements(later)} only after GPU {earlier.target} has {_elements(earlier)}: "
             "pass as `after=` the copy that brings the elements to send, and no other"
         )
-    if neither > TOLERANCE * graph.least_chunk_times:
+    if neither > _TOLERANCE * graph.least_chunk_times:
         causes.append("a lane makes its copies in the order you give them: give those first whose elements come first")
     return f"copies wait without need: {_beside(graph, ideal, chunks)}; {'; '.join(causes)}"
 
@@ -210,11 +214,11 @@ def _clock(rows: pd.DataFrame) -> str | None:
 
 
 def suspects() -> tuple[str, ...]:
-    """Give the names of the broken broadcasts, in an order that gives nothing away."""
+    """Return the names of the broken broadcasts, in an order that gives nothing away."""
     return tuple(f"bugs.{name}" for name in lined_up(SYMPTOMS))
 
 
-def diagnose(run) -> Markdown:
-    """Give the verdicts on all functions of a Trial run at once: what the check would say of each."""
+def diagnose(run: Run) -> Markdown:
+    """Return the verdicts on all functions of a Trial run at once: what the check would say of each."""
     names = [name for name in run.plan.functions if not name.startswith("methods.")]
     return diagnosed(judge(name.partition(".")[2], "pipelined", name, run) for name in names)

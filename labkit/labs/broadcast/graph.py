@@ -86,12 +86,12 @@ class Graph:
     @cached_property
     def brings_all(self) -> list[set[int]]:
         """For each copy all earlier ones on the way of its elements, from the host on."""
-        return [set(members(one)) for one in closed(self.brings)]
+        return [set(_members(one)) for one in _closed(self.brings)]
 
     @cached_property
     def over(self) -> list[int]:
         """For each copy, as a set of bits, all copies that are certainly over before it starts."""
-        return closed(self.chains())
+        return _closed(self.chains())
 
     def missing(self) -> Iterator[Copy]:
         """Yield the forwards that may start before what they send has arrived."""
@@ -174,7 +174,7 @@ class Graph:
         return chain[::-1]
 
 
-def closed(chains: Iterable[set[int]]) -> list[int]:
+def _closed(chains: Iterable[set[int]]) -> list[int]:
     """Return for each copy, as a set of bits, what it waits for, what that waits for, and so on."""
     found: list[int] = []
     for before in chains:
@@ -185,6 +185,6 @@ def closed(chains: Iterable[set[int]]) -> list[int]:
     return found
 
 
-def members(bits: int) -> Iterator[int]:
+def _members(bits: int) -> Iterator[int]:
     """Yield the numbers in a set of bits."""
     yield from (index for index in range(bits.bit_length()) if bits >> index & 1)

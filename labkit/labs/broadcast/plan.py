@@ -13,7 +13,7 @@ from labkit.engine.plan import Plan
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
 METHODS = ("links", *WHOLE, *CHUNKED)
-MEMORIES = ("pageable", "pinned")
+_MEMORIES = ("pageable", "pinned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,29 +41,25 @@ class Tensor(Plan):
 
     def require_memory(self, memory: str) -> None:
         """Raise PlanError for a memory that is not known, or that a machine without GPUs cannot have."""
-        self.require("memory", memory, MEMORIES)
+        self.require("memory", memory, _MEMORIES)
         if memory == "pinned" and self.device == "cpu":
-            raise PlanError(
-                "memory='pinned': pages are pinned for a GPU, and this plan runs on the CPU; take 'pageable'"
-            )
+            why = "pages are pinned for a GPU, and this plan runs on the CPU"
+            raise PlanError(f"memory='pinned': {why}; take 'pageable'")
 
     @classmethod
     def divisible(cls, mib: int, gpus: int) -> int:
-        """Give the largest number of MiB, up to `mib`, that divides among as many GPUs (all, if 0): 4095 for three."""
+        """Return the most MiB, up to `mib`, that divide among as many GPUs (all, if 0): 4095 for three."""
         return mib - mib % (gpus or max(2, len(node.here().gpus)))
 
     def require_chunks(self, chunks: int) -> None:
         """Raise PlanError unless `chunks` equal chunks fit every GPU's share of the tensor."""
         if chunks < 1 or self.elements % (chunks * self.gpus):
             allowed = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if self.elements % (n * self.gpus) == 0]
-            raise PlanError(
-                f"chunks={chunks} does not divide each of {self.gpus} shares of {self.elements} elements; "
-                + (
-                    f"these do: {', '.join(map(str, allowed))}"
-                    if allowed
-                    else "no usual count does: choose another mib"
-                )
+            counts = (
+                f"these do: {', '.join(map(str, allowed))}" if allowed else "no usual count does: choose another mib"
             )
+            shares = f"{self.gpus} shares of {self.elements} elements"
+            raise PlanError(f"chunks={chunks} does not divide each of {shares}; {counts}")
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -84,7 +80,7 @@ class Sweep(Tensor):
     """
 
     methods: tuple[str, ...] = METHODS
-    memories: tuple[str, ...] = MEMORIES
+    memories: tuple[str, ...] = _MEMORIES
     chunks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
 
     def check(self) -> None:
@@ -104,7 +100,7 @@ class Sweep(Tensor):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        memories = MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
+        memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
         return super().small(**{"chunks": (4, 16), "memories": memories} | knobs)
 
 

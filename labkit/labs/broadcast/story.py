@@ -5,18 +5,19 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
-NAMES = {
+_NAMES = {
     "direct": "direct",
     "staged": "staged",
     "nccl": "one copy then NCCL",
     "pipelined": "pipelined",
     "scatter_all_gather": "scatter + all-gather",
 }
-SAME = 1.10  # two causes within 10 % of each other are called equal
-PLATEAU = 1.01  # chunk counts within 1 % of the best
+_SAME = 1.10  # two causes within 10 % of each other are called equal
+_PLATEAU = 1.01  # chunk counts within 1 % of the best
 
 
 def explain_methods(table: pd.DataFrame) -> Markdown:
@@ -24,11 +25,11 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
     right = table[(table["status"] == "ok") & (table["method"] != "links")].sort_values("seconds")
     wrong = table[table["status"] != "ok"]
     if right.empty:
-        return say("No setting brought right copies to every GPU.", small=table.attrs["small"])
+        return say("No setting brought right copies to every GPU.", small=fact(table, "small"))
     if len(right) == 1:
         first = right.iloc[0]
         return say(
-            f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=table.attrs["small"]
+            f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=fact(table, "small")
         )
     first, last = right.iloc[0], right.iloc[-1]
     rivals = right[right["method"] != first["method"]]
@@ -50,21 +51,17 @@ def explain_methods(table: pd.DataFrame) -> Markdown:
     share = first["share_of_links"]
     near = None
     if share > 0:
+        above = max(0.0, 1 / share - 1)
         near = (
-            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together "
-            "need to bring the tensor in once: "
-            + (
-                "there is next to nothing left to win."
-                if share >= 0.95
-                else "the links could still bring it in sooner."
-            )
+            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together need to bring "
+            f"the tensor in once: {'only ' if share >= 0.95 else ''}{units.percent(above)} above the limit."
         )
     failed = f"Every copy of all {len(table)} settings was compared with the source, and equal."
     if len(wrong):
         failed = f"{len(wrong)} setting(s) failed ({listed(dict.fromkeys(wrong['status']))}) and count for nothing."
     impossible = table[table["verdict"] == "impossible"]
     beaten = f"{len(impossible)} time(s) beat the datasheet's limit: do not believe them." if len(impossible) else None
-    return say(lead, near, failed, beaten, small=table.attrs["small"])
+    return say(lead, near, failed, beaten, small=fact(table, "small"))
 
 
 def explain_pinning(table: pd.DataFrame) -> Markdown:
@@ -73,32 +70,32 @@ def explain_pinning(table: pd.DataFrame) -> Markdown:
     if table["pinned_seconds"].isna().all():
         return say(
             "Nothing was pinned in this run, so it cannot tell the two causes apart; the recorded run can.",
-            small=table.attrs["small"],
+            small=fact(table, "small"),
         )
     if rows.loc[["direct", "pipelined"], ["pageable_seconds", "pinned_seconds"]].isna().any(axis=None):
         return say(
             "This run lacks direct or pipelined from one of the memories, so it cannot tell the two causes apart.",
-            small=table.attrs["small"],
+            small=fact(table, "small"),
         )
     pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
     together = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pinned_seconds"]
     factors = f"{units.times(pinning)} by pinning, then {units.times(path)} by the path"
-    if pinning > path * SAME:
+    if pinning > path * _SAME:
         verdict = (
             f"**Pinning, not topology, made the difference**: {factors}."
-            if path <= SAME
+            if path <= _SAME
             else f"**Pinning did more than the path**: {factors}."
         )
-    elif path > pinning * SAME:
+    elif path > pinning * _SAME:
         verdict = (
             f"**The path, not pinning, made the difference**: {factors}."
-            if pinning <= SAME
+            if pinning <= _SAME
             else f"**The path did more than pinning**: {factors}."
         )
     else:
         verdict = f"Pinning and the path did about the same: {factors}."
     unpinned = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pageable_seconds"]
-    if unpinned > path * SAME:
+    if unpinned > path * _SAME:
         verdict += (
             f" Left in pageable memory, the same path gains {units.times(unpinned)}: it copies from the "
             "slow memory once, not once a GPU."
@@ -106,7 +103,7 @@ def explain_pinning(table: pd.DataFrame) -> Markdown:
     step = (
         f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
     )
-    return say(step, verdict, _one_thread(rows), _scatter_sentence(rows), small=table.attrs["small"])
+    return say(step, verdict, _one_thread(rows), _scatter_sentence(rows), small=fact(table, "small"))
 
 
 def _one_thread(rows: pd.DataFrame) -> str | None:
@@ -116,7 +113,7 @@ def _one_thread(rows: pd.DataFrame) -> str | None:
         return None
     return (
         f"A single copy gains {units.times(single)} by pinning; direct gains {units.times(direct / single)} more, "
-        "because a pageable copy keeps the thread that asked for it, so its copies run one after another."
+        "because a pageable copy blocks the calling thread, so its copies run one after another."
     )
 
 
@@ -124,7 +121,7 @@ def _scatter_sentence(rows: pd.DataFrame) -> str | None:
     if not rows.loc["scatter_all_gather", "pinned_seconds"] > 0:
         return None
     gain = rows.loc["pipelined", "pinned_seconds"] / rows.loc["scatter_all_gather", "pinned_seconds"]
-    if gain > SAME:
+    if gain > _SAME:
         return (
             f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because "
             "every GPU's own host link works."
@@ -144,10 +141,10 @@ def explain_chunks(table: pd.DataFrame) -> Markdown:
     for method, rows in table[table["memory"] == memory].groupby("method", sort=False):
         low, high = rows.loc[rows["seconds"].idxmin()], rows.loc[rows["seconds"].idxmax()]
         if len(rows) == 1:
-            sentences.append(f"{NAMES[method].capitalize()} was run with {low['chunks']} chunks only.")
+            sentences.append(f"{_NAMES[method].capitalize()} was run with {low['chunks']} chunks only.")
             continue
         if not resolved(low["seconds"], high["seconds"], low["spread_seconds"], high["spread_seconds"]):
-            sentences.append(f"For {NAMES[method]} the number of chunks makes no difference that these data resolve.")
+            sentences.append(f"For {_NAMES[method]} the number of chunks makes no difference that these data resolve.")
             continue
         counts = sorted(rows["chunks"])
         ends = {
@@ -155,20 +152,20 @@ def explain_chunks(table: pd.DataFrame) -> Markdown:
             counts[-1]: "the most that were tried",
         }
         why = ends.get(low["chunks"], "fewer overlap less, more cost more launches")
-        near = rows.loc[rows["seconds"] <= PLATEAU * low["seconds"], "chunks"]
+        near = rows.loc[rows["seconds"] <= _PLATEAU * low["seconds"], "chunks"]
         plateau = (
-            f"; {near.min()} to {near.max()} are within {units.percent(PLATEAU - 1)} of it" if len(near) > 1 else ""
+            f"; {near.min()} to {near.max()} are within {units.percent(_PLATEAU - 1)} of it" if len(near) > 1 else ""
         )
         sentences.append(
-            f"{NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}){plateau}; {high['chunks']} "
-            f"take {units.percent(high['seconds'] / low['seconds'] - 1)} more."
+            f"{_NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}){plateau}; "
+            f"{high['chunks']} take {units.percent(high['seconds'] / low['seconds'] - 1)} more."
         )
-    return say(f"From {memory} memory:", *sentences, small=table.attrs["small"])
+    return say(f"From {memory} memory:", *sentences, small=fact(table, "small"))
 
 
 def explain_overlap(share: float, table: pd.DataFrame) -> Markdown:
     """Say how much of the forwarding was hidden behind the host's copies, as the timeline shows it."""
-    name = NAMES.get(table.attrs["method"], table.attrs["method"])
+    name = _NAMES.get(fact(table, "method"), fact(table, "method"))
     host = table[table["kind"] == "host"]
     lanes = host["lane"].nunique()
     if not share >= 0:
@@ -177,7 +174,7 @@ def explain_overlap(share: float, table: pd.DataFrame) -> Markdown:
         text = f"In {name}, **{units.percent(share)} of the forwarding time was hidden** behind copies from the host."
     else:
         text = f"In {name}, only {units.percent(share)} of the forwarding time was hidden behind copies from the host."
-    return say(text, f"{lanes} host link{'s were' if lanes > 1 else ' was'} in use.", small=table.attrs["small"])
+    return say(text, f"{lanes} host link{'s were' if lanes > 1 else ' was'} in use.", small=fact(table, "small"))
 
 
 def doubt_ladder(table: pd.DataFrame) -> Markdown:
@@ -185,8 +182,8 @@ def doubt_ladder(table: pd.DataFrame) -> Markdown:
     pinned = table[table["reading"] == "pinned"]
     pageable = table[table["reading"] == "pageable"]
     rates = (
-        f"a pageable copy reaches {units.rate(table.attrs['pageable'])} on the recorded node, a pinned one "
-        f"{units.rate(table.attrs['pinned'])}"
+        f"a pageable copy reaches {units.rate(fact(table, 'pageable'))} on the recorded node, a pinned one "
+        f"{units.rate(fact(table, 'pinned'))}"
     )
     if pinned.empty or pageable.empty:
         kind = "pinned" if pageable.empty else "pageable"
@@ -207,4 +204,4 @@ def _range(rows: pd.DataFrame) -> str:
 
 def _name(row: pd.Series) -> str:
     chunks = f", {row['chunks']} chunks" if row["chunks"] > 1 else ""
-    return f"{NAMES[row['method']]} ({row['memory']}{chunks})"
+    return f"{_NAMES[row['method']]} ({row['memory']}{chunks})"

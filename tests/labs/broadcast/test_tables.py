@@ -8,6 +8,7 @@ from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_
 
 from labkit.labs import broadcast
 from labkit.labs.broadcast.plan import Trial
+from labkit.provenance import fact
 from labkit.tables.published import published
 
 SIZE = 4 * 2**30  # bytes
@@ -56,7 +57,8 @@ def test_methods_gives_medians_without_warm_ups(run):
     assert row(table, "scatter_all_gather", chunks=16)["share_of_links"] == pytest.approx(0.0213 / 0.0217)
     assert row(table, "scatter_all_gather", "pageable", 4)["share_of_links"] == pytest.approx(0.415 / 0.4205)
     assert set(table["verdict"]) == {"ok"}
-    assert table.attrs == {"source": run.source, "small": False, "gpus": 4, "bytes": SIZE}
+    facts = {"source": run.source, "small": False, "ranks": 4, "bytes": SIZE}
+    assert {name: fact(table, name) for name in facts} == facts
 
 
 def test_an_impossible_time_is_flagged(tmp_path):
@@ -108,14 +110,14 @@ def test_chunk_sweep_keeps_the_chunked_methods(run):
     table = broadcast.chunk_sweep(broadcast.methods(run))
     assert set(table["method"]) == {"pipelined", "scatter_all_gather"}
     assert len(table) == 24
-    assert table.attrs["source"] == run.source
+    assert fact(table, "source") == run.source
 
 
 def test_ladder_reads_the_published_figures(run):
     """One copy is pipelined's: pageable about 10 GB/s, pinned 54. Of the ladder broadcast3 alone fits pinned."""
     table = broadcast.ladder(published("broadcast"), broadcast.methods(run))
-    assert 9 < table.attrs["pageable"] < 12
-    assert table.attrs["pinned"] == pytest.approx(SIZE / 0.0788 / 1e9)
+    assert 9 < fact(table, "pageable") < 12
+    assert fact(table, "pinned") == pytest.approx(SIZE / 0.0788 / 1e9)
     assert dict(zip(table["method"], table["reading"], strict=True)) == {
         "direct": "pageable",
         "staged": "pageable",
@@ -125,7 +127,7 @@ def test_ladder_reads_the_published_figures(run):
     assert first["copy_gb_per_s"].tolist() == pytest.approx([4 * SIZE / 1.504e9, SIZE / 0.404e9, SIZE / 0.103e9])
     assert first["factor_to_next"].tolist()[:2] == pytest.approx([1.504 / 0.404, 0.404 / 0.103])
     assert math.isnan(first["factor_to_next"].iloc[-1])
-    assert "published" in table.attrs["source"]
+    assert "published" in fact(table, "source")
 
 
 def spans(*rows):
@@ -153,12 +155,12 @@ def test_overlap_without_forwarding_is_unknown():
 
 def test_timeline(run):
     table = broadcast.timeline(run, "pipelined")
-    assert table.attrs["setting"] == "pinned source, 4 chunks"
+    assert fact(table, "setting") == "pinned source, 4 chunks"
     assert (table["kind"] == "host").sum() == 4
     assert (table["kind"] == "peer").sum() == 12
     assert table["end_ms"].max() == pytest.approx(86.5 * 4.4 / 5)
     assert set(broadcast.timeline(run, "pipelined", 16, "pageable")["lane"]) == {"host → 0", "0 → 1", "0 → 2", "0 → 3"}
-    assert broadcast.timeline(run, "direct").attrs["setting"] == "pinned source, in one piece"
+    assert fact(broadcast.timeline(run, "direct"), "setting") == "pinned source, in one piece"
     assert broadcast.overlap(broadcast.timeline(run, "staged")) == 0
 
 
@@ -176,7 +178,7 @@ def test_compare_leaves_out_a_run_of_another_size(run, tmp_path):
     small = broadcast.methods(small_broadcast(tmp_path / "small"))
     table = broadcast.compare(small, broadcast.methods(run), published("broadcast"))
     assert set(table["origin"]) == {"recorded", "theory", "published"}
-    assert "EPYC" not in table.attrs["source"]
+    assert "EPYC" not in fact(table, "source")
 
 
 def test_symptoms(tmp_path):
@@ -227,6 +229,6 @@ def test_scorecard_has_no_target_for_unpinned_runs_and_trials(tmp_path):
 
 def test_a_small_run_says_so(tmp_path):
     table = broadcast.methods(small_broadcast(tmp_path / "run"))
-    assert table.attrs["small"]
-    assert table.attrs["source"].endswith("small size")
+    assert fact(table, "small")
+    assert fact(table, "source").endswith("small size")
     assert len(table) == len(CPU_SECONDS)

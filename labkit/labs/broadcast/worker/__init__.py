@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -15,21 +16,21 @@ from labkit.labs.broadcast.plan import Trial
 from labkit.labs.broadcast.worker import methods
 from labkit.labs.broadcast.worker.lanes import Lanes
 
-MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
-PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
+_MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
+_PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
 
 
-def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
-    """Give float32 values that no other seed and no shifted chunk repeats: (48271·i + seed) mod PRIME."""
+def _pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
+    """Return float32 values that no other seed and no shifted chunk repeats: (48271·i + seed) mod _PRIME."""
     values = torch.empty(elements, dtype=torch.float32, device=device)
     piece = 2**26  # int64 on the way: half a GiB at a time
     for start in range(0, elements, piece):
         index = torch.arange(start, min(start + piece, elements), device=device)
-        values[start : start + piece] = (index * 48271 + seed * 7919) % PRIME
+        values[start : start + piece] = (index * 48271 + seed * 7919) % _PRIME
     return values
 
 
-class Buffers:
+class _Buffers:
     """The host tensor, pageable and pinned, a copy a GPU, and on every GPU a reference that no copy method wrote."""
 
     def __init__(self, worker: Worker):
@@ -46,7 +47,7 @@ class Buffers:
     def fill(self, seed: int) -> None:
         """Put the seed's values into the sources and the references."""
         if seed != self.seed:
-            made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
+            made = {device: _pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
             self.references = [made[device] for device in self.devices]
             self.seed = seed
             self.restore()
@@ -62,34 +63,34 @@ class Buffers:
             copy.fill_(float("nan"))
 
     def wrong(self, part_of: Callable[[int], slice] = lambda gpu: slice(None)) -> list[int]:
-        """Give the GPUs whose copy differs from the reference, in the part that each should hold."""
+        """Return the GPUs whose copy differs from the reference, in the part that each should hold."""
         pairs = enumerate(zip(self.copies, self.references, strict=True))
         return [gpu for gpu, (copy, right) in pairs if not torch.equal(copy[part_of(gpu)], right[part_of(gpu)])]
 
 
-def prepare(worker: Worker) -> Buffers:
+def prepare(worker: Worker) -> _Buffers:
     """Allocate everything once; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
     elif worker.rank == 0:
         worker.drives = range(worker.gpus)
-    return Buffers(worker)
+    return _Buffers(worker)
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point; ranks with nothing to do wait at the barrier without using their GPU."""
     worker.state.fill(point.seed)
     if isinstance(worker.plan, Trial):
         if worker.rank == 0:
-            try_function(worker, point)
+            _try_function(worker, point)
     elif point.method == "nccl":
-        through_nccl(worker, point)
+        _through_nccl(worker, point)
     elif worker.rank == 0:
-        through_lanes(worker, point)
+        _through_lanes(worker, point)
     worker.barrier()
 
 
-def through_lanes(worker: Worker, point) -> None:
+def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
     """Time one method of methods.py and compare every copy after every repeat; then draw it once, copy by copy."""
     buffers, work = worker.state, getattr(methods, point.method)
     source = buffers.sources[point.memory]
@@ -101,17 +102,17 @@ def through_lanes(worker: Worker, point) -> None:
 
     share = lanes.parts(buffers.elements, worker.gpus)
     part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **often, before=buffers.poison):
-        record(worker, timing, buffers.wrong(part_of))
+    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **repetitions, before=buffers.poison):
+        _record(worker, timing, buffers.wrong(part_of))
     lanes.close()
     best_memory = worker.plan.memories[-1]
-    if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= MOST_DRAWN:
-        for copy in watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
+    if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= _MOST_DRAWN:
+        for copy in _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
             worker.span("copy", copy.lane, copy.start_us, copy.end_us)
 
 
-def through_nccl(worker: Worker, point) -> None:
+def _through_nccl(worker: Worker, point: SimpleNamespace) -> None:
     """One copy from the host to GPU 0, then the library's broadcast (NCCL; gloo between processes without GPUs)."""
     buffers = worker.state
 
@@ -125,13 +126,13 @@ def through_nccl(worker: Worker, point) -> None:
         worker.synchronize()
         worker.barrier()
 
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **often, before=before):
+    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **repetitions, before=before):
         right = torch.equal(buffers.copies[0], buffers.references[0])  # rank 0's other copies take no part
-        record(worker, timing, [] if right else [worker.rank])
+        _record(worker, timing, [] if right else [worker.rank])
 
 
-def record(worker: Worker, timing, wrong: list[int], **more) -> None:
+def _record(worker: Worker, timing, wrong: list[int], **more) -> None:
     """Append the row of one repeat; a copy that differs makes it a failed one."""
     status = f"wrong copy on GPU {', '.join(map(str, wrong))}" if wrong else "ok"
     rate = 4 * worker.plan.elements / timing.seconds / 1e9
@@ -140,8 +141,8 @@ def record(worker: Worker, timing, wrong: list[int], **more) -> None:
     )
 
 
-def watched(work, source, copies, chunks, lanes) -> list:
-    """Run the method twice on lanes that log, and give the second log: when each copy began and ended."""
+def _watched(work, source, copies, chunks, lanes) -> list:
+    """Run the method twice on lanes that log, and return the second log: when each copy began and ended."""
     for _ in range(2):
         lanes.anchor()
         work(source, copies, chunks, lanes)
@@ -151,12 +152,12 @@ def watched(work, source, copies, chunks, lanes) -> list:
     return log
 
 
-def try_function(worker: Worker, point) -> None:
+def _try_function(worker: Worker, point: SimpleNamespace) -> None:
     """Time a function like a method, note what it claims and does to the source, and log every copy it asked for."""
-    buffers, work = worker.state, find(point.function, worker.plan.answers)
+    buffers, work = worker.state, _find(point.function, worker.plan.answers)
     source = buffers.sources[point.memory]
     before = source.clone()
-    rehearsed = rehearse(work, source, before, buffers, point.chunks)
+    rehearsed = _rehearse(work, source, before, buffers, point.chunks)
     buffers.restore()
     lanes = Lanes(buffers.devices)
 
@@ -166,28 +167,28 @@ def try_function(worker: Worker, point) -> None:
         lanes.wait()
         return claimed, in_flight
 
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **often, before=buffers.poison):
+    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(broadcast, **repetitions, before=buffers.poison):
         claimed, in_flight = timing.result
         changed = not torch.equal(source, before)  # outside the clock: the host reads the whole tensor
         own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
         seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed | own_clock
-        record(worker, timing, buffers.wrong(), **seen)
+        _record(worker, timing, buffers.wrong(), **seen)
         buffers.restore()
     lanes.close()
-    log = watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
+    log = _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
     buffers.restore()
     number = {id(copy): index for index, copy in enumerate(log)}
     for index, copy in enumerate(log):
-        origin, first, _ = place(copy.origin, source, buffers.copies)
-        target, _, elements = place(copy.target, source, buffers.copies)
-        after, waited = ([number[id(one)] for one in them if id(one) in number] for them in (copy.after, copy.waited))
+        origin, first, _ = _place(copy.origin, source, buffers.copies)
+        target, _, elements = _place(copy.target, source, buffers.copies)
+        after, waited = ([number[id(one)] for one in waits if id(one) in number] for waits in (copy.after, copy.waited))
         what = {"origin": origin, "target": target, "first": first, "elements": elements}
         worker.span("copy", copy.lane, copy.start_us, copy.end_us, index=index, **what, after=after, waited=waited)
 
 
-def rehearse(
-    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Buffers, chunks: int
+def _rehearse(
+    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: _Buffers, chunks: int
 ) -> dict[str, int | bool]:
     """Run a function once with fewer chunks: `fewer_chunks`, and `fewer_pulls`, its copies from the host.
 
@@ -198,7 +199,7 @@ def rehearse(
     lanes, in_use = Lanes(buffers.devices), []
 
     def look() -> None:
-        reading = any(place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
+        reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
         in_use.append(reading and not torch.equal(source, before))
 
     lanes.log.before_wait = look
@@ -207,12 +208,12 @@ def rehearse(
     lanes.log.before_wait = lambda: None
     lanes.wait()
     lanes.close()
-    pulls = sum(place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
+    pulls = sum(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
     return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": any(in_use)}
 
 
-def place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
-    """Say which buffer a tensor lies in ("host", "0", "1", … or "elsewhere"), its first element there, and how many."""
+def _place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
+    """Return a tensor's buffer ("host", "0", "1", … or "elsewhere"), its first element there, and how many."""
     for name, buffer in [("host", source), *((str(gpu), copy) for gpu, copy in enumerate(copies))]:
         first = (tensor.data_ptr() - buffer.data_ptr()) // buffer.element_size()
         if tensor.device == buffer.device and 0 <= first < len(buffer):
@@ -220,8 +221,8 @@ def place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]
     return "elsewhere", 0, tensor.numel()
 
 
-def find(name: str, answers: str) -> Callable:
-    """Give the function that "methods.direct", "bugs.early_forward" or "answers.pipelined" names.
+def _find(name: str, answers: str) -> Callable:
+    """Return the function that "methods.direct", "bugs.early_forward" or "answers.pipelined" names.
 
     An answer is loaded from its own file, so that a traceback names the student's file and line.
     """

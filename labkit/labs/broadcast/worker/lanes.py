@@ -27,7 +27,7 @@ class Copy:
 
     @classmethod
     def asked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None, log: Log) -> Copy:
-        """Give a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
+        """Return a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
         if not (isinstance(target, torch.Tensor) and isinstance(origin, torch.Tensor)):
             kinds = f"{type(target).__name__} and {type(origin).__name__}"
             raise TypeError(f"{lane}: copy(target, origin) takes two tensors, not {kinds}")
@@ -57,7 +57,7 @@ class Log(list[Copy]):
             self.over[lane] = last
 
     def unfinished(self) -> list[Copy]:
-        """Give the copies that no wait of the caller covers: neither directly nor as what a waited-for copy awaits."""
+        """Return the copies that no wait of the caller covers, directly or as what a waited-for copy awaits."""
         covered: set[int] = set()
         ahead: dict[str, Copy] = {}
         before: dict[int, list[Copy]] = {}
@@ -92,7 +92,7 @@ class Lane:
         torch.empty(1, device=ends[-1]).copy_(torch.empty(1, device=ends[0]))  # torch lets the two reach each other
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
-        """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
+        """Start copying `origin` to `target` once the copy `after` has arrived; return this copy, to be waited for."""
         this = Copy.asked(self.name, target, origin, after, self.log)
         if after:
             self.stream.wait_event(after.done)
@@ -122,7 +122,7 @@ class ThreadLane:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
-        """Start copying `origin` to `target` once the copy `after` has arrived; give this copy, to be waited for."""
+        """Start copying `origin` to `target` once the copy `after` has arrived; return this copy, to be waited for."""
         this = Copy.asked(self.name, target, origin, after, self.log)
         this.done = self.thread.submit(self._do, this)
         self.log.append(this)
@@ -178,7 +178,7 @@ class Lanes:
             lane.wait()
 
     def in_flight(self) -> int:
-        """Give how many copies of the log have not arrived yet."""
+        """Return how many copies of the log have not arrived yet."""
         over = (copy.done.done() if isinstance(copy.done, Future) else copy.done.query() for copy in self.log)
         return sum(not done for done in over)
 
@@ -189,7 +189,7 @@ class Lanes:
         return self._lanes[name]
 
     def timeline(self) -> list[Copy]:
-        """Give the log with start_us and end_us filled in, from the first copy's start; call it after `wait`.
+        """Return the log with start_us and end_us filled in, from the first copy's start; call it after `wait`.
 
         Events of different GPUs share no clock: each GPU's times count from an event that was recorded on it when all
         GPUs stood still (`anchor`), which leaves them apart by some tens of microseconds.

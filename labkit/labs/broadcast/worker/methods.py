@@ -45,6 +45,6 @@ def links(source, copies, chunks, lanes):
 
 
 def _rounds(source, copies, chunks, lanes):
-    """Give each GPU's chunks of its own share round by round, so that every host link starts at once."""
+    """Yield each GPU's chunks of its own share round by round, so that every host link starts at once."""
     share = len(source) // len(copies)
     return zip(*(lanes.parts(share, chunks, first=gpu * share) for gpu in range(len(copies))), strict=True)

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
-from labkit.charts.parts import panels, rows
+from labkit.charts.parts import by_origin, panels, rows
 from labkit.provenance import fact, sources
 from labkit.story import units
 
@@ -85,25 +85,12 @@ def share_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(tables[0]))
 
 
-_ORIGINS = {  # colour, marker, and how many rows aside, so that all show
-    "predicted": (canvas.PREDICTED, "D", -0.25),
-    "nominal": (canvas.THEORY, "|", 0.0),
-    "measured": (canvas.MEASURED, "o", 0.0),
-    "recorded": (canvas.RECORDED, "s", 0.25),
-}
-
-
 def compare_chart(table: pd.DataFrame) -> Figure:
     """Predicted, nominal, measured and recorded GB/s of both ways on one axis."""
     order = list(dict.fromkeys(table["way"]))
     figure, (ax,) = panels(1, height=2.6)
     rows(ax, order)
-    for origin, (color, marker, aside) in _ORIGINS.items():
-        ways = table[table["origin"] == origin]
-        if len(ways):
-            at = ways["way"].map(order.index) + aside
-            size = 420 if marker == "|" else 50
-            ax.scatter(ways["gb_per_s"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
+    by_origin(ax, table, "gb_per_s", [order.index(way) for way in table["way"]])
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="GB/s (log)", title="One link, several answers")
     canvas.legend_above(ax, markerscale=0.75)
