@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
-from IPython.display import Markdown
 
-from labkit.course.exercise import called, judges_answers
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.exercise import Exercise, Exercises
+from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.tables.throughput import symptoms
@@ -22,7 +22,7 @@ from labkit.story import units
 SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3))
 # Layer times, stages. The two long ones and the last one are such that filling stages in turn, to the average or to
 # any multiple of it, from either end, is not optimal in all of them; nor is an even split improved layer by layer.
-SPLITS = (
+SPLITS: tuple[tuple[list[float], int], ...] = (
     ([1] * 4, 2),
     ([1, 1, 1, 5], 2),
     ([3, 1, 1, 1, 1, 1], 3),
@@ -33,20 +33,16 @@ SPLITS = (
     ([2, 3, 1], 1),
     ([1, 4, 2], 3),
 )
-FORGOTTEN = "it returns None: is a `return` missing?"
+_FORGOTTEN = "it returns None: is a `return` missing?"
 
 
-def key_of(arguments) -> str:
-    """Return the arguments of one call as JSON: the key under which the judges look up its result."""
-    return json.dumps(arguments)
-
-
-def judge_schedule(given: dict[str, list[str]]) -> Verdict:
-    """Return the verdict on schedules: for each rank's (rank, ranks, micro_batches), as JSON, steps like "F0", "B0"."""
+def judge_schedule(schedules: Sequence[Any]) -> Verdict:
+    """Return the verdict on schedules, lists of steps like "F0", "B0": one for each rank of each setting, in order."""
     faults: dict[str, str] = {}
+    every = iter(schedules)
     for ranks, count in SETTINGS:
         where = f"with {_counted(ranks, 'rank')} and {_counted(count, 'micro-batch', 'es')}"
-        results = [given[key_of((rank, ranks, count))] for rank in range(ranks)]
+        results = [next(every) for _ in range(ranks)]
         fault = _unreadable(results)
         if not fault:
             order = [_steps(result, rank) for rank, result in enumerate(results)]
@@ -69,12 +65,12 @@ def judge_schedule(given: dict[str, list[str]]) -> Verdict:
     return Verdict("one_f_one_b", RIGHT, {}, merits)
 
 
-def explained(verdict: Verdict) -> Verdict:
+def _explained(verdict: Verdict) -> Verdict:
     """Return the verdict on a schedule that raised, and say so where there were too few micro-batches to warm up."""
-    called = re.search(r"[\[(](\d+), (\d+), (\d+)[\])]", verdict.faults.get("raised", ""))
-    if not called:
+    call = re.search(r"[\[(](\d+), (\d+), (\d+)[\])]", verdict.faults.get("raised", ""))
+    if not call:
         return verdict
-    rank, ranks, count = map(int, called.groups())
+    rank, ranks, count = map(int, call.groups())
     if count >= ranks - 1 - rank:
         return verdict
     sentence = (
@@ -93,7 +89,7 @@ def _unreadable(results: list) -> tuple[str, str] | None:
     asked = 'give a list of names such as "F0" or "B3"'
     for rank, names in enumerate(results):
         if names is None:
-            return "form", f"for rank {rank} {FORGOTTEN}"
+            return "form", f"for rank {rank} {_FORGOTTEN}"
         if not isinstance(names, list):
             return "form", f"for rank {rank} it gives {names!r:.60}: {asked}"
         for place, name in enumerate(names):
@@ -147,17 +143,17 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
 
 
 def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
-    mine, own = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
-    if mine > own * 1.001:
-        return "slow", f"a step takes {mine:.0f} forwards, the reference's {own:.0f}: some rank waits that need not"
+    taken, least = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
+    if taken > least * 1.001:
+        return "slow", f"a step takes {taken:.0f} forwards, the reference's {least:.0f}: some rank waits that need not"
     return None
 
 
-def judge_split(given: dict[str, list[int]]) -> Verdict:
-    """Return the verdict on splits: for each (layer times, stages), as JSON, the layers of each stage."""
+def judge_split(splits: Sequence[Any]) -> Verdict:
+    """Return the verdict on splits, each the layers of each stage: one for each of SPLITS, in order."""
     faults: dict[str, str] = {}
-    for times, stages in SPLITS:
-        fault = _split_fault(given[key_of((times, stages))], times, stages)
+    for sizes, (times, stages) in zip(splits, SPLITS, strict=True):
+        fault = _split_fault(sizes, times, stages)
         if fault:
             where = f"for layers that take {times} and {_counted(stages, 'stage')}"
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
@@ -165,9 +161,9 @@ def judge_split(given: dict[str, list[int]]) -> Verdict:
     return Verdict("balanced_split", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _split_fault(sizes, times: list[float], stages: int) -> tuple[str, str] | None:
+def _split_fault(sizes: Any, times: list[float], stages: int) -> tuple[str, str] | None:
     if sizes is None:
-        return "form", FORGOTTEN
+        return "form", _FORGOTTEN
     if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
         return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
     if len(sizes) != stages:
@@ -190,41 +186,11 @@ def slowest(times: list[float], sizes: list[int]) -> float:
     return most
 
 
-EXERCISES = ("one_f_one_b", "balanced_split")
-NOISE = 0.95  # a clock that shows less than this share of the step stopped too soon
+_LEAST_CLOCK_SHARE = 0.95  # a clock that shows less of the step stopped too soon
 
 
-@judges_answers
-def check(exercise: str, *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's answer to `exercise` ("one_f_one_b", "balanced_split") and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    if exercise == "one_f_one_b":
-        inputs = [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)]
-    else:
-        inputs = [*SPLITS]
-    outcome = called(f"pipeline.{exercise}", inputs, patience_s)
-    if isinstance(outcome, Verdict):
-        return explained(outcome) if exercise == "one_f_one_b" else outcome
-    given = dict(zip(map(key_of, inputs), outcome, strict=True))
-    return (judge_schedule if exercise == "one_f_one_b" else judge_split)(given)
-
-
-def suspects() -> tuple[str, ...]:
-    """Give the names of the broken pipelines, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
-
-
-def diagnose(run) -> Markdown:
-    """Name the fault of every variant of a Trial run, from its row alone."""
-    return diagnosed(map(verdict_of, symptoms(run).to_dict("records")))
-
-
-def verdict_of(row: dict) -> Verdict:
-    """Give the verdict on one variant's symptoms: scale of the gradients, parameters lost, outputs, its own clock."""
+def verdict_of(row: dict[Any, Any]) -> Verdict:
+    """Return the verdict on one variant's symptoms: scale of the gradients, parameters lost, outputs, its own clock."""
     faults = {}
     ratio, count = row["gradient_ratio"], row["micro_batches"]
     if row["lost_parameters"]:
@@ -237,7 +203,7 @@ def verdict_of(row: dict) -> Verdict:
         )
     elif max(_zero(row[e]) for e in ("output_error", "loss_error", "gradient_error")) > 1e-3:
         faults["wrong"] = "outputs, loss or gradients are not the whole model's"
-    if row["clock_share"] < NOISE:
+    if row["clock_share"] < _LEAST_CLOCK_SHARE:
         faults["first_rank_clock"] = (
             f"its own clock shows as little as {units.percent(row['clock_share'])} of what the slowest rank took: the "
             "first rank is done before the others; wait for all of them"
@@ -248,3 +214,16 @@ def verdict_of(row: dict) -> Verdict:
 
 def _zero(value: float) -> float:
     return 0.0 if pd.isna(value) else value
+
+
+check = Exercises(
+    "pipeline",
+    Exercise(
+        "one_f_one_b",
+        [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)],
+        judge_schedule,
+        on_failure=_explained,
+    ),
+    Exercise("balanced_split", SPLITS, judge_split),
+)
+suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

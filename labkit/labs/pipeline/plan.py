@@ -14,10 +14,10 @@ from labkit.theory.configurations import configuration
 BERT = configuration("bert-base")
 MODES = ("streaming", "fenced", "training")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
-PRECISIONS = ("float32", "tf32", "bfloat16")
+_PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
-SMALL = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
-SMALL |= {"batch": 16, "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4}
+_SMALL = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
+_SMALL |= {"batch": 16, "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Bert(Plan):
     stream: int = 8  # timed steps of a streaming point
 
     def check(self) -> None:
-        self.require("precision", self.precision, PRECISIONS)
+        self.require("precision", self.precision, _PRECISIONS)
         if min(self.repeats, self.stream, self.warm_ups) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}: at least 1 each")
         if self.hidden % self.heads:
@@ -54,16 +54,17 @@ class Bert(Plan):
         for knobs in self.knobs():
             self._check_count(knobs["micro_batches"])
             if "split" in knobs:
-                self._check_point(knobs)
+                self.check_point(knobs)
 
     def _check_count(self, count: int) -> None:
         if not 1 <= count <= self.batch or self.batch % count:
             fitting = ", ".join(str(n) for n in range(1, self.batch + 1) if self.batch % n == 0)
             raise PlanError(f"micro_batches={count} do not divide the batch of {self.batch}; these do: {fitting}")
 
-    def _check_point(self, knobs: dict[str, Any]) -> None:
+    def check_point(self, knobs: dict[str, Any]) -> None:
+        """Raise PlanError for a point that no pipeline can run, and say what is allowed."""
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
-        for name, known in (("mode", MODES), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        for name, known in (("mode", MODES), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
             self.require(name, knobs[name], known)
         stages = layers_of(split)
         if not 1 <= ranks <= self.gpus:
@@ -103,7 +104,7 @@ class Bert(Plan):
         mode: str = "training",
         precision: str = "",
     ) -> dict[str, Any]:
-        """Give a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
+        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
         ranks = ranks or self.most_ranks
         split = split or even_split(self.layers, ranks * chunks)
         return {
@@ -117,7 +118,7 @@ class Bert(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:
@@ -200,7 +201,7 @@ class Precisions(Bert):
 
     SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
 
-    precisions: tuple[str, ...] = PRECISIONS
+    precisions: tuple[str, ...] = _PRECISIONS
     modes: tuple[str, ...] = ("streaming", "training")
     micro_batches: int = 4
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
 
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
-CLOSE = 0.05  # a prediction within 5 % is called right
-NEAR_LINEAR = 0.9  # of the limit
-FEWER = {  # what is wrong with fewer micro-batches than the best count
+_NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
+_CLOSE = 0.05  # a prediction within 5 % is called right
+_NEAR_LINEAR = 0.9  # of the limit
+_FEWER = {  # what is wrong with fewer micro-batches than the best count
     "streaming": "fewer are slower, too",
     "fenced": "fewer leave a larger bubble",
     "training": "fewer leave a larger bubble",
@@ -19,7 +20,7 @@ FEWER = {  # what is wrong with fewer micro-batches than the best count
 
 
 def explain_gpus(table: pd.DataFrame) -> Markdown:
-    """Say, a mode, what more GPUs brought and how near that is to what the mode allows."""
+    """Say, per mode, what more GPUs brought and how near that is to what the mode allows."""
     sentences = []
     for mode, rows in table.groupby("mode", sort=False):
         first, last = rows.iloc[0], rows.iloc[-1]
@@ -30,18 +31,18 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
         if not resolved(first["samples_per_s"], last["samples_per_s"], *spreads):
             sentences.append(f"{mode.capitalize()}: whether it is faster {span} is not resolved by these data.")
             continue
-        verdict = "near" if last["share_of_limit"] >= NEAR_LINEAR else "well below"
+        verdict = "near" if last["share_of_limit"] >= _NEAR_LINEAR else "well below"
         if last["share_of_limit"] > 1.02:
             verdict = "**above**"
         sentences.append(
             f"{mode.capitalize()}: {units.number(last['speedup'])}× {span}, {verdict} the "
             f"{units.number(last['limit'])}× that the mode allows."
         )
-    return say(*sentences or ["One number of GPUs says nothing about adding more."], small=table.attrs["small"])
+    return say(*sentences or ["One number of GPUs says nothing about adding more."], small=fact(table, "small"))
 
 
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
-    """Say, a mode, which numbers of micro-batches were best, and whether more of them only hurt."""
+    """Say, per mode, which numbers of micro-batches were best, and whether more of them only hurt."""
     sentences, best_counts = [], {}
     for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
         rows = rows.set_index("micro_batches").sort_index()
@@ -50,8 +51,8 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
         count = rows["samples_per_s"].idxmax()
         best, tied = rows.loc[count], [n for n in rows.index if n != count and not _apart(rows.loc[count], rows.loc[n])]
         near = best_counts[mode] = sorted([count, *tied])
-        tie = f" ({listed(tied)} not told apart from it by these data)" if tied else ""
-        why = [FEWER[mode]] if near[0] > rows.index[0] else []
+        tie = f" ({listed(tied)} {'is' if len(tied) == 1 else 'are'} within noise)" if tied else ""
+        why = [_FEWER[mode]] if near[0] > rows.index[0] else []
         why += ["more make each piece smaller"] if near[-1] < rows.index[-1] else []
         reasons = f"; {', '.join(why)}" if why else ""
         rate = units.number(best["samples_per_s"])
@@ -61,7 +62,7 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
         since = f" from {first} on" if first > table["micro_batches"].min() else ""
         claim = "That more micro-batches only hurt, as one report has it, holds"
         sentences.append(f"{claim} for its stream{since}, not for training.")
-    return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=table.attrs["small"])
+    return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=fact(table, "small"))
 
 
 def _apart(row: pd.Series, other: pd.Series) -> bool:
@@ -71,30 +72,30 @@ def _apart(row: pd.Series, other: pd.Series) -> bool:
 
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
     """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
-    right = table[table["residual"].abs() <= CLOSE]
+    right = table[table["residual"].abs() <= _CLOSE]
     names = [
-        f"{NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)"
-        for row in table[table["residual"].abs() > CLOSE].itertuples()
+        f"{_NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)"
+        for row in table[table["residual"].abs() > _CLOSE].itertuples()
     ]
-    met = f"The simulator is within {units.percent(CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
+    met = f"The simulator is within {units.percent(_CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
     missed = f"Not so for {listed(names)}." if names else None
     least = table.loc[table["bubble_measured"].idxmin()]
     fastest = table.loc[table["step_ms"].idxmin()]
     small = (
-        f"Smallest measured bubble: {NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])} "
+        f"Smallest measured bubble: {_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])} "
         f"(formula {units.percent(least['bubble_formula'])}, simulated {units.percent(least['bubble_simulated'])})."
     )
     same = fastest["schedule"] == least["schedule"]
     fast = (
         "It is also the fastest."
         if same
-        else f"**Yet {NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
+        else f"**Yet {_NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
     )
     above = (table["bubble_measured"] > table["bubble_formula"]).sum()
     formula = (
         f"The formula is exceeded by the measurement in {above} of {len(table)}: it knows no transfers and no launches."
     )
-    return say(met, missed, small, fast, formula if above else None, small=table.attrs["small"])
+    return say(met, missed, small, fast, formula if above else None, small=fact(table, "small"))
 
 
 def explain_splits(
@@ -105,9 +106,9 @@ def explain_splits(
     `balance` adds how far the ranks differ in stage time and memory (standard deviation over mean).
     """
     sentences = []
-    for row in table[table["split"] != table.attrs["even"]].itertuples():
-        slower = f"{units.number(row.ratio)}× the step of {table.attrs['even']}"
-        true = "came true" if abs(row.error) <= CLOSE else "**did not come true**"
+    for row in table[table["split"] != fact(table, "even")].itertuples():
+        slower = f"{units.number(row.ratio)}× the step of {fact(table, 'even')}"
+        true = "came true" if abs(row.error) <= _CLOSE else "**did not come true**"
         sentences.append(
             f"{row.split} takes {slower}; the forecast, {units.number(row.forecast_ratio)}×, {true} "
             f"(off by {units.percent(abs(row.error))})."
@@ -123,9 +124,9 @@ def explain_splits(
     if ranked is not None:
         first, last = ranked.iloc[0], ranked.iloc[-1]
         best = f"Of all {len(ranked)} splits the search finds {first['split']} fastest"
-        even = ", the even one" if first["split"] == table.attrs["even"] else f", not {table.attrs['even']}"
+        even = ", the even one" if first["split"] == fact(table, "even") else f", not {fact(table, 'even')}"
         sentences.append(f"{best}{even}; the worst, {last['split']}, takes {units.times(last['times_best'])} as long.")
-    return say(*sentences or ["Only one split was measured."], small=table.attrs["small"])
+    return say(*sentences or ["Only one split was measured."], small=fact(table, "small"))
 
 
 def explain_equality(table: pd.DataFrame) -> Markdown:
@@ -136,14 +137,14 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
         return say(
             f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients; the largest difference is "
             f"{errors:.0e} of the largest value, rounding.",
-            small=table.attrs["small"],
+            small=fact(table, "small"),
         )
     names = (
-        f"{NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
+        f"{_NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
     )
     return say(
         f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
-        small=table.attrs["small"],
+        small=fact(table, "small"),
     )
 
 
@@ -161,19 +162,19 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
             gains.append(
                 f"{name} {units.times(row['samples_per_s'] / base['samples_per_s'])}"
                 if clear
-                else f"{name} not told apart from it by these data"
+                else f"{name} is within noise"
             )
         sentences.append(f"**{mode.capitalize()}**, over float32: {listed(gains)}.")
         shares = rows["share_of_limit"].dropna()
         if len(shares) == len(rows):
             used = [f"{name} {units.percent(share)}" for name, share in shares.items()]
-            less = (shares.pct_change().dropna() < -CLOSE).all()
-            why = ": the faster the cores, the more of the step is not theirs" if less else ""
+            less = (shares.pct_change().dropna() < -_CLOSE).all()
+            why = ": on faster cores, other work takes more of the step" if less else ""
             sentences.append(f"Of the datasheet's rate it uses {listed(used)}{why}.")
-    return say(*sentences or ["Only one precision was measured here."], small=table.attrs["small"])
+    return say(*sentences or ["Only one precision was measured here."], small=fact(table, "small"))
 
 
-SAME_MEMORY = 0.1  # memory within 10 % is called the same
+_SAME_MEMORY = 0.1  # memory within 10 % is called the same
 
 
 def doubt_reports(claims: pd.DataFrame, rates: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
@@ -219,7 +220,7 @@ def _rates(table: pd.DataFrame) -> str | None:
 
 
 def _memory(table: pd.DataFrame) -> str | None:
-    like = table[(table["memory_over_training"] - 1).abs() <= SAME_MEMORY]
+    like = table[(table["memory_over_training"] - 1).abs() <= _SAME_MEMORY]
     if like.empty or not (like["memory_over_streaming"] > 2).all():
         return None
     report, fewest = like["report"].iloc[0], units.times(like["memory_over_streaming"].min())

@@ -2,85 +2,80 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
-from labkit.labs.pipeline.tables.reading import split_forecast
+from labkit.labs.pipeline.tables.forecast import split_forecast
 from labkit.labs.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
 from labkit.labs.pipeline.tables.timeline import predictions
+from labkit.provenance import fact
+from labkit.tables.targets import Target, card_of
 
-COLUMNS = ["lab", "target", "measured", "goal", "unit", "met"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labkit.engine.run import Run
 
 
-def scorecard(run) -> pd.DataFrame:
-    """Give the targets that this run can show: lab, target, measured, goal, unit, met.
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the targets that this run can show: lab, target, measured, goal, unit, met.
 
     Empty for a run without GPUs or on a single one: the targets are about pipelines over GPUs.
     """
-    shown = {"schedules": _schedules, "microbatches": _micro_batches, "gpus": _gpus, "splits": _splits, "trial": _trial}
-    if run.plan.device != "cuda" or run.plan.gpus < 2 or run.plan.name not in shown:
-        return pd.DataFrame(columns=COLUMNS).astype({"measured": float, "met": bool})
-    card = pd.DataFrame(shown[run.plan.name](run), columns=COLUMNS[1:])
-    card["measured"] = card["measured"].astype(float).round(3)
-    card.insert(0, "lab", "pipeline")
-    return card
+    targets = {"schedules": _schedules, "microbatches": _micro_batches, "gpus": _gpus, "splits": _splits}
+    return card_of(run, "pipeline", targets | {"trial": _trial})
 
 
-def _schedules(run) -> list[tuple]:
-    table, rows = predictions(run), []
-    for _, row in table.iterrows():
+def _schedules(run: Run) -> list[Target]:
+    found = []
+    for _, row in predictions(run).iterrows():
         where = f"{row['schedule']}, {row['micro_batches']}"
         if row["schedule"] in ("gpipe", "1f1b"):
-            step = 100 * row["residual"]
-            rows.append((f"simulated step off, {where}", step, "within ± 5", "%", abs(step) <= 5))
+            spread = 100 * row["spread_residual"]
+            step = Target(f"simulated step off, {where}", 100 * row["residual"], "within ±", 5, "%", spread=spread)
+            found.append(step)
         apart = 100 * (row["bubble_simulated"] - row["bubble_measured"])
-        rows.append((f"simulated bubble off, {where}", apart, "within ± 5", "points", abs(apart) <= 5))
-    return rows
+        found.append(Target(f"simulated bubble off, {where}", apart, "within ±", 5, "points"))
+    return found
 
 
-def _micro_batches(run) -> list[tuple]:
-    rates = throughput(run).pivot_table(index="micro_batches", columns="mode", values="samples_per_s")
-    rows = []
+def _micro_batches(run: Run) -> list[Target]:
+    table, found = throughput(run), []
+    rates = table.pivot_table(index="micro_batches", columns="mode", values="samples_per_s")
+    spreads = table.pivot_table(index="micro_batches", columns="mode", values="spread_samples_per_s") / rates
     if "training" in rates:
         best = rates["training"].idxmax()
-        rows.append(("best micro-batch count, training", best, "> 4", "micro-batches", best > 4))
+        found.append(Target("best micro-batch count, training", best, ">", 4, "micro-batches"))
     if "streaming" in rates and {4, 16} <= set(rates.index):
-        falls = rates.loc[16, "streaming"] / rates.loc[4, "streaming"]
-        rows.append(("streaming throughput, 16 over 4 micro-batches", falls, "< 1", "×", falls < 1))
-    return rows
+        ratio = rates.loc[16, "streaming"] / rates.loc[4, "streaming"]
+        spread = ratio * spreads.loc[[4, 16], "streaming"].sum()
+        found.append(Target("streaming throughput, 16 over 4 micro-batches", ratio, "<", 1, "×", spread=spread))
+    return found
 
 
-def _gpus(run) -> list[tuple]:
+def _gpus(run: Run) -> list[Target]:
     table = speedups(throughput(run))
-    last = table[table["mode"] == "streaming"].iloc[-1:]
-    return [
-        (
-            f"streaming speed-up over linear, {row['ranks']} GPUs",
-            row["share_of_limit"],
-            "≥ 0.9",
-            "×",
-            row["share_of_limit"] >= 0.9,
-        )
-        for _, row in last.iterrows()
-    ]
+    streaming = table[table["mode"] == "streaming"]
+    if streaming.empty:
+        return []
+    first, last = streaming.iloc[0], streaming.iloc[-1]
+    share = last["share_of_limit"]
+    spread = share * sum(row["spread_samples_per_s"] / row["samples_per_s"] for row in (first, last))
+    return [Target(f"streaming speed-up over linear, {last['ranks']} GPUs", share, "≥", 0.9, "×", spread=spread)]
 
 
-def _splits(run) -> list[tuple]:
+def _splits(run: Run) -> list[Target]:
     table = split_forecast(run)
-    return [
-        (
-            f"{row['split']} over {table.attrs['even']}, forecast off",
-            100 * row["error"],
-            "within ± 5",
-            "%",
-            abs(row["error"]) <= 0.05,
-        )
-        for _, row in table.iterrows()
-        if row["split"] != table.attrs["even"]
-    ]
+    even = table[table["split"] == fact(table, "even")].iloc[0]
+    found = []
+    for _, row in table[table["split"] != even["split"]].iterrows():
+        spread = (1 + row["error"]) * sum(one["spread_step_ms"] / one["step_ms"] for one in (row, even))
+        what = f"{row['split']} over {even['split']}, forecast off"
+        found.append(Target(what, 100 * row["error"], "within ±", 5, "%", spread=100 * spread))
+    return found
 
 
-def _trial(run) -> list[tuple]:
-    right = equality(run)[lambda t: t["variant"] == "right"]
-    worst = right[ERRORS].max(axis=None)
+def _trial(run: Run) -> list[Target]:
+    table = equality(run)
+    right = table[table["variant"] == "right"]
     name = f"largest error of outputs, loss, gradients, of {len(right)}"
-    return [(name, 1e6 * worst, "≤ 1000", "millionths", worst <= 1e-3)]
+    return [Target(name, 1e6 * right[ERRORS].max(axis=None), "≤", 1000, "millionths")]

@@ -47,16 +47,20 @@ STREAM, TRAIN = {1: 1800, 4: 1600, 16: 1400}, {1: 150, 4: 310, 16: 372, 64: 150}
                 "**Training**: best with 16, 372 samples/s; fewer leave a larger bubble, more make each piece smaller.",
                 "only hurt, as one report has it, holds for its stream, not for training",
             ),
-            "not told apart",
+            "within noise",
         ),
         (
             pd.concat([counts("streaming", {1: 1815, 2: 1835, 4: 1600}), counts("training", TRAIN)]),
             ("only hurt, as one report has it, holds for its stream from 2 on, not for training",),
             "stream, not",
         ),
-        (counts("training", {4: 310, 8: 370, 16: 372}, spread=2), ("best with 16 (8 not told apart",), "only hurt"),
+        (counts("training", {4: 310, 8: 370, 16: 372}, spread=2), ("best with 16 (8 is within noise",), "only hurt"),
         (counts("training", {4: 310, 8: 370}), ("samples/s; fewer leave a larger bubble.",), "smaller"),
-        (counts("training", {4: 310, 8: 311, 16: 312}), ("best with 16 (4 and 8 not told", "312 samples/s."), ";"),
+        (
+            counts("training", {4: 310, 8: 311, 16: 312}),
+            ("best with 16 (4 and 8 are within noise", "312 samples/s."),
+            ";",
+        ),
         (counts("streaming", {1: 1800, 2: 1835, 4: 1600}), ("fewer are slower, too, more",), "larger bubble"),
         (pd.concat([counts("streaming", {1: 1, 4: 9}), counts("training", {1: 9, 4: 1})]), ("with 4",), "only hurt"),
         (pd.concat([counts("streaming", {1: 9, 4: 1}), counts("training", {1: 8, 4: 9}, 2)]), ("with 4",), "only hurt"),
@@ -156,11 +160,11 @@ def test_precisions():
     names = ["mode", "precision", "samples_per_s", "spread_samples_per_s", "share_of_limit"]
     made = table(*rows, columns=names)
     used = "it uses float32 30 % and tf32 10 %"
-    said(pipeline.explain_precisions(made), ("over float32: tf32 2.7×.", f"{used}: the faster the cores"), "Only one")
+    said(pipeline.explain_precisions(made), ("over float32: tf32 2.7×.", f"{used}: on faster cores"), "Only one")
     alike = made.assign(share_of_limit=[0.3, 0.29])
-    said(pipeline.explain_precisions(alike), ("tf32 29 %.",), "the faster the cores")
+    said(pipeline.explain_precisions(alike), ("tf32 29 %.",), "on faster cores")
     said(pipeline.explain_precisions(made.assign(share_of_limit=NAN)), ("tf32 2.7×.",), "it uses")
-    said(pipeline.explain_precisions(made.assign(spread_samples_per_s=600.0)), ("tf32 not told apart",), "2.7×")
+    said(pipeline.explain_precisions(made.assign(spread_samples_per_s=600.0)), ("tf32 is within noise",), "2.7×")
     said(pipeline.explain_precisions(made.iloc[:1]), ("Only one precision",), "over float32")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
 
 from labkit.labs.pipeline.tables.throughput import SETTING, throughput
-from labkit.labs.pipeline.theory.schedules import layers_of, order_of
+from labkit.labs.pipeline.theory.schedules import Step, layers_of, order_of
 from labkit.labs.pipeline.theory.simulator import (
     Span,
     Times,
@@ -15,14 +18,18 @@ from labkit.labs.pipeline.theory.simulator import (
     simulate,
     step_time,
 )
+from labkit.provenance import of_run, of_source
 
-COLUMNS = ["rank", "kind", "stage", "micro_batch", "start_ms", "end_ms"]
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_COLUMNS = ["rank", "kind", "stage", "micro_batch", "start_ms", "end_ms"]
 
 
-def measured_steps(run, **setting) -> list[list[Span]]:
-    """Give each traced step of one setting as spans in ms from the moment when the last rank was ready.
+def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
+    """Return each traced step of one setting as spans in ms from the moment when the last rank was ready.
 
-    A stream's steps come as one; its micro-batches are numbered through. Transfers (T) are added: see `transfers`.
+    A stream's steps come as one; its micro-batches are numbered through. Transfers (T) are added: see `_transfers`.
     Raises ValueError, naming what was traced, where the setting was not.
     """
     spans = run.spans
@@ -38,11 +45,11 @@ def measured_steps(run, **setting) -> list[list[Span]]:
         if (rows["mode"] == "streaming").all():
             numbers = rows.groupby(["rank", "span", "stage"]).cumcount()
         columns = (rows["rank"], rows["span"], rows["stage"], numbers, rows["start_us"] / 1e3, rows["end_us"] / 1e3)
-        steps.append(transfers([Span(*values) for values in zip(*columns, strict=True)]))
+        steps.append(_transfers([Span(*values) for values in zip(*columns, strict=True)]))
     return steps
 
 
-def transfers(spans: list[Span]) -> list[Span]:
+def _transfers(spans: list[Span]) -> list[Span]:
     """Add a T span before each step that needed something from another rank.
 
     It begins when both sides were ready, the sender's step over and the receiver's step before over, and ends when the
@@ -62,8 +69,8 @@ def transfers(spans: list[Span]) -> list[Span]:
     return found
 
 
-def with_waits(spans: list[Span]) -> pd.DataFrame:
-    """Give the spans as a table (rank, kind, stage, micro_batch, start_ms, end_ms), every gap filled by a "wait"."""
+def _with_waits(spans: list[Span]) -> pd.DataFrame:
+    """Return the spans as a table (rank, kind, stage, micro_batch, start_ms, end_ms), every gap filled by a "wait"."""
     end, filled = max(span.end for span in spans), []
     for rank in sorted({span.rank for span in spans}):
         free = 0.0
@@ -74,12 +81,12 @@ def with_waits(spans: list[Span]) -> pd.DataFrame:
             free = max(free, span.end)
         if free < end:
             filled.append(Span(rank, "wait", -1, -1, free, end))
-    return pd.DataFrame(filled, columns=COLUMNS)
+    return pd.DataFrame(filled, columns=_COLUMNS)
 
 
 def times_of(steps: list[list[Span]]) -> Times:
-    """Give the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans."""
-    rows = pd.DataFrame([span for spans in steps for span in spans], columns=COLUMNS)
+    """Return the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans."""
+    rows = pd.DataFrame([span for spans in steps for span in spans], columns=_COLUMNS)
     rows["ms"] = rows["end_ms"] - rows["start_ms"]
     stage = rows.pivot_table(index="kind", columns="stage", values="ms", aggfunc="median")
     stages = range(rows["stage"].max() + 1)
@@ -94,18 +101,18 @@ def times_of(steps: list[list[Span]]) -> Times:
     return Times(of("F"), backward, weight if any(weight) else (), moved.median() if len(moved) else 0.0, tuple(update))
 
 
-def order_for(setting, steps: int = 1) -> list:
-    """Give our own schedule for a setting (a row with its knobs); forward only in the modes that run no backward."""
+def order_for(setting: Mapping[str, Any] | pd.Series, steps: int = 1) -> list[list[Step]]:
+    """Return our own schedule for a setting (a row with its knobs); forward only in the modes that run no backward."""
     if setting["mode"] != "training":
         return order_of("forward_only", setting["ranks"], setting["micro_batches"] * steps)
     chunks = len(layers_of(setting["split"])) // setting["ranks"]
     return order_of(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks)
 
 
-def gantt(run, **setting) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Give one traced step as measured and as simulated with its own stage times, every gap filled by a wait.
+def gantt(run: Run, **setting: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return one traced step as measured and as simulated with its own stage times, every gap filled by a wait.
 
-    Of the steps of several settings the first one's last; attrs: source, setting (words), skew_us, measured_ms,
+    Of the steps of several settings the first one's last. Facts: source, setting (words), skew_us, measured_ms,
     simulated_ms, residual (simulated over measured, minus one).
     """
     rows = run.spans
@@ -115,66 +122,62 @@ def gantt(run, **setting) -> tuple[pd.DataFrame, pd.DataFrame]:
     knobs = rows.iloc[0]
     steps = measured_steps(run, **{knob: knobs[knob] for knob in SETTING})
     streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
-    simulated = simulate(order_for(knobs, streamed), times_of(steps))
-    tables = with_waits(steps[-1]), with_waits(simulated)
-    lasts = [table["end_ms"].max() for table in tables]
-    words = f"{knobs['schedule'] if knobs['mode'] == 'training' else 'forward only, ' + knobs['mode']}"
-    attrs = {
-        "source": run.source,
-        "small": run.plan.size == "small",
+    tables = _with_waits(steps[-1]), _with_waits(simulate(order_for(knobs, streamed), times_of(steps)))
+    measured_ms, simulated_ms = (float(table["end_ms"].max()) for table in tables)
+    schedule = knobs["schedule"] if knobs["mode"] == "training" else f"forward only, {knobs['mode']}"
+    facts = {
         "skew_us": rows["skew_us"].max(),
-        "setting": f"{words}, {knobs['split']}, {knobs['micro_batches']} micro-batches",
-        "mode": knobs["mode"],
-        "measured_ms": lasts[0],
-        "simulated_ms": lasts[1],
-        "residual": lasts[1] / lasts[0] - 1,
+        "setting": f"{schedule}, {knobs['split']}, {knobs['micro_batches']} micro-batches",
+        "measured_ms": measured_ms,
+        "simulated_ms": simulated_ms,
+        "residual": simulated_ms / measured_ms - 1,
     }
-    for table in tables:
-        table.attrs.update(attrs)
-    return tables
+    measured, simulated = (of_run(table, run, **facts) for table in tables)
+    return measured, simulated
 
 
-def predictions(run) -> pd.DataFrame:
-    """Give one row a traced fenced or training setting: the step and the bubble by formula, simulated and measured.
+def predictions(run: Run) -> pd.DataFrame:
+    """Return one row per traced fenced or training setting: step and bubble by formula, simulated and measured.
 
     step_ms is the untraced median; simulated_ms the simulator's, fed with the median stage, transfer and update times
-    of the traced steps; `residual` simulated over measured, minus one. bubble_formula, bubble_simulated and
-    bubble_measured are shares of the ranks' time between the first F and the last B; wait_share and transfer_share
-    divide the measured bubble. in_flight and in_flight_simulated: most micro-batches (stages' worth) kept on rank 0.
+    of the traced steps; `residual` simulated over measured, minus one, and `spread_residual` what step_ms's spread
+    makes of it. bubble_formula, bubble_simulated and bubble_measured are shares of the ranks' time between the first F
+    and the last B; wait_share and transfer_share divide the measured bubble. in_flight and in_flight_simulated: most
+    micro-batches (stages' worth) kept on rank 0.
     """
     measured = throughput(run).set_index(SETTING)
     rows = []
     for knobs, spans in run.spans.groupby(SETTING, sort=False):
         setting = dict(zip(SETTING, knobs, strict=True))
-        if setting["mode"] == "streaming":
-            continue
-        steps = measured_steps(run, **setting)
-        times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
-        simulated = simulate(order_for(setting), times)
-        typical = tuple(sum(part) for part in (times.forward, times.backward, times.weight))
-        filled = pd.concat([with_waits([s for s in spans if s.kind != "U"]) for spans in steps])
-        total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
-        step_ms = measured.loc[knobs, "step_ms"]
-        formula = closed_form(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, typical)
-        rows.append(
-            setting
-            | {
-                "step_ms": step_ms,
-                "simulated_ms": step_time(simulated),
-                "residual": step_time(simulated) / step_ms - 1,
-                "bubble_formula": formula,
-                "bubble_simulated": bubble(simulated),
-                "bubble_measured": sum(map(bubble, steps)) / len(steps),
-                "wait_share": total.get("wait", 0.0) / total.sum(),
-                "transfer_share": total.get("T", 0.0) / total.sum(),
-                "in_flight": max(in_flight(spans)[0] for spans in steps),
-                "in_flight_simulated": in_flight(simulated)[0],
-                "skew_us": spans["skew_us"].max(),
-            }
-        )
-    table = pd.DataFrame(rows)
-    table.attrs.update(source=run.source, small=run.plan.size == "small")
-    return table
+        if setting["mode"] != "streaming":
+            rows.append(setting | _prediction(run, setting, measured.loc[knobs]) | {"skew_us": spans["skew_us"].max()})
+    return of_run(pd.DataFrame(rows), run)
+
+
+def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[str, float]:
+    """Return what the simulator says of one traced setting, beside what was measured."""
+    steps = measured_steps(run, **setting)
+    times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
+    simulated = simulate(order_for(setting), times)
+    simulated_ms, step_ms = step_time(simulated), measured["step_ms"]
+    one_rank = sum(times.forward), sum(times.backward), sum(times.weight)
+    filled = pd.concat([_with_waits([span for span in spans if span.kind != "U"]) for spans in steps])
+    total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
+    return {
+        "step_ms": step_ms,
+        "simulated_ms": simulated_ms,
+        "residual": simulated_ms / step_ms - 1,
+        "spread_residual": simulated_ms / step_ms * measured["spread_step_ms"] / step_ms,
+        "bubble_formula": closed_form(
+            setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, one_rank
+        ),
+        "bubble_simulated": bubble(simulated),
+        "bubble_measured": sum(map(bubble, steps)) / len(steps),
+        "wait_share": total.get("wait", 0.0) / total.sum(),
+        "transfer_share": total.get("T", 0.0) / total.sum(),
+        "in_flight": max(in_flight(spans)[0] for spans in steps),
+        "in_flight_simulated": in_flight(simulated)[0],
+    }
 
 
 def ideal(
@@ -188,7 +191,7 @@ def ideal(
     slowdown: float = 1.0,
     transfer: float = 0.0,
 ) -> pd.DataFrame:
-    """Give a schedule's spans and waits in units of one rank's forward: as `gantt` does, with attrs bubble, in_flight.
+    """Return a schedule's spans and waits in units of one rank's forward: facts bubble, in_flight, end.
 
     Backward takes `ratio` forwards, half of it for the weights; stage `slow` takes `slowdown` times as long; a transfer
     takes `transfer`. `chunks` counts for interleaved alone, whose stages are as much smaller; in_flight (rank 0) is in
@@ -199,12 +202,7 @@ def ideal(
     forward = [(slowdown if stage % ranks == slow else 1.0) / chunks for stage in stages]
     times = Times(forward, [ratio * time for time in forward], transfer=transfer)
     spans = simulate(order_of(schedule, ranks, micro_batches, chunks), times)
-    table = with_waits(spans)
-    table.attrs.update(
-        source="simulated",
-        setting=schedule,
-        bubble=bubble(spans),
-        in_flight=in_flight(spans, [1 / chunks] * len(stages))[0],
-        end=table["end_ms"].max(),
-    )
-    return table
+    table = _with_waits(spans)
+    kept = in_flight(spans, [1 / chunks] * len(stages))[0]
+    facts = {"setting": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
+    return of_source(table, "simulated", **facts)

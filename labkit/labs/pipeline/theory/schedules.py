@@ -85,7 +85,7 @@ def _alternate(forwards: list[Step], backwards: list, ahead: int) -> list[Step]:
 
 
 def order_of(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Step]]:
-    """Give the steps of a schedule by its name: forward_only, gpipe, 1f1b, interleaved or zero_bubble."""
+    """Return the steps of a schedule by its name: forward_only, gpipe, 1f1b, interleaved or zero_bubble."""
     if schedule == "interleaved":
         return interleaved(ranks, micro_batches, chunks)
     known = {"forward_only": forward_only, "gpipe": gpipe, "1f1b": one_f_one_b, "zero_bubble": zero_bubble}
@@ -93,19 +93,19 @@ def order_of(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> 
 
 
 def layers_of(split: str) -> list[int]:
-    """Give the layers of each stage in order: "6-2-2-2" is [6, 2, 2, 2]. Raises PlanError for anything else."""
+    """Return the layers of each stage in order: "6-2-2-2" is [6, 2, 2, 2]. Raises PlanError for anything else."""
     if not re.fullmatch(r"\d+(-\d+)*", split):
         raise PlanError(f"split={split!r}: say the layers of each stage, such as '3-3-3-3'")
     return [int(part) for part in split.split("-")]
 
 
 def named(stages: list[int]) -> str:
-    """Give the split's name: [6, 2, 2, 2] is "6-2-2-2"."""
+    """Return the split's name: [6, 2, 2, 2] is "6-2-2-2"."""
     return "-".join(map(str, stages))
 
 
 def even_split(layers: int, stages: int) -> str:
-    """Give the split with as many layers in every stage. Raises PlanError where `stages` does not divide `layers`."""
+    """Return the split with as many layers in every stage. Raises PlanError where `stages` does not divide `layers`."""
     if layers % stages:
         fitting = ", ".join(str(n) for n in range(1, layers + 1) if layers % n == 0)
         raise PlanError(f"{layers} layers do not divide into {stages} equal stages; {fitting} stages do")
@@ -113,7 +113,7 @@ def even_split(layers: int, stages: int) -> str:
 
 
 def heavy_split(layers: int, stages: int) -> str:
-    """Give a split whose first stage has half of the layers, or three quarters where there are two stages."""
+    """Return a split whose first stage has half of the layers, or three quarters where there are two stages."""
     if stages == 1:
         return str(layers)
     share = layers // 4 if stages == 2 else layers // 2 // (stages - 1)
@@ -121,13 +121,13 @@ def heavy_split(layers: int, stages: int) -> str:
 
 
 def every_split(layers: int, stages: int) -> Iterator[list[int]]:
-    """Give every way to cut `layers` layers into `stages` stages of at least one: (layers−1 choose stages−1) ways."""
+    """Yield every way to cut `layers` layers into `stages` stages of at least one: (layers−1 choose stages−1) ways."""
     for cuts in itertools.combinations(range(1, layers), stages - 1):
         yield [end - start for start, end in itertools.pairwise((0, *cuts, layers))]
 
 
 def best_split(layers: int, stages: int, seconds: Callable[[list[int]], float]) -> str:
-    """Give the split for which `seconds` says the least, of all there are; of equals, the one nearest to even."""
+    """Return the split for which `seconds` says the least, of all there are; of equals, the one nearest to even."""
     return named(min(every_split(layers, stages), key=lambda cut: (seconds(cut), max(cut))))
 
 

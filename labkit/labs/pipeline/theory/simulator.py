@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from labkit.labs.pipeline.theory.schedules import Step, order_of
+from labkit.labs.pipeline.theory.schedules import Step, layers_of, order_of
 
-COMPUTE = ("F", "B", "I", "W")
+_COMPUTE = ("F", "B", "I", "W")
 
 
 class Span(NamedTuple):
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """How long steps take, in one unit: a number a stage for F, B and W (W is a part of B), and one transfer.
+    """How long steps take, in one unit: a number per stage for F, B and W (W is a part of B), and one transfer.
 
     `update` is what each rank does after its last backward (optimizer); nobody waits for it but the end of the step.
     """
@@ -36,7 +36,7 @@ class Times:
     update: Sequence[float] = field(default=())
 
     def of(self, step: Step) -> float:
-        """Give how long the step takes. Without `weight`, W is half of B."""
+        """Return how long the step takes. Without `weight`, W is half of B."""
         if step.kind == "F":
             return self.forward[step.stage]
         backward = self.backward[step.stage]
@@ -45,7 +45,7 @@ class Times:
 
 
 def simulate(order: list[list[Step]], times: Times) -> list[Span]:
-    """Give every span of the schedule, each rank taking its steps in order, each as early as it can.
+    """Return every span of the schedule, each rank taking its steps in order, each as early as it can.
 
     A step waits for its rank, and for what it needs from others: F for the F of the stage before; B or I for the own F
     and for the B or I of the stage after; W for its I. What comes from another rank is received first, which begins
@@ -97,19 +97,19 @@ def _gives(step: Step) -> tuple[str, int, int]:
 
 
 def step_time(spans: list[Span]) -> float:
-    """Give the time from the first span's start to the last one's end."""
+    """Return the time from the first span's start to the last one's end."""
     return max(span.end for span in spans) - min(span.start for span in spans)
 
 
 def bubble(spans: list[Span]) -> float:
-    """Give the share of the ranks' time in which they compute nothing, from the first F to the last B or W."""
-    compute = [span for span in spans if span.kind in COMPUTE]
+    """Return the share of the ranks' time in which they compute nothing, from the first F to the last B or W."""
+    compute = [span for span in spans if span.kind in _COMPUTE]
     ranks = len({span.rank for span in compute})
     return 1 - sum(span.end - span.start for span in compute) / (ranks * step_time(compute))
 
 
 def in_flight(spans: list[Span], load: Sequence[float] = ()) -> list[float]:
-    """Give, a rank, the most micro-batches at once whose activations it keeps: from their F to the end of B or W.
+    """Return, per rank, the most micro-batches at once whose activations it keeps: from their F to the end of B or W.
 
     `load` says how much one micro-batch of a stage counts (one if left out): its layers, for memory.
     """
@@ -128,7 +128,7 @@ def in_flight(spans: list[Span], load: Sequence[float] = ()) -> list[float]:
 
 
 def closed_form(schedule: str, ranks: int, micro_batches: int, chunks: int = 1, times=(1.0, 2.0, 1.0)) -> float:
-    """Give the bubble share by formula, for equal stages and no transfers; `times` are F, B and W of one rank.
+    """Return the bubble share by formula, for equal stages and no transfers; `times` are F, B and W of one rank.
 
     With p ranks, m micro-batches and v chunks a rank: (p−1)/(m+p−1) for GPipe, 1F1B and forward only;
     (p−1)/(v·m+p−1) interleaved (Narayanan et al.); (p−1)(F+B−2W)/(m(F+B)+(p−1)(F+B−2W)) for ZB-H1 (Qi et al., whose B
@@ -145,7 +145,32 @@ def closed_form(schedule: str, ranks: int, micro_batches: int, chunks: int = 1, 
 
 
 def streaming_step(ranks: int, micro_batches: int, times: Times, steps: int = 4) -> float:
-    """Give the time of one forward-only step in a stream of them, once the pipeline is full."""
+    """Return the time of one forward-only step in a stream of them, once the pipeline is full."""
     spans = simulate(order_of("forward_only", ranks, micro_batches * steps), times)
     ends = {span.micro_batch: span.end for span in spans if span.kind == "F" and span.stage == ranks - 1}
     return ends[micro_batches * steps - 1] - ends[micro_batches * (steps - 1) - 1]
+
+
+def speedup_limit(mode: str, before: int, after: int, micro_batches: int) -> float:
+    """Return the largest speed-up from `before` to `after` ranks that equal stages allow without communication.
+
+    Streaming: as the ranks. Fenced or GPipe training with m micro-batches: from p to q ranks (q/p)·(m+p−1)/(m+q−1), for
+    each step has its own bubble.
+    """
+    if mode == "streaming":
+        return after / before
+    return after / before * (micro_batches + before - 1) / (micro_batches + after - 1)
+
+
+def split_limit(mode: str, even: str, other: str, micro_batches: int) -> float:
+    """Return the throughput of split `other` over that of `even` when all layers take the same and nothing else counts.
+
+    Streaming: the slowest stage sets the pace. Fenced or GPipe training: the m micro-batches go through the slowest
+    stage, and the first of them through all others.
+    """
+
+    def time(split: str) -> float:
+        sizes = layers_of(split)
+        return max(sizes) if mode == "streaming" else (micro_batches - 1) * max(sizes) + sum(sizes)
+
+    return time(even) / time(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -10,49 +11,48 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline.plan import Layers, Trial
 from labkit.labs.pipeline.theory.schedules import layers_of
-from labkit.labs.pipeline.worker.parts import time_parts
 from labkit.labs.pipeline.worker.pipe import Pipe
-from labkit.labs.pipeline.worker.trials import compare
+from labkit.labs.pipeline.worker.trials import compare, time_parts
 from labkit.worker.clocks import Clock, fence
 from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import set_precision
 
-TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
-MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
+_TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
+_MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
     set_precision(point.precision)
     if isinstance(worker.plan, Layers):
         time_parts(worker, point)
     elif worker.rank < point.ranks:
-        (compare if isinstance(worker.plan, Trial) else run_point)(worker, point, worker.state[point.ranks])
+        (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, worker.state[point.ranks])
     gc.collect()
     if worker.device.type == "cuda":
         torch.cuda.empty_cache()
 
 
-def run_point(worker: Worker, point, group: dist.ProcessGroup | None) -> None:
+def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the pipeline, time its steps, note the memory, then put two steps on the record (first seed only)."""
     pipe = Pipe(worker, point, group)
     if worker.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    stream(worker, pipe, group) if point.mode == "streaming" else steps(worker, pipe, group)
+    _stream(worker, pipe, group) if point.mode == "streaming" else _steps(worker, pipe, group)
     spans = len(pipe.modules) * point.micro_batches * (2 if pipe.training else 1)
-    if point.seed == worker.plan.seeds[0] and spans <= MOST_TRACED[point.mode]:
-        trace(worker, pipe, group, TRACED if pipe.training else 2 * TRACED)
+    if point.seed == worker.plan.seeds[0] and spans <= _MOST_TRACED[point.mode]:
+        _trace(worker, pipe, group, _TRACED if pipe.training else 2 * _TRACED)
 
 
-def steps(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
+def _steps(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
     """Time single steps, all ranks starting together; a step lasts as long as its slowest rank."""
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(pipe.step, **often, before=lambda: fence(group)):
+    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(pipe.step, **repetitions, before=lambda: fence(group)):
         loss = {"loss": torch.stack(timing.result).mean()} if timing.result else {}
-        record(worker, timing.iteration, timing.warm_up, timing.seconds, **loss)
+        _record(worker, timing.iteration, timing.warm_up, timing.seconds, **loss)
 
 
-def stream(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
+def _stream(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
     """Run step after step without a barrier; a step lasts from the end of the one before to its own, on each rank."""
     count = worker.plan.warm_ups + worker.plan.stream
     fence(group)
@@ -64,10 +64,10 @@ def stream(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
     worker.synchronize()
     ends = [zero.seconds(end) for end in ends]
     for iteration in range(count):
-        record(worker, iteration, iteration < worker.plan.warm_ups, ends[iteration + 1] - ends[iteration])
+        _record(worker, iteration, iteration < worker.plan.warm_ups, ends[iteration + 1] - ends[iteration])
 
 
-def record(worker: Worker, iteration: int, warm_up: bool, seconds: float, **more) -> None:
+def _record(worker: Worker, iteration: int, warm_up: bool, seconds: float, **more) -> None:
     """Append a step's row: its time, and the most memory that this rank's tensors took so far in the point."""
     if worker.device.type == "cuda":
         more["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
@@ -75,7 +75,7 @@ def record(worker: Worker, iteration: int, warm_up: bool, seconds: float, **more
     worker.record(iteration=iteration, warm_up=warm_up, step_ms=1e3 * seconds, rank_layers=layers, **more)
 
 
-def trace(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None, count: int) -> None:
+def _trace(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None, count: int) -> None:
     """Run `count` more steps (fenced, but for a stream) and append every span of every rank, on one clock."""
     streaming = worker.point.mode == "streaming"
     begun = fence(group)

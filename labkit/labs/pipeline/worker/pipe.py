@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -21,12 +22,12 @@ from labkit.worker.clocks import Tape
 
 
 def cut(sizes: list[int]) -> list[range]:
-    """Give the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
+    """Return the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
 
 
 def data(plan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
+    """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)
     labels = torch.randint(0, LABELS, (plan.batch,), generator=generator)
@@ -40,7 +41,7 @@ SCHEDULES = {
     "zero_bubble": ScheduleInterleavedZeroBubble,
 }
 ONE_STAGE = ("gpipe", "1f1b")  # their classes take a stage, the others a list of stages
-WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
+_WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
 
 
 class Pipe:
@@ -50,14 +51,11 @@ class Pipe:
     number of micro-batches: both are here so that a bug can be put in their place.
     """
 
-    def __init__(self, worker: Worker, point, group: dist.ProcessGroup | None, *, cutting=cut, scale_grads=True):
+    def __init__(
+        self, worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None, *, cutting=cut, scale_grads=True
+    ):
         parts = cutting(layers_of(point.split))
-        self.training, self.rank, self.ranks, self.device = (
-            point.mode == "training",
-            worker.rank,
-            point.ranks,
-            worker.device,
-        )
+        self.training = point.mode == "training"
         self.tape = Tape(worker.device)
         self.modules = {
             number: Stage(
@@ -89,11 +87,11 @@ class Pipe:
 
     def _watch(self, stage: PipelineStage) -> None:
         """Have the tape record when the schedule runs a stage forward and backward."""
-        for kind, name in WATCHED.items():
+        for kind, name in _WATCHED.items():
             setattr(stage, name, self.tape.timed(kind, stage.stage_index, getattr(stage, name)))
 
     def run(self, keep_outputs: bool = False) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
-        """Run all micro-batches through; give the outputs (on the last rank, if kept) and the losses (there)."""
+        """Run all micro-batches through; return the outputs (on the last rank, if kept) and the losses (there)."""
         inputs = (self.tokens,) if self.first else ()
         losses: list[torch.Tensor] = []
         if self.training:
