@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.pipeline.charts.curves import *  # noqa: F403
-    from labkit.labs.pipeline.charts.lanes import *  # noqa: F403
+    from labkit.labs.pipeline.charts import *  # noqa: F403
     from labkit.labs.pipeline.exercise import *  # noqa: F403
     from labkit.labs.pipeline.explorer import *  # noqa: F403
     from labkit.labs.pipeline.plan import *  # noqa: F403

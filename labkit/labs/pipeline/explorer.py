@@ -8,7 +8,7 @@ import ipywidgets
 
 from labkit.charts import svg
 from labkit.charts.knobs import with_picture
-from labkit.labs.pipeline.charts.lanes import COLORS, NAMES, words_used
+from labkit.labs.pipeline.charts import COLORS, NAMES, words_used
 from labkit.labs.pipeline.tables.timeline import ideal
 from labkit.provenance import fact
 from labkit.story import units
