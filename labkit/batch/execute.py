@@ -6,6 +6,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import papermill
@@ -39,7 +40,7 @@ def title(notebook: nbformat.NotebookNode) -> str:
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
 
 
-def execute(path: Path, executed: Path, parameters: dict, bar: dict) -> Outcome:
+def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
     """Runs the notebook at `path` in its own folder and writes its executed copy, complete or not.
 
     Of `parameters` only those that the notebook declares are passed. `bar` goes to tqdm, one step a cell.
@@ -62,7 +63,7 @@ def execute(path: Path, executed: Path, parameters: dict, bar: dict) -> Outcome:
     return outcome
 
 
-def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, parameters: dict, bar: dict) -> None:
+def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, parameters: dict, bar: Any) -> None:
     executed.parent.mkdir(parents=True, exist_ok=True)
     papermill.execute_notebook(
         notebook,

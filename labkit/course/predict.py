@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -26,7 +27,8 @@ class Prediction:
         field.observe(lambda change: setattr(note, "value", self.take(change["new"])), names="value")
         question = ipywidgets.HTML(f"<b>Predict.</b> {self.question}")
         box = ipywidgets.VBox([question, ipywidgets.HBox([field, ipywidgets.Label(self.unit), note])])
-        display({**box._repr_mimebundle_(), "text/plain": repr(self)}, raw=True)
+        shown: Any = box._repr_mimebundle_()
+        display({**shown, "text/plain": repr(self)}, raw=True)
 
     def take(self, text: str) -> str:
         """Take what the reader typed, a decimal comma or point in it, and give the answer to show beside the field."""

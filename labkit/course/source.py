@@ -8,6 +8,8 @@ from pathlib import Path
 
 from IPython.display import Code
 
+Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
 
 def source(name: str) -> Code:
     """Show the code that a dotted name stands for: a module, or a function or class in one.
@@ -34,9 +36,9 @@ def _file(module: str) -> Path | None:
 
 def _part(file: Path, path: list[str], name: str) -> str:
     text = file.read_text()
-    found: ast.AST = ast.parse(text)
+    found: Named | ast.Module = ast.parse(text)
     for part in path:
-        inside = {node.name: node for node in ast.iter_child_nodes(found) if hasattr(node, "name")}
+        inside = {node.name: node for node in ast.iter_child_nodes(found) if isinstance(node, Named)}
         if part not in inside:
             raise ValueError(f"{name!r}: {file.name} holds {', '.join(inside) or 'nothing by name'}, not {part!r}")
         found = inside[part]

@@ -192,7 +192,8 @@ def _built(kind: type, record: Any) -> Any:
         if field.name not in record:
             raise ValueError(f"a {kind.__name__} without {field.name!r}")
         outer = get_origin(field.type)
-        if not isinstance(record[field.name], outer if outer in (tuple, dict) else field.type):
+        expected: Any = outer if outer in (tuple, dict) else field.type
+        if not isinstance(record[field.name], expected):
             raise ValueError(f"a {kind.__name__} whose {field.name!r} is {str(record[field.name])[:80]!r}")
     return kind(**{field.name: record[field.name] for field in fields(kind)})
 

@@ -10,7 +10,7 @@ import functools
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,11 +212,12 @@ def _normal(gpu_name: str) -> str:
 @functools.cache
 def _specs() -> dict[str, Spec]:
     with Path(__file__).with_name("specs.csv").open(encoding="utf-8", newline="") as file:
-        rows = [{column: _cell(column, text) for column, text in row.items()} for row in csv.DictReader(file)]
-    return {_normal(row["name"]): Spec(**row) for row in rows}
+        specs = [_spec_of(row) for row in csv.DictReader(file)]
+    return {_normal(spec.name): spec for spec in specs}
 
 
-def _cell(column: str, text: str) -> str | float | None:
-    if column in ("name", "source"):
-        return text
-    return float(text) if text else None
+def _spec_of(row: dict[str, str]) -> Spec:
+    """Return the Spec of a row of text; an empty cell is a figure that the manufacturer does not state."""
+    name, source = row.pop("name"), row.pop("source")
+    rates: dict[str, Any] = {column: float(text) if text else None for column, text in row.items()}
+    return Spec(name=name, source=source, **rates)

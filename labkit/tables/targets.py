@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,9 @@ def card(lab: str, targets: Iterable[Target]) -> pd.DataFrame:
     return table
 
 
-def card_of(run: Run, lab: str, by_plan: dict[str, Callable[[Run], list[Target]]], least_gpus: int = 2) -> pd.DataFrame:
+def card_of(
+    run: Run, lab: str, by_plan: dict[str, Callable[[Run], Sequence[Target | tuple]]], least_gpus: int = 2
+) -> pd.DataFrame:
     """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
     found = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []

@@ -52,10 +52,10 @@ def build(target: str) -> None:
         sys.exit(f"python3 is that of {VENV}, which make is to build: run `deactivate`, then make again.")
     outer = sys.prefix != sys.base_prefix
     folder = VENV / "lib" / f"python{VERSION}" / "site-packages"
-    settings = {"system_site_packages": not outer or _sees_base(), "symlinks": True}
+    shared = not outer or _sees_base()
     # Debian leaves ensurepip out; then python3's own pip serves, which .venv sees.
     bundled = importlib.util.find_spec("ensurepip") is not None and not (folder / "pip").exists()
-    venv.EnvBuilder(**settings, with_pip=bundled).create(VENV)
+    venv.EnvBuilder(system_site_packages=shared, symlinks=True, with_pip=bundled).create(VENV)
     seen = [path for path in site.getsitepackages() if outer and Path(path).is_relative_to(sys.prefix)]
     # addsitedir reads the .pth files there, too: editable installs, and environments that this one is built over.
     lines = [f"import site; site.addsitedir({path!r})\n" for path in seen]
@@ -90,7 +90,7 @@ def install(target: str, python3: str) -> None:
     wanted, wheels = _wanted(), _wheels()
     found = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels), _applies_here)
     missing = {need.name: _described(need) for need, there in found if there is None}
-    missing |= {name: name for name in _absent(target) if not _newest(*_requirements([name]), wheels)}
+    missing |= {name: name for name in _absent(target) if not _newest(_requirements([name])[0], wheels)}
     if missing:
         sys.exit(_sentence(missing, target, python3))
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-index"]
@@ -106,7 +106,7 @@ def require(target: str) -> None:
 
 def _absent(target: str) -> list[str]:
     """The packages of requirements.txt that a target imports and this environment does not have."""
-    pinned = [re.match(r"[A-Za-z0-9._-]+", line)[0] for line in _lines(ROOT / "requirements.txt")]
+    pinned = [found[0] for line in _lines(ROOT / "requirements.txt") if (found := re.match(r"[A-Za-z0-9._-]+", line))]
     others = {name for tools in TOOLS.values() for name in tools} - set(TOOLS.get(target, []))
     modules = {name: MODULES.get(name, name.lower().replace("-", "_")) for name in pinned if name not in others}
     return [name for name, module in modules.items() if importlib.util.find_spec(module) is None]
