@@ -52,7 +52,7 @@ _ROOMS = {
     "replay": "labkit.engine.run",
     "Run": "labkit.engine.run",
     "RunError": "labkit.engine.errors",
-    "members": "labkit.engine.watch",
+    "members": "labkit.engine.processes",
     "Plan": "labkit.engine.plan",
     "check": "labkit.node.limits",
     "here": "labkit.node",

@@ -89,7 +89,12 @@ SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 def role(parts: tuple[str, ...]) -> str:
     """Gives the row of the table for a module, as the parts of its dotted name; "" for one without a row."""
     match parts:
-        case ("labkit", "engine", "worker" | "agent" | "enter" | "loopback" | "preload" | "debug", *_):
+        case (
+            "labkit",
+            "engine",
+            "worker" | "agent" | "elastic" | "enter" | "failure" | "loopback" | "preload" | "debug",
+            *_,
+        ):
             return "engine.worker"
         case ("labkit", "engine" | "node" as room, *_):
             return room

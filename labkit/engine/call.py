@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.plan import Plan
@@ -35,7 +36,7 @@ class Call(Plan):
             yield {"arguments": arguments}
 
 
-def measure(worker, point) -> None:
+def measure(worker: Any, point: SimpleNamespace) -> None:
     """Append what two calls with the same arguments give, `given` and `again`, as JSON text; or why it is `unreadable`.
 
     The file is executed once, before the first call; a traceback names the file and its line. Text keeps what a table
@@ -56,6 +57,8 @@ def measure(worker, point) -> None:
 def function_of(file: Path, name: str) -> Callable[..., Any]:
     """Return the function `name` of a file. Raises AttributeError or TypeError where there is none, naming what is."""
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise TypeError(f"{file.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, name):

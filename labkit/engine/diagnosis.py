@@ -57,7 +57,8 @@ class Diagnosis:
         self._files = [Lines(run.events_file(rank)) for rank in self.ranks]
         while self.read():
             continue
-        self._events.clear(), self.last.clear()
+        self._events.clear()
+        self.last.clear()
 
     def read(self) -> bool:
         """Read what the ranks reported since the last call; return whether there was anything."""
@@ -74,7 +75,7 @@ class Diagnosis:
         return self._events[rank, name]
 
     def pid(self, rank: int) -> int | None:
-        """The rank's process; None where it has not started."""
+        """Return the rank's process; None where it has not started."""
         return next((event["pid"] for event in self.events(rank, "started")), None)
 
     def spoke(self, rank: int) -> bool:
@@ -86,7 +87,7 @@ class Diagnosis:
         return next((event["point"] for event in reversed(self.events(rank, "point"))), None)
 
     def culprits(self) -> list[tuple[float, int, dict]]:
-        """Give (time, rank, event) of every rank that raised for a reason of its own, the earliest first."""
+        """Return (time, rank, event) of every rank that raised for a reason of its own, the earliest first."""
         return [item for item in self._raises() if not item[2]["victim"]]
 
     def _raises(self) -> list[tuple[float, int, dict]]:
@@ -94,14 +95,14 @@ class Diagnosis:
         return sorted(raised, key=lambda item: item[:2])
 
     def ground_lost(self, stands_still: bool) -> RunError | None:
-        """Give the error of a run whose folder is gone, or, where it stands still, that has no loopback."""
+        """Return the error of a run whose folder is gone, or, where it stands still, that has no loopback."""
         why = self.run.folder_lost()
         if not why and stands_still and (lo := psutil.net_if_stats().get("lo")) and not lo.isup:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
     def first_cause(self, outcome: dict | None, gone: list[int], session: Session) -> RunError:
-        """Give the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
+        """Return the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
         say that another was gone. `outcome` is what the agent saw, None where it is gone itself or still waits.
@@ -126,7 +127,7 @@ class Diagnosis:
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
     def _first_death(self, outcome: dict, gone: list[int], stopped_too: bool) -> tuple[int, int | None] | None:
-        """Give (rank, exit status) of the first worker that ended without a word; None where there is none.
+        """Return (rank, exit status) of the first worker that ended without a word; None where there is none.
 
         The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
@@ -156,7 +157,7 @@ class Diagnosis:
         return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
 
     def _advice(self, number: int | None = None) -> str:
-        """Say what to do where the run's folder cannot be written any more."""
+        """Return what to do where the run's folder cannot be written any more."""
         why = os.strerror(number) if number in NO_ROOM else self.run.unwritable()
         return f"; {self.run.folder} cannot be written: {why}. {MAKE_ROOM}" if why else ""
 
@@ -171,9 +172,9 @@ class Diagnosis:
         return "\n".join(told) or "no rank printed anything"
 
     def hung(self, why: str, session: Session) -> RunError:
-        """Give the error of a launch that stands still, from the stacks just dumped: the culprit waits for no other.
+        """Return the error of a launch that stands still, from the stacks just dumped.
 
-        Of ranks that were never started, only the agent knows why.
+        The culprit waits for no other rank. Of ranks that were never started, only the agent knows why.
         """
         standing = [self.stands(rank) for rank in self.ranks]
         silent = [rank for rank in self.ranks if not self.spoke(rank)] or [0]
@@ -193,7 +194,7 @@ class Diagnosis:
         return "\n".join("{:>4}  {:>3}  {:>5}  {}".format(*row) for row in cells)
 
     def stands(self, rank: int) -> str:
-        """Say in a few words where the rank is: the innermost line of the lab's own code, and what that has called."""
+        """Return in a few words where the rank is: the innermost line of the lab's own code, and what that called."""
         if rank not in self.last:
             return "has not started"
         if self.spoke(rank):

@@ -1,22 +1,29 @@
-"""How a process that the forkserver has just made becomes a worker: its mark, guard, environment, output, store."""
+"""How a process becomes a worker: its mark, guard, environment, output and store; then it measures the plan's points.
+
+The agent's workers call `enter`; a bare torchrun may run `-m labkit.engine.enter RUN`.
+"""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
+import faulthandler
+import importlib
 import io
 import itertools
 import os
 import signal
 import sys
+import sysconfig
 import tempfile
-from multiprocessing import resource_tracker
+from json import loads
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.preload import FORKSERVER, HELD, adopt, end_with, in_standard_library
+from labkit.engine import failure, forkserver
+from labkit.engine.processes import HELD, MARK, adopt, end_with
 from labkit.engine.run import Run
+from labkit.engine.worker import Worker
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
 
@@ -46,12 +53,12 @@ def enter(request: dict[str, Any]) -> None:
     """Become a worker of the run that the host's request names, and measure its points."""
     os.setsid()  # a process group of its own, as under torchrun
     run = Run(request["folder"])
-    wear(run.mark)
-    end_with(int(os.environ[FORKSERVER]))
+    set_process_mark(run.mark)
+    end_with(request["parent"])
     adopt()
-    resource_tracker._resource_tracker._fd = None  # the agent's; its own frees the run's shared memory with the run
-    listen()
-    dress(request["environment"], request["path"])
+    forkserver.use_own_resource_tracker()
+    restore_signals()
+    apply_environment(request["environment"], request["path"])
     sys.dont_write_bytecode = True  # a module that is edited twice within a second would be met as it was before
     write_to(run.log_file(int(os.environ["RANK"])))
     with contextlib.suppress(OSError):  # the notebook's folder may have been removed under it
@@ -61,13 +68,45 @@ def enter(request: dict[str, Any]) -> None:
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
 
-    from labkit.engine.worker import main
-
-    main(request["folder"], request["first_point"], request["store"])
-    atexit._run_exitfuncs()  # temporary folders and the like: before Python 3.13, a forked process left them out
+    measure(run, request["first_point"], request["store"])
+    forkserver.run_exit_functions()
 
 
-def wear(mark: str) -> None:
+def measure(run: Run, first_point: int = 0, store: str = "") -> None:
+    """Run one rank from start to end; whatever it raises is reported in its events before the process ends.
+
+    `store` is the file at which the ranks meet; without one they meet at torchrun's.
+    """
+    rank = int(os.environ["RANK"])
+    faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
+    faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
+    worker = Worker(run)
+    try:
+        worker.event("started", pid=os.getpid())
+        worker.reached("Python starts")
+        lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
+        worker.reached("torch is imported")
+        worker.join(run.plan, meeting_place(store))
+        if hasattr(lab, "prepare"):
+            worker.state = lab.prepare(worker)
+        worker.barrier()
+        worker.reached("the ranks meet")
+        worker.event("ready")
+        worker.measure_points(lab, first_point)
+        worker.event("finished")
+    except BaseException as error:
+        try:
+            failure.report(worker, error)
+        finally:
+            os._exit(1)  # without the clean-up of a process group whose peers may be stuck
+    worker.barrier()
+
+    import torch.distributed as dist
+
+    dist.destroy_process_group()
+
+
+def set_process_mark(mark: str) -> None:
     """Write the run's mark over its placeholder in this process's initial environment.
 
     That is what /proc shows of it, and what every process forked from it inherits; os.environ would reach only those
@@ -75,20 +114,20 @@ def wear(mark: str) -> None:
     """
     first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
     for address in itertools.takewhile(bool, (first[i] for i in itertools.count())):
-        if ctypes.string_at(address).startswith(b"LABKIT_RUN="):
-            ctypes.memmove(address + len("LABKIT_RUN="), mark.encode(), len(mark))
+        if ctypes.string_at(address).startswith(f"{MARK}=".encode()):
+            ctypes.memmove(address + len(MARK) + 1, mark.encode(), len(mark))
 
 
-def listen() -> None:
-    """Heed the signals that the agent ignores, those too that came since this process was forked."""
+def restore_signals() -> None:
+    """React to the signals that the agent ignores, also to those that came since this process was started."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in HELD:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
-def dress(environment: dict[str, str], path: list[str]) -> None:
-    """Put on the kernel's environment as it was at the launch; keep the ranks and addresses from torchrun's agent.
+def apply_environment(environment: dict[str, str], path: list[str]) -> None:
+    """Take the kernel's environment as it was at the launch; keep the ranks and addresses from torchrun's agent.
 
     Imports look where the kernel's do, `path`, but no file beside a script or a notebook hides a module of Python's.
     """
@@ -101,10 +140,19 @@ def dress(environment: dict[str, str], path: list[str]) -> None:
     tempfile.tempdir = None  # the forkserver may have asked for it, under the agent's environment
 
 
+def in_standard_library(path: Path | str) -> bool:
+    """Return whether the folder or file belongs to Python itself."""
+    zipped = sysconfig.get_config_var("py_version_nodot")
+    own = f"{path}/".startswith(f"{sysconfig.get_path('stdlib')}/") or f"{path}".endswith(f"/python{zipped}.zip")
+    return own and "-packages" not in str(path)
+
+
 def write_to(log: Path) -> None:
-    """Send what this process and its C libraries print to the log, at once: a killed worker flushes nothing."""
+    """Send what this process and its C libraries print to the log immediately: a killed worker flushes nothing."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(file, 1), os.dup2(file, 2), os.close(file)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
     libc = ctypes.CDLL(None)
     libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, UNBUFFERED, 0)
     sys.stdout, sys.stderr = (
@@ -116,9 +164,17 @@ def write_to(log: Path) -> None:
 def meeting_place(file: str) -> Any:
     """Return the store of all ranks: in this file, or the one that torchrun's environment names."""
     import torch.distributed as dist
+    from torch.distributed.constants import default_pg_timeout
 
     if not file:
         return next(dist.rendezvous("env://"))[0]
     store = dist.FileStore(file)
-    store.set_timeout(dist.constants.default_pg_timeout)
+    store.set_timeout(default_pg_timeout)
     return store
+
+
+if __name__ == "__main__":
+    end_with(os.getppid())
+    bare = Run(sys.argv[1])
+    write_to(bare.log_file(int(os.environ["RANK"])))
+    measure(bare)

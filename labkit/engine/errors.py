@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import resource
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, Protocol
 
 from labkit.engine.excerpt import clipped
-
-if TYPE_CHECKING:
-    from labkit.engine.run import Run
-
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
 MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
@@ -26,6 +23,25 @@ def with_limit(reason: str) -> str:
     if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
         return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
     return reason
+
+
+class Measured(Protocol):
+    """What an error needs of a run (run.Run), and what its reader does."""
+
+    folder: Path
+
+    @property
+    def logs(self) -> Path: ...
+
+    @property
+    def rows(self) -> Any: ...
+
+    @property
+    def status(self) -> dict[str, Any]: ...
+
+    def gpu(self, rank: int) -> int | None: ...
+
+    def tally(self) -> dict[str, Any]: ...
 
 
 class PlanError(ValueError):
@@ -63,7 +79,7 @@ class RunError(RuntimeError):
         self,
         sentence: str,
         *,
-        run: Run,
+        run: Measured,
         rank: int | None = None,
         point: int | None = None,
         detail: str = "",
@@ -88,7 +104,7 @@ class RunError(RuntimeError):
         return partial(type(self), self.sentence, **told), ()
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""
+        """Return what a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -115,7 +131,7 @@ class GroundLost(RunError):
 class Interrupted(KeyboardInterrupt):
     """The user interrupted the cell; `run` keeps the rows measured so far."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Measured):
         self.run = run
         rows = run.tally()["rows"]
         super().__init__(f"interrupted; {rows} rows were measured before that and kept in {run.folder}")

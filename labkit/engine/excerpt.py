@@ -10,7 +10,7 @@ UNSHOWABLE = re.compile(r"[^\n\t -~\u00a1-\ud7ff\ue000-\ufffc\U00010000-\U0010ff
 
 
 def excerpt(file: Path, most: int, *, end: int | None = None) -> str:
-    """Give at most `most` bytes of a file, a quarter from its head, and say how many are left out between.
+    """Return at most `most` bytes of a file, a quarter from its head, and how many are left out between.
 
     What a carriage return wrote over is left out, as on a terminal; bytes that are no text become one dot. `end`: bytes
     of the file from there on do not count.
@@ -29,7 +29,7 @@ def excerpt(file: Path, most: int, *, end: int | None = None) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """Give a text as it is, or its head and tail where it has more than `most` characters."""
+    """Return a text as it is, or its head and tail where it has more than `most` characters."""
     if len(text) <= most:
         return text
     head, tail = text[: most // 4], text[-(most - most // 4) :]
@@ -43,6 +43,6 @@ def clipped(text: str, most: int) -> str:
 
 
 def shown(data: bytes) -> str:
-    """Turn what a program wrote into text that a notebook can show."""
+    """Return what a program wrote as text that a notebook can show."""
     lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")
     return UNSHOWABLE.sub("·", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))

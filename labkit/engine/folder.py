@@ -14,14 +14,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.errors import DamagedRun, NowhereToWrite
+from labkit.engine.errors import NowhereToWrite
 from labkit.engine.excerpt import excerpt
-from labkit.engine.lines import content, size, tally
+from labkit.engine.lines import content
 from labkit.repository import REPOSITORY
 
 
 def runs_folder() -> Path:
-    """The folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository.
+    """Return the folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository.
 
     Raises NowhereToWrite where its name is no UTF-8: error messages and notebooks could not show it.
     """
@@ -37,8 +37,9 @@ class Folder:
     """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`."""
 
     def __init__(self, folder: Path | str):
-        self.folder, self.closed, self._tally = Path(folder), {}, {}
-        self.identity = None  # of the folder that this process has made for the run
+        self.folder = Path(folder)
+        self.closed: dict[str, Any] = {}
+        self.identity: tuple[int, int] | None = None  # of the folder that this process has made for the run
         # What every process of this run carries in its environment: 32 digits, the same after the folder has moved.
         self.mark = hashlib.sha256(os.fsencode(self.folder.absolute())).hexdigest()[:32]
 
@@ -101,38 +102,17 @@ class Folder:
             why = str(error)
         return self.closed or {"state": f"{self.status_file.name} cannot be read: {why}"}
 
-    def rows_files(self) -> list[Path]:
-        """The files of rows that exist, in the order of ranks."""
-        return [file for rank in range(self.plan.gpus) if (file := self.rows_file(rank)).exists()]
-
-    def tally(self) -> dict[str, Any]:
-        """Count what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
-
-        A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
-        `problem` says why.
-        """
-        files = self.rows_files()
-        written = sum(map(size, files))
-        for known in (self._tally, self.status.get("measured")):
-            if isinstance(known, dict) and known.get("bytes") == written and {"points", "rows", "not_ok"} <= {*known}:
-                return known
-        try:
-            self._tally = tally(files)
-        except (OSError, DamagedRun) as error:
-            return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}
-        return self._tally
-
     def log(self, rank: int) -> str:
-        """What the rank printed, and its traceback if it raised."""
+        """Return what the rank printed, and its traceback if it raised."""
         file = self.log_file(rank)
         return file.read_text(errors="replace") if file.exists() else ""
 
     def excerpt(self, rank: int, most: int = 8_000, *, end: int | None = None) -> str:
-        """The head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""
+        """Return the head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""
         return excerpt(self.log_file(rank), most, end=end)
 
     def folder_lost(self) -> str:
-        """Say that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
+        """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
         now = self.where_now()
         if now == self.folder:
             return ""
@@ -155,7 +135,7 @@ class Folder:
         return None
 
     def unwritable(self) -> str:
-        """Why nothing can be written to the folder; "" where something can."""
+        """Return why nothing can be written to the folder; "" where something can."""
         probe = self.logs / "probe"
         try:
             probe.write_bytes(bytes(4096))
@@ -187,7 +167,7 @@ def identity(folder: Path) -> tuple[int, int]:
 
 
 def no_inodes(folder: Path) -> str:
-    """Say so where the folder's disk has room for bytes, but not for another file."""
+    """Return a remark where the folder's disk has room for bytes, but not for another file."""
     with suppress(OSError):
         disk = os.statvfs(folder)
         if disk.f_files and not disk.f_favail and disk.f_bavail:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.plan import Plan
+from labkit.engine.processes import MARK
 from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
-from labkit.engine.session import MARK, Session, environment, import_path
+from labkit.engine.session import Session, environment, import_path
 
 
 def launch(
     plan: Plan, *, patience_s: float = 180.0, limit_s: float = 3600.0, progress: bool = True, debug: bool = False
 ) -> Run:
-    """Run the plan's points in one set of worker processes, one a GPU, and give the Run with every row.
+    """Run the plan's points in one set of worker processes, one a GPU, and return the Run with every row.
 
     A point that runs out of GPU memory is a row that says so. A point that kills a worker costs one restart: fresh
     workers measure the points after it, then WorkerDied tells of it; whatever else goes wrong ends the run at once.
@@ -31,66 +33,108 @@ def launch(
     interrupted. When it returns or raises, no process of the run is left.
     """
     here = node.here()
-    if plan.device == "cuda" and plan.gpus > len(here.gpus):
-        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
-        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
+    _require_gpus(plan, here)
     run = Run.create(plan, here)
     if debug:
         from labkit.engine.debug import measure_here
 
         return measure_here(run)
-    receipt, begun, awake, startup_s, launches, state = Receipt(run), time.monotonic(), watch.Awake(), 0.0, 0, "failed"
-    point, points, death, session = 0, len(plan.points()), None, None
-    bar = _bar(plan, points, progress)
+    launches = Launches(run, _bar(plan, progress), patience_s=patience_s, limit_s=limit_s)
     with Interrupts() as interrupts:
         try:
-            while point < points:
-                launches += 1
-                launched = time.monotonic()
-                with Session.lent(plan.worker) as session:
-                    limits = {"awake": awake, "patience_s": patience_s, "limit_s": limit_s}
-                    follower = watch.Watch(run, launches, session, bar, **limits)
-                    try:
-                        start(run, session, launches, point)
-                        point = follower.follow()
-                    except WorkerDied as error:
-                        if death or error.point is None:
-                            raise
-                        death, point = error, error.point + 1
-                    finally:
-                        with interrupts.later():
-                            watch.end(run, launches, session)
-                            startup_s += (follower.ready() or time.monotonic()) - launched
-            if death:
-                raise death
-            state = "finished"
+            launches.measure_all(interrupts)
         except KeyboardInterrupt:
-            if session is not None:
-                watch.end(run, launches, session)  # again: it may have come just before the end above
-            state = "interrupted"
+            launches.end()  # again: the interrupt may have come just before the launch was ended
+            launches.state = "interrupted"
             raise Interrupted(run) from None
         except OSError as error:  # no process, thread or descriptor is to be had
-            state = f"the workers cannot be started or followed: {with_limit(str(error))}"
-            raise LauncherLost(state, run=run) from None
+            launches.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
+            raise LauncherLost(launches.state, run=run) from None
         except RunError as error:
-            if death not in (None, error):
-                error.sentence += f"; before that, {death.sentence}"
-            state = error.sentence
+            launches.state = launches.told_with_earlier_death(error)
             raise
         finally:
-            bar.close()
-            seconds = time.monotonic() - begun
-            run.folder = run.where_now() or run.folder
-            run.close(
-                state,
-                launches=launches,
-                seconds=round(seconds, 3),
-                startup_seconds=round(startup_s, 3),
-                measuring_seconds=round(seconds - startup_s, 3),
-                omp_num_threads=omp_num_threads(plan, here),
-                **receipt.fields(),
-            )
+            launches.close()
     return run
+
+
+def _require_gpus(plan: Plan, here: node.Node) -> None:
+    if plan.device == "cuda" and plan.gpus > len(here.gpus):
+        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
+        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
+
+
+class Launches:
+    """The launches that one run takes, and what they have in common: clocks, limits, receipt, progress bar.
+
+    Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
+    """
+
+    def __init__(self, run: Run, bar: Any, *, patience_s: float, limit_s: float):
+        self.run, self.bar, self.patience_s, self.limit_s = run, bar, patience_s, limit_s
+        self.receipt, self.begun, self.awake = Receipt(run), time.monotonic(), watch.Awake()
+        self.state, self.count, self.startup_s = "failed", 0, 0.0
+        self.death: WorkerDied | None = None  # the one that a restart has answered
+        self.session: Session | None = None  # of the newest launch
+
+    def measure_all(self, interrupts: Interrupts) -> None:
+        """Measure every point. Raises WorkerDied where one of them killed a worker, after all others are measured."""
+        point, points = 0, len(self.run.plan.points())
+        while point < points:
+            try:
+                point = self._launch(point, interrupts)
+            except WorkerDied as error:
+                if self.death or error.point is None:
+                    raise
+                self.death, point = error, error.point + 1
+        if self.death:
+            raise self.death
+        self.state = "finished"
+
+    def _launch(self, first_point: int, interrupts: Interrupts) -> int:
+        """Measure the points from `first_point` on in fresh workers; return the first point that is still to be done.
+
+        When it returns or raises, the workers have ended.
+        """
+        self.count += 1
+        launched = time.monotonic()
+        with Session.lent(self.run.plan.worker) as session:
+            self.session = session
+            limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
+            follower = watch.Watch(self.run, self.count, session, self.bar, **limits)
+            try:
+                start(self.run, session, self.count, first_point)
+                return follower.follow()
+            finally:
+                with interrupts.later():
+                    self.end()
+                    self.startup_s += (follower.ready() or time.monotonic()) - launched
+
+    def end(self) -> None:
+        """End every process of the newest launch."""
+        if self.session is not None:
+            watch.end(self.run, self.count, self.session)
+
+    def told_with_earlier_death(self, error: RunError) -> str:
+        """Add to the error's sentence the worker's death that a restart has answered; return the sentence."""
+        if self.death not in (None, error):
+            error.sentence += f"; before that, {self.death.sentence}"
+        return error.sentence
+
+    def close(self) -> None:
+        """Write down how the run ended and what it took."""
+        self.bar.close()
+        seconds, run = time.monotonic() - self.begun, self.run
+        run.folder = run.where_now() or run.folder
+        run.close(
+            self.state,
+            launches=self.count,
+            seconds=round(seconds, 3),
+            startup_seconds=round(self.startup_s, 3),
+            measuring_seconds=round(seconds - self.startup_s, 3),
+            omp_num_threads=omp_num_threads(run.plan, run.node),
+            **self.receipt.fields(),
+        )
 
 
 def start(run: Run, session: Session, launches: int, first_point: int) -> None:
@@ -107,13 +151,13 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
 
 
 def omp_num_threads(plan: Plan, here: node.Node) -> int:
-    """Give each worker the threads that the user set, or its share of the usable cores; torchrun's default is one."""
+    """Return each worker's threads: as many as the user set, or its share of the usable cores (torchrun: one)."""
     own = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return int(own) if own.isdecimal() and int(own) else max(1, here.cores // plan.gpus)
 
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:
-    """Give the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
+    """Return the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
     return environment() | {
         MARK: run.mark,
         "LABKIT_LAUNCH": str(launches),
@@ -126,8 +170,8 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
     }
 
 
-def _bar(plan: Plan, points: int, progress: bool):
+def _bar(plan: Plan, progress: bool) -> Any:
     from tqdm.auto import tqdm
 
     shown = progress and os.environ.get("LABKIT_PROGRESS") != "0"
-    return tqdm(total=points, desc=f"{plan.lab}: starting workers", unit="point", disable=not shown)
+    return tqdm(total=len(plan.points()), desc=f"{plan.lab}: starting workers", unit="point", disable=not shown)

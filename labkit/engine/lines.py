@@ -1,15 +1,17 @@
-"""Files of JSON lines: read as they grow, read as a whole, or only counted; what cannot be read is told."""
+"""Files of JSON lines: written row by row, read as they grow or as a whole, or only counted."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from json import dumps  # a lab may patch the module's
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from labkit.engine.errors import DamagedRun
 
@@ -52,8 +54,8 @@ def content(file: Path) -> bytes:
         return source.read()
 
 
-def regular(file: Path):
-    """Open a regular file of bounded size; opening a FIFO would wait for ever."""
+def regular(file: Path) -> BinaryIO:
+    """Open a regular file of bounded size; opening a FIFO would wait forever."""
     about = file.stat()
     if not stat.S_ISREG(about.st_mode):
         raise DamagedRun(f"{file} cannot be read: it is not a regular file")
@@ -71,12 +73,38 @@ def append(file: Path) -> TextIO:
     return lines
 
 
-def tally(files: Iterable[Path]) -> dict[str, Any]:
-    """Count the rows of some files: `points`, `rows`, `not_ok` (rows by status), and the files' `bytes`.
+def row_line(rank: int, gpu: int | None, point: dict[str, Any], measured: dict[str, Any]) -> str:
+    """Return one row as a line: who measured it, the point's knobs, `status`, `warm_up`, then what was measured.
 
-    Spans are no rows. A row that `Worker.record` wrote, flat, is counted without being parsed.
+    Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold.
     """
-    points, statuses, read = set(), Counter(), 0
+    who = {"point": point["point"], "rank": rank, "gpu": gpu}
+    row = {**who, **point, "status": "ok", "warm_up": False, **measured}
+    return "{" + ", ".join(itertools.starmap(_field, row.items())) + "}\n"
+
+
+def _field(name: str, value: Any) -> str:
+    try:
+        return f"{dumps(name)}: {dumps(value, default=_number)}"
+    except (TypeError, ValueError) as error:
+        known = "a row holds numbers, strings, and lists or dicts of them"
+        raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None
+
+
+def _number(value: Any) -> Any:
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} is none of these")
+
+
+def tally(files: Iterable[Path]) -> dict[str, Any]:
+    """Return the counts of some files' rows: `points`, `rows`, `not_ok` (rows by status), and the files' `bytes`.
+
+    Spans are no rows. A flat row that `row_line` wrote is counted without being parsed.
+    """
+    points: set[str] = set()
+    statuses: Counter[str] = Counter()
+    read = 0
     for file in files:
         with regular(file) as source:
             for line in source:

@@ -22,10 +22,12 @@ NO_PORT = 0  # torch's agent hands an address on; nothing listens there
 class Loopback(RendezvousHandler):
     """Rendezvous of a single node: there is nobody to wait for."""
 
-    use_agent_store = False
-
     def __init__(self, parameters: RendezvousParameters):
         self.run_id, self.store = parameters.run_id, HashStore()
+
+    @property
+    def use_agent_store(self) -> bool:
+        return False
 
     def get_backend(self) -> str:
         return "loopback"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
+from labkit.repository import PLAN_MODULES
 
 # Without GPUs, processes stand in for them. More than eight on a laptop measure only its scheduler.
 MOST_CPU_PROCESSES = 8
@@ -81,12 +81,12 @@ class Plan:
 
     @classmethod
     def on_gpus(cls) -> bool:
-        """Say whether this node has the GPUs that the plan needs; where not, CPU processes stand in for them."""
+        """Return whether this node has the GPUs that the plan needs; where not, CPU processes stand in for them."""
         return len(node.here().gpus) >= cls.least
 
     @classmethod
     def few(cls, count: int) -> int:
-        """Give `count` workers for a small run; fewer where the node has GPUs for the plan, but not as many."""
+        """Return the workers of a small run: `count`; fewer where the node has GPUs for the plan, but not as many."""
         return min(count, len(node.here().gpus)) if cls.on_gpus() else count
 
     def check(self) -> None:
@@ -104,12 +104,12 @@ class Plan:
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        """Give the plan that two CPU cores measure in seconds, along the same code path."""
+        """Return the plan that two CPU cores measure in seconds, along the same code path."""
         return cls(size="small", **knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:
-        """Give the plan of the published reports' size, for GPUs."""
+        """Return the plan of the published reports' size, for GPUs."""
         return cls(size="full", **knobs)
 
     @classmethod
@@ -134,7 +134,7 @@ class Plan:
         return cls.small(**knobs) if size == "small" else cls.full(**knobs)
 
     def points(self) -> list[SimpleNamespace]:
-        """Give every knob setting with every seed; seeds vary slowest, so that drift does not favour a setting."""
+        """Return every knob setting with every seed; seeds vary slowest, so that drift does not favour a setting."""
         settings = [(seed, knobs) for seed in self.seeds for knobs in self.knobs()]
         return [SimpleNamespace(point=i, seed=seed, **knobs) for i, (seed, knobs) in enumerate(settings)]
 
@@ -155,7 +155,7 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """Read a plan back; of a file's module names, only labkit's own are imported.
+        """Read a plan back; of a file's module names, only those in PLAN_MODULES are imported.
 
         A class that is not known here, such as one in the user's own script, is read as a ListedPlan.
         Raises PlanError where the text is no plan, or names an unknown class and lists no points.
@@ -164,7 +164,7 @@ class Plan:
             record = json.loads(text)
             knobs = {name: value for name, value in record.items() if name not in ("plan", "worker", "lab", "points")}
             module, _, kind = record["plan"].partition(":")
-            if re.fullmatch(r"labkit\.(labs\.\w+\.plan|engine\.call)", module):
+            if PLAN_MODULES.fullmatch(module):
                 importlib.import_module(module)
             known = [cls for cls in _subclasses(Plan) if (cls.__module__, cls.__qualname__) == (module, kind)]
             if known:
@@ -218,7 +218,7 @@ def require_parameters(size: Any, gpus: Any, seeds: Any) -> None:
         raise PlanError(f"seeds={seeds!r}: give a number of repetitions, 1 to {MOST_SEEDS}, or 0 for each plan's own")
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -7,7 +7,6 @@ Nothing here may touch CUDA: a forked process cannot use a context of its parent
 
 import ast
 import contextlib
-import ctypes
 import importlib.util
 import json
 import os
@@ -17,29 +16,17 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-FORKSERVER = "LABKIT_FORKSERVER"
-HELD = (signal.SIGTERM, signal.SIGHUP)  # until a new worker can hear them (enter.listen): none is lost meanwhile
+from labkit.engine.forkserver import FORKSERVER
+from labkit.engine.processes import HELD, end_with
+
 KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
 ALWAYS = (
     "torch",
     "torch.distributed",
     "torch.distributed.elastic.multiprocessing.api",
     "labkit.engine.agent",
-    "labkit.engine.enter",
+    "labkit.engine.elastic",
 )
-
-
-def end_with(parent: int) -> None:
-    """Have this process killed when the process that made it ends (prctl(2)); end at once if that has happened."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def adopt() -> None:
-    """Become the parent of every process below this one whose own parent ends (prctl(2)): none of them gets lost."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def imports(module: str, seen: set[Path]) -> Iterator[str]:
@@ -67,15 +54,8 @@ def imports(module: str, seen: set[Path]) -> Iterator[str]:
                     yield from imports(name, seen)
 
 
-def in_standard_library(path: Path | str) -> bool:
-    """Tell whether the folder or file belongs to Python itself."""
-    zipped = sysconfig.get_config_var("py_version_nodot")
-    own = f"{path}/".startswith(f"{sysconfig.get_path('stdlib')}/") or f"{path}".endswith(f"/python{zipped}.zip")
-    return own and "-packages" not in str(path)
-
-
 def _own(module: str) -> Path | None:
-    """The module's file, where it is neither installed nor of the standard library."""
+    """Return the module's file, where it is neither installed nor of the standard library."""
     installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     for folder in dict.fromkeys([*sys.path, *KERNEL_PATH]):
         for name in ("{}/__init__.py", "{}.py"):
@@ -96,9 +76,8 @@ def load(modules: list[str]) -> None:
                 exec(statement, {})
 
 
-if FORKSERVER in os.environ:
-    end_with(int(os.environ[FORKSERVER]))
-    os.environ[FORKSERVER] = str(os.getpid())
+if parent := os.environ.pop(FORKSERVER, ""):
+    end_with(int(parent))
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     wanted = json.loads(os.environ.get("LABKIT_PRELOAD", '{"modules": [], "path": []}'))
     KERNEL_PATH.extend(wanted["path"])

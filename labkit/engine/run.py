@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import shutil
 from dataclasses import replace
 from datetime import datetime
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
 from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, runs_folder
-from labkit.engine.lines import content, read_lines
+from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
+from labkit.engine.summary import summary
 from labkit.node import Node
 from labkit.repository import RECORDED
 
@@ -32,6 +32,7 @@ class Run(Folder):
     def __init__(self, folder: Path | str, *, recorded: bool = False):
         super().__init__(folder)
         self.recorded = recorded
+        self._tally: dict[str, Any] = {}
 
     @classmethod
     def create(cls, plan: Plan, node: Node) -> Self:
@@ -75,24 +76,44 @@ class Run(Folder):
         """Wall time of the whole launch, start-up included."""
         return self.status.get("seconds", float("nan"))
 
+    def rows_files(self) -> list[Path]:
+        """Return the files of rows that exist, in the order of ranks."""
+        return [file for rank in range(self.plan.gpus) if (file := self.rows_file(rank)).exists()]
+
+    def tally(self) -> dict[str, Any]:
+        """Return what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
+
+        A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
+        `problem` says why.
+        """
+        files = self.rows_files()
+        written = sum(map(size, files))
+        for known in (self._tally, self.status.get("measured")):
+            if isinstance(known, dict) and known.get("bytes") == written and {"points", "rows", "not_ok"} <= {*known}:
+                return known
+        try:
+            self._tally = tally(files)
+        except (OSError, DamagedRun) as error:
+            return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}
+        return self._tally
+
     def append(self, rank: int, row: dict[str, Any]) -> None:
         """Append one row to the rank's file; it is on disk when this returns."""
         with self.rows_file(rank).open("a") as file:
-            who = {"rank": rank, "gpu": self.gpu(rank), "status": "ok", "warm_up": False}
-            file.write(json.dumps({**who, **row}) + "\n")
+            file.write(row_line(rank, self.gpu(rank), {"point": row["point"]}, row))
 
     def gpu(self, rank: int) -> int | None:
-        """The physical index of the GPU that the rank drives; None on a CPU."""
+        """Return the physical index of the GPU that the rank drives; None on a CPU."""
         return self.node.gpus[rank].index if self.plan.device == "cuda" and rank < len(self.node.gpus) else None
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Every measurement, tidy: point, rank, gpu, seed, the point's knobs, status, warm_up, then the measured."""
+        """Return every measurement: point, rank, gpu, seed, the point's knobs, status, warm_up, then the measured."""
         return self._table(spans=False)
 
     @property
     def spans(self) -> pd.DataFrame:
-        """Every span of a timeline: as `rows`, with lane, start_us and end_us."""
+        """Return every span of a timeline: as `rows`, with lane, start_us and end_us."""
         return self._table(spans=True)
 
     def _table(self, *, spans: bool) -> pd.DataFrame:
@@ -108,7 +129,7 @@ class Run(Folder):
         return table
 
     def medians(self, by: list[str], value: str) -> pd.DataFrame:
-        """Give one row a setting of the columns `by`: median, spread and count of `value`, and its status.
+        """Return one row per setting of the columns `by`: median, spread and count of `value`, and its status.
 
         Warm-ups are left out. An iteration lasts as long as its slowest rank, so ranks are reduced to their maximum
         first. The spread is half the interquartile range. Settings with a failed row have a status other than "ok",
@@ -139,7 +160,7 @@ class Run(Folder):
 
     @property
     def source(self) -> str:
-        """Where the rows come from, for the footer of every chart: measured here, or recorded; machine; date; size."""
+        """Return where the rows come from, for the footer of every chart: here or recorded, machine, date, size."""
         how = "recorded on" if self.recorded else "measured here,"
         small = ", small size" if self.plan.size == "small" else ""
         machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus if self.plan.device == "cuda" else 0]).label
@@ -154,21 +175,21 @@ class Run(Folder):
         shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns("logs"))
         return target
 
-    def __repr__(self) -> str:
-        from labkit.engine.receipt import lines
+    def _summary(self) -> list[tuple[str, str]]:
+        return summary(self.plan, self.status, self.tally(), self.source, self.folder)
 
-        return "\n".join(f"{what:9} {value}" for what, value in lines(self))
+    def __repr__(self) -> str:
+        return "\n".join(f"{what:9} {value}" for what, value in self._summary())
 
     def _repr_html_(self) -> str:
-        from labkit.engine.receipt import lines
-
         left = "style='text-align:left'"
-        cells = [f"<tr><th {left}>{what}</th><td {left}>{html.escape(value)}</td></tr>" for what, value in lines(self)]
+        pairs = [(what, html.escape(value)) for what, value in self._summary()]
+        cells = [f"<tr><th {left}>{what}</th><td {left}>{value}</td></tr>" for what, value in pairs]
         return f"<table>{''.join(cells)}</table>"
 
 
 def replay(path: Path | str) -> Run:
-    """Give the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
+    """Return the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
 
     Raises FileNotFoundError, naming what is recorded, where there is none; PlanError for a plan that is damaged.
     """

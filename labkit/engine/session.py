@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from labkit import node
+from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -41,14 +42,12 @@ READ_EARLY = (
     "TRITON_",
 )
 
-MARK = "LABKIT_RUN"
-UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
 LEAVE_SECONDS = 5.0
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def environment() -> dict[str, str]:
-    """Give the kernel's environment without other launchers' variables; the workers import this labkit."""
+    """Return the kernel's environment without other launchers' variables; the workers import this labkit."""
     foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -71,7 +70,7 @@ class Session:
     """
 
     _lock = threading.RLock()
-    _current: Session | None = None
+    _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
@@ -98,18 +97,20 @@ class Session:
             raise
         finally:
             os.close(tells)
+        assert self.process.stdin is not None, "it is a pipe"
+        self._requests = self.process.stdin
 
     @classmethod
     @contextmanager
     def lent(cls, module: str) -> Iterator[Self]:
-        """Give the session of this process, which knows `module`, for one launch."""
+        """Lend the session of this process, which knows `module`, for one launch."""
         with cls._lock:
-            last = cls._current
-            if last is None or not last.serves(module):
-                _keep(cls(tuple(dict.fromkeys((*(last.modules if last else ()), module)))))
+            session = last = cls._current
+            if session is None or not session.serves(module):
+                session = cls(tuple(dict.fromkeys((*(last.modules if last else ()), module))))
+                _keep(session)
                 if last is not None and not last.launches:
                     last.leave()
-            session = cls._current
             session.launches += 1
         try:
             yield session
@@ -131,8 +132,8 @@ class Session:
     def ask(self, **request: Any) -> None:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
         with suppress(BrokenPipeError, ValueError):
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
 
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
@@ -147,7 +148,7 @@ class Session:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
         self.ask(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
-            self.process.stdin.close()
+            self._requests.close()
         try:
             self.process.wait(timeout=LEAVE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -207,7 +208,7 @@ def private_folder() -> tuple[str, int]:
 
 
 def _code() -> tuple:
-    """Tell one state of what the agent holds from another: the engine's newest change, and what loading depends on.
+    """Return the state of what the agent holds: the engine's newest change, and what loading depends on.
 
     A lab's own code is read anew by every worker.
     """

@@ -1,10 +1,9 @@
-"""Follow a run from the host: its progress, its stalls, and the end of every process; the one place that ends any."""
+"""Follow a run from the host: its progress, its stalls, and the end of its processes."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections import defaultdict
 from typing import Any
 
 import psutil
@@ -12,8 +11,9 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.lines import size
+from labkit.engine.processes import is_alive, is_caretaker, kill, members, send_signal
 from labkit.engine.run import Run
-from labkit.engine.session import MARK, Session
+from labkit.engine.session import Session
 
 POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 1.0  # that one poll counts: after a longer one, all have been stopped, as on a suspended laptop
@@ -23,44 +23,6 @@ END_SECONDS = 6.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
 OTHERS_SECONDS = 5.0  # after a rank ended without a word: for the others, whom the agent asks to end
 AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
-KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
-CARE_SECONDS = 1.0  # of them, for caretakers
-CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
-
-
-def members(run: Run) -> list[psutil.Process]:
-    """Give the living processes that belong to the run: those with its mark in their environment, and all below them.
-
-    Who was started with an environment of its own has no mark, but stays below a worker (see preload.adopt).
-    """
-    marked, below = [], defaultdict(list)
-    for process in psutil.process_iter():
-        try:
-            below[process.ppid()].append(process)
-            if process.environ().get(MARK) == run.mark:
-                marked.append(process)
-        except (psutil.Error, OSError):  # gone meanwhile, or another user's
-            continue
-    found = {}
-    while marked:
-        process = marked.pop()
-        if process not in found:
-            found[process] = _alive(process)
-            marked += below[process.pid]
-    return [process for process, alive in found.items() if alive]
-
-
-def kill(run: Run) -> None:
-    """Kill every process of the run, until none is left; caretakers may end by themselves once the others have.
-
-    psutil sends no signal to a pid whose start time differs from the one it saw, so a reused pid is safe.
-    """
-    begun = time.monotonic()
-    while (alive := members(run)) and (spent := time.monotonic() - begun) < KILL_SECONDS:
-        for process in alive:
-            if spent > CARE_SECONDS or not _caretaker(process):
-                _signal(process, signal.SIGKILL)
-        psutil.wait_procs(alive, timeout=0.2)
 
 
 def end(run: Run, launch: int, session: Session) -> None:
@@ -73,8 +35,8 @@ def end(run: Run, launch: int, session: Session) -> None:
         session.ask(stop=str(run.folder), launch=launch)
         alive = members(run)
         for process in alive:
-            if not _caretaker(process):
-                _signal(process, signal.SIGTERM)
+            if not is_caretaker(process):
+                send_signal(process, signal.SIGTERM)
         psutil.wait_procs(alive, timeout=GRACE_SECONDS)
     deadline = time.monotonic() + AGENT_SECONDS
     while members(run) or not over:
@@ -85,28 +47,6 @@ def end(run: Run, launch: int, session: Session) -> None:
             break
         time.sleep(POLL_SECONDS)
         over = session.outcome(run, launch) is not None
-
-
-def _signal(process: psutil.Process, number: int) -> None:
-    try:
-        process.send_signal(number)
-    except psutil.Error:  # it ended by itself
-        return
-
-
-def _caretaker(process: psutil.Process) -> bool:
-    try:
-        return any(name in argument for argument in process.cmdline() for name in CARETAKERS)
-    except psutil.Error:
-        return False
-
-
-def _alive(process: psutil.Process | int) -> bool:
-    try:
-        process = psutil.Process(process) if isinstance(process, int) else process
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 class Awake:
@@ -138,7 +78,7 @@ class Watch:
         self.gone: list[int] = []
 
     def follow(self) -> int:
-        """Wait for the end; give the first point that is still to be measured (one past the last when all are).
+        """Wait for the end; return the first point that is still to be measured (one past the last when all are).
 
         Raises WorkerRaised, WorkerDied, WorkerHung, GroundLost or LauncherLost.
         """
@@ -198,7 +138,7 @@ class Watch:
         """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
             pid = self.said.pid(rank)
-            if pid and rank not in self.gone and not self.said.spoke(rank) and not _alive(pid):
+            if pid and rank not in self.gone and not self.said.spoke(rank) and not is_alive(pid):
                 self.said.read()  # it may have spoken just before its end
                 if not self.said.spoke(rank):
                     self.gone.append(rank)
@@ -208,7 +148,7 @@ class Watch:
         """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause.
 
         Where no rank raised for a reason of its own, only the agent knows how the first one died. It tells once all
-        have ended; a worker that does not heed it is ended here.
+        have ended; a worker that ignores SIGTERM is ended here.
         """
         waited = Awake()
         while not self._over() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
@@ -238,7 +178,7 @@ class Watch:
         pids = {self.said.pid(rank) for rank in self.ranks}
         for process in members(self.run):
             if process.pid in pids:
-                _signal(process, signal.SIGUSR1)
+                send_signal(process, signal.SIGUSR1)
         time.sleep(0.3)  # faulthandler writes at once; the disk may take a moment
         self.said.read()
         return self.said.hung(why, self.session)

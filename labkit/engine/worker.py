@@ -1,31 +1,25 @@
 """The far side of a launch: one process a GPU, which measures the plan's points and appends rows.
 
-enter.py calls `main` in a fresh process once a rank; a bare torchrun may run `-m labkit.engine.worker RUN`. A lab's
-worker module gives `measure(worker, point)`, and may give `prepare(worker)`, called once before the first point.
+enter.py makes one Worker per process. A lab's worker module defines `measure(worker, point)`, and may define
+`prepare(worker)`, which is called once before the first point.
 """
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from json import dumps, loads  # a lab may patch the module's
+from json import dumps  # a lab may patch the module's
 from time import monotonic, sleep  # a lab may patch the module's
 from time import time as unix_time
 from types import SimpleNamespace
 from typing import Any
 
-from labkit.engine import lastwords
-from labkit.engine.enter import meeting_place, write_to
-from labkit.engine.lines import append
+from labkit.engine.lines import append, row_line
 from labkit.engine.plan import Plan
-from labkit.engine.preload import end_with
 from labkit.engine.run import Run
 
 RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
@@ -41,7 +35,10 @@ class Worker:
     """
 
     def __init__(self, run: Run):
-        self.run, self.plan, self.state, self.point, self.pid = run, None, None, None, os.getpid()
+        self.run, self.pid = run, os.getpid()
+        self.plan: Any = None  # of the lab's own class, from `join` on
+        self.state: Any = None
+        self.point: SimpleNamespace | None = None
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (_process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -68,7 +65,7 @@ class Worker:
         self._milestones.append((monotonic(), what))
 
     def startup(self) -> list[tuple[float, float, str]]:
-        """Give the parts of this process's start-up: began and ended, in seconds since the launch, and what."""
+        """Return the parts of this process's start-up: began and ended, in seconds since the launch, and what."""
         launched = self._milestones[0][0]
         pairs = itertools.pairwise(self._milestones)
         return [(begun - launched, ended - launched, what) for (begun, _), (ended, what) in pairs]
@@ -80,12 +77,13 @@ class Worker:
     def record(self, **measured: Any) -> None:
         """Append one row: this point's knobs, then `measured` (a unit in every name). It is on disk on return.
 
-        Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold.
+        Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold, and
+        RuntimeError outside `measure`, where there is no point.
         """
         self.stay_alone()
-        who = {"point": self.point.point, "rank": self.rank, "gpu": self.gpu, "seed": self.point.seed}
-        row = {**who, **vars(self.point), "status": "ok", "warm_up": False, **measured}
-        self._rows.write("{" + ", ".join(itertools.starmap(field, row.items())) + "}\n")
+        if self.point is None:
+            raise RuntimeError("a row belongs to a point: call record() inside measure()")
+        self._rows.write(row_line(self.rank, self.gpu, vars(self.point), measured))
 
     def stay_alone(self) -> None:
         """Raise RuntimeError in a process that the lab has forked: it would measure and write everything twice."""
@@ -135,14 +133,14 @@ class Worker:
             warm_up = iteration < warm_ups
             yield SimpleNamespace(iteration=iteration, warm_up=warm_up, seconds=timing.seconds, result=result)
 
-    def agree(self, outcome: str) -> None:
-        """Tell the other ranks how this point ended here; return where it ended in the same way on all.
+    def agree(self, point: int, outcome: str) -> None:
+        """Tell the other ranks how the point ended here; return where it ended in the same way on all.
 
         A rank that ran out of memory may have left the others inside a collective that it will never join, or with work
         queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
         RESTART and the launcher starts fresh workers for the points that are left.
         """
-        key = f"{os.environ['LABKIT_LAUNCH']}/point{self.point.point}/rank"
+        key = f"{os.environ['LABKIT_LAUNCH']}/point{point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)
         deadline, pause_s = monotonic() + (math.inf if outcome == "ok" else PEERS_SECONDS), 10e-6
         keys = [f"{key}{rank}" for rank in range(self.gpus)]
@@ -151,7 +149,7 @@ class Worker:
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
         outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
-            self.event("restart", point=self.point.point)
+            self.event("restart", point=point)
             os._exit(RESTART)
 
     def measure_points(self, lab: Any, first_point: int) -> None:
@@ -168,73 +166,15 @@ class Worker:
                 outcome = "out of memory"
                 self.record(status=outcome)
             self.stay_alone()
-            self.agree(outcome)
+            self.agree(point.point, outcome)
             self.event("done", point=point.point)
             if outcome != "ok":
                 torch.cuda.empty_cache()
 
 
-def main(folder: str, first_point: int = 0, store: str = "") -> None:
-    """Run one rank from start to end; whatever it raises is reported in its events before the process ends.
-
-    `store` is the file at which the ranks meet; without one they meet at torchrun's.
-    """
-    run = Run(folder)
-    rank = int(os.environ["RANK"])
-    import faulthandler
-
-    faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
-    faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
-    worker = Worker(run)
-    try:
-        worker.event("started", pid=os.getpid())
-        worker.reached("Python starts")
-        lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
-        worker.reached("torch is imported")
-        worker.join(run.plan, meeting_place(store))
-        if hasattr(lab, "prepare"):
-            worker.state = lab.prepare(worker)
-        worker.barrier()
-        worker.reached("the ranks meet")
-        worker.event("ready")
-        worker.measure_points(lab, first_point)
-        worker.event("finished")
-    except BaseException as error:
-        try:
-            lastwords.report(worker, error)
-        finally:
-            os._exit(1)  # without the clean-up of a process group whose peers may be stuck
-    worker.barrier()
-
-    import torch.distributed as dist
-
-    dist.destroy_process_group()
-
-
 def _process_start() -> float:
-    """When this process was started, by the monotonic clock (proc_pid_stat(5): field 22, in clock ticks since boot)."""
+    """Return when this process was started, by the monotonic clock (proc_pid_stat(5): field 22, in clock ticks)."""
     with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
         ticks = int(stat.read().rpartition(")")[2].split()[19])
         age = float(uptime.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
     return monotonic() - age
-
-
-def field(name: str, value: Any) -> str:
-    """Give one field of a row as JSON; a scalar of NumPy or torch as the number that it holds."""
-    try:
-        return f"{dumps(name)}: {dumps(value, default=_number)}"
-    except (TypeError, ValueError) as error:
-        known = "a row holds numbers, strings, and lists or dicts of them"
-        raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None
-
-
-def _number(value: Any) -> Any:
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"a {type(value).__name__} is none of these")
-
-
-if __name__ == "__main__":
-    end_with(os.getppid())
-    write_to(Run(sys.argv[1]).log_file(int(os.environ["RANK"])))
-    main(sys.argv[1])

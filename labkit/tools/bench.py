@@ -26,7 +26,7 @@ def torchrun(plan: start.BertStep) -> Run:
         "--nproc-per-node",
         str(plan.gpus),
         "-m",
-        "labkit.engine.worker",
+        "labkit.engine.enter",
         str(run.folder),
     ]
     with run.launcher_log.open("wb") as log:

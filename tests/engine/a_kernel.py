@@ -5,7 +5,7 @@ import sys
 
 from faults_plan import Faults
 
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.launch import launch
 
 try:
@@ -19,7 +19,7 @@ except BaseException as error:
                 "text": str(error),
                 "rows": len(error.run.rows),
                 "state": error.run.status["state"],
-                "left": [process.pid for process in watch.members(error.run)],
+                "left": [process.pid for process in processes.members(error.run)],
             }
         )
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faults_plan import Faults
 
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
@@ -23,7 +23,7 @@ def failed(kind: type[RunError], *faults: str, plan: type[Faults] = Faults, **op
     with pytest.raises(kind) as caught:
         launch(plan(faults=faults), **options)
     assert type(caught.value) is kind
-    assert not watch.members(caught.value.run)
+    assert not processes.members(caught.value.run)
     return caught.value
 
 

@@ -17,11 +17,12 @@ from launches import failed, kernel, soon, the_run
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import LauncherLost
+from labkit.engine.forkserver import FORKSERVER
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch import launch
-from labkit.engine.preload import FORKSERVER
+from labkit.engine.processes import MARK, members
 from labkit.engine.run import Run
-from labkit.engine.session import MARK, Session
+from labkit.engine.session import Session
 
 
 def test_a_killed_agent_takes_its_workers_along(tmp_path):
@@ -59,7 +60,7 @@ def test_an_interrupt_ends_the_run_and_keeps_its_rows(tmp_path, times):
 
 def test_an_interrupt_while_workers_start(tmp_path):
     process = kernel("none", "sleep")
-    soon(lambda: any(watch.members(Run(plan.parent)) for plan in tmp_path.glob("runs/*/plan.json")))
+    soon(lambda: any(members(Run(plan.parent)) for plan in tmp_path.glob("runs/*/plan.json")))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=15)
     told = json.loads(out)
@@ -69,18 +70,18 @@ def test_an_interrupt_while_workers_start(tmp_path):
 def test_nothing_outlives_a_killed_kernel(tmp_path):
     process = kernel("sleep")
     run = the_run(tmp_path, rows=2)
-    assert len(watch.members(run)) == 2, "two workers"
+    assert len(members(run)) == 2, "two workers"
     process.kill()
-    soon(lambda: not watch.members(run), seconds=5)
+    soon(lambda: not members(run), seconds=5)
     process.communicate()
 
 
 def test_nothing_outlives_a_kernel_killed_while_workers_start(tmp_path):
     process = kernel("sleep")
     folder = soon(lambda: next((plan.parent for plan in tmp_path.glob("runs/*/plan.json")), None))
-    soon(lambda: watch.members(Run(folder)))
+    soon(lambda: members(Run(folder)))
     process.kill()
-    soon(lambda: not watch.members(Run(folder)), seconds=5)
+    soon(lambda: not members(Run(folder)), seconds=5)
     process.communicate()
 
 
@@ -110,7 +111,7 @@ def test_end_kills_what_does_not_listen(monkeypatch):
     with Session.lent(Faults.worker) as session:
         watch.end(run, 1, session)
     assert process.poll() is not None
-    assert not watch.members(run)
+    assert not members(run)
     process.stdout.close()
 
 
@@ -139,7 +140,7 @@ def test_a_worker_hears_the_signal_that_came_before_it_could():
         from labkit.engine import enter, preload
         if (worker := os.fork()) == 0:
             time.sleep(0.3)
-            enter.listen()
+            enter.restore_signals()
             os._exit(0)  # it has heard nothing
         for process in (worker, os.getpid()):
             os.kill(process, signal.SIGTERM)

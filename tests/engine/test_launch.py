@@ -13,7 +13,7 @@ from faults_plan import Faults, Unimportable
 from launches import failed, line_of
 
 from labkit import node
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.errors import NotEnoughGpus, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launch import launch, omp_num_threads, worker_environment
 
@@ -30,13 +30,13 @@ def test_points_are_measured_in_one_launch():
     assert run.status["launches"] == 1
     assert run.status["omp_num_threads"] == max(1, node.here().cores // 2)
     assert 0 < run.status["startup_seconds"] < run.seconds
-    assert not watch.members(run)
+    assert not processes.members(run)
 
 
 def test_a_child_that_a_worker_left_is_ended():
     run = launch(Faults(faults=("grandchild",)))
     assert run.status["state"] == "finished"
-    assert not watch.members(run)
+    assert not processes.members(run)
 
 
 def test_out_of_memory_is_a_row_and_the_sweep_goes_on():

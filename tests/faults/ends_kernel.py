@@ -6,7 +6,7 @@ import sys
 
 from ends_plan import Ends
 
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.launch import launch
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as Jupyter's do: whoever started this may ignore it
@@ -15,5 +15,5 @@ try:
     launch(Ends(faults=tuple(sys.argv[1:])))
 except BaseException as error:
     told = {"error": type(error).__name__, "text": str(error), "interrupt": isinstance(error, KeyboardInterrupt)}
-    told |= {"rows": len(error.run.rows), "left": len(watch.members(error.run)), "state": error.run.status["state"]}
+    told |= {"rows": len(error.run.rows), "left": len(processes.members(error.run)), "state": error.run.status["state"]}
 print(json.dumps(told | {"next": launch(Ends()).status["state"]}))

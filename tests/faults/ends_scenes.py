@@ -16,7 +16,7 @@ import ends_plan  # noqa: F401  (a plan is read back by its class, which must be
 import psutil
 from failing_launches import HERE
 
-from labkit.engine import watch
+from labkit.engine.processes import is_alive, is_caretaker
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -41,7 +41,7 @@ def copy_of_labkit(folder: Path) -> Path:
 
 def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Those that run, told by pid and start time."""
-    return [process for process in processes if process.is_running() and watch._alive(process)]
+    return [process for process in processes if process.is_running() and is_alive(process)]
 
 
 class Family:
@@ -62,7 +62,7 @@ class Family:
         """Kill them; those that free shared memory when its users are gone end by themselves."""
         for process in self.look():
             with suppress(psutil.Error):
-                if not watch._caretaker(process):
+                if not is_caretaker(process):
                     process.kill()
 
 

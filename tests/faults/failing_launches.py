@@ -11,7 +11,7 @@ import psutil
 import pytest
 from failing_plan import Failing
 
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
@@ -63,7 +63,7 @@ def failed(
 
 def nothing_left(run: Run) -> None:
     """No process of the run lives: none with its mark, and none that recorded its pid and start time."""
-    assert not watch.members(run)
+    assert not processes.members(run)
     rows = run.rows
     if "pid" in rows:
         for pid, started in rows[["pid", "started"]].dropna().itertuples(index=False):

@@ -14,7 +14,7 @@ import pytest
 from ends_scenes import copy_of_labkit
 from failing_launches import HERE
 
-from labkit.engine import watch
+from labkit.engine.processes import is_caretaker
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(150)
 
 GUARDS = {
     "workers end with their forkserver, and that with its agent": (
-        "preload.py",
+        "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
         "pass",
         "test_a_orphans.py::test_a_kernel_and_its_agent_killed_together",
@@ -37,7 +37,7 @@ GUARDS = {
     ),
     "the agent kills what the runs of a lost kernel have started": (
         "agent.py",
-        "    for run in list(ACTIVE.values()):\n        watch.kill(run)\n",
+        "    for run in list(ACTIVE.values()):\n        kill(run)\n",
         "",
         "test_a_orphans.py::test_a_kernel_killed_while_it_measures[alone]",
         "soon(lambda: not ",  # a process is left, or shared memory whose tracker was killed
@@ -50,29 +50,29 @@ GUARDS = {
         "agent.send_signal(number) or assert kernel.tells()",
     ),
     "who has lost its parents stays below a worker": (
-        "preload.py",
+        "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)",
         "pass",
         "test_a_orphans.py::test_grandchildren_of_a_run_that_does_well",
         "family_left(run)",
     ),
     "the mark tells who belongs to the run": (
-        "watch.py",
+        "processes.py",
         "if process.environ().get(MARK) == run.mark:",
         "if False:",
         "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
         "soon(lambda: not kernel.family.look())",
     ),
     "shared memory is freed before who frees it is killed": (
-        "watch.py",
-        "spent > CARE_SECONDS or not _caretaker(process)",
+        "processes.py",
+        "spent > CARE_SECONDS or not is_caretaker(process)",
         "True",
         "test_a_orphans.py::test_grandchildren_of_a_run_that_fails[WorkerRaised-raise]",
         "soon(lambda: not any(file.exists() for file in shared), seconds=5)",
     ),
     "the kernel ends a run whose agent is lost": (
         "launch.py",
-        "                            watch.end(run, launches, session)\n",
+        "                    self.end()\n",
         "",
         "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
         'assert (told["error"], told["left"]',
@@ -116,7 +116,7 @@ def end_what_is_left(folder) -> None:
     left = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get("LABKIT_RUNS", "").startswith(str(folder)) and not watch._caretaker(process):
+            if process.environ().get("LABKIT_RUNS", "").startswith(str(folder)) and not is_caretaker(process):
                 left.append(process)
     for file in folder.rglob("node.json"):
         rows = Run(file.parent).rows

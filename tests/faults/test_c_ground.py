@@ -65,7 +65,7 @@ WITHOUT_LOOPBACK = """
 import array, fcntl, json, socket, struct, sys, threading, time
 from failing_plan import Failing
 from labkit import launch
-from labkit.engine import watch
+from labkit.engine import processes
 
 def set_loopback(up):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -79,7 +79,7 @@ begun = time.monotonic()
 try:
     launch(Failing(faults=("slow", "none")), patience_s=30)
 except Exception as error:
-    left = len(watch.members(error.run))
+    left = len(processes.members(error.run))
     print(json.dumps([type(error).__name__, error.sentence, time.monotonic() - begun, left]))
 """
 

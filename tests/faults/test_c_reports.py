@@ -9,7 +9,7 @@ from failing_launches import apart, failed, nothing_left  # noqa: F401
 from failing_odd import raise_value_error
 from failing_plan import Failing
 
-from labkit.engine import lastwords
+from labkit.engine import failure
 from labkit.engine.errors import WorkerRaised
 from labkit.engine.launch import launch
 
@@ -36,7 +36,7 @@ def test_a_recursion_without_end():
     try:
         go_down(100_000)
     except ValueError as error:
-        text = lastwords.formatted(error)
+        text = failure.formatted(error)
     finally:
         sys.setrecursionlimit(limit)
     assert text.count("\n") < 5_000

@@ -11,7 +11,7 @@ import pytest
 from gpu_plan import GpuFaults
 
 from labkit import node
-from labkit.engine import watch
+from labkit.engine import processes
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
@@ -47,7 +47,7 @@ def gpu_memory_comes_back():
 
 def clean(run):
     """Nothing of the run is left, and the next launch works."""
-    assert not watch.members(run)
+    assert not processes.members(run)
     rows = launch(GpuFaults(), progress=False).rows
     assert (rows["sum"] == len(GPUS) ** 2).all()
 
@@ -99,11 +99,11 @@ def test_nothing_outlives_a_killed_kernel(tmp_path):
         time.sleep(0.1)
     time.sleep(3)  # they are in the collective now
     run = Run(logs[0].parents[1])
-    assert len(watch.members(run)) >= len(GPUS)
+    assert len(processes.members(run)) >= len(GPUS)
     begun = time.monotonic()
     kernel.send_signal(signal.SIGKILL)
     kernel.wait()
-    while watch.members(run):
+    while processes.members(run):
         assert time.monotonic() < begun + 10
         time.sleep(0.05)
     told("killed kernel, all its workers gone", begun)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
-from labkit.engine.watch import members
+from labkit.engine.processes import members
 from labkit.labs.start.plan import Failure
 
 _PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes

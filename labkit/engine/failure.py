@@ -17,12 +17,13 @@ from typing import Any
 
 from labkit.engine.excerpt import shorten
 from labkit.engine.lines import append
+from labkit.engine.worker import Worker
 
 MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them
 MOST_MESSAGE = 2_000
 VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
-_KEPT = []  # frames that were cut out: to free so many takes long, too, and this process ends
+_KEPT: list[TracebackType | None] = []  # what was cut out: to free so many takes long, too, and this process ends
 
 # What a rank raises when another one is gone: never the first cause.
 VICTIM = re.compile(
@@ -32,19 +33,19 @@ VICTIM = re.compile(
 )
 
 
-def report(worker: Any, error: BaseException) -> None:
-    """Tell the host, then the log, of the exception that ends this rank (`worker` is worker.Worker).
+def report(worker: Worker, error: BaseException) -> None:
+    """Tell the host, then the log, of the exception that ends this rank.
 
     Each step stands by itself: the lab may have closed files, patched modules or set off interrupts and alarms.
     """
-    at, words, written = monotonic(), least(error), None
+    at, words, written = monotonic(), class_alone(error), None
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
     if os.getpid() != worker.pid and isinstance(error, SystemExit):
         os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))  # a forked one's own end
     with suppress(BaseException):
-        words = of(error)
+        words = description(error)
     with suppress(BaseException):
         written = os.fstat(2).st_size
     told = {**words, "at": at, "point": getattr(worker.point, "point", None), "log_bytes": written}
@@ -58,13 +59,13 @@ def report(worker: Any, error: BaseException) -> None:
         time.sleep(VICTIM_SECONDS if words["victim"] else 0)
 
 
-def least(error: BaseException) -> dict[str, Any]:
-    """Return as much as `of` where nothing can be found out about the exception but its class."""
+def class_alone(error: BaseException) -> dict[str, Any]:
+    """Return what `description` does, where nothing can be found out about the exception but its class."""
     return {"kind": type(error).__name__, "message": "", "victim": False, "errno": None, "traceback": ""}
 
 
-def of(error: BaseException) -> dict[str, Any]:
-    """Give kind, message, traceback and errno of an exception, and whether another rank's end is behind it."""
+def description(error: BaseException) -> dict[str, Any]:
+    """Return kind, message, traceback and errno of an exception, and whether another rank's end is behind it."""
     return {
         "kind": type(error).__name__,
         "message": message(error),
@@ -85,12 +86,13 @@ def formatted(error: BaseException) -> str:
 
 def _cut(error: BaseException) -> None:
     """Take the middle out of a traceback that is too long to be formatted, and say so in a note."""
-    frames, at = 0, error.__traceback__
+    first, frames = error.__traceback__, 0
+    at = first
     while at:
         frames, at = frames + 1, at.tb_next
-    if frames <= HEAD_FRAMES + TAIL_FRAMES:
+    if first is None or frames <= HEAD_FRAMES + TAIL_FRAMES:
         return
-    last = _below(error.__traceback__, HEAD_FRAMES - 1)
+    last = _below(first, HEAD_FRAMES - 1)
     _KEPT.append(last.tb_next)
     last.tb_next = _below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
     error.add_note(f"({frames - HEAD_FRAMES - TAIL_FRAMES:,} frames are left out)")
@@ -98,6 +100,7 @@ def _cut(error: BaseException) -> None:
 
 def _below(frame: TracebackType, steps: int) -> TracebackType:
     for _ in range(steps):
+        assert frame.tb_next is not None, "the caller has counted the frames"
         frame = frame.tb_next
     return frame
 
@@ -111,11 +114,12 @@ def message(error: BaseException) -> str:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and those that it was raised from or during, latest first, at most ten."""
+    at: BaseException | None = error
     for _ in range(10):
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if error is None:
+        if at is None:
             return
+        yield at
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
 
 
 def _writable(text: str) -> str:

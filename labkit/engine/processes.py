@@ -1,0 +1,93 @@
+"""Which processes belong to a run, how all of them end, and how a process is tied to its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections import defaultdict
+
+import psutil
+
+from labkit.engine.folder import Folder
+
+MARK = "LABKIT_RUN"  # the environment variable that names the run to which a process belongs
+UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
+HELD = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can hear them: none is lost meanwhile
+KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
+CARE_SECONDS = 1.0  # of them, for caretakers
+CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def members(run: Folder) -> list[psutil.Process]:
+    """Return the living processes that belong to the run: those with its mark in their environment, and all below them.
+
+    A process that was started with an environment of its own has no mark, but stays below a worker (see `adopt`).
+    """
+    marked, below = [], defaultdict(list)
+    for process in psutil.process_iter():
+        try:
+            below[process.ppid()].append(process)
+            if process.environ().get(MARK) == run.mark:
+                marked.append(process)
+        except (psutil.Error, OSError):  # gone meanwhile, or another user's
+            continue
+    found = {}
+    while marked:
+        process = marked.pop()
+        if process not in found:
+            found[process] = is_alive(process)
+            marked += below[process.pid]
+    return [process for process, alive in found.items() if alive]
+
+
+def kill(run: Folder) -> None:
+    """Kill every process of the run, until none is left; caretakers may end by themselves once the others have.
+
+    psutil sends no signal to a pid whose start time differs from the one it saw, so a reused pid is safe.
+    """
+    begun = time.monotonic()
+    while (alive := members(run)) and (spent := time.monotonic() - begun) < KILL_SECONDS:
+        for process in alive:
+            if spent > CARE_SECONDS or not is_caretaker(process):
+                send_signal(process, signal.SIGKILL)
+        psutil.wait_procs(alive, timeout=0.2)
+
+
+def send_signal(process: psutil.Process, number: int) -> None:
+    """Send the signal, unless the process has ended."""
+    try:
+        process.send_signal(number)
+    except psutil.Error:  # it ended by itself
+        return
+
+
+def is_caretaker(process: psutil.Process) -> bool:
+    """Whether the process frees shared memory when the processes that use it are gone."""
+    try:
+        return any(name in argument for argument in process.cmdline() for name in CARETAKERS)
+    except psutil.Error:
+        return False
+
+
+def is_alive(process: psutil.Process | int) -> bool:
+    """Whether the process, or the one of this pid, has not ended; a zombie has."""
+    try:
+        process = psutil.Process(process) if isinstance(process, int) else process
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def end_with(parent: int) -> None:
+    """Have this process killed when the process that made it ends (prctl(2)); end immediately if that has happened."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of every process below this one whose own parent ends (prctl(2)): none of them gets lost."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
