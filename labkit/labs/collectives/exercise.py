@@ -31,7 +31,10 @@ def judge_ring(returned: list) -> Verdict:
     moves = dict(zip(SETTINGS, returned, strict=True))
     # A smaller ring shows a mistake more plainly; rings of two hide most of them.
     faults = next(filter(None, (_played(ranks, moves) for ranks in (3, 4, 5, 2))), {})
-    merits = (f"in rings of {listed(RINGS)} every rank ends with every chunk whole, each rank's values counted once",)
+    merits = (
+        f"in rings of {listed(map(str, RINGS))} every rank ends with every chunk whole, each rank's values "
+        "counted once",
+    )
     return Verdict("ring_step", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
@@ -119,7 +122,7 @@ def _unfinished(held: Held, ranks: int) -> dict[str, str]:
 
 
 def _ranks(numbers: list[int]) -> str:
-    return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed(map(str, numbers))}"
 
 
 _LATE = 0.1  # of what the clock showed

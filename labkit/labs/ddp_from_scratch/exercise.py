@@ -55,7 +55,7 @@ def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[in
             if number in begun:
                 return "twice", f"{when} {number} starts once more: its gradients would be averaged twice"
             if missing := sorted(set(buckets[number]) - arrived):
-                return "early", f"{when} {number} starts without gradient {listed(missing)}"
+                return "early", f"{when} {number} starts without gradient {listed(map(str, missing))}"
             if number != len(begun):
                 return "order", (
                     f"{when} {number} starts before bucket {len(begun)}: on a rank whose gradients come in another "

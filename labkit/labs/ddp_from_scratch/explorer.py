@@ -114,7 +114,7 @@ def explore() -> ipywidgets.VBox:
         "gb_per_s": ("link, w, GB/s", 100, (3, 10, 25, 50, 100, 200, 400)),
         "bucket_mb": ("bucket, MB", 25, SIZES_MB),
     }
-    knobs = {
+    knobs: dict[str, ipywidgets.Widget] = {
         name: ipywidgets.SelectionSlider(options=options, value=value, description=text, **long)
         for name, (text, value, options) in choices.items()
     }

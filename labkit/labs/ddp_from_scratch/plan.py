@@ -30,7 +30,7 @@ CASES = (
     "mixed",
 )
 VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "size": "small",
     "hidden": 64,
     "inner": 256,
@@ -76,7 +76,8 @@ class Replicas(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
+        return cls(**every)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ CASES = (
     "other_ranks",
 )
 VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "size": "small",
     "hidden": 64,
     "inner": 256,
@@ -40,7 +40,15 @@ _SMALL = {
     "warm_ups": 1,
     "repeats": 3,
 }
-_TINY = {"hidden": 16, "inner": 32, "layers": 2, "heads": 2, "vocabulary": 96, "sequence": 8, "bucket_mib": 0.01}
+_TINY: dict[str, Any] = {
+    "hidden": 16,
+    "inner": 32,
+    "layers": 2,
+    "heads": 2,
+    "vocabulary": 96,
+    "sequence": 8,
+    "bucket_mib": 0.01,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +82,8 @@ class Sharding(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
+        return cls(**every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,4 +176,5 @@ class Trial(Sharding):
     @classmethod
     def full(cls, **knobs) -> Self:
         """Return the same trials on GPUs: a bug needs no large model to show."""
-        return cls(**{"size": "full"} | _TINY | knobs)
+        every: dict[str, Any] = {"size": "full"} | _TINY | knobs
+        return cls(**every)

@@ -138,7 +138,7 @@ def test_growth_chart(runs, times):
 
 
 def test_growth_of_two_three_and_four_ranks(tmp_path, times):
-    """All seven names find room over the figure, and no mark lies outside the axes, even one far below its two ranks."""
+    """All seven names find room over the figure, and no mark lies outside the axes, even one far below the first."""
 
     def outlier(size, took, knobs):
         return took * (0.3 if knobs["ranks"] > 2 and knobs["backend"] == "gloo" and size > KIB else 1)

@@ -122,7 +122,7 @@ def _draw(ax: Axes, step: Step, ranks: int) -> None:
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=shade(values, ranks), edgecolor="white", lw=2))
             if ranks <= _NAMED:
                 ink = "white" if values > 0.6 * ranks else canvas.INK
-                ax.text(chunk, rank, values, ha="center", va="center", fontsize=9, color=ink)
+                ax.text(chunk, rank, str(values), ha="center", va="center", fontsize=9, color=ink)
     for rank, move in enumerate(step.moves):
         ax.add_patch(Rectangle((move.receive - 0.42, rank - 0.42), 0.84, 0.84, fill=False, edgecolor=MOVED, lw=2.2))
     ax.set(xlim=(-0.5, ranks - 0.5), ylim=(ranks - 0.5, -0.5), aspect="equal")

@@ -46,6 +46,7 @@ def _chosen(table: pd.DataFrame) -> pd.DataFrame:
 def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, backend: str) -> str:
     ranks = own["ranks"].max()
     line, worst = _at(fits, own), own.loc[own["residual"].abs().idxmax()]
+    assert line is not None, "a residual is that of a line"
     said = (
         f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} a call ({_hops(line, captured, own)}), "
         f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
@@ -110,7 +111,7 @@ def explain_backends(table: pd.DataFrame) -> Markdown:
     if not both:
         (name, _), *_ = by_backend(rows)
         return say(f"Only {name} was measured: the two need GPUs to meet.", small=fact(table, "small"))
-    said = [_compared(*(own.loc[size] for own in pair), size) for size in dict.fromkeys((both[0], both[-1]))]
+    said = [_compared(pair[0].loc[size], pair[1].loc[size], size) for size in dict.fromkeys((both[0], both[-1]))]
     where = "gloo's tensors lie in host memory and go through the CPU; NCCL's never leave the GPUs and their links."
     return say(f"All-reduce, {listed(said)}. {where}", small=fact(table, "small"))
 

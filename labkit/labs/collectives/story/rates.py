@@ -42,7 +42,7 @@ def explain_latency(table: pd.DataFrame) -> Markdown:
 
 def paragraphs(said: list[tuple[str | None, ...]], *, small: bool) -> Markdown:
     """Return a paragraph for each of several lists of sentences."""
-    return say("\n\n".join(say(*sentences).data for sentences in said), small=small)
+    return say("\n\n".join(str(say(*sentences).data) for sentences in said), small=small)
 
 
 def widest(table: pd.DataFrame) -> pd.DataFrame:

@@ -72,7 +72,7 @@ def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
     transfer take equally long), residual (the largest relative miss) and points. What was measured at
     fewer than two sizes has no row.
     """
-    lines = [_line(*setting, rows) for setting, rows in _lines(run, clock)]
+    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(run, clock)]
     columns = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
     return of_run(pd.DataFrame(lines, columns=columns), run)
 

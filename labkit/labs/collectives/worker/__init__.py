@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from labkit.labs.collectives.worker.timing import RingAllReduce, meet, timed
 from labkit.labs.collectives.worker.trials import compare
 
 
-def prepare(worker: Worker) -> dict[int, dist.ProcessGroup | None]:
+def prepare(worker: Worker) -> dict[int, Any]:
     """Make one process group for each number of ranks that the plan uses, the same on every rank."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)  # the ranks share the cores

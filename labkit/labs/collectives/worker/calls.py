@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,8 @@ class Call:
     placement = "in place"
 
     def __init__(self, rank: int, ranks: int, elements: int, device: torch.device, group: dist.ProcessGroup | None):
-        self.rank, self.ranks, self.device, self.group = rank, ranks, device, group
+        self.rank, self.ranks, self.device = rank, ranks, device
+        self.group: Any = group
         self.elements, self.share = elements, elements // ranks
         self.given, self.result = self.buffers()
         self.message_bytes = 4 * max(self.given.numel(), self.result.numel())

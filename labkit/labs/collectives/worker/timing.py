@@ -65,7 +65,7 @@ def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
 
 
 def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, without the host's launches."""
+    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, no launches by a host."""
     single, many = _graph(call, 1), _graph(call, calls)
     return single.replay, lambda: _between_events(many.replay) / calls
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -111,7 +111,7 @@ def _unsynchronised(worker: Worker, call: Call) -> Shown:
         worker.synchronize()
         meet(call.group)
         start = time.perf_counter()
-        request = dist.all_reduce(call.given, group=call.group, async_op=True)
+        request: Any = dist.all_reduce(call.given, group=call.group, async_op=True)
         stop = time.perf_counter()
         request.wait()
         worker.synchronize()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,10 @@ _DRAWN = 60  # places of the curve
 def buckets(run: Run) -> pd.DataFrame:
     """Return one row per bucket size, smallest first.
 
-    Gradients sent alone ("overlapped") are the smallest of all. Columns: strategy, bucket_mb (asked), buckets (as many as were sent), mean_mib, last_mib (the last one, which no
-    backward hides), step_ms, spread_step_ms, count, status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual
-    (measured over fitted, less 1) and `tied`: not resolved from the fastest. The fit is of the bucketed rows alone.
+    Gradients sent alone ("overlapped") are the smallest of all. Columns: strategy, bucket_mb (asked), buckets (as many
+    as were sent), mean_mib, last_mib (the last one, which no backward hides), step_ms, spread_step_ms, count, status,
+    waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured over fitted, less 1) and `tied`: not resolved
+    from the fastest. The fit is of the bucketed rows alone.
     Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN where the run has none).
     """
     steps = implementations(run)
@@ -30,7 +31,8 @@ def buckets(run: Run) -> pd.DataFrame:
     table = steps[steps["strategy"].isin(["bucketed", "overlapped"])].drop(columns=["fitted_ms"], errors="ignore")
     found = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
     table = table.merge(found, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
-    total = sum(messages(run.plan.model, "flat")) / MIB
+    plan: Any = run.plan
+    total = sum(messages(plan.model, "flat")) / MIB
     table["mean_mib"] = total / table["buckets"]
     line = _line(table, total)
     table["fitted_ms"] = [1e3 * line.seconds(count, total * MIB) if line else np.nan for count in table["buckets"]]
@@ -125,7 +127,7 @@ def curve(run: Run) -> pd.DataFrame:
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
     sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), _DRAWN) if line else np.array([])
-    fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes]
+    fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes if line]
     return of_run(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ from labkit.provenance import like
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer
 
-_GPU, _GPUS = "NVIDIA H100 80GB HBM3", 2  # the report says "H100"; this is the one with NVLink
+_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")  # the report says "H100"; this is the one with NVLink
+_GPUS = 2
 _MODEL = transformer(*SIZES["xl"][:3])
 _GRADIENT_BYTES = 4 * _MODEL.parameters  # float32
 _MB, MIB = 1e6, 2**20
@@ -84,7 +86,7 @@ def _flat(printed: pd.DataFrame) -> pd.DataFrame:
     `copy_s`: all gradients read and written into the flat tensor, and back, at the GPU's memory rate.
     """
     naive, one = _row(printed, "naive"), _row(printed, "flat")
-    copy_s = limits.least_seconds_to_move(4 * _GRADIENT_BYTES, limits.spec(_GPU).hbm_gb_per_s)
+    copy_s = limits.least_seconds_to_move(4 * _GRADIENT_BYTES, _GPU.hbm_gb_per_s)
     return pd.DataFrame(
         [
             {
@@ -102,7 +104,7 @@ def _links(printed: pd.DataFrame) -> pd.DataFrame:
     The rate is a ring's, in GB/s through a GPU's links; `pcie_s` is the least that PCIe would take.
     """
     rows = printed[printed["communication_seconds"].notna()]
-    spec, moved_bytes = limits.spec(_GPU), 2 * (_GPUS - 1) / _GPUS * _GRADIENT_BYTES
+    spec, moved_bytes = _GPU, 2 * (_GPUS - 1) / _GPUS * _GRADIENT_BYTES
     communication_s = rows["communication_seconds"].astype(float)
     table = pd.DataFrame(
         {
@@ -152,13 +154,13 @@ def _memory(printed: pd.DataFrame) -> pd.DataFrame:
             "bucket_gb": size_gb,
             "ran": _ran(rows),
             "states_gb": 4 * _GRADIENT_BYTES / 1e9,
-            "limit_gb": limits.spec(_GPU).memory_gb,
+            "limit_gb": _GPU.memory_gb,
         }
     ).reset_index(drop=True)
 
 
 def _calls(cap_bytes: float) -> int:
-    return buckets(_MODEL.shapes, 4, cap=cap_bytes, first=cap_bytes)
+    return buckets(_MODEL.shapes, 4, cap=round(cap_bytes), first=round(cap_bytes))
 
 
 def _ran(rows: pd.DataFrame) -> pd.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -76,11 +76,12 @@ def overlap(run: Run) -> pd.DataFrame:
     due_mib; largest_mib and last_mib of one collective; `equal`: count and sizes are theory's (torch's DDP orders its
     buckets as its first backward went, not by the model's order: of it, count and sum).
     """
+    plan: Any = run.plan
     rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
-        due, sizes = messages(run.plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
+        due, sizes = messages(plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
         same = (len(sizes), sum(sizes)) == (len(due), sum(due)) if row["strategy"] == "ddp" else sizes == due
         parts.append(
             {
@@ -104,9 +105,10 @@ def sending(run: Run) -> pd.DataFrame:
     Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
     verdict; least_ms is what the link alone needs. Flat's time has its two copies in it.
     """
+    plan: Any = run.plan
     table = implementations(run)
     table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
-    whole = sum(messages(run.plan.model, "flat"))
+    whole = sum(messages(plan.model, "flat"))
     link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
     known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     rate = limits.bus_bandwidth_limit(known, run.plan.gpus, "any")
@@ -171,6 +173,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     the weights' worst difference from rank 0's; collectives and `due`, as many as the bucket size asks for;
     largest_mib, bucket_mb, and before_last_gradient, the collectives called while a gradient was still to come.
     """
+    plan: Any = run.plan
     rows = entries(run, "trial")
     parts = []
     for variant, group in rows.groupby("variant", sort=False):
@@ -185,7 +188,7 @@ def symptoms(run: Run) -> pd.DataFrame:
                 "ratio": first["ratio"],
                 "start_apart": group["start_apart"].max(),
                 "collectives": int(first["collectives"]),
-                "due": len(messages(run.plan.model, "bucketed", first["bucket_mb"])),
+                "due": len(messages(plan.model, "bucketed", first["bucket_mb"])),
                 "largest_mib": max(first["sizes_bytes"]) / MIB,
                 "bucket_mb": first["bucket_mb"],
                 "before_last_gradient": int(first["before_last_gradient"]),

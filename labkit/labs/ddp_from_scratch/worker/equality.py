@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,9 @@ class Probe(nn.Module):
 
     Every rank makes it with other weights, and another `centre`: only rank 0's may count.
     """
+
+    centre: torch.Tensor
+    experts: Any
 
     def __init__(self, case: str, rank: int, seed: int):
         super().__init__()
@@ -80,15 +84,15 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     """
     case, last = point.case, worker.gpus - 1
     wrapped = wrap(Probe(case, worker.rank, point.seed).to(worker.device), point.strategy, point.bucket_mb)
-    right = Probe(case, 0, point.seed).to(worker.device)
+    right: Any = Probe(case, 0, point.seed).to(worker.device)
     optimizers = [torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE) for model in (wrapped, right)]
     errors, none_right = [], True
     for step in range(worker.plan.steps):
-        parts = [
-            [each.to(worker.device) for each in samples_of(case, rank, point.seed, step)] for rank in range(worker.gpus)
-        ]
+        parts = [samples_of(case, rank, point.seed, step) for rank in range(worker.gpus)]
+        parts = [(samples.to(worker.device), targets.to(worker.device)) for samples, targets in parts]
         if case == "no_samples":
-            parts[last] = [each[:0] for each in parts[last]]
+            samples, targets = parts[last]
+            parts[last] = samples[:0], targets[:0]
         _own_backward(wrapped, case, parts, worker.rank)
         _right_loss(right, case, parts).backward()
         pairs = list(zip(wrapped.parameters(), right.parameters(), strict=True))
@@ -111,7 +115,7 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     )
 
 
-def _own_backward(wrapped: nn.Module, case: str, parts: list[Samples], rank: int) -> None:
+def _own_backward(wrapped: Any, case: str, parts: list[Samples], rank: int) -> None:
     """Run this rank's part of a step up to its averaged gradients, as the case asks."""
     part, everyone = parts[rank], sum(len(samples) for samples, _ in parts)
     halves = list(zip(*(each.chunk(2) for each in part), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -36,9 +37,7 @@ class Torch(DistributedDataParallel):
         """Leave it to the garbage collector: torch's hooks go with the object."""
 
 
-def wrap(
-    module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None
-) -> nn.Module:
+def wrap(module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None) -> Any:
     """Return the module under a strategy; gradients live in torch's buckets as they live in ours."""
     if strategy == "none":
         return Alone(module, group)

@@ -68,7 +68,7 @@ class Overlapped(Replicas):
 
     def content(self, number: int) -> torch.Tensor:
         """Return the tensor that parcel `number` is sent as."""
-        return self.parcels[number][0].grad
+        return self.gradient(self.parcels[number][0])
 
     def send(self) -> None:
         """Start to average the next parcel."""
@@ -131,7 +131,7 @@ class Bucketed(Overlapped):
     def place(self, weight: nn.Parameter) -> None:
         place = self.places[weight]
         if weight.grad is not place:
-            weight.grad = place.copy_(weight.grad)
+            weight.grad = place.copy_(self.gradient(weight))
 
     def content(self, number: int) -> torch.Tensor:
         return self.buckets[number]

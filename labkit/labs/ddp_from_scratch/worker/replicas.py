@@ -28,7 +28,7 @@ class Replicas(nn.Module):
     def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
         super().__init__()
         self.module, self.group, self.synced = module, group, True
-        self.flags: dist.Work | None = None  # the last exchange of who used which weight
+        self.flags: Any = None  # the last exchange of who used which weight
         self.weights = [weight for weight in module.parameters() if weight.requires_grad]  # a tied one once
         self.ranks = dist.get_world_size(group)
         self.start_alike()
@@ -86,8 +86,8 @@ class Replicas(nn.Module):
             weight.grad = torch.zeros_like(weight)
         return weight.grad
 
-    def average(self, tensor: torch.Tensor) -> dist.Work:
-        """Start to average a tensor over the ranks, in its place."""
+    def average(self, tensor: torch.Tensor) -> Any:
+        """Start to average a tensor over the ranks, in its place; return the work to wait for."""
         if tensor.is_cuda:
             return dist.all_reduce(tensor, dist.ReduceOp.AVG, group=self.group, async_op=True)
         tensor.div_(self.ranks)  # gloo only adds up

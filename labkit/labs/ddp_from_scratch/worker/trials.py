@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,7 @@ from labkit.worker.equality import along
 class OneRank(Bucketed):
     """Adds the gradients up on rank 0, and nowhere else."""
 
-    def average(self, tensor: torch.Tensor) -> dist.Work:
+    def average(self, tensor: torch.Tensor) -> Any:
         tensor.div_(self.ranks)
         return dist.reduce(tensor, group=self.group, group_dst=0, async_op=True)
 
@@ -34,7 +35,7 @@ class OneBucket(Bucketed):
 class Undivided(Bucketed):
     """Adds the gradients up and does not divide."""
 
-    def average(self, tensor: torch.Tensor) -> dist.Work:
+    def average(self, tensor: torch.Tensor) -> Any:
         return dist.all_reduce(tensor, group=self.group, async_op=True)
 
 
@@ -108,4 +109,5 @@ def put_on_trial(worker: Worker, point: SimpleNamespace, models: list[nn.Module]
 
 def _gradients(model: nn.Module) -> torch.Tensor:
     """Return a copy of all gradients as one vector."""
-    return torch.cat([weight.grad.flatten() for weight in model.parameters()])
+    own: list[Any] = [weight.grad for weight in model.parameters()]
+    return torch.cat([gradient.flatten() for gradient in own])

@@ -53,7 +53,7 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
     """Draw the update of own elements, what sending adds to it, and the least of both."""
     local = table["local_ms"].clip(upper=table["update_ms"])
     ax.barh(places, local, color=canvas.COMPUTE, height=BAR, label="update of own elements")
-    exposed = {"color": canvas.COMMUNICATE, "label": "sending that nothing hides"}
+    exposed: dict[str, Any] = {"color": canvas.COMMUNICATE, "label": "sending that nothing hides"}
     ax.barh(places, table["update_ms"] - local, left=local, height=BAR, **exposed)
     _whiskers(ax, table["update_ms"], places, table["spread_update_ms"])
     if table["least_local_ms"].notna().any():

@@ -22,8 +22,8 @@ _WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
 def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
     """Return one row per model, number of ranks and rule: how much more than an equal part the fullest rank has.
 
-    `excess`: the fullest rank's elements over an equal part, less one. Models: the course's five, and its smallest with a vocabulary of 128 256 words. `least_excess`: what no assignment
-    of whole parameters goes below.
+    `excess`: the fullest rank's elements over an equal part, less one. `least_excess`: what no assignment of whole
+    parameters goes below. Models: the course's five, and its smallest with a vocabulary of 128 256 words.
     """
     models = {name: transformer(*size[:3]) for name, size in SIZES.items()}
     models["small, 128 k words"] = transformer(*SIZES["small"][:3], vocabulary=_WIDE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -27,9 +27,14 @@ MIB = 2**20
 _BY = ["kernel", "way", "step", "moment"]
 
 
-def sizes(plan) -> list[int]:
+def sizes(plan: Any) -> list[int]:
     """Return the elements of each parameter of the plan's model, in order."""
     return [math.prod(shape) for shape in plan.model.shapes]
+
+
+def _plan(run: Run) -> Any:
+    """Return the run's plan; of which class is not known to the engine."""
+    return run.plan
 
 
 def memory(run: Run) -> pd.DataFrame:
@@ -39,7 +44,7 @@ def memory(run: Run) -> pd.DataFrame:
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
     ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
     """
-    rows, plan = entries(run, "memory"), run.plan
+    rows, plan = entries(run, "memory"), _plan(run)
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
@@ -108,7 +113,7 @@ def sent(run: Run) -> pd.DataFrame:
     `equal` where these are the model's parameters once, but for a few elements of padding a call.
     """
     rows = entries(run, "traffic")
-    rows = rows[(rows["rank"] == 0) & (rows["kernel"] == run.plan.kernels[0])]
+    rows = rows[(rows["rank"] == 0) & (rows["kernel"] == _plan(run).kernels[0])]
     table = rows[["way", "collective", "calls"]].reset_index(drop=True)
     table["sent_mib"] = (rows["sent_bytes"] / MIB).to_numpy()
     table["parameters_mib"] = 4 * sum(sizes(run.plan)) / MIB

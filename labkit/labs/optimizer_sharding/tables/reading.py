@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from labkit.labs.optimizer_sharding.theory import MOVED_BYTES, STATE_BYTES, TEMPORARY_BYTES, sent_s
@@ -9,7 +11,7 @@ from labkit.node import limits
 from labkit.provenance import of_source, sources
 from labkit.theory.transformer import SIZES, transformer
 
-_GPU = limits.spec("NVIDIA H100 80GB HBM3")
+_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _RANKS, _MODEL = 2, "xl"
 _ROUNDED_GB = 1.0  # two printed whole numbers, each half a unit off at most
 

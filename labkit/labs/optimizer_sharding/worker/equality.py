@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ class Side:
     def __init__(self, worker: Worker, point: SimpleNamespace, way: str, sharded: type = ShardedOptimizer):
         self.worker, self.case = worker, getattr(point, "case", "scheduler")
         self.point, self.sharded, self.asked = type(point)(**vars(point) | {"way": way}), sharded, 0
-        self.model = transformer(worker.plan, point.seed, worker.device)
+        self.model: Any = transformer(worker.plan, point.seed, worker.device)
         self.batch = batch(worker.plan, point.seed, worker.rank, worker.device)
         if self.case == "tied":
             self.model.head.weight = self.model.embedding.weight
@@ -31,7 +32,7 @@ class Side:
         if self.case == "scheduler":
             self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
 
-    def _made(self, way: str, parameters, group: dist.ProcessGroup | None = None) -> torch.optim.Optimizer:
+    def _made(self, way: str, parameters, group: Any = None) -> Any:
         return made(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
 
     def first_groups(self) -> list:

@@ -27,6 +27,8 @@ class Piece(NamedTuple):
 class Bucket:
     """Parameters of a group moved into one flat buffer, of which every rank owns a part: from one cut to the next."""
 
+    optimizer: torch.optim.Optimizer  # of this rank's part
+
     def __init__(self, group: int, parameters: list[torch.Tensor], cuts: list[int], rank: int):
         self.group, self.parameters, self.cuts = group, parameters, cuts
         self.begin, self.end = cuts[rank], cuts[rank + 1]
@@ -131,7 +133,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         bucket.optimizer.step()
         bucket.optimizer.zero_grad()  # or the cut gradients would keep the whole ones alive
 
-    def send(self, bucket: Bucket, flat: torch.Tensor) -> dist.Work:
+    def send(self, bucket: Bucket, flat: torch.Tensor) -> Any:
         """Start to gather a bucket's buffer in place: every rank gives the part that it owns."""
         own = flat[bucket.begin : bucket.end]
         return dist.all_gather_into_tensor(flat, own, group=self.process_group, async_op=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,7 +67,8 @@ def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None 
     small = [gradient for gradient in gradients if gradient.nbytes < _SMALL_BYTES]
     flat = torch.cat([gradient.flatten() for gradient in small]) if small else torch.empty(0)
     sent = [gradient for gradient in gradients if gradient.nbytes >= _SMALL_BYTES] + ([flat] if small else [])
-    for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in sent]:
+    works: list[Any] = [dist.all_reduce(tensor, group=group, async_op=True) for tensor in sent]
+    for work in works:
         work.wait()
     torch._foreach_div_(sent, dist.get_world_size(group))
     for gradient, mean in zip(small, flat.split([one.numel() for one in small]), strict=True):

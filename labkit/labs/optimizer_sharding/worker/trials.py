@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,7 +67,7 @@ class OwnPart(ShardedOptimizer):
 class StaleRate(ShardedOptimizer):
     """Asks for a group's learning rate once, when the bucket is made."""
 
-    def rates(self, bucket):
+    def rates(self, bucket: Any):
         if not hasattr(bucket, "rates"):
             bucket.rates = super().rates(bucket)
         return bucket.rates
