@@ -203,6 +203,18 @@ def habits(path: Path) -> list[str]:
     return [f"{path.name}: {what}" for what in found]
 
 
+def leaning(path: Path) -> list[str]:
+    """Gives what a test file imports of another test file, and what is private to labkit."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        modules = [source] if source else names
+        found += [f"{node.lineno} imports {name}" for name in modules if name.startswith("test_")]
+        found += [f"{node.lineno} imports {name}" for name in names if source.startswith("labkit") and name[0] == "_"]
+    return found
+
+
 def _risk(node: ast.AST) -> str:
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = {alias.name.split(".")[0] for alias in node.names} | {(getattr(node, "module", "") or "").split(".")[0]}

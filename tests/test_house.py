@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from house_rules import MOST_LINES, ROOT, habits, import_circles, walls
+from house_rules import MOST_LINES, ROOT, habits, import_circles, leaning, walls
 
 LAB = "labs/broadcast/"
 FILES = sorted(path for path in (ROOT / "labkit").rglob("*.py") if "__pycache__" not in path.parts)
@@ -37,6 +37,21 @@ def test_an_import_circle_is_found(tmp_path):
     second = _write(house / "second.py", '"""A module."""\nif TYPE_CHECKING:\n    from labkit.engine.first import name')
     third = _write(house / "third.py", '"""A module."""\nfrom labkit.engine.first import name')
     assert import_circles([first, second, third], tmp_path) == [["labkit.engine.first", "labkit.engine.second"]]
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_test_imports_no_test_and_nothing_private(path):
+    assert leaning(path) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["from test_charts import drawn", "import test_charts", "from labkit.node.limits import _specs"]
+)
+def test_a_test_that_leans_on_another_or_on_private_names_is_found(tmp_path, source):
+    assert len(leaning(_write(tmp_path / "test_it.py", source))) == 1
 
 
 def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():

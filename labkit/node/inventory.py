@@ -123,14 +123,14 @@ def here() -> Node:
     gpus, slices, driver, cuda_driver = nvml.read()
     return Node(
         gpus=nvml.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
-        cpu_name=_cpu_name(),
+        cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
-        numa_nodes=_numa_nodes(),
+        numa_nodes=read_numa_nodes(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         driver=driver,
         cuda_driver=cuda_driver,
         versions={"python": platform.python_version()} | _versions(),
-        topology_text=_topology_text() if gpus else "",
+        topology_text=topology_text() if gpus else "",
         date=date.today().isoformat(),
     )
 
@@ -140,7 +140,7 @@ def why_no_gpu_is_visible() -> str:
     return nvml.why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def _topology_text() -> str:
+def topology_text() -> str:
     """NVML has no such matrix, so nvidia-smi prints it; "" where it is missing, fails or hangs."""
     try:
         smi = subprocess.run(
@@ -168,7 +168,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -178,7 +178,7 @@ def _cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return next(filter(None, names), platform.machine())
 
 
-def _numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tuple[int, str], ...]:
+def read_numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tuple[int, str], ...]:
     """(0, "0-31") for each NUMA node; a node of memory only has the list ""."""
     lists = {int(path.parent.name[4:]): path for path in folder.glob("node[0-9]*/cpulist")}
     return tuple((node, lists[node].read_text().strip()) for node in sorted(lists))

@@ -62,7 +62,7 @@ def spec(gpu_name: str | None) -> Spec | None:
     The match is exact but for case, spacing and the brand words "NVIDIA" and "Tesla", which drivers print or leave
     out. Memory variants and MIG slices are other names: their rates differ.
     """
-    return _specs().get(_normal(gpu_name)) if gpu_name else None
+    return all_specs().get(_normal(gpu_name)) if gpu_name else None
 
 
 def least_seconds_to_move(moved_bytes, gb_per_s):
@@ -210,7 +210,7 @@ def _normal(gpu_name: str) -> str:
 
 
 @functools.cache
-def _specs() -> dict[str, Spec]:
+def all_specs() -> dict[str, Spec]:
     with Path(__file__).with_name("specs.csv").open(encoding="utf-8", newline="") as file:
         specs = [_spec_of(row) for row in csv.DictReader(file)]
     return {_normal(spec.name): spec for spec in specs}

@@ -76,7 +76,7 @@ def test_a_hanging_nvidia_smi_leaves_no_topology(monkeypatch):
         raise subprocess.TimeoutExpired("nvidia-smi", timeout)
 
     monkeypatch.setattr(inventory.subprocess, "run", hang)
-    assert inventory._topology_text() == ""
+    assert inventory.topology_text() == ""
 
 
 NODE = Node(
@@ -144,9 +144,9 @@ def test_garbage_is_a_value_error(text):
 
 def test_cpu_name_and_numa_nodes_come_from_the_kernel(tmp_path):
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n")
-    assert inventory._cpu_name(tmp_path / "cpuinfo") == "Some CPU @ 2 GHz"
-    assert inventory._cpu_name(tmp_path / "missing") == os.uname().machine
+    assert inventory.cpu_name(tmp_path / "cpuinfo") == "Some CPU @ 2 GHz"
+    assert inventory.cpu_name(tmp_path / "missing") == os.uname().machine
     for node, cpus in ((10, "8-15"), (2, "0-7")):
         (tmp_path / f"node{node}").mkdir()
         (tmp_path / f"node{node}" / "cpulist").write_text(cpus + "\n")
-    assert inventory._numa_nodes(tmp_path) == ((2, "0-7"), (10, "8-15"))
+    assert inventory.read_numa_nodes(tmp_path) == ((2, "0-7"), (10, "8-15"))

@@ -15,7 +15,7 @@ from labkit.node import (
     ring_bus_limit_gb_per_s,
     spec,
 )
-from labkit.node.limits import VERDICTS, _specs
+from labkit.node.limits import VERDICTS, all_specs
 
 H100, H200 = spec("NVIDIA H100 80GB HBM3"), spec("NVIDIA H200")
 
@@ -39,7 +39,7 @@ def test_memory_variants_keep_their_own_rates():
 
 
 def test_every_sheet_is_plausible():
-    for sheet in _specs().values():
+    for sheet in all_specs().values():
         assert sheet.source
         assert 5 <= sheet.hbm_gb_per_s / sheet.memory_gb <= 100
         halved = [rate for rate in (sheet.bf16_tflops, sheet.tf32_tflops) if rate]
