@@ -57,7 +57,8 @@ class Run(Folder):
         return run
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> Any:
+        """The plan, as its lab's class: a lab knows its own knobs, the engine only those of Plan."""
         try:
             return Plan.from_json(content(self.plan_file).decode(errors="replace"))
         except (DamagedRun, PlanError) as error:

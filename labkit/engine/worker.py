@@ -51,7 +51,7 @@ class Worker:
 
         self.plan, self.gpu = plan, self.run.gpu(self.rank)
         self.device = torch.device("cuda", self.rank) if plan.device == "cuda" else torch.device("cpu")
-        self.drives = [self.rank] if plan.device == "cuda" else []
+        self.drives: Sequence[int] = [self.rank] if plan.device == "cuda" else []
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"

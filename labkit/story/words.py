@@ -28,7 +28,7 @@ def beside(here: Markdown, recorded: Markdown) -> Markdown:
     return Markdown(f"**Here.** {here.data}\n\n**Recorded.** {recorded.data}")
 
 
-def listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[object]) -> str:
     """Join as one says it: "a", "a and b", "a, b and c"; "none" of no items."""
     *most, last = [str(item) for item in items] or ["none"]
     return f"{', '.join(most)} and {last}" if most else last

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -67,19 +67,12 @@ def card(lab: str, targets: Iterable[Target]) -> pd.DataFrame:
 
 
 def card_of(
-    run: Run, lab: str, by_plan: dict[str, Callable[[Run], Sequence[Target | tuple]]], least_gpus: int = 2
+    run: Run, lab: str, by_plan: Mapping[str, Callable[[Any], Sequence[Target]]], least_gpus: int = 2
 ) -> pd.DataFrame:
     """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
     found = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
-    return card(lab, [one if isinstance(one, Target) else _of_tuple(*one) for one in found])
-
-
-def _of_tuple(what: str, measured: float, goal: str, unit: str, met: bool) -> Target:
-    comparison, _, number = goal.rpartition(" ")
-    if goal == "stated":
-        return Target(what, measured, unit=unit)
-    return Target(what, measured, comparison or "=", float(number), unit)
+    return card(lab, found)
 
 
 def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:

@@ -137,7 +137,7 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     first, last = axes[0], axes[-1]
     if published is not None:
         known = published[published["gpus"].isin(tables[-1]["ranks"])]
-        look = {"color": canvas.PUBLISHED, "marker": "^"}
+        look: dict[str, Any] = {"color": canvas.PUBLISHED, "marker": "^"}
         last.scatter(known["gpus"], known["samples_per_second"], zorder=3, clip_on=False, **look)
         first.plot([], [], ls="", label="published", **look)
     value = getattr(guess, "value", guess)

@@ -90,7 +90,7 @@ class Gpt(Training):
     @classmethod
     def full(cls, **knobs: Any) -> Self:
         usual: dict[str, Any] = {"size": "full"} | cls.FULLER
-        large = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
+        large: dict[str, Any] = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
         return cls(**usual | large | knobs)
 
 

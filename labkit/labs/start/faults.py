@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import time
 
 import pandas as pd
@@ -23,12 +25,12 @@ def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
     try:
         launch(plan, patience_s=_PATIENCE_S)
     except RunError as error:
-        error.seconds = time.perf_counter() - begun
+        vars(error)["seconds"] = time.perf_counter() - begun
         return error
     raise AssertionError(f"a rank that {kind} did not make the run fail")
 
 
-def failures(errors: list[RunError]) -> pd.DataFrame:
+def failures(errors: list[Any]) -> pd.DataFrame:
     """Return one row per error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
     rows = [
         (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))

@@ -52,5 +52,5 @@ class Copies(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
-        short = {"gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
+        short: dict[str, Any] = {"gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
         return cls(**{"size": "small"} | short | knobs)

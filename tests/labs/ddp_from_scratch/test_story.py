@@ -31,8 +31,10 @@ def told(run):
         (
             {},
             (
-                "A step that sends nothing takes 90.0 ms. Sending adds to it: naive 32.0 ms (26 % of its step), flat 28.0",
-                "**One call is not faster than many that begin early**: flat sends when backward is over, and takes 18.0",
+                "A step that sends nothing takes 90.0 ms. Sending adds to it: naive 32.0 ms (26 % of its step), "
+                "flat 28.0",
+                "**One call is not faster than many that begin early**: flat sends when backward is over, and takes "
+                "18.0",
                 "there save: flat 12 %, overlapped 69 %, bucketed 78 % and torch's DDP 81 %.",
                 "Bucketed takes 1.01 × torch's DDP: at most the 1.03 × asked for.",
                 "More memory at the peak than without sending: flat 7.42 GiB.",

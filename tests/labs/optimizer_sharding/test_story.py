@@ -156,8 +156,8 @@ def test_balance():
         optimizer_sharding.explain_balance(uneven()),
         (
             "**By number**, the fullest rank has up to 60 % more than an equal part (xl, 4 ranks).",
-            "**Whole parameters**, the fullest rank has up to 50 % more than an equal part (xl, 4 ranks): one parameter "
-            "alone is 50 % more",
+            "**Whole parameters**, the fullest rank has up to 50 % more than an equal part (xl, 4 ranks): one "
+            "parameter alone is 50 % more",
             "**By elements**, no rank ever has more than an equal part.",
         ),
         "Counted",

@@ -231,6 +231,8 @@ def _find(name: str, answers: str) -> Callable:
         return getattr({"methods": methods, "bugs": bugs}[home], function)
     file = Path(answers) / f"broadcast_{function}.py"
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(getattr(module, function, None)):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import time
 from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline import bugs
@@ -32,8 +35,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     right_loss.backward()
     pipe = Pipe(worker, point, group, cutting=variant.get("cutting", cut), scale_grads=variant.get("scale_grads", True))
     outputs, losses = pipe.run(keep_outputs=True)
-    row = _gradients(pipe, whole) if pipe.training else {}
-    if pipe.last:
+    row: dict[str, Any] = _gradients(pipe, whole) if pipe.training else {}
+    if pipe.last and outputs is not None:
         row["output_error"] = _error(outputs, right)
     if losses:
         row["loss"] = torch.stack(losses).mean()
@@ -48,13 +51,19 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **own)
 
 
+def _gradient_of(part: nn.Module) -> torch.Tensor:
+    """Return all gradients of a part as one vector; a weight that has none counts as zero."""
+    grads = (torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in part.parameters())
+    return torch.cat([grad.flatten() for grad in grads])
+
+
 def _gradients(pipe: Pipe, whole: Stage) -> dict[str, float]:
     """Compare the gradients of this rank's stages with the whole model's, part by part."""
     errors, ratios, right = [], [], whole.parts()
     for module in pipe.modules.values():
         for name, part in module.parts().items():
-            ours = torch.cat([weight.grad.flatten() for weight in part.parameters()])
-            expected = torch.cat([weight.grad.flatten() for weight in right[name].parameters()])
+            ours = _gradient_of(part)
+            expected = _gradient_of(right[name])
             large = expected.abs() > expected.abs().max() / 10
             errors.append(_error(ours, expected))
             ratios.append((ours[large] / expected[large]).median().item())

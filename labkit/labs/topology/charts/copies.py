@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -79,7 +81,7 @@ def share_chart(*tables: pd.DataFrame) -> Figure:
     ax.set_ylim(len(order) - 0.4, -1.3)
     ax.text(100 + right / 200, -1.2, "datasheet", fontsize=9, va="top")
     if shares.empty:
-        nothing = {"ha": "center", "va": "center", "color": canvas.QUIET}
+        nothing: dict[str, Any] = {"ha": "center", "va": "center", "color": canvas.QUIET}
         ax.text(50, len(order) / 2 - 0.5, "no limit is known for these copies", **nothing)
     canvas.legend_above(ax)
     return canvas.finish(figure, sources(tables[0]))

@@ -28,7 +28,8 @@ def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> 
     columns = sum(max(len(gpus), len(nics)) for _, gpus, nics in groups)
     figure, ax = canvas.canvas(width=max(7.5, 1.35 * columns + 2), height=4.4)
     ax.axis("off")
-    x, left = {}, 0.0
+    x: dict[str, tuple[float, float]] = {}
+    left = 0.0
     for numa, gpus, nics in groups:
         width = 1.35 * max(len(gpus), len(nics), 1)
         _box(ax, left, width, f"NUMA node {numa}" if numa is not None else "NUMA node not told")
