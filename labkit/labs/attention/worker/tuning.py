@@ -59,7 +59,7 @@ def summary(times_ms: list[float]) -> dict[str, float]:
 
 
 _REPEAT_MS = 20  # how long a candidate is timed for
-_LONG = 4096  # queries from which on it pays that the host describes the tensors, in bfloat16
+LONG = 4096  # queries from which on it pays that the host describes the tensors, in bfloat16
 _LONGEST = 16384  # above it, the same tile wins
 
 
@@ -125,7 +125,7 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
-        described = precision == "bfloat16" and problem[-1] >= _LONG
+        described = precision == "bfloat16" and problem[-1] >= LONG
         candidates = [tile._replace(described=described) for tile in known]
         measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
         fitting = [tile for tile in times if not math.isnan(times[tile])]
