@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps  # a lab may patch the module's
 from time import monotonic, sleep  # a lab may patch the module's
@@ -38,7 +38,7 @@ class Worker:
         self.run, self.pid = run, os.getpid()
         self.plan: Any = None  # of the lab's own class, from `join` on
         self.state: Any = None
-        self.point: SimpleNamespace | None = None
+        self.point: Any = None  # the point that is measured now, with the knobs of its plan
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (_process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

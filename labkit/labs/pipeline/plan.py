@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -118,7 +118,7 @@ class Bert(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        return cls(**cast("dict[str, Any]", _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs))
 
     @classmethod
     def full(cls, **knobs) -> Self:

@@ -52,5 +52,13 @@ class Copies(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
-        short: dict[str, Any] = {"gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5, "memories": memories, "numa": (0,)}
-        return cls(**{"size": "small"} | short | knobs)
+        short: dict[str, Any] = {
+            "size": "small",
+            "gpus": cls.few(4),
+            "mib": 16,
+            "warm_ups": 2,
+            "repeats": 5,
+            "memories": memories,
+            "numa": (0,),
+        }
+        return cls(**short | knobs)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
