@@ -1,5 +1,7 @@
 """Rows of lab 00 → tables, on run folders made by hand: who is there, start-up, what a launch costs, all targets."""
 
+import json
+
 import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
@@ -44,10 +46,9 @@ def test_a_second_seed_adds_sums_and_no_start_up(tmp_path):
     run = hello_run(tmp_path / "run", gpus=2)
     alone = start.startup(run)
     for rank in range(2):
-        once = run.rows_file(rank).read_text()
-        later = once.replace('"seconds": 0.9', '"seconds": 0.1')
-        again = later.replace('"point": 0, "seed": 0', '"point": 1, "seed": 1')
-        run.rows_file(rank).write_text(once + again)
+        once = [json.loads(line) for line in run.rows_file(rank).read_text().splitlines()]
+        again = [row | {"point": 1, "seed": 1} | ({"seconds": 0.1} if "seconds" in row else {}) for row in once]
+        run.rows_file(rank).write_text("".join(json.dumps(row) + "\n" for row in once + again))
     assert start.startup(run).equals(alone)
     sums = start.sums(run)
     assert sums["iteration"].tolist() == list(range(40))
