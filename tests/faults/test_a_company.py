@@ -110,7 +110,7 @@ from labkit.engine import session
 def rows():
     return [*launch(Ends()).rows, session.Session._current.process.pid]
 before, again = rows(), rows()
-file = Path(session.__file__).with_name("worker.py")
+file = Path(session.__file__).with_name("lines.py")
 text = file.read_text()
 assert text.count('"status": "ok"') == 1
 file.write_text(text.replace('"status": "ok"', '"edited": True, "status": "ok"'))
