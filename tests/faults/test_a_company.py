@@ -112,8 +112,8 @@ def rows():
 before, again = rows(), rows()
 file = Path(session.__file__).with_name("lines.py")
 text = file.read_text()
-assert text.count('"status": "ok"') == 1
-file.write_text(text.replace('"status": "ok"', '"edited": True, "status": "ok"'))
+assert text.count('**point, "status": "ok"') == 1
+file.write_text(text.replace('**point, "status": "ok"', '**point, "edited": True, "status": "ok"'))
 print(json.dumps([before, again, rows()]))
 """
 
