@@ -102,6 +102,8 @@ def attend(kernel: int, helper: int | None, parent: int, pipe: Outcomes) -> None
                 if "stop" in request:
                     STOPPED.add((request["stop"], request["launch"]))
                     continue
+                # A run whose folder was renamed may have had this name, and been stopped under it.
+                STOPPED.discard((request["folder"], request["launch"]))
                 threading.Thread(target=serve, args=(request | {"parent": parent}, pipe), daemon=True).start()
 
 

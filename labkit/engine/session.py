@@ -131,6 +131,8 @@ class Session:
 
     def ask(self, **request: Any) -> None:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
+        if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
+            self._outcomes.pop((request["environment"][MARK], request["launch"]), None)
         with suppress(BrokenPipeError, ValueError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
