@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from multiprocessing import forkserver, popen_forkserver, process, resource_tracker, util
+from multiprocessing import connection, forkserver, popen_forkserver, process, resource_tracker, util
 from typing import Any
 
 import psutil
@@ -81,9 +81,9 @@ def _one_poll_at_a_time() -> None:
     lock, poll = threading.RLock(), popen_forkserver.Popen.poll
 
     def guarded(self: popen_forkserver.Popen, flag: int = os.WNOHANG) -> int | None:
-        if flag == os.WNOHANG:
-            with lock:
-                return poll(self, flag)
-        return poll(self, flag)
+        if flag != os.WNOHANG and self.returncode is None:
+            connection.wait([self.sentinel])  # not under the lock: other workers may be polled meanwhile
+        with lock:  # a second reader of the status would find none, and take it for 255
+            return poll(self, flag)
 
     popen_forkserver.Popen.poll = guarded
