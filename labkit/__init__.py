@@ -4,7 +4,7 @@ A run crosses a wall: the notebook's kernel on one side, torchrun's worker proce
 things cross it: a plan, inward, and rows, outward.
 
     engine/   a plan in, a table out: launch, replay, Run
-    node/     what this machine is, and what it can do at best: here, check
+    node/     what this machine is, and what it can do at best: here, against_limit
     theory/   what can be said before anything runs
     worker/   what several labs' workers need
     tables/   rows → tables, and what published reports printed: published("broadcast")
@@ -31,6 +31,7 @@ from labkit import hidden_modules
 
 if TYPE_CHECKING:
     from labkit import node as node
+    from labkit.claims import show_claims as show_claims
     from labkit.course.predict import predict as predict
     from labkit.course.source import source as source
     from labkit.engine.errors import RunError as RunError
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run as Run
     from labkit.engine.run import replay as replay
     from labkit.node import here as here
-    from labkit.node.limits import check as check
+    from labkit.node.limits import against_limit as against_limit
     from labkit.parameters import check_parameters as check_parameters
     from labkit.story.words import beside as beside
     from labkit.tables.published import published as published
     from labkit.tables.published import published_topology as published_topology
+    from labkit.tables.targets import compare_targets as compare_targets
 
 hidden_modules.require_none()
 
@@ -54,11 +56,13 @@ _ROOMS = {
     "RunError": "labkit.engine.errors",
     "members": "labkit.engine.processes",
     "Plan": "labkit.engine.plan",
-    "check": "labkit.node.limits",
+    "against_limit": "labkit.node.limits",
     "here": "labkit.node",
     "check_parameters": "labkit.parameters",
     "published": "labkit.tables.published",
     "published_topology": "labkit.tables.published",
+    "show_claims": "labkit.claims",
+    "compare_targets": "labkit.tables.targets",
     "source": "labkit.course.source",
     "predict": "labkit.course.predict",
     "beside": "labkit.story.words",

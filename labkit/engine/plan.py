@@ -27,7 +27,7 @@ MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a sli
 class Plan:
     """The knobs of one launch; every combination that it measures is a point.
 
-    A subclass names its `lab`, the module of its `worker`, adds knobs, checks them in `check` and yields them
+    A subclass names its `lab`, the module of its `worker`, adds knobs, checks them in `validate` and yields them
     in `knobs`. A plan made here fits this machine or says why not; a plan read from a recorded run (`from_json`)
     keeps the device and the GPU count of the machine that measured it.
 
@@ -59,7 +59,7 @@ class Plan:
             raise PlanError(f"gpus={self.gpus}: a run has at most {MOST_WORKERS} workers")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
-        self.check()
+        self.validate()
 
     def _settle(self, here: node.Node) -> None:
         """Choose the device and the number of workers that this machine allows."""
@@ -89,7 +89,7 @@ class Plan:
         """Return the workers of a small run: `count`; fewer where the node has GPUs for the plan, but not as many."""
         return min(count, len(node.here().gpus)) if cls.on_gpus() else count
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise PlanError where knobs of the subclass contradict each other."""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -188,7 +188,7 @@ class ListedPlan(Plan):
 
     record: dict[str, Any] = dataclasses.field(hash=False)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         for name in ("lab", "worker"):
             object.__setattr__(self, name, str(self.record[name]))
         for name, value in self.record.items():

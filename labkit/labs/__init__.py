@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# The rooms of a lab that a notebook may use, in the order of the data. A worker, and bugs, are for worker processes.
-ROOMS = ("plan", "faults", "tables", "charts", "story", "targets", "claims", "exercise", "explorer", "theory")
+# The rooms of a lab that a notebook may use, in the order of the data. A worker, and bugs, are for worker processes;
+# `labkit.show_claims(lab)` shows what is in claims.py.
+ROOMS = ("plan", "faults", "tables", "charts", "story", "targets", "exercise", "explorer", "theory")
 
 
 def front_door(package: str) -> tuple[Callable, Callable]:

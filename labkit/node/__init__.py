@@ -14,8 +14,8 @@ from .gpus import Gpu
 from .inventory import Node, here, why_no_gpu_is_visible
 from .limits import (
     Spec,
+    against_limit,
     bus_bandwidth_limit,
-    check,
     flagged,
     least_seconds_to_compute,
     least_seconds_to_move,
@@ -36,8 +36,8 @@ __all__ = [
     "Spec",
     "Topology",
     "TopologyError",
+    "against_limit",
     "bus_bandwidth_limit",
-    "check",
     "flagged",
     "here",
     "holders",

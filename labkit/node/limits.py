@@ -112,7 +112,7 @@ def bus_bandwidth_limit(spec: Spec | None, ranks: int, algorithm: str = "ring") 
     return None if link is None else link * shares[algorithm]
 
 
-def check(
+def against_limit(
     table: "pd.DataFrame",
     measured: str,
     limit: str | float | None,
@@ -148,7 +148,7 @@ def check(
 def flagged(table: "pd.DataFrame") -> "pd.DataFrame":
     """The rows of a checked table that beat physics."""
     if "verdict" not in table:
-        raise ValueError("this table has no verdict column: pass it through check() first")
+        raise ValueError("this table has no verdict column: pass it through against_limit() first")
     return table[table["verdict"] == "impossible"]
 
 

@@ -35,7 +35,7 @@ def links(run: Run) -> pd.DataFrame:
         limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
         for row in rows
     ]
-    return of_run(limits.check(table, "bus_gb_per_s", "limit"), run)
+    return of_run(limits.against_limit(table, "bus_gb_per_s", "limit"), run)
 
 
 def fits(run: Run) -> pd.DataFrame:

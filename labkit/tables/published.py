@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import functools
 from typing import TYPE_CHECKING
 
 from labkit.provenance import of_source
@@ -22,7 +24,15 @@ def published(name: str) -> pd.DataFrame:
     if not file.is_file():
         raise FileNotFoundError(f"no published table {name!r}; there are {', '.join(_names('*.csv'))}")
     table = pd.read_csv(file)
-    return of_source(table, f"published: {', '.join(dict.fromkeys(table['report']))}")
+    names = [report_names()[report] for report in dict.fromkeys(table["report"])]
+    return of_source(table, f"published: {', '.join(names)}")
+
+
+@functools.cache
+def report_names() -> dict[str, str]:
+    """Return the name of each report by its identifier: {"cs336-a2": "CS336 write-up", …}."""
+    with (PUBLISHED / "reports.csv").open(encoding="utf-8", newline="") as lines:
+        return {row["report"]: row["name"] for row in csv.DictReader(lines)}
 
 
 def published_topology(name: str) -> str:

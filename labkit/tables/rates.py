@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.node.limits import check, spec
+from labkit.node.limits import against_limit, spec
 from labkit.provenance import like, of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
@@ -95,7 +95,7 @@ def strategies(run: Run) -> pd.DataFrame:
 
 
 def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.DataFrame:
-    """Add mfu: the model's FLOP per second and GPU over the datasheet's dense rate, and the verdict (limits.check).
+    """Add mfu: the model's FLOP per second and GPU over the datasheet's dense rate, and the verdict (`against_limit`).
 
     FLOP per token: 6 per parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
     """
@@ -108,5 +108,5 @@ def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.Da
     table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]
     table["peak_tflops"] = table["peak_tflops"].astype(float)
     table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
-    checked = check(table, "tflops_per_gpu", "peak_tflops")
+    checked = against_limit(table, "tflops_per_gpu", "peak_tflops")
     return checked.rename(columns={"share_of_limit": "mfu"})

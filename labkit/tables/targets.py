@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from labkit.provenance import of_source
+
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
@@ -23,6 +25,7 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "within ±": lambda measured, goal: abs(measured) <= goal,
 }
 OPEN, NOT_RECORDED, STATED = "open", "not recorded", "stated"  # besides True and False
+NOT_MEASURED = "not measured"  # on this node
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,23 @@ def card_of(
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
     found = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
     return card(lab, found)
+
+
+def compare_targets(recorded: pd.DataFrame, *here: pd.DataFrame) -> pd.DataFrame:
+    """Return the targets of a recorded run beside the same targets of runs on this node, one row per target.
+
+    Takes cards. `recorded` and `here` are figures in `unit`; `met_here` is "not measured" where no run on this node
+    measures the target: a small run measures none, and a target may need more GPUs than this node has.
+    """
+    keys = ["lab", "target", "goal", "unit"]
+    theirs = recorded.rename(columns={"measured": "recorded", "met": "met_recorded"})
+    cards = [one for one in here if len(one)]
+    own = pd.concat(cards, ignore_index=True) if cards else recorded.iloc[:0]
+    own = own.drop_duplicates(keys, keep="last").rename(columns={"measured": "here", "met": "met_here"})
+    table = theirs.merge(own, on=keys, how="outer" if len(own) else "left", sort=False)
+    for column, missing in (("met_recorded", NOT_RECORDED), ("met_here", NOT_MEASURED)):
+        table[column] = table[column].astype(object).where(table[column].notna(), missing)
+    return of_source(table[[*keys, "recorded", "met_recorded", "here", "met_here"]], "recorded and measured here")
 
 
 def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:

@@ -38,7 +38,7 @@ class Training(Plan):
     warm_ups: int = 3
     repeats: int = 8
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if min(self.warm_ups, self.repeats) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
         for knobs in self.knobs():

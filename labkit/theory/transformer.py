@@ -41,7 +41,7 @@ class Course(Plan):
     warm_ups: int = 2
     repeats: int = 5
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.hidden % (2 * self.heads):
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
         if min(self.samples, self.warm_ups, self.repeats) < 1:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from labkit.node import (
+    against_limit,
     bus_bandwidth_limit,
-    check,
     flagged,
     least_seconds_to_compute,
     least_seconds_to_move,
@@ -111,7 +111,7 @@ NAN, INF = math.nan, math.inf
     ],
 )
 def test_rates(measured, limit, share, verdict):
-    row = check(pd.DataFrame({"gb_per_s": [measured]}), "gb_per_s", limit, low=0.1).iloc[0]
+    row = against_limit(pd.DataFrame({"gb_per_s": [measured]}), "gb_per_s", limit, low=0.1).iloc[0]
     assert row.verdict == verdict
     assert row.share_of_limit == pytest.approx(share, nan_ok=True)
 
@@ -133,7 +133,7 @@ def test_rates(measured, limit, share, verdict):
 )
 def test_times(measured, least, share, verdict):
     table = pd.DataFrame({"seconds": [measured], "least_seconds": [least]})
-    row = check(table, "seconds", "least_seconds", kind="time", low=0.1).iloc[0]
+    row = against_limit(table, "seconds", "least_seconds", kind="time", low=0.1).iloc[0]
     assert row.verdict == verdict
     assert row.share_of_limit == pytest.approx(share, nan_ok=True)
     assert row.limit == pytest.approx(least, nan_ok=True)
@@ -142,13 +142,13 @@ def test_times(measured, least, share, verdict):
 def test_low_and_resolution_are_the_callers():
     table = pd.DataFrame({"gb_per_s": [0.0, 1.0, 110.0]})
     low = "suspiciously low"
-    assert list(check(table, "gb_per_s", 100).verdict) == [low, "ok", "impossible"]
-    assert list(check(table, "gb_per_s", 100, low=0.5, resolution=0.2).verdict) == [low, low, "ok"]
+    assert list(against_limit(table, "gb_per_s", 100).verdict) == [low, "ok", "impossible"]
+    assert list(against_limit(table, "gb_per_s", 100, low=0.5, resolution=0.2).verdict) == [low, low, "ok"]
 
 
 def test_the_table_is_copied_and_its_rows_stay():
     table = pd.DataFrame({"gb_per_s": [50.0, 500.0]}, index=[7, 7])
-    checked = check(table, "gb_per_s", 100)
+    checked = against_limit(table, "gb_per_s", 100)
     assert list(table.columns) == ["gb_per_s"]
     assert list(checked.columns) == ["gb_per_s", "limit", "share_of_limit", "verdict"]
     assert list(checked.index) == [7, 7]
@@ -157,19 +157,22 @@ def test_the_table_is_copied_and_its_rows_stay():
 
 
 def test_nullable_integer_and_empty_columns():
-    assert list(check(pd.DataFrame({"s": pd.array([1, None], "Int64")}), "s", 2).verdict) == ["ok", "not measured"]
-    assert list(check(pd.DataFrame({"s": [1, None]}, dtype=object), "s", 2).verdict) == ["ok", "not measured"]
-    assert check(pd.DataFrame({"s": []}), "s", 2).verdict.empty
+    assert list(against_limit(pd.DataFrame({"s": pd.array([1, None], "Int64")}), "s", 2).verdict) == [
+        "ok",
+        "not measured",
+    ]
+    assert list(against_limit(pd.DataFrame({"s": [1, None]}, dtype=object), "s", 2).verdict) == ["ok", "not measured"]
+    assert against_limit(pd.DataFrame({"s": []}), "s", 2).verdict.empty
 
 
 def test_wrong_calls_are_named():
     table = pd.DataFrame({"gb_per_s": [1.0]})
     with pytest.raises(ValueError, match="'seconds' is no column of this table; it has gb_per_s"):
-        check(table, "seconds", 1)
+        against_limit(table, "seconds", 1)
     with pytest.raises(ValueError, match="'nominal' is no column"):
-        check(table, "gb_per_s", "nominal")
+        against_limit(table, "gb_per_s", "nominal")
     with pytest.raises(ValueError, match='kind is "rate" or "time"'):
-        check(table, "gb_per_s", 1, kind="speed")
+        against_limit(table, "gb_per_s", 1, kind="speed")
     with pytest.raises(ValueError, match="no verdict column"):
         flagged(table)
 
@@ -179,10 +182,10 @@ def test_published_attention_times_that_no_h100_reaches_are_flagged():
     table = pd.read_csv(machines.ROOT / "data/published/attention.csv").query("mode == 'eager'")
     score_bytes = 2 * 8 * table.sequence**2 * 4
     table = table.assign(least_seconds=least_seconds_to_move(score_bytes, H100.hbm_gb_per_s))
-    checked = check(table, "forward_seconds", "least_seconds", kind="time")
+    checked = against_limit(table, "forward_seconds", "least_seconds", kind="time")
     by_sequence = checked.groupby("sequence").verdict.unique()
     assert list(by_sequence[16384]) == list(by_sequence[8192]) == ["impossible"]
     assert list(by_sequence[256]) == list(by_sequence[1024]) == ["ok"]
     assert set(flagged(checked).sequence) == {4096, 8192, 16384}
     assert checked.query("sequence == 16384").share_of_limit.max() > 20
-    assert flagged(check(table, "backward_seconds", "least_seconds", kind="time")).empty
+    assert flagged(against_limit(table, "backward_seconds", "least_seconds", kind="time")).empty

@@ -37,7 +37,7 @@ class Attention(Plan):
     causal: bool = True
     repeat_ms: int = 40  # how long a point's phase is repeated for
 
-    def check(self) -> None:
+    def validate(self) -> None:
         for name in self.implementations:
             self.require("implementation", name, IMPLEMENTATIONS)
         for name in self.precisions:
@@ -176,8 +176,8 @@ class Errors(Attention):
     )
     tiled_most: int = 2**19
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))  # JSON gives lists
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -220,8 +220,8 @@ class Trial(Attention):
     precisions: tuple[str, ...] = ("float32",)
     heads: int = 2
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
 

@@ -33,7 +33,7 @@ class Tensor(Plan):
         """float32 values in the tensor."""
         return self.mib * 2**20 // 4
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: a broadcast needs at least two")
         if self.mib < 1 or self.repeats < 1 or self.warm_ups < 0:
@@ -83,8 +83,8 @@ class Sweep(Tensor):
     memories: tuple[str, ...] = _MEMORIES
     chunks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         for method in self.methods:
             self.require("method", method, METHODS)
         for memory in self.memories:
@@ -117,8 +117,8 @@ class Trial(Tensor):
     memory: str = "pinned"
     chunks: int = 16
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         self.require_memory(self.memory)
         self.require_chunks(self.chunks)
         for function in self.functions:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.labs.broadcast.plan import CHUNKED, METHODS, WHOLE, Sweep
-from labkit.node.limits import check, spec
+from labkit.node.limits import against_limit, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.targets import Target, card_of
 from labkit.theory import intervals
@@ -60,7 +60,7 @@ def methods(run: Run) -> pd.DataFrame:
     table["share_of_links"] = table["memory"].map(links) / table["seconds"]
     gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
     table = table.merge(theory(run.plan, gpu), on=["method", "chunks"], how="left")
-    table = check(table, "seconds", "limit_seconds", kind="time").drop(columns=["limit"])
+    table = against_limit(table, "seconds", "limit_seconds", kind="time").drop(columns=["limit"])
     return of_run(table, run, bytes=run.plan.elements * 4)
 
 

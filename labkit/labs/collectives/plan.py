@@ -35,7 +35,7 @@ class Collectives(Plan):
     warm_ups: int = 2
     repeats: int = 7
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: a collective needs at least two ranks")
         for name in self.collectives:
@@ -76,8 +76,8 @@ class Sweep(Collectives):
     short_kib: int = 1024
     gloo_kib: int = 65536
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         known = BACKENDS if self.device == "cuda" else ("gloo",)
         object.__setattr__(self, "backends", self.backends or known)
         object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
@@ -116,8 +116,8 @@ class NcclTests(Collectives):
     repeats: int = 9
     limit_s: int = 60  # for one program
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         first = self.sizes_kib[0]
         if any(size != first * self.step**i for i, size in enumerate(self.sizes_kib)) or self.step < 2:
             raise PlanError(f"sizes_kib={self.sizes_kib}: nccl-tests takes a first size and a whole factor")
@@ -147,8 +147,8 @@ class Ring(Collectives):
     lengths: tuple[int, ...] = (1, 1000, 2**14 + 1, 2**18 + 1, 2**22 + 1, 2**26 + 1)
     counts: tuple[int, ...] = ()
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         if min(self.lengths) < 1:
             raise PlanError(f"lengths={self.lengths}: there is something to reduce from 1 element on")
@@ -175,8 +175,8 @@ class Trial(Collectives):
     size_kib: int = 262144
     cold_kib: int = 64  # of "cold": a message whose own time is short
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
 

@@ -61,8 +61,8 @@ class Replicas(Course):
     warm_ups: int = 3
     repeats: int = 6
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         self.require("precision", self.precision, _PRECISIONS)
         for knobs in self.knobs():
             self.require("strategy", knobs["strategy"], STRATEGIES)

@@ -52,10 +52,10 @@ class Bert(Training):
     sequence: int = 512
     batches: tuple[int, ...] = (64, 16)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.hidden % self.heads:
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
-        super().check()
+        super().validate()
 
     @property
     def model(self) -> Model:

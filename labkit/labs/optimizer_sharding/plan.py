@@ -64,8 +64,8 @@ class Sharding(Course):
 
     bucket_mib: float = 512
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         for knobs in self.knobs():
             self.require("way", knobs["way"], WAYS)
             self.require("optimizer", knobs["optimizer"], OPTIMIZERS)
@@ -139,8 +139,8 @@ class Equality(Sharding):
     optimizers: tuple[str, ...] = OPTIMIZERS
     steps: int = 10
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         for knobs in self.knobs():
             self.require("case", knobs["case"], CASES)
         if self.gpus < 2:

@@ -45,7 +45,7 @@ class Bert(Plan):
     repeats: int = 3  # timed steps of a fenced or training point
     stream: int = 8  # timed steps of a streaming point
 
-    def check(self) -> None:
+    def validate(self) -> None:
         self.require("precision", self.precision, _PRECISIONS)
         if min(self.repeats, self.stream, self.warm_ups) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, stream={self.stream}: at least 1 each")

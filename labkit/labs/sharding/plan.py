@@ -45,10 +45,10 @@ class Gpt(Training):
     warm_ups: int = 3
     repeats: int = 6
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.hidden % self.heads:
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
-        super().check()
+        super().validate()
         for knobs in self.knobs():
             for name, allowed in _CHOICES.items():
                 self.require(name, knobs[name], allowed)

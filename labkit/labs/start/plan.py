@@ -19,7 +19,7 @@ class Hello(Plan):
 
     sums: int = 20  # how often the ranks add up, to see the first time beside the later ones
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.sums < 2:
             raise PlanError(f"sums={self.sums}: at least 2, to compare the first with a later one")
 
@@ -45,7 +45,7 @@ class Failure(Plan):
     rank: int = 1
     kind: str = "raises"
 
-    def check(self) -> None:
+    def validate(self) -> None:
         self.require("kind", self.kind, _KINDS)
         if not 0 <= self.rank < self.gpus:
             raise PlanError(f"rank={self.rank}: with gpus={self.gpus} the ranks are 0 to {self.gpus - 1}")

@@ -30,7 +30,7 @@ class Copies(Plan):
     memories: tuple[str, ...] = _MEMORIES
     numa: tuple[int, ...] = ()
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
             raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
         for memory in self.memories:

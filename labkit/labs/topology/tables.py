@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.node.limits import check, least_seconds_to_move, spec
+from labkit.node.limits import against_limit, least_seconds_to_move, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.targets import Target, card_of
 
@@ -173,7 +173,7 @@ def _rates(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def _checked(table: pd.DataFrame, run: Run) -> pd.DataFrame:
     low = _SUSPICIOUS if run.plan.size == "full" else None
-    table = check(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
+    table = against_limit(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
     return of_run(table, run, device=run.plan.device)
 
 

@@ -112,7 +112,7 @@ def test_rates_are_counted_alike_for_all():
 
 def test_tables_are_tidy_and_name_their_source(tables):
     for table in tables.values():
-        assert table.attrs["source"] == "published: cs336-a2"
+        assert table.attrs["source"] == "published: CS336 write-up"
         assert table.attrs["small"] is False
         assert list(table.index) == list(range(len(table)))
         assert table.columns.nlevels == 1

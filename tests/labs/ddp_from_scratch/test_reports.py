@@ -28,7 +28,7 @@ def story(printed):
 
 def test_tables_name_their_source(printed):
     for table in everything(printed).values():
-        assert table.attrs["source"] == "published: cs336-a2"
+        assert table.attrs["source"] == "published: CS336 write-up"
         assert 1 <= len(table) <= 10
 
 

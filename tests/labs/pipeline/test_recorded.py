@@ -8,7 +8,7 @@ from figures import drawn
 from labkit.engine.run import replay
 from labkit.labs import pipeline
 from labkit.labs.pipeline.explorer import picture
-from labkit.node.limits import check
+from labkit.node.limits import against_limit
 from labkit.tables.published import published
 
 
@@ -40,7 +40,7 @@ def test_precisions_stay_below_the_datasheet(runs):
     shares = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
     assert shares["float32"] > shares["tf32"] > shares["bfloat16"]
     too_fast = table.assign(tflops_per_gpu=2 * table["peak_tflops"])
-    assert (check(too_fast, "tflops_per_gpu", "peak_tflops")["verdict"] == "impossible").all()
+    assert (against_limit(too_fast, "tflops_per_gpu", "peak_tflops")["verdict"] == "impossible").all()
 
 
 def test_predictions_and_forecasts(runs):

@@ -42,7 +42,7 @@ def says(text, part, unsaid):
 
 def test_tables_are_tidy_and_name_their_source():
     for table in tables().values():
-        assert table.attrs["source"] == "published: gpt2-2xh100"
+        assert table.attrs["source"] == "published: GPT-2 study on 2 × H100"
         assert 3 <= len(table) <= 10
         assert list(table.index) == list(range(len(table)))
 

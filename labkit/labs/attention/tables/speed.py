@@ -35,14 +35,14 @@ def physics(table: pd.DataFrame) -> pd.DataFrame:
     read and outputs written once; "plain" and "by_hand" also write and read N×N scores once, and read them once in
     backward, though they do so several times. Every matrix (all heads) counts only as far as it exceeds the largest
     L2 cache, for what stays there need not move. `least_ms` is the longer of the two, and `limit`, `share_of_limit`
-    and `verdict` are `limits.check`'s for a least time.
+    and `verdict` are `limits.against_limit`'s for a least time.
     """
     rows = list(table.itertuples(index=False))
     made = table.assign(
         least_compute_ms=[_least_compute_ms(row) for row in rows], least_move_ms=[_least_move_ms(row) for row in rows]
     )
     made["least_ms"] = np.fmax(made["least_compute_ms"], made["least_move_ms"])
-    return limits.check(made, "ms", "least_ms", kind="time")
+    return limits.against_limit(made, "ms", "least_ms", kind="time")
 
 
 def rates(table: pd.DataFrame) -> pd.DataFrame:

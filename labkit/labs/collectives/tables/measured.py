@@ -47,7 +47,7 @@ def bandwidths(run: Run) -> pd.DataFrame:
     ]
     known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     table["limit"] = [_limit(known, row) for row in rows]
-    table = limits.check(table, "bus_gb_per_s", "limit")
+    table = limits.against_limit(table, "bus_gb_per_s", "limit")
     ring = limits.ring_bus_limit_gb_per_s(known) or math.inf
     table["above_ring"] = (table["backend"] == "nccl") & (table["bus_gb_per_s"] > ring * (1 + limits.RESOLUTION))
     return of_run(table, run)

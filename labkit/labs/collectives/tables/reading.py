@@ -34,7 +34,9 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
     table["limit"] = [_LIMIT if backend == "nccl" else math.nan for backend in table["backend"]]
     moved = [bus_factor("all-reduce", row.processes) * _MB * row.megabytes for row in table.itertuples()]
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(pd.Series(moved), table["limit"])
-    return like(limits.check(table, "bus_gb_per_s", "limit", low=_LOW).reset_index(drop=True), all_reduce, small=False)
+    return like(
+        limits.against_limit(table, "bus_gb_per_s", "limit", low=_LOW).reset_index(drop=True), all_reduce, small=False
+    )
 
 
 def published_fits(times: pd.DataFrame) -> pd.DataFrame:

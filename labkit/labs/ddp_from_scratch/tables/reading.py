@@ -117,7 +117,7 @@ def _links(printed: pd.DataFrame) -> pd.DataFrame:
             "pcie_s": limits.least_seconds_to_move(moved_bytes, spec.pcie_gb_per_s),
         }
     ).reset_index(drop=True)
-    return limits.check(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(spec))
+    return limits.against_limit(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(spec))
 
 
 def _optimum(printed: pd.DataFrame) -> pd.DataFrame:

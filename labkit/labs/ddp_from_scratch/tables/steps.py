@@ -115,7 +115,7 @@ def sending(run: Run) -> pd.DataFrame:
     table["link_mib"] = link / MIB
     table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
-    return of_run(limits.check(table, "bus_gb_per_s", rate), run)
+    return of_run(limits.against_limit(table, "bus_gb_per_s", rate), run)
 
 
 _ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]

@@ -119,7 +119,7 @@ def physics(published: pd.DataFrame) -> pd.DataFrame:
     readings.append(fastest.assign(reading="each", samples_per_gpu=fastest["global_batch"]))
     table = pd.concat(readings)[["report", "global_batch", "reading", "samples_per_gpu", "step_seconds"]]
     table["tflops"] = table["samples_per_gpu"] * flop_per_sample() / table["step_seconds"] / 1e12
-    checked = limits.check(table, "tflops", _GPU.tflops("fp32"))
+    checked = limits.against_limit(table, "tflops", _GPU.tflops("fp32"))
     return _sourced(checked.sort_values(["report", "global_batch"], kind="stable"), published)
 
 

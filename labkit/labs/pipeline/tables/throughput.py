@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.labs.pipeline.theory.simulator import speedup_limit
-from labkit.node.limits import check, spec
+from labkit.node.limits import against_limit, spec
 from labkit.provenance import like, of_run
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def precisions(run: Run) -> pd.DataFrame:
         tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
         peak_tflops=table["precision"].map(peaks).astype(float),
     )
-    return check(table, "tflops_per_gpu", "peak_tflops")
+    return against_limit(table, "tflops_per_gpu", "peak_tflops")
 
 
 def _forward_flop(layers: int, hidden: int, sequence: int) -> float:

@@ -89,7 +89,7 @@ def tokens(strategies: pd.DataFrame) -> pd.DataFrame:
     table["tflops_by_seconds"] = table["computed_tokens_per_second"] * large
     table["tflops_by_rate"] = table["tokens_per_second"] * large
     table["small_tflops_by_rate"] = table["tokens_per_second"] * small
-    return _sourced(limits.check(table, "tflops_by_rate", _GPU.tflops("bf16")), strategies)
+    return _sourced(limits.against_limit(table, "tflops_by_rate", _GPU.tflops("bf16")), strategies)
 
 
 def breakdown(printed: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def calls(operators: pd.DataFrame) -> pd.DataFrame:
     table["mb_per_call"] = table["total_mb"] / table["calls"]
     table["gb_per_s"] = [through_a_link([sent], _GPUS) / 1e6 for sent in expected] / table["ms"]
     table["reduce_scatters"] = table["strategy"].map(scatters).fillna(0)
-    return _sourced(limits.check(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(_GPU)), operators)
+    return _sourced(limits.against_limit(table, "gb_per_s", limits.ring_bus_limit_gb_per_s(_GPU)), operators)
 
 
 def printed_projection(printed: pd.DataFrame) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def printed_batches(batch_size: pd.DataFrame) -> pd.DataFrame:
     table["mb_per_sequence"], table["states_mb"] = line
     for name, model in (("large", _CLAIMED), ("small", _SMALLEST)):
         table[f"{name}_tflops"] = table["tokens_per_second"] * flop_per_token(model) / 1e12
-    return _sourced(limits.check(table, "large_tflops", _GPU.tflops("bf16")), batch_size)
+    return _sourced(limits.against_limit(table, "large_tflops", _GPU.tflops("bf16")), batch_size)
 
 
 def flop_per_token(model: str) -> float:

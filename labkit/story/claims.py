@@ -1,0 +1,41 @@
+"""Claims of reports → what a reader sees: a table with the verdicts, then the reasons."""
+
+from __future__ import annotations
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.story import units
+
+VERDICTS = {True: "✔ holds", False: "✘ does not hold", None: "○ cannot be decided"}
+HEADS = ["report", "the report says", "printed", "recomputed", "verdict"]
+
+
+def claims_text(table: pd.DataFrame) -> Markdown:
+    """Return the claims of `labkit.tables.claims.claims_table` as a Markdown table, then reasons as a list.
+
+    Reasons are given for the claims that do not hold or cannot be decided. A column `lab`, where there is one, comes
+    first.
+    """
+    heads = ["lab", *HEADS] if "lab" in table else HEADS
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for row in table.to_dict("records"):
+        figures = [_figure(row["printed"], row["unit"], 6), _figure(row["recomputed"], row["unit"], row["digits"])]
+        cells = [row["report"], row["says"], *figures, VERDICTS[row["holds"]]]
+        lines.append(f"| {' | '.join([row['lab'], *cells] if 'lab' in row else cells)} |")
+    held = sum(holds is True for holds in table["holds"])
+    lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
+    others = [row for row in table.to_dict("records") if row["holds"] is not True]
+    lines += [f"- *{row['says']}* ({row['report']}): {row['reason']}" for row in others]
+    return Markdown("\n".join(lines))
+
+
+def _figure(value: float | str | None, unit: str, digits: int) -> str:
+    """Return a figure as a reader sees it: at most `digits` significant digits, and its unit; a dash for nothing."""
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return "–"
+    text = units.count(value) if value == int(value) and abs(value) < 10**digits else units.number(value, digits)
+    text = text.rstrip("0").rstrip(".") if digits > 3 and "." in text else text
+    return f"{text} {unit}".strip()

@@ -1,0 +1,75 @@
+"""Claims: a docstring and three values become a row, a verdict and a reason that a reader sees."""
+
+import pytest
+
+from labkit.claims import all_claims, claims, labs_with_claims, show_claims
+from labkit.story.claims import claims_text
+from labkit.tables.claims import claim, claims_table
+from labkit.tables.published import published, report_names
+
+
+@claim("cs336-a2", "the model has 1.5 billion parameters", "parameters", digits=4)
+def parameters():
+    """The printed sizes give
+    more than that."""
+    return 1.5e9, 1.558e9, False
+
+
+@claim("hpml4", "the losses agree")
+def losses():
+    """They do."""
+    return None, None, True
+
+
+@claim("hpml4", "the rate is that of the small model", "tokens/s")
+def rate():
+    """The report does not say which model."""
+    return 32582.0, float("nan"), None
+
+
+def test_a_claim_is_a_row():
+    table = claims_table([parameters, losses, rate]).set_index("claim")
+    assert list(table["holds"]) == [False, True, None]
+    assert list(table["printed"][["parameters", "rate"]]) == [1.5e9, 32582.0]
+    assert table.loc["parameters", "reason"] == "The printed sizes give more than that."
+    assert table.loc["losses", "report"] == report_names()["hpml4"]
+
+
+def test_only_claims_that_do_not_hold_are_explained():
+    shown = claims_text(claims_table([parameters, losses, rate])).data
+    assert "1 of 3" in shown
+    assert "more than that" in shown and "does not say which model" in shown and "They do" not in shown
+    assert "32 582" in shown.replace("\u202f", " ").replace("\xa0", " ").replace(",", " ")
+
+
+def test_every_report_of_a_published_table_has_a_name():
+    from labkit.repository import PUBLISHED
+
+    tables = [file.stem for file in PUBLISHED.glob("*.csv") if file.stem != "reports"]
+    for name in tables:
+        table = published(name)
+        assert set(table["report"]) <= set(report_names())
+        assert all(report_names()[report] in table.attrs["source"] for report in set(table["report"]))
+
+
+@pytest.mark.parametrize("lab", labs_with_claims())
+def test_every_claim_of_a_lab_is_complete(lab):
+    import importlib
+
+    table = claims(importlib.import_module(f"labkit.labs.{lab}"))
+    assert len(table) and table["claim"].is_unique
+    assert table["says"].str.len().gt(10).all() and table["reason"].str.len().gt(20).all()
+    assert {type(one) for one in table["holds"]} <= {bool, type(None)}
+
+
+def test_the_claims_of_all_labs_are_one_table():
+    assert set(all_claims()["lab"]) == set(labs_with_claims())
+    assert len(show_claims().data.splitlines()) > len(all_claims())
+
+
+def test_a_lab_without_claims_is_refused():
+    from labkit.labs import start
+
+    if "start" not in labs_with_claims():
+        with pytest.raises(ValueError, match="has no claims"):
+            claims(start)
