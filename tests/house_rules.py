@@ -14,6 +14,7 @@ GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
 FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in the workers' processes and in the agent's
 DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
 MOST_LINES = 250
+TYPED = {"run", "worker", "point"}  # a reader must know of each what it is, whoever hands it on
 VAGUE_NAMES = {"utils", "helpers", "common", "misc"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 # torch's collectives of objects: gloo's links know no password, and whoever writes to one would have code run.
@@ -190,7 +191,7 @@ def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
 
 
 def habits(path: Path) -> list[str]:
-    """Gives a file's bad habits: a vague name, bulk, no docstring, a shell, a pickle, leftovers."""
+    """Gives a file's bad habits: a vague name, bulk, no docstring, a `run` without its type, a shell, a pickle."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     found = ["a vague name"] if path.stem in VAGUE_NAMES else []
@@ -200,7 +201,15 @@ def habits(path: Path) -> list[str]:
         found.append("no docstring")
     found += [f"leaves a {word}" for word in ("TODO", "FIXME", "XXX") if word in text]
     found += [f"{node.lineno}: {what}" for node in ast.walk(tree) if (what := _risk(node))]
+    found += [f"{argument.lineno}: {argument.arg} without a type" for argument in _untyped(tree)]
     return [f"{path.name}: {what}" for what in found]
+
+
+def _untyped(tree: ast.AST) -> list[ast.arg]:
+    """Gives the parameters of functions (not of lambdas) that cross the wall by name and do not say their type."""
+    functions = [node.args for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    arguments = [argument for each in functions for argument in (*each.posonlyargs, *each.args, *each.kwonlyargs)]
+    return [argument for argument in arguments if argument.arg in TYPED and argument.annotation is None]
 
 
 def leaning(path: Path) -> list[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from string import ascii_uppercase
+from typing import TYPE_CHECKING
 
 from IPython.display import Markdown
 
 from labkit.course.verdict import Verdict
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 
 def lined_up(names: Iterable[str]) -> tuple[str, ...]:
@@ -38,7 +42,7 @@ def line_up(
         """Return the names of the broken variants, in an order that gives nothing away."""
         return lined_up(symptoms)
 
-    def diagnose(run) -> Markdown:
+    def diagnose(run: Run) -> Markdown:
         """Name the fault of every variant of a Trial run, from its row alone."""
         return diagnosed(map(verdict_of, rows_of(run)))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import nn
 from transformers import BertConfig
@@ -14,7 +17,22 @@ SPREAD: float = configuration("bert-base")["initializer_range"]  # standard devi
 EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
 
 
-def config(plan) -> BertConfig:
+class BertPlan(Protocol):
+    """The knobs of a plan that say how large its BERT is."""
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+
+
+def config(plan: BertPlan) -> BertConfig:
     """Return the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
     shape = {
         "hidden_size": plan.hidden,
@@ -39,7 +57,7 @@ class Stage(nn.Module):
 
     def __init__(
         self,
-        plan,
+        plan: BertPlan,
         layers: range,
         seed: int,
         device: torch.device,
@@ -77,7 +95,9 @@ def _head(shape: BertConfig) -> nn.Module:
     return nn.Sequential(BertPooler(shape), nn.Linear(shape.hidden_size, LABELS))
 
 
-def _part(kind, shape: BertConfig, number: tuple[int, int], device: torch.device) -> nn.Module:
+def _part(
+    kind: Callable[[BertConfig], nn.Module], shape: BertConfig, number: tuple[int, int], device: torch.device
+) -> nn.Module:
     """Return one part with BERT's initial weights, which depend on seed and part, not on how the model is cut."""
     with torch.device(device):
         part = kind(shape)
@@ -98,7 +118,7 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 class Bert(Stage):
     """BERT with a head; `blocks` are its layers. `precision` "bfloat16" holds the weights in it, too."""
 
-    def __init__(self, plan, seed: int, device: torch.device, precision: str = "float32"):
+    def __init__(self, plan: BertPlan, seed: int, device: torch.device, precision: str = "float32"):
         autocast = "bfloat16" if precision == "autocast" else "float32"
         super().__init__(plan, range(plan.layers), seed, device, autocast, first=True, last=True)
         if precision == "bfloat16":
@@ -113,7 +133,7 @@ class Bert(Stage):
         return loss_of(super().forward(tokens), labels)
 
 
-def samples(plan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(plan: BertPlan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return tokens (count, sequence) and labels (count), all random."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (count, plan.sequence), generator=generator)

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Protocol
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 SPREAD = 0.02  # standard deviation of GPT-2's initial weights
+
+
+class GptPlan(Protocol):
+    """The knobs of a plan that say how large its GPT-2 is."""
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def words(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
 
 
 class Block(nn.Module):
@@ -47,7 +64,7 @@ class Gpt(nn.Module):
     `precision` "autocast" multiplies in bfloat16 with float32 weights; "bfloat16" holds the weights in bfloat16.
     """
 
-    def __init__(self, plan, point, device: torch.device):
+    def __init__(self, plan: GptPlan, point: SimpleNamespace, device: torch.device):
         super().__init__()
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": point.precision == "autocast"}
         dtype = torch.bfloat16 if point.precision == "bfloat16" else torch.float32
@@ -84,7 +101,7 @@ class Gpt(nn.Module):
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def samples(plan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(plan: GptPlan, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random tokens (count, sequence) and, as targets, each one's next."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.words, (count, plan.sequence + 1), generator=generator)

@@ -9,6 +9,7 @@ from typing import Any
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from labkit.engine.worker import Worker
 from labkit.theory.intervals import accounted, drawn
 from labkit.theory.kernels import collective, family, short_name
 
@@ -17,7 +18,7 @@ GAP_US, MOST_SPANS = 20.0, 400  # in the drawing
 MEASURED = "the steps that count"
 
 
-def traced(worker: Any, step: Callable[[], Any], steps: int = 1) -> None:
+def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
     """Profile `steps` calls of `step`; append the account, the kernels (both a step) and spans to draw.
 
     On a GPU: kernels, copies and fills. NCCL's kernels are communication, and with them the time in which they wait for
@@ -77,7 +78,7 @@ def times(events: list) -> list[tuple[float, float]]:
     return [(event.time_range.start, event.time_range.end) for event in events]
 
 
-def account(worker: Any, events: list, steps: int) -> None:
+def account(worker: Worker, events: list, steps: int) -> None:
     """Append the row entry="profile": ms and kernels a step."""
     moved = [event for event in events if lane(event) == "communicate"]
     worked = [event for event in events if lane(event) != "communicate"]
@@ -89,7 +90,7 @@ def account(worker: Any, events: list, steps: int) -> None:
     worker.record(entry="profile", window_ms=window_ms, **parts, **counts, steps=steps)
 
 
-def operators(worker: Any, events: list, steps: int) -> None:
+def operators(worker: Worker, events: list, steps: int) -> None:
     """Append a row entry="operator" for each of the longest kernels, then one named "other" for all the rest."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
@@ -104,7 +105,7 @@ def operators(worker: Any, events: list, steps: int) -> None:
         )
 
 
-def spans(worker: Any, events: list, zero_us: float) -> None:
+def spans(worker: Worker, events: list, zero_us: float) -> None:
     """Append what a drawing needs: the events by lane and collective, small gaps closed."""
     groups: dict[tuple[str, str], list] = defaultdict(list)
     for event in events:

@@ -7,6 +7,8 @@ A variant replaces one piece of the pipeline: `cutting` (split sizes → the lay
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 SYMPTOMS = {
     "unscaled": "the gradients of the micro-batches are added up and never divided by their number",
@@ -15,7 +17,7 @@ SYMPTOMS = {
 }
 
 
-def dropped_layer(sizes):
+def dropped_layer(sizes: list[int]) -> list[range]:
     parts, first = [], 0
     for size in sizes:
         parts.append(range(first, first + size))
@@ -23,7 +25,7 @@ def dropped_layer(sizes):
     return [*parts[:-1], range(parts[-1].start + 1, parts[-1].stop)]
 
 
-def first_rank_clock(step, worker):
+def first_rank_clock(step: Callable[[], object], worker: Any) -> float | None:
     start = time.perf_counter()
     step()
     worker.synchronize()

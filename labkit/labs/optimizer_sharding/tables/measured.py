@@ -22,12 +22,13 @@ from labkit.tables.rows import entries
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
+    from labkit.labs.optimizer_sharding.plan import Sharding
 
 MIB = 2**20
 _BY = ["kernel", "way", "step", "moment"]
 
 
-def sizes(plan: Any) -> list[int]:
+def sizes(plan: Sharding) -> list[int]:
     """Return the elements of each parameter of the plan's model, in order."""
     return [math.prod(shape) for shape in plan.model.shapes]
 

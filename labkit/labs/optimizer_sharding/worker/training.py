@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from labkit.engine.worker import Worker
+from labkit.labs.optimizer_sharding.plan import Sharding
 from labkit.labs.optimizer_sharding.worker.sharded import ShardedOptimizer
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives, Saved
@@ -84,7 +85,12 @@ class Replica:
     """The course's transformer on one rank, equal on all, with the point's optimizer, and a batch of its own."""
 
     def __init__(
-        self, plan, point: SimpleNamespace, rank: int, device: torch.device, group: dist.ProcessGroup | None = None
+        self,
+        plan: Sharding,
+        point: SimpleNamespace,
+        rank: int,
+        device: torch.device,
+        group: dist.ProcessGroup | None = None,
     ):
         self.model = transformer(plan, point.seed, device)
         self.optimizer = made(self.model.parameters(), point, group)
@@ -108,14 +114,14 @@ class Replica:
         return loss
 
 
-def transformer(plan, seed: int, device: torch.device) -> Transformer:
+def transformer(plan: Sharding, seed: int, device: torch.device) -> Transformer:
     """Return the plan's model with the seed's weights."""
     torch.manual_seed(seed)
     with device:
         return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
-def batch(plan, seed: int, rank: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(plan: Sharding, seed: int, rank: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a rank's random tokens and targets (samples, sequence)."""
     generator = torch.Generator(device).manual_seed(1000 * seed + rank)
     shape = (2, plan.samples, plan.sequence)

@@ -16,6 +16,7 @@ from torch.distributed.pipelining import (
 )
 
 from labkit.engine.worker import Worker
+from labkit.labs.pipeline.plan import Bert
 from labkit.labs.pipeline.theory.schedules import layers_of
 from labkit.worker.bert import LABELS, Stage, loss_of
 from labkit.worker.clocks import Tape
@@ -26,7 +27,7 @@ def cut(sizes: list[int]) -> list[range]:
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
 
 
-def data(plan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def data(plan: Bert, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)

@@ -22,7 +22,7 @@ from labkit.worker.trainer import Trainer
 _MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
 
 
-def remembered(worker: Any, phases: list[tuple[str, Callable[[], Any]]], iterations: int = 3) -> None:
+def remembered(worker: Worker, phases: list[tuple[str, Callable[[], Any]]], iterations: int = 3) -> None:
     """Run the phases in order, `iterations` times, and append which memory was in use when; on a CPU, do nothing.
 
     `phases` are (name, work), the names "forward", "backward" and "optimizer"; what `work` returns is dropped, so

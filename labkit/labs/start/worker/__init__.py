@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from labkit.engine.worker import Worker
 from labkit.labs.start.plan import Failure
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Failure):
         fail(worker, point)
     else:
@@ -45,7 +46,7 @@ def hello(worker: Worker) -> None:
         )
 
 
-def fail(worker: Worker, point) -> None:
+def fail(worker: Worker, point: SimpleNamespace) -> None:
     """Record a row; where the point says so, one rank fails while the others wait for it."""
     worker.record(said="here")
     if point.fails and worker.rank == worker.plan.rank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ _CONFIG: dict[str, Any] = {
 }
 
 
-def measure(worker: Worker, point) -> None:
+def measure(worker: Worker, point: SimpleNamespace) -> None:
     torch.manual_seed(point.seed)
     with worker.device:
         model = BertModel(BertConfig(**_CONFIG), add_pooling_layer=False)
