@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,9 @@ SIZES = {  # hidden, inner, layers, heads
     name: (one["d_model"], one["d_ff"], one["num_layers"], one["num_heads"]) for name, one in CONFIGURATIONS.items()
 }
 VOCABULARY: int = CONFIGURATIONS["xl"]["vocab_size"]
+# For CPUs: a sixteenth as wide, a sixth as deep, with two heads each; the five keep their order in width and in depth.
+SMALL_SIZES = {name: (hidden // 16, inner // 16, layers // 6, 2) for name, (hidden, inner, layers, _) in SIZES.items()}
+SMALL_VOCABULARY, SMALL_SEQUENCE = 500, 32
 
 
 def transformer(hidden: int, inner: int, layers: int, vocabulary: int = VOCABULARY) -> Model:
@@ -23,6 +27,17 @@ def transformer(hidden: int, inner: int, layers: int, vocabulary: int = VOCABULA
     square, row, wide, narrow = (hidden, hidden), (hidden,), (inner, hidden), (hidden, inner)
     block = (row, square, square, square, square, row, wide, wide, narrow)
     return Model(((vocabulary, hidden),), block, (row, (vocabulary, hidden)), layers)
+
+
+def forward_flop(model: Model, hidden: int, sequence: int, samples: int) -> int:
+    """Return the FLOP of one forward: matrix products alone, a multiply-add as two.
+
+    Every matrix but the embedding, which is looked up, multiplies every token; attention counts as if it were not
+    causal, 4·sequence·hidden per token and block (Chowdhery and others, "PaLM", 2022, appendix B). Backward takes twice
+    as many.
+    """
+    matrices = sum(math.prod(shape) for shape in model.shapes if len(shape) > 1) - math.prod(model.before[0])
+    return samples * sequence * (2 * matrices + 4 * sequence * hidden * model.blocks)
 
 
 @dataclass(frozen=True, kw_only=True)
