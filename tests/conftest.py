@@ -1,4 +1,4 @@
-"""Gives the tests small notebooks, and keeps their runs and answers away from the reader's own."""
+"""Fixtures: small notebooks for the tests, which keep their runs and answers away from the reader's own."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ def pytest_unconfigure():
 
 @pytest.fixture
 def write_notebook():
-    """Gives a function that writes a notebook of alternating text and code cells and returns its path.
+    """Return a function that writes a notebook of alternating text and code cells and returns its path.
 
     A string that starts with "# " or "text:" is a text cell; a pair is a code cell and its tags.
     """

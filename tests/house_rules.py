@@ -88,7 +88,7 @@ SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 
 
 def role(parts: tuple[str, ...]) -> str:
-    """Gives the row of the table for a module, as the parts of its dotted name; "" for one without a row."""
+    """Return the row of the table for a module, as the parts of its dotted name; "" for one without a row."""
     match parts:
         case (
             "labkit",
@@ -107,13 +107,13 @@ def role(parts: tuple[str, ...]) -> str:
 
 
 def dotted(path: Path, root: Path) -> tuple[str, ...]:
-    """Gives a file's module name in parts."""
+    """Return a file's module name in parts."""
     parts = path.relative_to(root).with_suffix("").parts
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
 def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
-    """Gives line and full dotted name of all that a file imports: at its top, inside functions, by name in a call."""
+    """Return line and full dotted name of all that a file imports: at its top, inside functions, by name in a call."""
     module = dotted(path, root)
     package = module if path.name == "__init__.py" else module[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -142,7 +142,7 @@ def _literal_import(call: ast.Call) -> str:
 
 
 def walls(path: Path, root: Path = ROOT) -> list[str]:
-    """Gives what a file imports through a wall."""
+    """Return what a file imports through a wall."""
     module = dotted(path, root)
     where = path.relative_to(root)
     allowed = "MAY_IMPORT in tests/house_rules.py says what it may import"
@@ -181,7 +181,7 @@ def _is_far(parts: tuple[str, ...], root: Path) -> bool:
 
 
 def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
-    """Gives the groups of modules that import each other in a circle, types included, each group sorted."""
+    """Return the groups of modules that import each other in a circle, types included, each group sorted."""
     graph = networkx.DiGraph()
     known = {".".join(dotted(path, root)) for path in paths}
     for path in paths:
@@ -191,7 +191,7 @@ def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
 
 
 def habits(path: Path) -> list[str]:
-    """Gives a file's bad habits: a vague name, bulk, no docstring, a `run` without its type, a shell, a pickle."""
+    """Return a file's bad habits: a vague name, bulk, no docstring, a `run` without its type, a shell, a pickle."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     found = ["a vague name"] if path.stem in VAGUE_NAMES else []
@@ -206,14 +206,14 @@ def habits(path: Path) -> list[str]:
 
 
 def _untyped(tree: ast.AST) -> list[ast.arg]:
-    """Gives the parameters of functions (not of lambdas) that cross the wall by name and do not say their type."""
+    """Return the parameters of functions (not of lambdas) that cross the wall by name and do not say their type."""
     functions = [node.args for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     arguments = [argument for each in functions for argument in (*each.posonlyargs, *each.args, *each.kwonlyargs)]
     return [argument for argument in arguments if argument.arg in TYPED and argument.annotation is None]
 
 
 def leaning(path: Path) -> list[str]:
-    """Gives what a test file imports of another test file, and what is private to labkit."""
+    """Return what a test file imports of another test file, and what is private to labkit."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []

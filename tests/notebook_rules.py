@@ -23,12 +23,12 @@ MACHINE = re.compile(r"\b0x[0-9a-f]{6,}|(?<![\w.])/(?:home|root|tmp|work|Users)/
 
 
 def code(notebook) -> list:
-    """Gives the code cells."""
+    """Return the code cells."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def tags(cell) -> set[str]:
-    """Gives a cell's tags."""
+    """Return a cell's tags."""
     return set(cell.metadata.get("tags", []))
 
 
@@ -38,31 +38,31 @@ def is_answer(cell) -> bool:
 
 
 def body(cell) -> str:
-    """Gives a code cell's Python: all of it, but the workbook's own magic."""
+    """Return a code cell's Python: all of it, but the workbook's own magic."""
     return cell.source.partition("\n")[2] if is_answer(cell) else cell.source
 
 
 def trees(notebook) -> Iterator[tuple[object, ast.Module]]:
-    """Gives each code cell that Python itself can read, but the student's own, with its syntax tree."""
+    """Return each code cell that Python itself can read, but the student's own, with its syntax tree."""
     for cell in code(notebook):
         with suppress(SyntaxError):  # rule_plain_python reports those
             yield cell, ast.parse(cell.source)
 
 
 def called(node) -> str:
-    """Gives the last name of a called function ("chart" of `lab.chart(...)`), or ""."""
+    """Return the last name of a called function ("chart" of `lab.chart(...)`), or ""."""
     function = node.func if isinstance(node, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def shown(tree: ast.Module) -> str:
-    """Gives the name of the function whose result the cell shows: the call that is its last expression."""
+    """Return the name of the function whose result the cell shows: the call that is its last expression."""
     last = tree.body[-1] if tree.body else None
     return called(last.value) if isinstance(last, ast.Expr) else ""
 
 
 def functions(pattern: str, returns: str = "") -> set[str]:
-    """Gives the names of the public functions in the labkit modules that fit a pattern, and return such a type."""
+    """Return the names of the public functions in the labkit modules that fit a pattern, and return such a type."""
     modules = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "labkit").glob(pattern)]
     found = [node for module in modules for node in module.body if isinstance(node, ast.FunctionDef)]
     names = {node.name for node in found if not returns or (node.returns and ast.unparse(node.returns) == returns)}

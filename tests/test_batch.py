@@ -30,7 +30,7 @@ RAISES = "raise ValueError('<script>alert(1)</script> & more')"
 
 @pytest.fixture
 def folder(tmp_path, write_notebook):
-    """Gives a folder of three notebooks: one with parameters, one that raises, one with a figure and widgets."""
+    """Return a folder of three notebooks: one with parameters, one that raises, one with a figure and widgets."""
     folder = tmp_path / "notebooks"
     write_notebook(folder / "00_knobs.ipynb", "# Knobs", PARAMETERS, "f'size {size} gpus {gpus}'")
     write_notebook(folder / "01_broken.ipynb", "# Broken <b>title</b>", "'before'", RAISES, "'after'")

@@ -18,7 +18,7 @@ NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(params=LABS)
 def lab(request):
-    """Gives each lab's package."""
+    """Return each lab's package."""
     return importlib.import_module(f"labkit.labs.{request.param}")
 
 

@@ -75,7 +75,7 @@ def test_importing_every_lab_leaves_gpu_libraries_out():
 
 @pytest.fixture
 def house(tmp_path):
-    """Gives a function that writes one file into an otherwise plausible house and returns its path."""
+    """Return a function that writes one file into an otherwise plausible house and returns its path."""
     for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits", "labs/broadcast/plan"):
         _write(tmp_path / "labkit" / f"{name}.py", '"""A module."""')
     for name in ("broadcast/worker", "broadcast/tables", "broadcast/charts", "pipeline/worker", "topology/worker"):

@@ -57,7 +57,7 @@ pytestmark = [
 
 @pytest.fixture
 def lab(tmp_path):
-    """Gives the address of a JupyterLab on a copy of the notebooks; ends it, and all its kernels, afterwards."""
+    """Return the address of a JupyterLab on a copy of the notebooks; ends it, and all its kernels, afterwards."""
     notebooks = tmp_path / "notebooks"
     notebooks.mkdir()
     shutil.copy(LESSON, notebooks)

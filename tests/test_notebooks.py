@@ -32,7 +32,7 @@ def test_name_is_a_number_and_a_noun(path):
 
 
 def good():
-    """Gives a notebook that keeps every rule."""
+    """Return a notebook that keeps every rule."""
     chart = f"lab.{min(CHARTS)}(table)"
     sources = ["from labkit import launch, predict\nfrom labkit.labs import start as lab", "size = 'auto'"]
     sources += ["predict('How long?', unit='s')", "run = launch(lab.Plan(size=size))", *[chart] * 5, "2 + 3"]
@@ -53,7 +53,7 @@ def checked(notebook, **output):
 
 
 def source(text, at=21):
-    """Gives a change that puts another source into one cell."""
+    """Return a change that puts another source into one cell."""
     return lambda notebook: notebook.cells[at].update(source=text)
 
 

@@ -33,7 +33,7 @@ WITHOUT_LAUNCH = "12_accounting"
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Gives a function that makes the node show so many GPUs."""
+    """Return a function that makes the node show so many GPUs."""
 
     def shows(gpus: int) -> None:
         shown = tuple(node.Gpu(index, "NVIDIA H200", memory_mib=143_771) for index in range(gpus))
@@ -44,12 +44,12 @@ def machine(monkeypatch):
 
 
 def python_cells(path):
-    """Gives the code cells that Python itself can read."""
+    """Return the code cells that Python itself can read."""
     return [cell for cell in code(nbformat.read(path, as_version=4)) if not is_answer(cell)]
 
 
 def plan_calls(tree):
-    """Gives the calls that make a plan of a size: `lab.Sweep.sized(...)`."""
+    """Return the calls that make a plan of a size: `lab.Sweep.sized(...)`."""
     return [call for call in ast.walk(tree) if isinstance(call, ast.Call) and called(call) == "sized"]
 
 

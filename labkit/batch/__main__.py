@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def select(folder: Path, names: list[str]) -> list[Path]:
-    """Gives the notebooks of `folder` in order: all NN_*.ipynb, or those named ("02", "02_broadcast", a path).
+    """Return the notebooks of `folder` in order: all NN_*.ipynb, or those named ("02", "02_broadcast", a path).
 
     ValueError for a name that fits none, with the names that there are.
     """
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parameters(pairs: list[list[str]]) -> dict:
-    """Gives the parameters by name, numbers as numbers; ValueError for a name or a value that no notebook can have."""
+    """Return the parameters by name, numbers as numbers; ValueError for a name or a value that no notebook can have."""
     parameters = {}
     for name, text in pairs:
         if name not in PARAMETERS:

@@ -27,7 +27,7 @@ class ThisInterpreter(AsyncKernelManager):
 
     @property
     def kernel_spec(self) -> KernelSpec:
-        """Gives a specification whose interpreter is ours and whose path holds this labkit."""
+        """Return a specification whose interpreter is ours and whose path holds this labkit."""
         path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
         # The kernel warns at every start that loopback TCP is not encrypted; its messages are signed.
         argv = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f", "{connection_file}"]
@@ -35,7 +35,7 @@ class ThisInterpreter(AsyncKernelManager):
 
 
 def title(notebook: nbformat.NotebookNode) -> str:
-    """Gives the notebook's first heading, without its marks; an empty text where there is none."""
+    """Return the notebook's first heading, without its marks; an empty text where there is none."""
     lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
 

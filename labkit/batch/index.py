@@ -48,7 +48,7 @@ def write_index(record: Record, path: Path) -> None:
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """Gives one line on all outcomes: how many there are, how many failed, and their time together."""
+    """Return one line on all outcomes: how many there are, how many failed, and their time together."""
     count = len(outcomes)
     failed = sum(outcome.status != OK for outcome in outcomes)
     verdict = f"{failed} of them failed" if failed else "all ok"
@@ -57,7 +57,7 @@ def summary(outcomes: list[Outcome]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Gives a time in words: 4.1 s, 41 s, 3 min 05 s, 2 h 05 min."""
+    """Return a time in words: 4.1 s, 41 s, 3 min 05 s, 2 h 05 min."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

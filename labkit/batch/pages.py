@@ -84,7 +84,7 @@ def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, home:
 
 
 def loads(html: str) -> list[str]:
-    """Gives every address that a browser would load for this page: scripts, styles, images, frames.
+    """Return every address that a browser would load for this page: scripts, styles, images, frames.
 
     Embedded data and links that wait for a click are not among them.
     """

@@ -38,7 +38,7 @@ class Record:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def ordered(self) -> list[Outcome]:
-        """Gives the outcomes in the notebooks' order."""
+        """Return the outcomes in the notebooks' order."""
         return [self.outcomes[name] for name in sorted(self.outcomes)]
 
     def save(self, path: Path) -> None:

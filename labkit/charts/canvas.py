@@ -53,7 +53,7 @@ sns.set_theme(style="white", rc=STYLE)
 def canvas(
     columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots
 ) -> tuple[Figure, Any]:
-    """Give a figure and its axes in the house style, `width` × `height` inches.
+    """Return a figure and its axes in the house style, `width` × `height` inches.
 
     The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,
     papermill and nbconvert alike.

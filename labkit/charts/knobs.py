@@ -9,7 +9,7 @@ import ipywidgets
 
 
 def with_picture(knobs: Mapping[str, Any], picture: Callable[..., str]) -> ipywidgets.VBox:
-    """Give the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
+    """Return the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:

@@ -24,7 +24,7 @@ def panels(count: int, rows: int = 0, *, row_height: float = 0.42, **options: An
 
 
 def rows(ax: Axes, labels: Sequence[str], **text: Any) -> range:
-    """Give the axes a row per label, the first on top, and a vertical grid; return the rows' places."""
+    """Return the axes a row per label, the first on top, and a vertical grid; return the rows' places."""
     places = range(len(labels))
     ax.set_yticks(places, labels, **text)
     ax.set_ylim(len(labels) - 0.5, -0.5)

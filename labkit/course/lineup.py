@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def lined_up(names: Iterable[str]) -> tuple[str, ...]:
-    """Give the names in an order that says nothing about them, the same every time."""
+    """Return the names in an order that says nothing about them, the same every time."""
     return tuple(sorted(names, key=lambda name: zlib.crc32(name.encode())))
 
 

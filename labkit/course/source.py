@@ -25,7 +25,7 @@ def source(name: str) -> Code:
 
 
 def _file(module: str) -> Path | None:
-    """Give the module's file, found along the folders so that no parent package other than the first is run."""
+    """Return the module's file, found along the folders so that no parent package other than the first is run."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or not spec.origin:

@@ -30,7 +30,7 @@ class Holder:
 
 
 def used_mib(gpus: Sequence[Gpu]) -> dict[int, int]:
-    """Give the memory in use on each GPU, by index, in MiB; a GPU whose driver does not tell is left out."""
+    """Return the memory in use on each GPU, by index, in MiB; a GPU whose driver does not tell is left out."""
     with nvml() as works:
         if not works:
             return {}
@@ -39,7 +39,7 @@ def used_mib(gpus: Sequence[Gpu]) -> dict[int, int]:
 
 
 def holders(gpus: Sequence[Gpu]) -> list[Holder]:
-    """Give the processes that hold memory of these GPUs, largest first; empty where there is no driver."""
+    """Return the processes that hold memory of these GPUs, largest first; empty where there is no driver."""
     with nvml() as works:
         if not works:
             return []

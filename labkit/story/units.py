@@ -10,7 +10,7 @@ NONE = "no value"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Give `digits` significant digits without an exponent: 1 589, 55.3, 0.0217; "no value" for NaN."""
+    """Return `digits` significant digits without an exponent: 1 589, 55.3, 0.0217; "no value" for NaN."""
     if value is None or not math.isfinite(value):
         return NONE
     rounded = (
@@ -20,7 +20,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float) -> str:
-    """Give a whole number with all its digits: 65 536, where `number` would round."""
+    """Return a whole number with all its digits: 65 536, where `number` would round."""
     return f"{int(value):,}".replace(",", " ")
 
 
@@ -40,27 +40,27 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 
 
 def seconds(value: float) -> str:
-    """Give a time in s, ms or µs."""
+    """Return a time in s, ms or µs."""
     return _scaled(value, [(1, "s"), (1e-3, "ms"), (1e-6, "µs")])
 
 
 def size(value_bytes: float) -> str:
-    """Give a size in binary units, as memory is counted: GiB, MiB, KiB or bytes."""
+    """Return a size in binary units, as memory is counted: GiB, MiB, KiB or bytes."""
     return _scaled(value_bytes, [(GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"), (1, "bytes")])
 
 
 def rate(gb_per_s: float) -> str:
-    """Give a rate in GB/s (10^9 bytes a second), as links are counted."""
+    """Return a rate in GB/s (10^9 bytes a second), as links are counted."""
     return _with(number(gb_per_s), " GB/s")
 
 
 def times(ratio: float) -> str:
-    """Give a ratio as a factor: 9.8×."""
+    """Return a ratio as a factor: 9.8×."""
     return _with(number(ratio, 2 if ratio < 100 else 3), "×")
 
 
 def percent(share: float) -> str:
-    """Give a share as a percentage: 0.943 → 94 %."""
+    """Return a share as a percentage: 0.943 → 94 %."""
     return _with(number(100 * share, 2 if abs(share) < 0.995 else 3), " %")
 
 

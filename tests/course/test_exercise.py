@@ -18,7 +18,7 @@ INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
 
 @pytest.fixture
 def ends(tmp_path, monkeypatch):
-    """Gives a function that makes the launch end in a table of rows or an error, and the plans that were launched."""
+    """Return a function that makes the launch end in a table of rows or an error, and the plans that were launched."""
     monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
     launched = []
 

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 def failed(kind: type[RunError], *faults: str, plan: type[Faults] = Faults, **options) -> RunError:
-    """Give the error of a launch that fails; nothing of it may be left."""
+    """Return the error of a launch that fails; nothing of it may be left."""
     with pytest.raises(kind) as caught:
         launch(plan(faults=faults), **options)
     assert type(caught.value) is kind

@@ -70,7 +70,7 @@ except RunError as error:
 
 
 def limited(*arguments: str, before: tuple[str, ...] = ()) -> str:
-    """Give the first line that a kernel tells which launches under a limit."""
+    """Return the first line that a kernel tells which launches under a limit."""
     command = [*before, sys.executable, "-c", LIMITED, *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}  # as on two cores
     ended = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=100)

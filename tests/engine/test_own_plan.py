@@ -59,7 +59,7 @@ def test_a_plan_class_in_a_script_can_be_launched(tmp_path, alone):
 
 
 def elsewhere(**changes) -> str:
-    """Gives the file of a plan whose class only its own script has."""
+    """Return the file of a plan whose class only its own script has."""
     points = [{"point": 0, "seed": 0, "sizes": [1, 2]}, {"point": 1, "seed": 0, "sizes": [3]}]
     known = {"plan": "antigravity:Outer.Mine", "worker": "my_worker", "lab": "mine", "gpus": 2, "seeds": [0]}
     return json.dumps({**known, "size": "custom", "device": "cpu", "base": 7, "points": points} | changes)

@@ -47,7 +47,7 @@ class Colours(Plan):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Gives a function that makes the node show so many GPUs."""
+    """Return a function that makes the node show so many GPUs."""
 
     def shows(gpus: int) -> None:
         here = dataclasses.replace(node.here(), gpus=tuple(node.Gpu(index, "NVIDIA H200") for index in range(gpus)))

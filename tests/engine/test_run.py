@@ -17,7 +17,7 @@ from labkit.engine.run import Run, read_lines, replay
 
 @pytest.fixture
 def create(tmp_path, monkeypatch):
-    """Gives a function that creates the run of a plan with two CPU ranks, in the test's own folder."""
+    """Return a function that creates the run of a plan with two CPU ranks, in the test's own folder."""
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(run_module, "RECORDED", tmp_path / "recorded")
 

@@ -39,7 +39,7 @@ for fault in sys.argv[1:]:
 
 
 def kernel(*faults: str, code: str = LAUNCH, **environment: str) -> list[str]:
-    """Give the lines that a process of its own prints: how its launches have ended."""
+    """Return the lines that a process of its own prints: how its launches have ended."""
     environment = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}"} | environment
     command = [sys.executable, "-c", code, *faults]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
@@ -175,7 +175,7 @@ def test_the_folders_that_a_run_makes_are_private(tmp_path, monkeypatch):
 
 
 def makes_a_run(user: int, folder: Path, of: node.Node) -> str:
-    """Give what this user is told, who makes a run in the folder: the warnings, or the error."""
+    """Return what this user is told, who makes a run in the folder: the warnings, or the error."""
     reading, writing = os.pipe()
     if (process := os.fork()) == 0:
         try:

@@ -34,7 +34,7 @@ def soon(found: Callable, seconds: float = PATIENCE_S):
 
 
 def copy_of_labkit(folder: Path) -> Path:
-    """Give a folder to import labkit from whose code may be changed."""
+    """Return a folder to import labkit from whose code may be changed."""
     shutil.copytree(REPOSITORY / "labkit", folder / "copy" / "labkit", ignore=shutil.ignore_patterns("__pycache__"))
     return folder / "copy"
 
@@ -51,7 +51,7 @@ class Family:
         self.kernel, self.runs, self.seen = kernel, str(runs), set()
 
     def look(self) -> list[psutil.Process]:
-        """Give those that live now."""
+        """Return those that live now."""
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if process.environ().get("LABKIT_RUNS") == self.runs and process.pid != self.kernel:

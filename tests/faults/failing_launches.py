@@ -40,7 +40,7 @@ def failed(
     plan: type[Failing] = Failing,
     **knobs,
 ) -> RunError:
-    """Give the error of a launch that fails: in time, of this class, blaming this rank, leaving nothing behind.
+    """Return the error of a launch that fails: in time, of this class, blaming this rank, leaving nothing behind.
 
     The rows of the points before are kept, and the next launch, of a plan that does well, works.
     """

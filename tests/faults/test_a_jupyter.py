@@ -19,7 +19,7 @@ from labkit import launch
 
 @pytest.fixture
 def notebook(tmp_path):
-    """Gives a running kernel; whatever a test leaves of it is ended."""
+    """Return a running kernel; whatever a test leaves of it is ended."""
     manager, client = start_new_kernel(cwd=str(HERE))
     found = Notebook(manager, client, tmp_path / "runs")
     found.cell(SETUP)

@@ -36,7 +36,7 @@ FOREIGN = {
 
 
 def told(gpus: int = 2) -> pd.DataFrame:
-    """Give what every worker of a launch was given, by rank; nothing of the launch is left, and the next works."""
+    """Return what every worker of a launch was given, by rank; nothing of the launch is left, and the next works."""
     run = launch(Failing(faults=("tell",), gpus=gpus))
     nothing_left(run)
     works()

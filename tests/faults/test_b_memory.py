@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 def finished(*faults: str, within_s: float = 30.0, **knobs) -> Run:
-    """Give the run of points that end in order: in time, leaving nothing behind; the next launch works."""
+    """Return the run of points that end in order: in time, leaving nothing behind; the next launch works."""
     begun = time.monotonic()
     run = launch(Failing(faults=faults, **knobs))
     assert time.monotonic() - begun < within_s

@@ -20,7 +20,7 @@ MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has 
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    """Gives a function that mounts a disk of so many bytes for the runs to go to, and returns its folder."""
+    """Return a function that mounts a disk of so many bytes for the runs to go to, and returns its folder."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounts = 0

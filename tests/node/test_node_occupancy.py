@@ -16,7 +16,7 @@ GPUS = (Gpu(0), Gpu(1))
 
 @pytest.fixture
 def held(monkeypatch):
-    """Gives a function that says which processes hold how many MiB of GPU 0."""
+    """Return a function that says which processes hold how many MiB of GPU 0."""
 
     def hold(processes, failing=()):
         nvml = FakeNvml(failing)
