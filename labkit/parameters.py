@@ -25,8 +25,8 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     that no notebook has.
     """
     if unknown := _injected() - {*PARAMETERS}:
-        told = f"{', '.join(sorted(unknown))}: no notebook has a parameter of this name"
-        raise ParameterError(f"{told}; there are {', '.join(PARAMETERS)}")
+        not_known = f"{', '.join(sorted(unknown))}: no notebook has a parameter of this name"
+        raise ParameterError(f"{not_known}; there are {', '.join(PARAMETERS)}")
     try:
         require_parameters(size, gpus, seeds)
         plans = [kind.sized(size, gpus=gpus, seeds=seeds) for kind in plan_classes(lab)]
@@ -35,8 +35,8 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     if not plans:
         return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
-    often = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
-    return say(_where(plans), why, _idle(plans), _unused(plans, gpus), often)
+    seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
+    return say(_where(plans), why, _idle(plans), _unused(plans, gpus), seeds_sentence)
 
 
 def plan_classes(lab: ModuleType) -> list[type[Plan]]:
@@ -47,8 +47,8 @@ def plan_classes(lab: ModuleType) -> list[type[Plan]]:
         return []
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Plan)]
     bases = {base for kind in kinds for base in kind.__mro__[1:] if "knobs" not in vars(base)}
-    own = [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
-    return sorted(own, key=lambda kind: kind.__name__)
+    lab_kinds = [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
+    return sorted(lab_kinds, key=lambda kind: kind.__name__)
 
 
 def _where(plans: list[Plan]) -> str:
@@ -70,8 +70,8 @@ def _idle(plans: list[Plan]) -> str | None:
         used = max(getattr(point, "ranks", plan.gpus) for point in plan.points())
         if used < plan.gpus:
             fewer.setdefault((used, plan.gpus), []).append(f"`{type(plan).__name__}`")
-    told = [f"{', '.join(names)} use {used} of {gpus} workers" for (used, gpus), names in fewer.items()]
-    return f"Some plans cannot use all of their workers: {'; '.join(told)}." if told else None
+    idle_plans = [f"{', '.join(names)} use {used} of {gpus} workers" for (used, gpus), names in fewer.items()]
+    return f"Some plans cannot use all of their workers: {'; '.join(idle_plans)}." if idle_plans else None
 
 
 def _unused(plans: list[Plan], gpus: int) -> str | None:

@@ -53,10 +53,10 @@ def select(folder: Path, names: list[str]) -> list[Path]:
     wanted = set()
     for name in names:
         stem = Path(name).name.removesuffix(".ipynb")
-        found = [path for path in known if stem in (path.stem, *path.stem.split("_", 1))]
-        if not found:
+        matching = [path for path in known if stem in (path.stem, *path.stem.split("_", 1))]
+        if not matching:
             raise ValueError(f"no notebook {name!r}; there are: {stems}")
-        wanted.update(found)
+        wanted.update(matching)
     return [path for path in known if not names or path in wanted]
 
 

@@ -53,8 +53,8 @@ def draft_of(name: str) -> Path:
 
 def newest(name: str) -> Path | None:
     """Return the file that holds what the student wrote last for `name`, answer or draft; None where nothing is."""
-    found = [file for file in (file_of(name), draft_of(name)) if file.exists()]
-    return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
+    versions = [file for file in (file_of(name), draft_of(name)) if file.exists()]
+    return max(versions, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
 def saved_at(file: Path) -> str:
@@ -81,8 +81,8 @@ def open_steps(code: str | bytes, function: str = "") -> list[int]:
     Without such a function, all code counts but classes.
     """
     tree = ast.parse(code)
-    own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    statements = _statements(own[-1], into_functions=False) if own else _statements(tree, into_functions=True)
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    statements = _statements(definitions[-1] if definitions else tree, into_functions=not definitions)
     return [node.lineno for node in statements if isinstance(node, ast.Expr) and _is_ellipsis(node.value)]
 
 

@@ -24,8 +24,8 @@ def diagnosed(verdicts: Iterable[Verdict]) -> Markdown:
     """Say who is who and what is wrong, a letter a verdict, in the order of the suspects' table."""
     lines = []
     for letter, verdict in zip(ascii_uppercase, verdicts, strict=False):
-        said = "; ".join(verdict.faults.values()) or "nothing is wrong with it"
-        lines.append(f"- **{letter}** is `{verdict.exercise}`: {said}.")
+        symptom = "; ".join(verdict.faults.values()) or "nothing is wrong with it"
+        lines.append(f"- **{letter}** is `{verdict.exercise}`: {symptom}.")
     return Markdown("\n".join(lines))
 
 

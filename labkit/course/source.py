@@ -36,13 +36,13 @@ def _file(module: str) -> Path | None:
 
 def _part(file: Path, path: list[str], name: str) -> str:
     text = file.read_text()
-    found: Named | ast.Module = ast.parse(text)
+    node: Named | ast.Module = ast.parse(text)
     for part in path:
-        inside = {node.name: node for node in ast.iter_child_nodes(found) if isinstance(node, Named)}
+        inside = {node.name: node for node in ast.iter_child_nodes(node) if isinstance(node, Named)}
         if part not in inside:
             raise ValueError(f"{name!r}: {file.name} holds {', '.join(inside) or 'nothing by name'}, not {part!r}")
-        found = inside[part]
-    if isinstance(found, ast.Module):
+        node = inside[part]
+    if isinstance(node, ast.Module):
         return text
-    first = min([found.lineno, *[decorator.lineno for decorator in found.decorator_list]])
-    return "\n".join(text.splitlines()[first - 1 : found.end_lineno])
+    first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])

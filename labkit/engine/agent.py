@@ -134,8 +134,8 @@ def kill_adopted() -> None:
 def _adopted() -> list[psutil.Process]:
     """Return this process's children but multiprocessing's helpers and the workers of launches that go on."""
     children = psutil.Process().children()
-    own = forkserver.helpers() | {child.pid for child in multiprocessing.active_children()}
-    return [child for child in children if child.pid not in own]
+    known_pids = forkserver.helpers() | {child.pid for child in multiprocessing.active_children()}
+    return [child for child in children if child.pid not in known_pids]
 
 
 def _import_torch() -> None:

@@ -62,12 +62,12 @@ def function_of(file: Path, name: str) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, name):
-        own = [f"`{key}`" for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        found = f"it defines {', '.join(own)}" if own else "it defines none"
-        raise AttributeError(f"{file.name} defines no function `{name}`; {found}")
-    if not callable(found := getattr(module, name)):
-        raise TypeError(f"`{name}` in {file.name} is not a function, but of type {type(found).__name__}")
-    return found
+        defined = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        names = ", ".join(f"`{key}`" for key in defined) or "none"
+        raise AttributeError(f"{file.name} defines no function `{name}`; it defines {names}")
+    if not callable(function := getattr(module, name)):
+        raise TypeError(f"`{name}` in {file.name} is not a function, but of type {type(function).__name__}")
+    return function
 
 
 def as_json(value: Any) -> str:

@@ -64,7 +64,7 @@ class Diagnosis:
         """Read what the ranks reported since the last call; return whether there was anything."""
         before = self.heard
         for rank, file in enumerate(self._files):
-            for event in filter(lambda found: "event" in found, file.new()):
+            for event in filter(lambda line: "event" in line, file.new()):
                 self._events[rank, event["event"]].append(event)
                 self.last[rank] = event["event"]
                 self.heard += 1
@@ -163,13 +163,13 @@ class Diagnosis:
 
     def logs(self, culprit: int | None) -> str:
         """Show the head and tail of what every rank printed, most of the culprit's; tracebacks stand for themselves."""
-        told = []
+        printed = []
         for rank in self.ranks:
             before_traceback = next((event["log_bytes"] for event in self.events(rank, "raised")), None)
             most = MOST_LOG // 2 if rank == culprit else MOST_LOG // 2 // len(self.ranks)
             if text := self.run.excerpt(rank, most, end=before_traceback).strip("\n"):
-                told.append(f"{self.who(rank)} printed:\n{textwrap.indent(text, '    ')}")
-        return "\n".join(told) or "no rank printed anything"
+                printed.append(f"{self.who(rank)} printed:\n{textwrap.indent(text, '    ')}")
+        return "\n".join(printed) or "no rank printed anything"
 
     def hung(self, why: str, session: Session) -> RunError:
         """Return the error of a launch that stands still, from the stacks just dumped.
@@ -200,20 +200,22 @@ class Diagnosis:
         if self.spoke(rank):
             return f"has {self.last[rank]}"
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
-        own = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
-        if own is None:
+        first_own_frame = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
+        if first_own_frame is None:
             if any(name in ("join", "barrier") for *_, name in frames):
                 return "waits for the others to get ready"
             if any(name == "agree" for *_, name in frames):
                 return "has returned, and waits for the others to end this point"
             return f"is past {self.last[rank]!r}" + ("" if frames else ", and answers no signal: it may be stopped")
-        path, line, function = frames[own]
-        called = [name for *_, name in reversed(frames[:own]) if name != "wrapper"]  # torch logs collectives in one
+        path, line, function = frames[first_own_frame]
+        # torch logs its collectives in a function called "wrapper"
+        called = [name for *_, name in reversed(frames[:first_own_frame]) if name != "wrapper"]
         if not called:
             return f"is at {_short(path)}:{line} in {function}"
         if called[0] == "<module>":
             return f"is importing ({_short(path)}:{line})"
-        waits = any(re.search("torch/(distributed|cuda)", path) for path, *_ in frames[:own])  # NCCL: in synchronize()
+        # a rank that waits for NCCL is in torch.cuda.synchronize()
+        waits = any(re.search("torch/(distributed|cuda)", path) for path, *_ in frames[:first_own_frame])
         return f"{'waits' if waits else 'is'} in {called[0]} ({_short(path)}:{line})"
 
     def _stack(self, rank: int) -> str:

@@ -100,8 +100,8 @@ class RunError(RuntimeError):
 
     def __reduce__(self) -> tuple:
         """Let a process pool bring the error home: with the run's folder, not with its rows."""
-        told = {"run": self.run, "rank": self.rank, "point": self.point, "detail": self.detail, "logs": self.logs}
-        return partial(type(self), self.sentence, **told), ()
+        arguments = {"run": self.run, "rank": self.rank, "point": self.point, "detail": self.detail, "logs": self.logs}
+        return partial(type(self), self.sentence, **arguments), ()
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""

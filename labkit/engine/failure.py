@@ -48,10 +48,10 @@ def report(worker: Worker, error: BaseException) -> None:
         words = description(error)
     with suppress(BaseException):
         written = os.fstat(2).st_size
-    told = {**words, "at": at, "point": getattr(worker.point, "point", None), "log_bytes": written}
+    report = {**words, "at": at, "point": getattr(worker.point, "point", None), "log_bytes": written}
     for events in (lambda: worker._events, lambda: append(worker.run.events_file(worker.rank))):
         with suppress(BaseException):
-            events().write(dumps({"event": "raised", **told}) + "\n")
+            events().write(dumps({"event": "raised", **report}) + "\n")
             break
     with suppress(BaseException):
         sys.stderr.write(formatted(error))

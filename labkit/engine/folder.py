@@ -184,12 +184,12 @@ def _make_private(folder: Path) -> None:
 
 def _warn_of_others(folder: Path) -> None:
     """Warn where another user could rename or replace the folders in this one; root is at home everywhere."""
-    found, user = folder.stat(), os.geteuid()
+    status, user = folder.stat(), os.geteuid()
     if not user:
         return
-    if found.st_uid not in (0, user):
-        risk = f"{folder} belongs to {_name_of(found.st_uid)}, who can see, rename and replace your runs"
-    elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_uid not in (0, user):
+        risk = f"{folder} belongs to {_name_of(status.st_uid)}, who can see, rename and replace your runs"
+    elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         risk = f"every user may write to {folder}, and can see, rename and replace your runs"
     else:
         return

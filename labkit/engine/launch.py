@@ -152,8 +152,8 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
 
 def omp_num_threads(plan: Plan, here: node.Node) -> int:
     """Return each worker's threads: as many as the user set, or its share of the usable cores (torchrun: one)."""
-    own = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(own) if own.isdecimal() and int(own) else max(1, here.cores // plan.gpus)
+    requested = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(requested) if requested.isdecimal() and int(requested) else max(1, here.cores // plan.gpus)
 
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:

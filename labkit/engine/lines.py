@@ -134,5 +134,5 @@ def size(file: Path) -> int:
 def _objects(lines: Iterable[bytes]) -> Iterator[dict]:
     for line in lines:
         with suppress(ValueError, RecursionError):  # a worker was killed in the middle of this line
-            if isinstance(found := json.loads(line), dict):
-                yield found
+            if isinstance(row := json.loads(line), dict):
+                yield row

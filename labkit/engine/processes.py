@@ -34,13 +34,13 @@ def members(run: Folder) -> list[psutil.Process]:
                 marked.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
-    found = {}
+    alive_by_process = {}
     while marked:
         process = marked.pop()
-        if process not in found:
-            found[process] = is_alive(process)
+        if process not in alive_by_process:
+            alive_by_process[process] = is_alive(process)
             marked += below[process.pid]
-    return [process for process, alive in found.items() if alive]
+    return [process for process, alive in alive_by_process.items() if alive]
 
 
 def kill(run: Folder) -> None:

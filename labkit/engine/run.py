@@ -120,10 +120,10 @@ class Run(Folder):
     def _table(self, *, spans: bool) -> pd.DataFrame:
         import pandas as pd
 
-        found = [row for file in self.rows_files() for row in read_lines(file)]
-        rows = [row for row in found if ("start_us" in row) == spans]
-        told = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
-        table = pd.DataFrame(rows, columns=[*told])
+        rows_found = [row for file in self.rows_files() for row in read_lines(file)]
+        rows = [row for row in rows_found if ("start_us" in row) == spans]
+        columns = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
+        table = pd.DataFrame(rows, columns=[*columns])
         if len(table):
             table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True)
         table.attrs["source"] = self.source

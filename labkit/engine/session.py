@@ -77,15 +77,15 @@ class Session:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
-        told, tells = os.pipe()  # no file: a disk may be full, a folder removed
-        self._told = open(told, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
-        os.set_blocking(told, False)
+        read_end, write_end = os.pipe()  # no file: a disk may be full, a folder removed
+        self._outcomes_pipe = open(read_end, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
+        os.set_blocking(read_end, False)
         preload = json.dumps({"modules": modules, "path": import_path()})
         try:
             self.process = subprocess.Popen(
                 # -P: the current folder may hold a torch.py, which is for a worker to import at most.
-                [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(tells)],
-                pass_fds=(tells, self._locked),
+                [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(write_end)],
+                pass_fds=(write_end, self._locked),
                 env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
@@ -96,7 +96,7 @@ class Session:
             self._clear()
             raise
         finally:
-            os.close(tells)
+            os.close(write_end)
         assert self.process.stdin is not None, "it is a pipe"
         self._requests = self.process.stdin
 
@@ -140,10 +140,10 @@ class Session:
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
         with self._reading, suppress(ValueError):  # once the agent has left, the pipe is closed
-            while more := self._told.read(2**16):
+            while more := self._outcomes_pipe.read(2**16):
                 *lines, self._half = (self._half + more).split(b"\n")
-                for told in map(json.loads, lines):
-                    self._outcomes[told["run"], told["launch"]] = told
+                for outcome in map(json.loads, lines):
+                    self._outcomes[outcome["run"], outcome["launch"]] = outcome
         return self._outcomes.get((run.mark, launch))
 
     def leave(self) -> None:
@@ -161,7 +161,7 @@ class Session:
     def _clear(self) -> None:
         """Remove the agent's folder, and close what led to it; more than once changes nothing."""
         with self._reading:
-            self._told.close()
+            self._outcomes_pipe.close()
             shutil.rmtree(self._folder, ignore_errors=True)
             if self._locked is not None:
                 os.close(self._locked)

@@ -14,7 +14,7 @@ def summary(
 ) -> list[tuple[str, str]]:
     """Return (what, value) pairs of a run from its plan, status, tally, source and folder."""
     counted = f"{measured['points']} of {len(plan.points())} measured, {measured['rows']} rows"
-    told = [
+    lines = [
         ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
         ("source", source),
         ("workers", f"{plan.gpus} × {plan.device}"),
@@ -22,9 +22,9 @@ def summary(
         *_cost(status),
     ]
     if measured["not_ok"]:
-        told.append(("not ok", ", ".join(f"{count} × {status}" for status, count in measured["not_ok"].items())))
+        lines.append(("not ok", ", ".join(f"{count} × {status}" for status, count in measured["not_ok"].items())))
     short = folder.relative_to(REPOSITORY) if folder.is_relative_to(REPOSITORY) else folder
-    return [*told, ("folder", str(short))]
+    return [*lines, ("folder", str(short))]
 
 
 def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -36,17 +36,17 @@ def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _told(status: dict[str, Any]) -> list[tuple[str, str]]:
-    told = []
+    lines = []
     if status:
         start, measuring = status["startup_seconds"], status["measuring_seconds"]
-        told.append(("time", f"{status['seconds']:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
+        lines.append(("time", f"{status['seconds']:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
     if status.get("launches", 1) > 1 and "processes_started" in status:
-        told.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
+        lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
     if "processes_started" in status:
-        told.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
+        lines.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
     if before := status.get("gpu_mib_before"):
         after = status["gpu_mib_after"]
-        told.append(
+        lines.append(
             ("GPU memory", ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items()))
         )
-    return [*told, *(("held", holder) for holder in status.get("held_by_others", []))]
+    return [*lines, *(("held", holder) for holder in status.get("held_by_others", []))]

@@ -72,8 +72,8 @@ class Watch:
     ):
         self.run, self.launch, self.session, self.bar = run, launch, session, bar
         self.awake, self.patience_s, self.limit_s = awake, patience_s, limit_s
-        self.said = Diagnosis(run)
-        self.ranks = self.said.ranks
+        self.diagnosis = Diagnosis(run)
+        self.ranks = self.diagnosis.ranks
         self.signs: list[int] = []  # what shows that a rank is at work
         self.gone: list[int] = []
 
@@ -105,31 +105,33 @@ class Watch:
 
     def _finished(self) -> bool:
         """Whether every rank has finished, and none raised: a process that the lab forked may do that beside it."""
-        names = [{name for name in ("finished", "raised") if self.said.events(rank, name)} for rank in self.ranks]
-        return all(found == {"finished"} for found in names)
+        names = [{name for name in ("finished", "raised") if self.diagnosis.events(rank, name)} for rank in self.ranks]
+        return all(event_names == {"finished"} for event_names in names)
 
     def _over(self) -> bool:
         return self.session.outcome(self.run, self.launch) is not None or not self.session.alive()
 
     def ready(self) -> float | None:
         """The time (of the monotonic clock) at which the last rank was ready to measure; None while one is not."""
-        times = [event["at"] for rank in self.ranks for event in self.said.events(rank, "ready")]
+        times = [event["at"] for rank in self.ranks for event in self.diagnosis.events(rank, "ready")]
         return max(times) if len(times) == len(self.ranks) else None
 
     def _has_news(self) -> bool:
-        self.said.read()
-        before, self.signs = self.signs, [self.said.heard, *(size(self.run.rows_file(rank)) for rank in self.ranks)]
+        self.diagnosis.read()
+        before = self.signs
+        self.signs = [self.diagnosis.heard, *(size(self.run.rows_file(rank)) for rank in self.ranks)]
         return self.signs != before
 
     def _check_ground(self, still_s: float) -> None:
         """Raise GroundLost where there is nothing left to wait for."""
-        if lost := self.said.ground_lost(stands_still=still_s > MOST_POLL_SECONDS):
+        if lost := self.diagnosis.ground_lost(stands_still=still_s > MOST_POLL_SECONDS):
             if not self.run.folder_lost():  # no loopback: the agent itself may wait for it
                 self.session.leave()
             raise lost
 
     def _show_progress(self) -> None:
-        done = min(next((e["point"] + 1 for e in reversed(self.said.events(rank, "done"))), 0) for rank in self.ranks)
+        points_done = [[event["point"] + 1 for event in self.diagnosis.events(rank, "done")] for rank in self.ranks]
+        done = min(points[-1] if points else 0 for points in points_done)
         doing = "measuring" if self.ready() else "starting"
         self.bar.set_description_str(f"{self.run.plan.lab}: {doing}", refresh=False)
         self.bar.update(max(done, self.bar.n) - self.bar.n)
@@ -137,12 +139,12 @@ class Watch:
     def _bad_news(self) -> bool:
         """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
-            pid = self.said.pid(rank)
-            if pid and rank not in self.gone and not self.said.spoke(rank) and not is_alive(pid):
-                self.said.read()  # it may have spoken just before its end
-                if not self.said.spoke(rank):
+            pid = self.diagnosis.pid(rank)
+            if pid and rank not in self.gone and not self.diagnosis.spoke(rank) and not is_alive(pid):
+                self.diagnosis.read()  # it may have spoken just before its end
+                if not self.diagnosis.spoke(rank):
                     self.gone.append(rank)
-        return bool(self.gone) or any(self.said.events(rank, "raised") for rank in self.ranks)
+        return bool(self.gone) or any(self.diagnosis.events(rank, "raised") for rank in self.ranks)
 
     def _outcome(self) -> int:
         """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause.
@@ -152,33 +154,33 @@ class Watch:
         """
         waited = Awake()
         while not self._over() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
-            self.said.read()
-            if waited.seconds() > SETTLE_SECONDS and self.said.culprits():
+            self.diagnosis.read()
+            if waited.seconds() > SETTLE_SECONDS and self.diagnosis.culprits():
                 break
             time.sleep(POLL_SECONDS)
-        self.said.read()
+        self.diagnosis.read()
         self._bad_news()
         self._show_progress()
         if self._finished():
-            return len(self.said.points)
+            return len(self.diagnosis.points)
         self._check_ground(still_s=0)
-        restarts = [event["point"] for rank in self.ranks for event in self.said.events(rank, "restart")]
-        if restarts and not self.said.culprits():
+        restarts = [event["point"] for rank in self.ranks for event in self.diagnosis.events(rank, "restart")]
+        if restarts and not self.diagnosis.culprits():
             return max(restarts) + 1
-        ended_here = not self._over() and not self.said.culprits()
+        ended_here = not self._over() and not self.diagnosis.culprits()
         if ended_here:
             end(self.run, self.launch, self.session)
         outcome = self.session.outcome(self.run, self.launch)
         if outcome and ended_here:  # whom the agent then saw end first may have been ended by that
             outcome["first"] = [rank for rank in outcome["first"] if rank in self.gone]
-        raise self.said.first_cause(outcome, self.gone, self.session)
+        raise self.diagnosis.first_cause(outcome, self.gone, self.session)
 
     def _hung(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
-        pids = {self.said.pid(rank) for rank in self.ranks}
+        pids = {self.diagnosis.pid(rank) for rank in self.ranks}
         for process in members(self.run):
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
         time.sleep(0.3)  # faulthandler writes at once; the disk may take a moment
-        self.said.read()
-        return self.said.hung(why, self.session)
+        self.diagnosis.read()
+        return self.diagnosis.hung(why, self.session)

@@ -138,8 +138,8 @@ def _gpu(index: int, handle: Any) -> Gpu:
 
 def _slices(gpu: Gpu, handle: Any) -> list[Gpu]:
     count = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found = [ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(count)]
-    return [_slice(gpu, handle) for handle in found if handle is not None]
+    handles = [ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(count)]
+    return [_slice(gpu, handle) for handle in handles if handle is not None]
 
 
 def _slice(gpu: Gpu, handle: Any) -> Gpu:

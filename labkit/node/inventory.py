@@ -158,14 +158,14 @@ def topology_text() -> str:
 
 def _versions() -> dict[str, str]:
     """Library → version from package metadata: nothing is imported, least of all torch."""
-    found = {}
+    versions = {}
     for name, distributions in _DISTRIBUTIONS.items():
         for distribution in reversed(distributions):
             try:
-                found[name] = importlib.metadata.version(distribution)
+                versions[name] = importlib.metadata.version(distribution)
             except importlib.metadata.PackageNotFoundError:
                 continue
-    return found
+    return versions
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

@@ -43,12 +43,12 @@ def holders(gpus: Sequence[Gpu]) -> list[Holder]:
     with nvml() as works:
         if not works:
             return []
-        found = [
+        holders_of_memory = [
             _holder(gpu, process)
             for gpu in gpus
             for process in ask(pynvml.nvmlDeviceGetComputeRunningProcesses, _handle(gpu)) or []
         ]
-    return sorted(found, key=lambda holder: -(holder.mib or 0))
+    return sorted(holders_of_memory, key=lambda holder: -(holder.mib or 0))
 
 
 def _handle(gpu: Gpu):

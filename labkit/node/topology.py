@@ -127,10 +127,12 @@ def _sorted_lines(lines: list[str]) -> tuple[list, list, dict[str, str]]:
 
 def _nothing(lines: list[str]) -> Topology:
     """No device where nvidia-smi says so, else an error."""
-    told = [line for line in lines if line.strip()]
-    if any(line.strip() == "No devices were found" for line in told):
+    nonempty_lines = [line for line in lines if line.strip()]
+    if any(line.strip() == "No devices were found" for line in nonempty_lines):
         return Topology((), {})
-    raise TopologyError(told[0] if told else "", "a header of GPU names, as `nvidia-smi topo -m` prints it")
+    raise TopologyError(
+        nonempty_lines[0] if nonempty_lines else "", "a header of GPU names, as `nvidia-smi topo -m` prints it"
+    )
 
 
 def _main_header(headers: list, rows: list) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ SMALL_NOTE = (
 
 
 def say(*sentences: str | None, small: bool = False) -> Markdown:
-    """Return the sentences as one paragraph, leaving out those that had nothing to say; `small` adds what that means."""
+    """Return the sentences as one paragraph, without those that are None; `small` adds what a small run means."""
     text = " ".join(sentence for sentence in sentences if sentence)
     return Markdown(f"{text}\n\n{SMALL_NOTE}" if small else text)
 
@@ -24,7 +24,7 @@ def text(said: Markdown) -> str:
 
 
 def beside(here: Markdown, recorded: Markdown) -> Markdown:
-    """Return what one function says of this machine's run and of a recorded one, each under its name."""
+    """Return the sentences about this machine's run and those about the recorded run, each under its heading."""
     return Markdown(f"**Here.** {here.data}\n\n**Recorded.** {recorded.data}")
 
 

@@ -29,8 +29,8 @@ def memory(run: Run, by: list[str], predict: Callable) -> pd.DataFrame:
     rows = entries(run, "memory").reindex(columns=[*dict.fromkeys([*run.rows, "peak_mib", "reserved_mib"])])
     parts = []
     for setting, group in rows.groupby(by, sort=False):
-        seen = group["peak_mib"].notna().any()
-        fullest = group.sort_values("peak_mib", kind="stable").iloc[-1] if seen else group.iloc[0]
+        measured = group["peak_mib"].notna().any()
+        fullest = group.sort_values("peak_mib", kind="stable").iloc[-1] if measured else group.iloc[0]
         items = predict(run.plan, fullest)
         row = dict(zip(by, setting, strict=True)) | {item: items[item] / MIB for item in ITEMS}
         row["predicted"] = sum(items.values()) / MIB

@@ -57,8 +57,8 @@ def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFram
     if not common:
         known = rows[["strategy", "ranks"]].drop_duplicates().to_dict("split", index=False)["data"]
         raise ValueError(f"{strategy} and {base} were not profiled on equally many ranks; known are {known}")
-    ours, theirs = (_mean(side[side["ranks"] == max(common)]) for side in sides)
-    table = ours.join(theirs.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
+    compared, base = (_mean(side[side["ranks"] == max(common)]) for side in sides)
+    table = compared.join(base.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
     table["calls_difference"] = table["calls"] - table["base_calls"]
     table["difference_us"] = table["total_us"] - table["base_total_us"]
     table = table[
@@ -99,16 +99,16 @@ def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:
     ValueError, naming what was traced, where the strategy was not.
     """
     spans = run.spans.reindex(columns=list(dict.fromkeys([*run.spans, "strategy", "ranks", "collective"])))
-    found = _fitting(spans, setting | {"strategy": strategy})
-    if found.empty:
+    timeline = _fitting(spans, setting | {"strategy": strategy})
+    if timeline.empty:
         raise ValueError(f"{strategy} was not traced; traced were {sorted(spans['strategy'].dropna().unique())}")
-    found = found[found["ranks"] == found["ranks"].max()]
-    found = found[found["point"] == found["point"].min()]
-    table = found[["rank", "span", "collective"]].reset_index(drop=True)
-    zero_us = found["start_us"].min()
+    timeline = timeline[timeline["ranks"] == timeline["ranks"].max()]
+    timeline = timeline[timeline["point"] == timeline["point"].min()]
+    table = timeline[["rank", "span", "collective"]].reset_index(drop=True)
+    zero_us = timeline["start_us"].min()
     for edge in ("start", "end"):
-        table[f"{edge}_ms"] = ((found[f"{edge}_us"] - zero_us) / 1e3).to_numpy()
-    return of_run(table, run, strategy=strategy, ranks=int(found["ranks"].iloc[0]), setting=_words(found.iloc[0]))
+        table[f"{edge}_ms"] = ((timeline[f"{edge}_us"] - zero_us) / 1e3).to_numpy()
+    return of_run(table, run, strategy=strategy, ranks=int(timeline["ranks"].iloc[0]), setting=_words(timeline.iloc[0]))
 
 
 def _rows(run: Run, entry: str, columns: list[str], **setting: Any) -> pd.DataFrame:

@@ -74,8 +74,8 @@ def card_of(
 ) -> pd.DataFrame:
     """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
-    found = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
-    return card(lab, found)
+    targets = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
+    return card(lab, targets)
 
 
 def compare_targets(recorded: pd.DataFrame, *here: pd.DataFrame) -> pd.DataFrame:
@@ -85,11 +85,11 @@ def compare_targets(recorded: pd.DataFrame, *here: pd.DataFrame) -> pd.DataFrame
     measures the target: a small run measures none, and a target may need more GPUs than this node has.
     """
     keys = ["lab", "target", "goal", "unit"]
-    theirs = recorded.rename(columns={"measured": "recorded", "met": "met_recorded"})
+    recorded_card = recorded.rename(columns={"measured": "recorded", "met": "met_recorded"})
     cards = [one for one in here if len(one)]
-    own = pd.concat(cards, ignore_index=True) if cards else recorded.iloc[:0]
-    own = own.drop_duplicates(keys, keep="last").rename(columns={"measured": "here", "met": "met_here"})
-    table = theirs.merge(own, on=keys, how="outer" if len(own) else "left", sort=False)
+    card_here = pd.concat(cards, ignore_index=True) if cards else recorded.iloc[:0]
+    card_here = card_here.drop_duplicates(keys, keep="last").rename(columns={"measured": "here", "met": "met_here"})
+    table = recorded_card.merge(card_here, on=keys, how="outer" if len(card_here) else "left", sort=False)
     for column, missing in (("met_recorded", NOT_RECORDED), ("met_here", NOT_MEASURED)):
         table[column] = table[column].astype(object).where(table[column].notna(), missing)
     return of_source(table[[*keys, "recorded", "met_recorded", "here", "met_here"]], "recorded and measured here")

@@ -23,8 +23,8 @@ LONGEST = 60
 def family(name: str) -> str:
     """Return the family of a kernel (on a CPU, of an operator): nccl, attention, matmul, …; "other" for the rest."""
     name = name.lower()
-    found = (family for family, words in FAMILIES if any(word in name for word in words))
-    return next(found, "other")
+    families = (family for family, words in FAMILIES if any(word in name for word in words))
+    return next(families, "other")
 
 
 def short_name(name: str) -> str:

@@ -88,8 +88,8 @@ def _serves_any_python(source: Path) -> bool:
 def install(target: str, python3: str) -> None:
     """Install from wheelhouse/ what the environment lacks; end in one sentence where both lack a package."""
     wanted, wheels = _wanted(), _wheels()
-    found = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels), _applies_here)
-    missing = {need.name: _described(need) for need, there in found if there is None}
+    requirements = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels), _applies_here)
+    missing = {need.name: _described(need) for need, there in requirements if there is None}
     missing |= {name: name for name in _absent(target) if not _newest(_requirements([name])[0], wheels)}
     if missing:
         sys.exit(_sentence(missing, target, python3))
@@ -118,12 +118,12 @@ def lean(names: list[str]) -> None:
 
     wheels = _wheels(any_machine=True)
     have = {canonicalize_name(name) for name in names}
-    found = _reached(
+    requirements = _reached(
         _wanted(),
         lambda need: None if canonicalize_name(need.name) in have else _newest(need, wheels),
         _may_apply,
     )
-    kept = {there.wheel for _, there in found if there}
+    kept = {there.wheel for _, there in requirements if there}
     for wheel in WHEELHOUSE.glob("*.whl"):
         if wheel not in kept:
             wheel.unlink()
@@ -154,25 +154,25 @@ def _wheels(any_machine: bool = False) -> dict[str, list[_Wheel]]:
 
 def _reached(wanted: Iterable, find: Callable, applies: Callable) -> list[tuple]:
     """Each requirement that the wanted ones lead to, with the distribution that `find` gives for it, or None."""
-    found, waiting = {}, list(wanted)
+    reached, waiting = {}, list(wanted)
     while waiting:
         need = waiting.pop()
-        if str(need) not in found:
-            there = found[str(need)] = need, find(need)
+        if str(need) not in reached:
+            there = reached[str(need)] = need, find(need)
             inner = _requirements(there[1].requires or []) if there[1] else []
             waiting += [other for other in inner if applies(other, need.extras)]
-    return list(found.values())
+    return list(reached.values())
 
 
 def _requirements(lines: Iterable[str]) -> list:
     """The lines as requirements; old packages print some that no standard allows, and pip names those."""
     from pip._vendor.packaging.requirements import InvalidRequirement, Requirement
 
-    found = []
+    requirements = []
     for line in lines:
         with suppress(InvalidRequirement):
-            found.append(Requirement(line))
-    return found
+            requirements.append(Requirement(line))
+    return requirements
 
 
 def _applies_here(need, extras: set[str]) -> bool:

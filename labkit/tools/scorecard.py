@@ -28,10 +28,11 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
     cards = [_lab("accounting").scorecard(published("communication_accounting"))]
     cards += [_lab(run.plan.lab).scorecard(run) for run in recorded]
-    found = _joined(cards)
+    recorded = _joined(cards)
     missing = [one for one in map(_expected, _labs()) if len(one)]
-    missing = [one[~one["target"].isin(found.loc[found["lab"] == one["lab"].iloc[0], "target"])] for one in missing]
-    return _joined([found, *missing])
+    known = recorded.groupby("lab")["target"].agg(set).to_dict()
+    missing = [one[~one["target"].isin(known.get(one["lab"].iloc[0], set()))] for one in missing]
+    return _joined([recorded, *missing])
 
 
 def _expected(lab: str) -> pd.DataFrame:
@@ -48,8 +49,8 @@ def _lab(name: str):
 
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    found = [one for one in cards if len(one)]
-    return pd.concat(found, ignore_index=True)[COLUMNS] if found else pd.DataFrame(columns=COLUMNS)
+    nonempty_cards = [one for one in cards if len(one)]
+    return pd.concat(nonempty_cards, ignore_index=True)[COLUMNS] if nonempty_cards else pd.DataFrame(columns=COLUMNS)
 
 
 if __name__ == "__main__":

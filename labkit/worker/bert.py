@@ -87,8 +87,8 @@ class Stage(nn.Module):
 
     def parts(self) -> dict[str | int, nn.Module]:
         """Return the parts by name: "embedding", the layers by their number in the whole model, "head"."""
-        found = {"embedding": self.embedding, **dict(zip(self.numbers, self.layers, strict=True)), "head": self.head}
-        return {name: part for name, part in found.items() if part is not None}
+        parts = {"embedding": self.embedding, **dict(zip(self.numbers, self.layers, strict=True)), "head": self.head}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 def _head(shape: BertConfig) -> nn.Module:

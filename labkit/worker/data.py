@@ -25,8 +25,8 @@ def batches(
     switched off are two of the lab's bugs: every rank takes all; the epoch is never set.
     """
     data = TensorDataset(*tensors, torch.arange(len(tensors[0])))
-    own = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
-    sampler = DistributedSampler(data, **own, shuffle=True, seed=seed, drop_last=True)
+    replicas = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
+    sampler = DistributedSampler(data, **replicas, shuffle=True, seed=seed, drop_last=True)
     loader = DataLoader(data, batch_size=batch // ranks, sampler=sampler, drop_last=True)
     epoch = 0
     while True:

@@ -24,8 +24,8 @@ def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, devic
     if strategy == "single":
         return model
     if strategy == "ddp":
-        own = [device] if device.type == "cuda" else None
-        return DistributedDataParallel(model, device_ids=own, process_group=group, gradient_as_bucket_view=True)
+        device_ids = [device] if device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=device_ids, process_group=group, gradient_as_bucket_view=True)
     all_ranks: Any = dist.group.WORLD
     mesh = DeviceMesh.from_group(group or all_ranks, device.type)
     if strategy != "fsdp_root":

@@ -44,9 +44,9 @@ def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
                 step()
             worker.synchronize()
     profiler: Any = prof.profiler
-    found, zero_us = list(prof.events() or []), profiler.kineto_results.trace_start_ns() / 1e3
-    begin = min((event.time_range.start for event in found if event.name == MEASURED), default=0.0)
-    events = device_events(found) if on_gpu else host_events(found)
+    profiler_events, zero_us = list(prof.events() or []), profiler.kineto_results.trace_start_ns() / 1e3
+    begin = min((event.time_range.start for event in profiler_events if event.name == MEASURED), default=0.0)
+    events = device_events(profiler_events) if on_gpu else host_events(profiler_events)
     events = [event for event in events if event.time_range.start >= begin]
     account(worker, events, steps)
     operators(worker, events, steps)
