@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def lost(tmp_path, take_away, *faults: str) -> tuple[GroundLost, float]:
-    """Return the error of a run whose folder is taken away once its first point is measured, and the seconds it took."""
+    """Return the error of a run whose folder is taken away after its first point, and the seconds it took."""
     taken = []
 
     def watch():
