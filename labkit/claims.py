@@ -13,6 +13,8 @@ from labkit.repository import REPOSITORY
 from labkit.story.claims import claims_text
 from labkit.tables.claims import Claim, claims_table
 
+_LABS = REPOSITORY / "labkit" / "labs"
+
 
 def claims(lab: ModuleType) -> pd.DataFrame:
     """Return the claims that `lab` (such as `labkit.labs.pipeline`) recomputes, one row each, in the order of its file.
@@ -22,8 +24,8 @@ def claims(lab: ModuleType) -> pd.DataFrame:
     name = lab.__name__.rpartition(".")[2]
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
-    module = importlib.import_module(f"{lab.__name__}.claims")
-    return claims_table(value for value in vars(module).values() if isinstance(value, Claim))
+    modules = [importlib.import_module(f"{lab.__name__}.{room}") for room in _rooms(name)]
+    return claims_table(value for module in modules for value in vars(module).values() if isinstance(value, Claim))
 
 
 def all_claims() -> pd.DataFrame:
@@ -39,5 +41,10 @@ def show_claims(lab: ModuleType | None = None) -> Markdown:
 
 
 def labs_with_claims() -> list[str]:
-    """Return the names of the labs that have a `claims.py`."""
-    return sorted(file.parent.name for file in (REPOSITORY / "labkit" / "labs").glob("*/claims.py"))
+    """Return the names of the labs that have a `claims.py`, or a folder `claims`."""
+    return sorted({file.parent.name for form in ("claims.py", "claims") for file in _LABS.glob(f"*/{form}")})
+
+
+def _rooms(lab: str) -> list[str]:
+    """Return where a lab's claims are: its claims.py, or the files of its folder in the order of their names."""
+    return ["claims"] + [f"claims.{file.stem}" for file in sorted((_LABS / lab / "claims").glob("[!_]*.py"))]

@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from labkit.labs.sharding.explorer import *  # noqa: F403
     from labkit.labs.sharding.plan import *  # noqa: F403
     from labkit.labs.sharding.story.projection import *  # noqa: F403
-    from labkit.labs.sharding.story.reports import *  # noqa: F403
     from labkit.labs.sharding.story.runs import *  # noqa: F403
     from labkit.labs.sharding.tables.links import *  # noqa: F403
-    from labkit.labs.sharding.tables.reading import *  # noqa: F403
     from labkit.labs.sharding.tables.training import *  # noqa: F403
     from labkit.labs.sharding.targets import *  # noqa: F403
     from labkit.labs.sharding.theory import *  # noqa: F403
