@@ -94,6 +94,40 @@ def test_workers_are_spawned_where_python_is_not_supported(unsupported):
     assert [one["below"] for one in (killed, raised, left, after)] == [2] * 4, "the agent and its resource tracker"
 
 
+READ_BY_TWO = """
+import multiprocessing, sys, threading, time
+from labkit.engine import forkserver
+forkserver.start(sys.argv[1], "json")
+read = multiprocessing.forkserver.read_signed
+
+def slowly(descriptor):
+    time.sleep(0.3)  # a second reader, if there is one, begins meanwhile
+    try:
+        return read(descriptor)
+    except EOFError:
+        time.sleep(0.3)  # so that it would have the last word
+        raise
+
+multiprocessing.forkserver.read_signed = slowly
+worker = multiprocessing.get_context("forkserver").Process(target=sys.exit, args=(3,))
+worker.start()
+waiting = threading.Thread(target=worker.join)
+waiting.start()
+while worker.exitcode is None:
+    continue
+waiting.join()
+print(worker.exitcode)
+"""
+
+
+@pytest.mark.skipif(not forkserver.supported(), reason="workers are spawned under this version of Python")
+def test_an_exit_status_that_two_threads_ask_for_is_read_once(tmp_path):
+    """One waits for the worker's end, as torch's agent does, while another polls, as ours does."""
+    command = [sys.executable, "-c", READ_BY_TWO, str(tmp_path)]
+    ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout.split(), ended.returncode) == (["3"], 0), ended.stderr
+
+
 def test_private_names_of_python_are_in_one_file():
     """Of multiprocessing and atexit, only forkserver.py uses names that begin with an underscore."""
     private = re.compile(

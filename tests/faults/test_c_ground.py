@@ -9,16 +9,25 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pytest
 from failing_launches import HERE, apart, nothing_left, works  # noqa: F401
 from failing_plan import Failing
 
-from labkit.engine.errors import GroundLost
+from labkit.engine.errors import GroundLost, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 
 pytestmark = pytest.mark.timeout(120)
+
+
+class StoppedClock(datetime):
+    """All runs are made within one second, so that their folders have the same name where they may."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2026, 1, 2, 3, 4, 5)
 
 
 def lost(tmp_path, take_away, *faults: str) -> tuple[GroundLost, float]:
@@ -59,6 +68,23 @@ def test_a_run_folder_that_is_renamed(tmp_path):
     assert Run(kept).status["state"] == error.sentence
     nothing_left(error.run)
     works()
+
+
+@pytest.mark.parametrize("end", ["a finished run", "a stopped run"])
+def test_a_run_with_the_name_of_one_that_was_renamed(tmp_path, monkeypatch, end):
+    """It is not given that one's end, and not stopped because that one was."""
+    monkeypatch.setattr("labkit.engine.run.datetime", StoppedClock)
+    if end == "a finished run":
+        first = works()
+    else:
+        with pytest.raises(WorkerHung) as caught:
+            launch(Failing(faults=("slow",)), limit_s=0)
+        first = caught.value.run
+    state = first.status["state"]
+    kept = first.folder.rename(tmp_path / "runs" / "kept")
+    second = works()
+    assert (second.folder, len(second.rows)) == (first.folder, 2)
+    assert Run(kept).status["state"] == state
 
 
 WITHOUT_LOOPBACK = """
