@@ -89,8 +89,15 @@ class Kernel:
 
     def helper(self, name: str) -> psutil.Process:
         """The agent or the forkserver below it: the oldest process of that command, which workers inherit."""
-        found = [p for p in self.family.look() if any(name in argument for argument in p.cmdline())]
-        return min(found, key=lambda process: process.create_time())
+        return min(self.helpers(name), key=lambda process: process.create_time())
+
+    def helpers(self, name: str) -> list[psutil.Process]:
+        """The processes below it of that command."""
+        found = []
+        for process in self.family.look():
+            with suppress(psutil.Error):  # it has ended since
+                found += [process] if any(name in argument for argument in process.cmdline()) else []
+        return found
 
     def run(self, rows: int = 0) -> Run:
         """Wait until workers live and the run has so many rows; all processes below are known then."""

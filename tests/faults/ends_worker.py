@@ -81,19 +81,22 @@ def turn_deaf(worker):
 
 
 def leave_a_family(worker, nameless=True):
-    """Start every kind of process that may outlive its parent, and record each."""
+    """Start every kind of process that may outlive its parent, and record each as a sign that this rank goes on."""
     global LOADER, POOL, SHARED  # they stay as long as this process does
-    new_session = subprocess.Popen(SLEEPER, start_new_session=True)
+
+    def record(kind, pid):
+        worker.record(iteration=1, kind=kind, pid=pid, started=psutil.Process(pid).create_time())
+
+    record("new session", subprocess.Popen(SLEEPER, start_new_session=True).pid)
     LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
     next(LOADER)
+    record("loader", LOADER._workers[0].pid)
     POOL = multiprocessing.get_context("fork").Pool(1)
-    SHARED = shared_memory.SharedMemory(create=True, size=4096)
-    pids = {"new session": new_session.pid, "daemon": fork_twice(), "loader": LOADER._workers[0].pid}
-    pids |= {"pool": POOL.apply(os.getpid)}
+    record("pool", POOL.apply(os.getpid))
+    record("daemon", fork_twice())
     if nameless:
-        pids |= {"nameless": subprocess.Popen(SLEEPER, start_new_session=True, env={}).pid}
-    for kind, pid in pids.items():
-        worker.record(iteration=1, kind=kind, pid=pid, started=psutil.Process(pid).create_time())
+        record("nameless", subprocess.Popen(SLEEPER, start_new_session=True, env={}).pid)
+    SHARED = shared_memory.SharedMemory(create=True, size=4096)
     worker.record(iteration=1, kind="shared memory", name=SHARED.name)
     worker.barrier()
 

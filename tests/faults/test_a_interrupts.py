@@ -34,7 +34,7 @@ def test_while_workers_ignore_sigterm(tmp_path, times):
 
 def test_while_the_agent_starts(tmp_path):
     with Kernel(tmp_path, "none") as kernel:
-        soon(kernel.family.look)
+        soon(lambda: kernel.helpers("labkit.engine.agent"))  # on a GPU node, nvidia-smi runs before it
         kernel.process.send_signal(signal.SIGINT)
         interrupted(kernel.tells(), rows=0)  # no worker was started at all
         assert not kernel.family.look()

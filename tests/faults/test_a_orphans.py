@@ -61,7 +61,7 @@ def test_a_kernel_killed_while_workers_start(tmp_path):
 
 def test_a_kernel_killed_while_its_agent_starts(tmp_path):
     with Kernel(tmp_path, "sleep") as kernel:
-        soon(kernel.family.look)
+        soon(lambda: kernel.helpers("labkit.engine.agent"))
         os.kill(kernel.pid, signal.SIGKILL)
         soon(lambda: not kernel.family.look())
 
