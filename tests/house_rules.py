@@ -15,6 +15,7 @@ FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in the workers' proc
 DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
 MOST_LINES = 250
 TYPED = {"run", "worker", "point"}  # a reader must know of each what it is, whoever hands it on
+PROVENANCE = "provenance.py"  # alone knows where a table keeps what it was made from
 VAGUE_NAMES = {"utils", "helpers", "common", "misc"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 # torch's collectives of objects: gloo's links know no password, and whoever writes to one would have code run.
@@ -201,6 +202,9 @@ def habits(path: Path) -> list[str]:
         found.append("no docstring")
     found += [f"leaves a {word}" for word in ("TODO", "FIXME", "XXX") if word in text]
     found += [f"{node.lineno}: {what}" for node in ast.walk(tree) if (what := _risk(node))]
+    if path.name != PROVENANCE:
+        marks = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "attrs"]
+        found += [f"{node.lineno}: marks a table by itself, which labkit.provenance does" for node in marks]
     found += [f"{argument.lineno}: {argument.arg} without a type" for argument in _untyped(tree)]
     return [f"{path.name}: {what}" for what in found]
 

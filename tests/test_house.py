@@ -183,6 +183,7 @@ def test_a_door_is_no_hole(house, tmp_path, name, source):
         ("system.py", '"""A module."""\nos.system("ls")'),
         ("jar.py", '"""A module."""\nfrom pickle import loads'),
         ("untyped.py", '"""A module."""\ndef table(run, by: str):\n    return run'),
+        ("marked.py", '"""A module."""\ntable.attrs["source"] = "theory"'),
         ("weights.py", '"""A module."""\ntorch.load(path)'),
         ("link.py", '"""A module."""\ndist.all_gather_object(everyone, mine, group=group)'),
         ("list.py", '"""A module."""\nfrom torch.distributed import broadcast_object_list as send'),

@@ -16,6 +16,7 @@ from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
 from labkit.engine.summary import summary
 from labkit.node import Node
+from labkit.provenance import of_run
 from labkit.repository import RECORDED
 
 if TYPE_CHECKING:
@@ -126,8 +127,7 @@ class Run(Folder):
         table = pd.DataFrame(rows, columns=[*columns])
         if len(table):
             table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True)
-        table.attrs["source"] = self.source
-        return table
+        return of_run(table, self)
 
     def medians(self, by: list[str], value: str) -> pd.DataFrame:
         """Return one row per setting of the columns `by`: median, spread and count of `value`, and its status.
@@ -156,8 +156,7 @@ class Run(Folder):
                 "status": slowest["status"].groupby(by, sort=False, dropna=False).agg(worst),
             }
         ).reset_index()
-        table.attrs["source"] = self.source
-        return table
+        return of_run(table, self)
 
     @property
     def source(self) -> str:
