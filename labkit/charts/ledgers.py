@@ -19,11 +19,13 @@ COLORS = {
     "gathered": "#AA4499",
     "buffers": "#DDCC77",
     "temporary": "#999933",
+    "copies": "#882255",
 }
 NAMES = {item: item for item in COLORS} | {
     "optimizer": "optimizer states",
     "gathered": "gathered parameters",
     "buffers": "buffers of collectives",
+    "copies": "bfloat16 copies of weights",
 }
 
 

@@ -40,6 +40,37 @@ def forward_flop(model: Model, hidden: int, sequence: int, samples: int) -> int:
     return samples * sequence * (2 * matrices + 4 * sequence * hidden * model.blocks)
 
 
+def activations(
+    tokens: int,
+    hidden: int,
+    inner: int,
+    layers: int,
+    heads: int,
+    vocabulary: int,
+    precision: str = "float32",
+    *,
+    gpu: bool = True,
+) -> int:
+    """Return the bytes that the transformer's forward keeps for its backward, attention by a fused kernel.
+
+    In float32 a layer keeps 8 × hidden a token (what goes into both norms and comes out of them, q, k, v, the
+    attention's output) and 4 × inner (gate, its SiLU, up, their product); a last norm 2 × hidden, the loss the
+    vocabulary's log-probabilities. Under autocast ("bfloat16", "float16") what goes into a norm and the loss's numbers
+    stay float32. All else has two bytes, but what comes out of a norm is rounded anew for each matrix that multiplies
+    it: three times for q, k and v, twice for gate and up. Copies of the weights are not counted here. Statistics: a
+    number a head from the attention, one a token from each norm. On a CPU (`gpu` False) a norm is no fused kernel and
+    keeps one more row, and the attention's output is kept in two layouts.
+    """
+    statistics = 4 * (layers * heads + 2 * layers + 1)
+    norms = 4 * (2 * layers + 1) * hidden * (1 if gpu else 2)
+    again = 0 if gpu else layers * hidden
+    if precision == "float32":
+        rest = 4 * (layers * (6 * hidden + 4 * inner) + hidden + again)
+    else:
+        rest = 2 * (layers * (9 * hidden + 4 * inner) + hidden + again)
+    return tokens * (norms + rest + 4 * vocabulary + statistics)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Course(Plan):
     """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""

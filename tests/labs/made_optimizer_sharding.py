@@ -4,7 +4,8 @@ from made import CPU, gpu_node, write_run
 
 from labkit.labs.optimizer_sharding.plan import Buckets, Memory, Steps
 from labkit.labs.optimizer_sharding.tables.measured import MIB, sizes
-from labkit.labs.optimizer_sharding.theory import MOMENTS, activations, ledger
+from labkit.labs.optimizer_sharding.theory import MOMENTS, ledger
+from labkit.theory.transformer import activations
 
 # step, update, local: ms of each way
 TIMES = {

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit.labs.sharding.worker.trials import remembered
+from labkit.worker.allocations import remembered
 from labkit.worker.trace import traced
 
 WIDTH = 256

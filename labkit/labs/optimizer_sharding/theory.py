@@ -64,17 +64,6 @@ ITEMS = ("parameters", "gradients", "states", "activations", "temporary")
 MOMENTS = ("built", "before update", "after update")
 
 
-def activations(tokens: int, hidden: int, inner: int, layers: int, heads: int, vocabulary: int) -> int:
-    """Return the bytes that the transformer's forward keeps for its backward on a GPU, float32.
-
-    A layer keeps 8 × hidden a token (what goes into both norms and comes out of them, q, k, v, the attention's
-    output) and 4 × inner (gate, its SiLU, up, their product); a last norm 2 × hidden, the loss the vocabulary's
-    log-probabilities. Statistics: a number a head from the attention, one a token from each norm.
-    """
-    wide = layers * (8 * hidden + 4 * inner) + 2 * hidden + vocabulary
-    return 4 * tokens * (wide + layers * heads + 2 * layers + 1)
-
-
 def owned_elements(sizes: Sequence[int], way: str, ranks: int) -> int:
     """Return the elements whose states the fullest rank keeps."""
     if way == "unsharded":

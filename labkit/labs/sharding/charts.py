@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas, ledgers, parts
+from labkit.charts.allocations import memory_layers
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import setting_label
 from labkit.charts.profile import trace_chart as trace_chart
@@ -24,15 +25,6 @@ _STRATEGIES = {
     "fsdp_root": canvas.SERIES[3],
 }
 _PUBLISHED = {"ddp_speedup": ("^", "report, DDP"), "fsdp_speedup": ("v", "report, FSDP")}
-# What the allocator's history tells apart, from the bottom; the base is parameters and states that were there before.
-_LAYERS = {
-    "base": ("parameters and states", ledgers.COLORS["parameters"]),
-    "optimizer": ("new optimizer states", ledgers.COLORS["optimizer"]),
-    "gradients": ("gradients", ledgers.COLORS["gradients"]),
-    "activations": ("activations", ledgers.COLORS["activations"]),
-    "temporary": ("temporary", ledgers.COLORS["temporary"]),
-}
-_LETTER = 0.0085  # share of the axis that a letter of a phase's name takes
 
 
 def scaling_chart(*tables: pd.DataFrame) -> Figure:
@@ -131,32 +123,11 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
     figure, ax = canvas.canvas(height=4.2)
     if table.empty:
         return _without_memory(figure, ax, table, "ms")
-    kinds = [kind for kind in _LAYERS if table[f"{kind}_mib"].any()]
-    names, colors = zip(*(_LAYERS[kind] for kind in kinds), strict=True)
-    layers = [table[f"{kind}_mib"] / 1024 for kind in kinds]
-    ax.stackplot(table["t_ms"], layers, labels=names, colors=colors, step="post", linewidth=0)
-    style = {"color": canvas.INK, "lw": 1.2, "ls": (0, (4, 2)), "drawstyle": "steps-post", "label": "reserved"}
-    ax.plot(table["t_ms"], table["reserved_mib"] / 1024, **style)
+    memory_layers(ax, table)
     most = units.gib(table["allocated_mib"].max() / 1024)
     ax.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {most}")
-    ax.set_ylim(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / 1024)
-    _phases(ax, table)
     canvas.legend_above(ax, columns=6)
     return canvas.finish(figure, sources(table))
-
-
-def _phases(ax: Axes, table: pd.DataFrame) -> None:
-    """Mark where each phase starts, and name it: in full, by its first letter, or not at all where it is short."""
-    end = table["t_ms"].iloc[-1]
-    ax.set_xlim(0, end)
-    starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
-    style = {"ha": "center", "va": "center", "fontsize": 8, "color": canvas.QUIET}
-    for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
-        ax.axvline(start, color=canvas.QUIET, lw=0.6)
-        share = (stop - start) / end
-        text = phase if share > _LETTER * len(phase) else phase[0].upper()
-        if share > _LETTER * len(text):
-            ax.text((start + stop) / 2, 0.965, text, transform=ax.get_xaxis_transform(), **style)
 
 
 def segments_chart(table: pd.DataFrame) -> Figure:

@@ -1,116 +1,16 @@
-"""GPT-2 before anything runs: the allocator's history, which strategy fits, a step on more GPUs."""
+"""GPT-2 before anything runs: which strategy fits, a step on more GPUs."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
 from labkit.theory.lines import GB, Link
 from labkit.theory.memory import PRECISIONS, ledger
 from labkit.theory.shapes import Model, elements, shard
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
-
-MIB = 2**20
-_KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
-KINDS = ("base", *_KEPT.values(), "temporary")
-_RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-
-_Change = tuple[float, str, float]  # when (µs), of which kind or "reserved", by how many MiB
-
-
-def _changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) -> list[_Change]:
-    """Return each allocation and release as a change of its kind, in the order of the events.
-
-    An allocation that outlives the phase in which it was made is named after that phase: made in forward, it is an
-    activation (or a parameter gathered to be used again in backward); in backward, a gradient; in optimizer, a state.
-    All others are temporary. A release of what was there before lowers the base. Memory counts as released when its
-    release is requested, though other streams may still hold up its reuse. Events before the first phase are left out.
-    """
-    starts = [start for _, start, _ in phases]
-    found: list[_Change] = []
-    living: dict[int, tuple[int, int]] = {}  # address → the change that it was born with, its phase
-    for event in events:
-        when, action, mib = event["time_us"], event["action"], event["size"] / MIB
-        phase = bisect_right(starts, when) - 1
-        if phase < 0:
-            continue
-        if action == "alloc":
-            living[event["addr"]] = (len(found), phase)
-            found.append((when, _KEPT.get(phases[phase][0], "temporary"), mib))
-        elif action == "free_requested":
-            kind = "base"
-            if event["addr"] in living:
-                birth, made = living.pop(event["addr"])
-                if made == phase:
-                    found[birth] = (found[birth][0], "temporary", found[birth][2])
-                kind, mib = found[birth][1:]
-            found.append((when, kind, -mib))
-        elif action in _RESERVE:
-            found.append((when, "reserved", _RESERVE[action] * mib))
-    return found
-
-
-def timeline(
-    events: Iterable[dict],
-    phases: Sequence[tuple[str, float, float]],
-    base_mib: float,
-    reserved_mib: float = 0.0,
-    bins: int = 300,
-) -> list[dict[str, Any]]:
-    """Return at most `bins` moments, in order, each the one of its bin at which most memory was in use.
-
-    `phases` are (name, start_us, end_us) in order; base and reserved are what was in use and reserved before the first.
-    Rows: t_ms since the first phase's start, base_mib and what KINDS says, allocated_mib (their sum), reserved_mib,
-    phase. A bin without a change shows what it began with.
-    """
-    first, last = phases[0][1], phases[-1][2]
-    names, starts = [name for name, _, _ in phases], [start for _, start, _ in phases]
-    now = dict.fromkeys([*KINDS, "reserved"], 0.0) | {"base": base_mib, "reserved": reserved_mib}
-
-    def moment(when: float) -> dict[str, Any]:
-        levels = {f"{kind}_mib": now[kind] for kind in KINDS}
-        levels |= {"allocated_mib": sum(levels.values()), "reserved_mib": now["reserved"]}
-        return {"t_ms": (when - first) / 1e3, **levels, "phase": names[bisect_right(starts, when) - 1]}
-
-    rows, waiting = [], _changes(events, phases)[::-1]
-    for place in range(bins):
-        start, end = (first + (last - first) * edge / bins for edge in (place, place + 1))
-        best = moment(start)
-        while waiting and (waiting[-1][0] < end or place == bins - 1):
-            when, kind, mib = waiting.pop()
-            now[kind] += mib
-            if sum(now[kind] for kind in KINDS) > best["allocated_mib"]:
-                best = moment(when)
-        rows.append(best)
-    return rows
-
-
-def fragments(segments: Iterable[dict], most: int = 200) -> list[dict[str, float]]:
-    """Return the allocator's segments, largest first: segment_mib, allocated_mib, largest_free_mib, segments (1).
-
-    Where there are more than `most`, a last row sums the smallest (largest_free_mib: the largest of theirs) and says in
-    `segments` how many they are.
-    """
-    rows = sorted(map(_fragment, segments), key=lambda row: (-row["segment_mib"], -row["allocated_mib"]))
-    rest = rows[most:]
-    if not rest:
-        return rows
-    summed = {name: sum(row[name] for row in rest) for name in rest[0]}
-    return [*rows[:most], summed | {"largest_free_mib": max(row["largest_free_mib"] for row in rest)}]
-
-
-def _fragment(segment: dict) -> dict[str, float]:
-    free = [block["size"] for block in segment["blocks"] if block["state"] == "inactive"]
-    return {
-        "segment_mib": segment["total_size"] / MIB,
-        "allocated_mib": segment["allocated_size"] / MIB,
-        "largest_free_mib": max(free, default=0) / MIB,
-        "segments": 1,
-    }
-
 
 GIB = 2**30
 _KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers

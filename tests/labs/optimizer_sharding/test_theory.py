@@ -9,7 +9,6 @@ from labkit.labs.optimizer_sharding.theory import (
     ITEMS,
     RULES,
     STAGES,
-    activations,
     excess,
     fullest_bucket,
     least_excess,
@@ -20,7 +19,7 @@ from labkit.labs.optimizer_sharding.theory import (
     shards,
     stage,
 )
-from labkit.theory.transformer import SIZES, transformer
+from labkit.theory.transformer import SIZES, activations, transformer
 
 SIZES_OF_PARAMETERS = ([6, 6, 6, 6], [100, 1, 1], [7, 5, 8, 3, 1], [1], [5] * 11)
 

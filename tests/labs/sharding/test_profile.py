@@ -7,8 +7,8 @@ from traced_plan import Traced
 
 from labkit.charts.profile import breakdown_chart, trace_chart
 from labkit.labs.sharding.charts import segments_chart, timeline_chart
-from labkit.labs.sharding.theory import fragments, timeline
 from labkit.tables.profile import memory_timeline, operators, profile, segments, trace_spans
+from labkit.theory.allocations import fragments, timeline
 
 GIB = 1024
 # ms a step: compute, communication, hidden; kernels: name → family, calls, µs

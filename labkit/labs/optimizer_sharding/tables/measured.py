@@ -10,7 +10,6 @@ import pandas as pd
 from labkit.labs.optimizer_sharding.theory import (
     ITEMS,
     MOVED_BYTES,
-    activations,
     fullest_bucket,
     ledger,
     owned_elements,
@@ -19,6 +18,7 @@ from labkit.labs.optimizer_sharding.theory import (
 from labkit.node import limits
 from labkit.provenance import like, of_run
 from labkit.tables.rows import entries
+from labkit.theory.transformer import activations
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.labs.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from labkit.labs.sharding.worker.overlap import profile
-from labkit.labs.sharding.worker.trials import compare, remembered, time_collective
+from labkit.labs.sharding.worker.trials import compare, time_collective
+from labkit.worker.allocations import remembered
 from labkit.worker.data import batches
 from labkit.worker.gpt import Gpt, samples
 from labkit.worker.ledger import keep_ledgers

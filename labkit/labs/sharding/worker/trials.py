@@ -1,59 +1,19 @@
-"""Memory as the allocator's own history tells it, one collective timed alone, and training beside one process."""
+"""One collective timed alone, and training beside one process."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.labs.sharding.theory import MIB, fragments, timeline
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives
 from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.gpt import Gpt, samples
 from labkit.worker.trainer import Trainer
-
-_MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
-
-
-def remembered(worker: Worker, phases: list[tuple[str, Callable[[], Any]]], iterations: int = 3) -> None:
-    """Run the phases in order, `iterations` times, and append which memory was in use when; on a CPU, do nothing.
-
-    `phases` are (name, work), the names "forward", "backward" and "optimizer"; what `work` returns is dropped, so
-    its caller must keep a loss. The device is synchronised between phases.
-    Rows: entry="memory timeline" (t_ms, base_mib, activations_mib, gradients_mib, optimizer_mib, temporary_mib,
-    allocated_mib, reserved_mib, phase) and entry="segment" (segment_mib, allocated_mib, largest_free_mib, segments)
-    at the end of the last backward, when the cache is most in pieces.
-    """
-    if worker.device.type != "cuda":
-        return
-    memory, marks, segments = torch.cuda.memory, [], []
-    worker.synchronize()
-    before = torch.cuda.memory_stats()
-    memory._record_memory_history("all", context=None, max_entries=_MOST_EVENTS)
-    try:
-        for iteration in range(iterations):
-            for name, work in phases:
-                start_us = time.time_ns() / 1e3
-                work()
-                worker.synchronize()
-                marks.append((name, start_us, time.time_ns() / 1e3))
-                if name == "backward" and iteration == iterations - 1:
-                    segments = torch.cuda.memory_snapshot(include_traces=False)
-        events = memory._snapshot()["device_traces"][worker.device.index]
-    finally:
-        memory._record_memory_history(enabled=None)
-    base, reserved = (before[f"{what}_bytes.all.current"] / MIB for what in ("requested", "reserved"))
-    for row in timeline(events, marks, base, reserved):
-        worker.record(entry="memory timeline", **row)
-    for row in fragments(segment for segment in segments if segment["device"] == worker.device.index):
-        worker.record(entry="segment", **row)
 
 
 def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:

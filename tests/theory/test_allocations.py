@@ -1,10 +1,10 @@
-"""Lab 05's memory timeline on made-up histories of the allocator: every MiB is of the right kind at every moment."""
+"""The memory timeline on made-up histories of the allocator: every MiB is of the right kind at every moment."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.labs.sharding.theory import KINDS, MIB, fragments, timeline
+from labkit.theory.allocations import KINDS, MIB, fragments, timeline
 
 PHASES = [("forward", 0.0, 100.0), ("backward", 110.0, 200.0), ("optimizer", 210.0, 300.0)]
 
