@@ -57,8 +57,8 @@ def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFram
     if not common:
         known = rows[["strategy", "ranks"]].drop_duplicates().to_dict("split", index=False)["data"]
         raise ValueError(f"{strategy} and {base} were not profiled on equally many ranks; known are {known}")
-    compared, base = (_mean(side[side["ranks"] == max(common)]) for side in sides)
-    table = compared.join(base.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
+    compared, base_means = (_mean(side[side["ranks"] == max(common)]) for side in sides)
+    table = compared.join(base_means.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
     table["calls_difference"] = table["calls"] - table["base_calls"]
     table["difference_us"] = table["total_us"] - table["base_total_us"]
     table = table[
