@@ -22,6 +22,7 @@ MEASURED, RECORDED, PUBLISHED, THEORY, PREDICTED = "#0072B2", "#56B4E9", "#7F7F7
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
 INK, QUIET, HAIRLINE = "#222222", "#6B6B6B", "#E3E3E3"
+FOOTER_POINTS = 8
 
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -65,8 +66,12 @@ def canvas(
 
 
 def finish(figure: Figure, source: str) -> Figure:
-    """Write the footer (where the numbers come from) and give the figure back."""
-    figure.supxlabel(source, x=0.995, ha="right", fontsize=8, color=QUIET)
+    """Write the footer (where the numbers come from), over several lines where it is long, and return the figure."""
+    lines, most = [], int(figure.get_figwidth() * 72 / (0.55 * FOOTER_POINTS))  # a character is 0.55 of its height wide
+    for part in source.split(" · "):
+        joined = f"{lines[-1]} · {part}" if lines else part
+        lines = [*lines[:-1], joined] if len(joined) <= most else [*lines, part]
+    figure.supxlabel("\n".join(lines), x=0.995, ha="right", fontsize=FOOTER_POINTS, color=QUIET)
     return figure
 
 

@@ -36,6 +36,20 @@ def test_no_other_output_comes_with_it(cells):
     assert [len(cell.outputs) for cell in cells] == [1, 1, 0]
 
 
+@pytest.mark.parametrize("width", [6, 8, 9.6, 12])
+def test_a_long_footer_stays_in_the_figure(width):
+    parts = [
+        "measured here, 4 × NVIDIA H200, 2026-11-21",
+        "recorded, 4 × NVIDIA H200, 2026-11-21",
+        "published: a report",
+    ]
+    figure, _ = canvas.canvas(width=width, height=3)
+    canvas.finish(figure, " · ".join(parts * 2))
+    FigureCanvasAgg(figure).draw()
+    assert figure._supxlabel.get_window_extent().x0 >= 0
+    assert figure.get_supxlabel().replace("\n", " · ") == " · ".join(parts * 2)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [

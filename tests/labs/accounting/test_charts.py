@@ -101,4 +101,4 @@ def test_published_chart():
     (ax,) = figure.axes
     rings = next(line for line in ax.lines if line.get_markersize() == 13)
     assert list(rings.get_ydata()) == [3, 4, 5]
-    assert "cs336-a2" in figure.get_supxlabel()
+    assert "CS336 write-up" in figure.get_supxlabel()
