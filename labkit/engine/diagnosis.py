@@ -224,6 +224,10 @@ class Diagnosis:
         text = file.read_text(errors="replace") if file.exists() else ""
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
 
+    def stack_is_complete(self, rank: int) -> bool:
+        """Whether the dumped stack reaches the main thread's outermost frame, or the depth at which it is cut."""
+        return re.search(r"(in <module>|in _run_module_as_main|^  \.\.\.)\n$", self._stack(rank), re.M) is not None
+
     def who(self, rank: int) -> str:
         gpu = self.run.gpu(rank)
         return f"rank {rank}" if gpu is None else f"rank {rank} (GPU {gpu})"

@@ -81,6 +81,14 @@ def is_alive(process: psutil.Process | int) -> bool:
         return False
 
 
+def is_stopped(process: psutil.Process) -> bool:
+    """Whether a signal has stopped the process (SIGSTOP, Ctrl-Z): it does nothing until it is continued."""
+    try:
+        return process.status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
 def end_with(parent: int) -> None:
     """Have this process killed when the process that made it ends (prctl(2)); end immediately if that has happened."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

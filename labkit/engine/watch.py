@@ -11,7 +11,7 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.lines import size
-from labkit.engine.processes import is_alive, is_caretaker, kill, members, send_signal
+from labkit.engine.processes import is_alive, is_caretaker, is_stopped, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 
@@ -19,6 +19,7 @@ POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 1.0  # that one poll counts: after a longer one, all have been stopped, as on a suspended laptop
 START_SECONDS = 180.0  # the least patience while workers start: importing torch from a busy disk takes its time
 GRACE_SECONDS = 3.0  # between asking a process to end and killing it
+STACK_SECONDS = 5.0  # for ranks that stand still to write their stacks, where other work takes the cores
 END_SECONDS = 6.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
 OTHERS_SECONDS = 5.0  # after a rank ended without a word: for the others, whom the agent asks to end
@@ -177,10 +178,17 @@ class Watch:
 
     def _hung(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
-        pids = {self.diagnosis.pid(rank) for rank in self.ranks}
-        for process in members(self.run):
-            if process.pid in pids:
-                send_signal(process, signal.SIGUSR1)
-        time.sleep(0.3)  # faulthandler writes at once; the disk may take a moment
+        rank_of = {self.diagnosis.pid(rank): rank for rank in self.ranks}
+        asked = {rank_of[process.pid]: process for process in members(self.run) if process.pid in rank_of}
+        for process in asked.values():
+            send_signal(process, signal.SIGUSR1)
+        deadline = time.monotonic() + STACK_SECONDS
+        while asked and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            asked = {rank: process for rank, process in asked.items() if self._writes_its_stack(rank, process)}
         self.diagnosis.read()
         return self.diagnosis.hung(why, self.session)
+
+    def _writes_its_stack(self, rank: int, process: psutil.Process) -> bool:
+        """Whether the rank's stack is still to come; a stopped process writes none."""
+        return is_alive(process) and not is_stopped(process) and not self.diagnosis.stack_is_complete(rank)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing import shared_memory
 
@@ -41,6 +44,20 @@ def raise_value_error(worker):
 
 def sleep(worker):
     time.sleep(600)  # it never joins the others
+
+
+def sleep_on_a_slow_disk(worker):
+    """The stack that is asked for reaches its file late."""
+    reading, writing = os.pipe()
+    faulthandler.register(signal.SIGUSR1, file=writing, all_threads=True)
+
+    def write_late():
+        select.select([reading], [], [])
+        time.sleep(1.5)
+        worker.run.stack_file(worker.rank).write_bytes(os.read(reading, 2**16))
+
+    threading.Thread(target=write_late, daemon=True).start()
+    sleep(worker)
 
 
 def lock_twice(library):
@@ -119,6 +136,7 @@ FAULTS = {
     "return": lambda worker: None,
     "exit 0": lambda worker: os._exit(0),
     "hang": sleep,
+    "slow disk": sleep_on_a_slow_disk,
     "deadlock": lock_twice(ctypes.CDLL(None)),
     "deadlock with the lock of Python": lock_twice(ctypes.PyDLL(None)),
     "stop": stop,

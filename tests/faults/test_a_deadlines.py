@@ -20,6 +20,7 @@ def line(text: str) -> str:
     ("fault", "stands", "last"),
     [
         ("hang", "is at {} in sleep", "never joins the others"),
+        ("slow disk", "is at {} in sleep", "never joins the others"),
         ("deadlock", "is at {} in fault", "# for ever"),
         ("deadlock with the lock of Python", "is at {} in fault", "# for ever"),
         ("return", "has returned, and waits for the others to end this point", ""),
