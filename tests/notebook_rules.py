@@ -12,8 +12,9 @@ import nbformat
 from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).parents[1]
-CELLS = range(25, 56)
-FIGURES = range(4, 9)
+SHORT = "short"  # the tag of the title of a lesson that has one idea
+CELLS = {"": range(25, 56), SHORT: range(8, 25)}
+FIGURES = {"": range(4, 9), SHORT: range(1, 4)}
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
 CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
 SKIPS = {"nbval-skip", "nbval-ignore-output"}
@@ -73,10 +74,16 @@ CHARTS = functions("**/charts.py", "Figure") | functions("**/charts/*.py", "Figu
 EXPLORERS = functions("**/explorer.py")
 
 
+def kind(notebook) -> str:
+    """Return SHORT where the title says so, else ""."""
+    return SHORT if any(SHORT in tags(cell) for cell in notebook.cells[:1]) else ""
+
+
 def rule_length(notebook):
-    """A notebook takes 20 to 30 minutes to read."""
-    if len(notebook.cells) not in CELLS:
-        yield f"{len(notebook.cells)} cells, not {CELLS[0]} to {CELLS[-1]}"
+    """A notebook takes 20 to 30 minutes to read, a short one at most 10."""
+    allowed = CELLS[kind(notebook)]
+    if len(notebook.cells) not in allowed:
+        yield f"{len(notebook.cells)} cells, not {allowed[0]} to {allowed[-1]}"
 
 
 def rule_title(notebook):
@@ -211,11 +218,12 @@ def rule_no_traces(notebook):
 
 
 def rule_figures(notebook):
-    """Four to eight charts, one a cell."""
+    """Four to eight charts, one a cell; one to three in a short notebook."""
+    allowed = FIGURES[kind(notebook)]
     charts = [shown(tree) for _, tree in trees(notebook) if shown(tree) in CHARTS]
-    if len(charts) not in FIGURES:
+    if len(charts) not in allowed:
         names = ", ".join(charts) or "none"
-        yield f"{len(charts)} cells that end in a chart ({names}), not {FIGURES[0]} to {FIGURES[-1]}"
+        yield f"{len(charts)} cells that end in a chart ({names}), not {allowed[0]} to {allowed[-1]}"
 
 
 def rule_chart_last(notebook):

@@ -6,7 +6,7 @@ import nbformat
 import notebook_rules
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_rules import CHECKED, PARAMETERS, ROOT, RULES
+from notebook_rules import CHECKED, PARAMETERS, ROOT, RULES, SHORT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHARTS, EXPLORERS = notebook_rules.CHARTS or {"chart"}, notebook_rules.EXPLORERS or {"explore"}
@@ -29,6 +29,11 @@ def test_notebook_keeps_the_rule(path, name):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_name_is_a_number_and_a_noun(path):
     assert re.fullmatch(r"\d\d_[a-z]+(_[a-z]+)*\.ipynb", path.name)
+
+
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem < "15"], ids=lambda path: path.stem)
+def test_a_lesson_of_this_workbook_is_not_short(path):
+    assert notebook_rules.kind(nbformat.read(path, as_version=4)) == ""
 
 
 def good():
@@ -59,6 +64,8 @@ def source(text, at=21):
 
 BROKEN = [
     ("length", lambda nb: nb.cells.pop() and [nb.cells.pop() for _ in range(8)]),
+    ("length", lambda nb: nb.cells[0].metadata.update(tags=[SHORT])),
+    ("figures", lambda nb: nb.cells[0].metadata.update(tags=[SHORT])),
     ("title", source("No mark", 0)),
     ("title", lambda nb: nb.cells.clear()),
     ("code_size", source("a = 1\n" * 13)),
@@ -114,6 +121,14 @@ def some_names(monkeypatch):
 
 def test_a_good_notebook_keeps_every_rule(some_names):
     assert {name: list(rule(good())) for name, rule in RULES.items()} == {name: [] for name in RULES}
+
+
+def test_a_good_short_notebook_keeps_every_rule(some_names):
+    notebook = good()
+    notebook.cells[0].metadata["tags"] = [SHORT]
+    del notebook.cells[12:18]  # three of its five charts
+    notebook.cells[13].execution_count = notebook.cells[13].outputs[0].execution_count = 7
+    assert {name: list(rule(notebook)) for name, rule in RULES.items()} == {name: [] for name in RULES}
 
 
 @pytest.mark.parametrize(("name", "harm"), BROKEN, ids=[f"{at}-{name}" for at, (name, _) in enumerate(BROKEN)])
