@@ -1,0 +1,1 @@
+"""Tables of lab 06 → figures: steps, launches, profiles."""

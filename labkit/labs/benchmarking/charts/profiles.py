@@ -1,0 +1,132 @@
+"""Profiles of lab 06 → figures: kernels by family, operators under their roofs, a forward on two lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from labkit.charts import canvas, parts
+from labkit.labs.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+
+_FAMILY_COLORS = dict(
+    zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)
+)
+_SPANS = {"operator": "#BFBFBF", "launch": canvas.SERIES[2], "kernel": canvas.COMPUTE}
+_NAMED = 0.02  # of the step: operators with less time have no name on the chart
+
+
+def families_chart(*tables: pd.DataFrame) -> Figure:
+    """Shares of all kernels' time by family, a bar per size, precision and phase; a panel per run."""
+    wides = [_wide(table) for table in tables]
+    figure, axes = parts.panels(len(tables), rows=max(map(len, wides)), row_height=0.3)
+    for ax, table, wide in zip(axes, tables, wides, strict=True):
+        labels = [f"{model}, {PRECISION_NAMES[precision]}, {NAMES[phase]}" for model, precision, phase in wide.index]
+        parts.rows(ax, labels, fontsize=8)
+        end: Any = 0.0
+        for family in (family for family in FAMILIES if family in wide):
+            end = parts.bars(ax, 100 * wide[family], start=end, color=_FAMILY_COLORS[family], label=family)
+        for place, share in enumerate(wide.get("matmul", ())):
+            ax.text(1, place, units.percent(share), va="center", fontsize=8, color="white")
+        ax.set(title=where(table), xlabel="% of the time of all kernels", xlim=(0, 100))
+        ax.grid(False)
+    canvas.shared_legend(figure, axes, columns=7)
+    return canvas.finish(figure, sources(*tables))
+
+
+def _wide(table: pd.DataFrame) -> pd.DataFrame:
+    keys = ["model", "precision", "phase"]
+    order = list(dict.fromkeys(zip(*(table[key] for key in keys), strict=True)))
+    wide = table.pivot_table(index=keys, columns="family", values="share", aggfunc="first")
+    return wide.reindex(order).fillna(0.0)
+
+
+def roofline_chart(*tables: pd.DataFrame) -> Figure:
+    """Each operator's TFLOP/s by its FLOP per byte, its dot as large as its share of the time, under both roofs."""
+    figure, axes = parts.panels(len(tables), height=4.6)
+    for ax, table in zip(axes, tables, strict=True):
+        peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
+        ax.scatter(
+            table["flop_per_byte"],
+            table["tflops"],
+            s=20 + 900 * table["share"],
+            color=canvas.MEASURED,
+            alpha=0.55,
+            linewidth=0,
+        )
+        known = rate == rate
+        low, high = table["flop_per_byte"].min() / 4, 6 * table["flop_per_byte"].max()
+        high = max(high, 3e3 * peak / rate) if known else high
+        if known:
+            x = np.geomspace(low, high, 200)
+            ax.plot(x, np.minimum(x * rate / 1e3, peak), color=canvas.THEORY, lw=1.4)
+        ax.set_xlim(low, high)
+        ax.set_ylim(table["tflops"].min() / 4, 8 * max(table["tflops"].max(), peak if known else 0))
+        for scale in (ax.xaxis, ax.yaxis):
+            canvas.logarithmic(scale)
+        _names(ax, table[table["share"] >= _NAMED])
+        ax.set(title=_title(table), xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
+        ax.grid(axis="both")
+    return canvas.finish(figure, sources(*tables))
+
+
+def _title(table: pd.DataFrame) -> str:
+    setting = f"{fact(table, 'model')}, {PRECISION_NAMES[fact(table, 'precision')]}, {NAMES[fact(table, 'phase')]}"
+    peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
+    roofs = f"\nroofs: {units.rate(rate)}, {units.number(peak)} TFLOP/s" if rate == rate else "\nno roof is known"
+    return f"{where(table).partition(',')[0]}: {setting}{roofs}"
+
+
+def _names(ax: Any, rows: pd.DataFrame) -> None:
+    """Write the names of the operators beside their dots, each where no other name stands."""
+    taken: list[tuple[float, float]] = []
+    for row in rows.sort_values("share", ascending=False).itertuples():
+        x, y = ax.transData.transform((row.flop_per_byte, row.tflops))
+        shift = next((dy for dy in (0, 12, -12, 24, -24, 36, -36, 48) if _is_free(x, y + dy, taken)), None)
+        if shift is None:
+            continue
+        taken.append((x, y + shift))
+        name = row.operator.removeprefix("aten::").strip("_")[:26]
+        ax.annotate(
+            name,
+            (row.flop_per_byte, row.tflops),
+            xytext=(9, 0.75 * shift),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+        )
+
+
+def _is_free(x: float, y: float, taken: list[tuple[float, float]]) -> bool:
+    return all(abs(x - other_x) > 190 or abs(y - other_y) >= 12 for other_x, other_y in taken)
+
+
+def timeline_chart(*tables: pd.DataFrame) -> Figure:
+    """One profiled forward a panel: operators and launches of the host above, kernels of the GPU below."""
+    figure, grid = canvas.canvas(1, len(tables), height=0.9 + 1.5 * len(tables), squeeze=False)
+    for ax, table in zip(grid[:, 0], tables, strict=True):
+        lanes = ["operators", "launches", "kernels"] if (table["span"] == "kernel").any() else ["operators"]
+        parts.rows(ax, lanes)
+        ax.grid(False)
+        ax.tick_params(axis="y", length=0)
+        for place, (span, color) in enumerate(list(_SPANS.items())[: len(lanes)]):
+            rows = table[table["span"] == span]
+            lengths = zip(rows["start_ms"], rows["end_ms"] - rows["start_ms"], strict=True)
+            ax.broken_barh(list(lengths), (place - 0.31, parts.BAR), facecolors=color, linewidth=0)
+        setting = f"{fact(table, 'model')}, {PRECISION_NAMES[fact(table, 'precision')]}"
+        ax.set_title(f"{where(table)}: forward of {setting}, {units.seconds(table['end_ms'].max() / 1e3)}")
+        ax.set(xlabel="ms since the first operator began", xlim=(0, table["end_ms"].max()))
+    parts.swatches(
+        grid[0, 0],
+        {
+            "the host: operators": _SPANS["operator"],
+            "the host launches": _SPANS["launch"],
+            "the GPU works": _SPANS["kernel"],
+        },
+    )
+    canvas.legend_above(grid[0, 0])
+    return canvas.finish(figure, sources(*tables))

@@ -1,0 +1,185 @@
+"""Knobs of lab 06: timed steps, first iterations, profiles, launches by depth and width, and broken benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.theory.shapes import Model
+from labkit.theory.transformer import (
+    NAMES,
+    SIZES,
+    SMALL_SEQUENCE,
+    SMALL_SIZES,
+    SMALL_VOCABULARY,
+    VOCABULARY,
+    transformer,
+)
+
+PRECISIONS = ("float32", "tf32", "autocast")
+MODES = ("eager", "graph", "compiled", "compiled_graph")
+PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
+VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
+SITUATIONS = ("asynchronous", "slow_first", "noisy", "raises")  # steps that the exercise's check feeds
+_HEAD = 64  # width of a head where a sweep chooses the number of heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(Plan):
+    """What every plan of this lab shares: one GPU measures the course's transformer, batch 4, context 128.
+
+    Precisions: float32, tf32, and autocast (bfloat16 products over float32 weights). Modes: eager; graph, replayed
+    from a CUDA graph; compiled, every block by torch.compile; compiled_graph, both. A CPU has no CUDA graph, and to
+    compile for it takes long: there every plan runs eager.
+    """
+
+    lab: ClassVar[str] = "benchmarking"
+    worker: ClassVar[str] = "labkit.labs.benchmarking.worker"
+    most: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    gpus: int = 1
+    shrunk: bool = False  # the five sizes as CPUs run them
+    vocabulary: int = VOCABULARY
+    sequence: int = 128
+    samples: int = 4
+    warm_ups: int = 3
+    repeats: int = 10
+
+    def validate(self) -> None:
+        if min(self.warm_ups, self.repeats, self.samples, self.sequence) < 1:
+            raise PlanError(
+                f"warm_ups={self.warm_ups}, repeats={self.repeats}, samples={self.samples}, sequence={self.sequence}: "
+                "at least 1 each"
+            )
+        for knobs in self.knobs():
+            for knob, known in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
+                if knobs.get(knob):
+                    self.require(knob, knobs[knob], known)
+
+    def dimensions(self, model: str) -> tuple[int, int, int, int]:
+        """Return hidden, inner, layers and heads of one of the five sizes, as this plan runs it."""
+        return (SMALL_SIZES if self.shrunk else SIZES)[model]
+
+    def shape(self, model: str) -> Model:
+        """Return the parameters of one of the five sizes, as this plan runs it."""
+        hidden, inner, layers, _ = self.dimensions(model)
+        return transformer(hidden, inner, layers, self.vocabulary)
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        shared = {"shrunk": True, "vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
+        every: dict[str, Any] = {"size": "small", "repeats": 5} | shared | cls.SMALLER | knobs
+        return cls(**every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Benchmark):
+    """Forward, forward + backward, and whole AdamW steps of the five sizes; every iteration is a row.
+
+    The first point is the first work of a fresh process. Modes other than eager are measured in bfloat16.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
+
+    models: tuple[str, ...] = NAMES
+    precisions: tuple[str, ...] = PRECISIONS
+    modes: tuple[str, ...] = MODES
+    warm_ups: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            for precision in self.precisions:
+                for mode in self.modes:
+                    if mode == "eager" or (self.device == "cuda" and precision == "autocast"):
+                        yield {"model": model, "precision": precision, "mode": mode}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstCalls(Benchmark):
+    """The first steps of a fresh process under the profiler: which events are in them, and in no later step."""
+
+    model: str = "small"
+    precision: str = "float32"
+    iterations: int = 6
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield {"model": self.model, "precision": self.precision, "mode": "eager"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(Benchmark):
+    """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"models": ("small", "2.7b"), "precisions": ("float32",)}
+
+    models: tuple[str, ...] = ("small", "xl", "2.7b")
+    precisions: tuple[str, ...] = ("float32", "autocast")
+    steps: int = 3  # profiled, one after another
+    drawn: tuple[str, ...] = ("small", "2.7b")  # models whose forward is drawn, kernel by kernel
+    repeats: int = 8
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            for precision in self.precisions:
+                yield {"model": model, "precision": precision, "mode": "eager"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launches(Benchmark):
+    """Forwards in bfloat16 by depth, by width, and of the five sizes: host's time, GPU's time, and kernels.
+
+    A point's `axis` is "layers", "width" or "model"; the sweeps have the width, or the depth, of the smallest size.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256)}
+
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 48)
+    widths: tuple[int, ...] = (256, 512, 768, 1024, 1536, 2048, 3072, 4096)
+    models: tuple[str, ...] = NAMES
+    precision: str = "autocast"
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        hidden, inner, layers, heads = self.dimensions("small")
+        for depth in self.depths:
+            yield self._point("layers", "", hidden, inner, depth, heads)
+        for width in self.widths:
+            yield self._point("width", "", width, 4 * width, layers, max(2, width // _HEAD))
+        for model in self.models:
+            yield self._point("model", model, *self.dimensions(model))
+
+    def _point(self, axis: str, model: str, hidden: int, inner: int, layers: int, heads: int) -> dict[str, Any]:
+        shape = {"hidden": hidden, "inner": inner, "layers": layers, "heads": heads}
+        return {"axis": axis, "model": model, **shape, "precision": self.precision}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Benchmark):
+    """Benchmarks of one model's forward and backward, the right one and some with a bug; no size but its own."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"width": 192, "rows": 192}
+
+    variants: tuple[str, ...] = ("right",)
+    width: int = 2048
+    rows: int = 4096  # samples of a batch
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            yield {"variant": variant}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Benchmark):
+    """The student's `timed`, called with steps of a simulated device, whose right times are known exactly."""
+
+    answers: str = ""  # the folder of the student's answers
+    situations: tuple[str, ...] = SITUATIONS
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for situation in self.situations:
+            self.require("situation", situation, SITUATIONS)
+            yield {"situation": situation}

@@ -1,0 +1,71 @@
+"""Rows of forwards by depth, width and size → host time beside GPU time, and the model of launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from labkit.labs.benchmarking.theory import line, predicted_ms
+from labkit.provenance import like, of_run
+from labkit.tables.rows import entries
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_POINT = ["axis", "model", "hidden", "layers"]
+
+
+def launches(run: Run) -> pd.DataFrame:
+    """Return one row per forward: kernels, its eager time, the host's part and the GPU's, and what the model predicts.
+
+    Columns: axis, model, hidden, layers, kernels, eager_ms, spread_ms, enqueue_ms (until the host had launched all),
+    gpu_ms (the same kernels from a CUDA graph; NaN without a GPU), busy_ms, enqueue_us and gpu_us per kernel,
+    predicted_ms and error (predicted over measured, less one), launch_bound. The model's two numbers, facts `launch_us`
+    and `fixed_us`, are a line through enqueue_ms by kernels over the sweep of layers: no size is fitted.
+    """
+    rows = entries(run, "launch").assign(model=lambda found: found["model"].fillna(""))
+    timed = rows[~rows["warm_up"].astype(bool)]
+    ms = timed.pivot_table(index=_POINT, columns="mode", values="ms", aggfunc="median")
+    eager = timed[timed["mode"] == "eager"].groupby(_POINT, sort=False)
+    counts = entries(run, "kernels").assign(model=lambda found: found["model"].fillna(""))
+    counts = counts.groupby(_POINT, sort=False)[["kernels", "busy_ms"]].first()
+    half = (eager["ms"].quantile(0.75) - eager["ms"].quantile(0.25)) / 2
+    table = counts.assign(eager_ms=ms["eager"], spread_ms=half, enqueue_ms=eager["enqueue_ms"].median())
+    table["gpu_ms"] = ms["graph"] if "graph" in ms else float("nan")
+    table = table.reset_index()
+    sweep = table[table["axis"] == "layers"]
+    slope, fixed = line(list(sweep["kernels"]), list(1e3 * sweep["enqueue_ms"]))
+    known_gpu_ms = table["gpu_ms"].fillna(0.0)
+    table["predicted_ms"] = [
+        predicted_ms(kernels, slope, fixed, gpu) for kernels, gpu in zip(table["kernels"], known_gpu_ms, strict=True)
+    ]
+    table["error"] = table["predicted_ms"] / table["eager_ms"] - 1
+    table["enqueue_us"] = 1e3 * table["enqueue_ms"] / table["kernels"]
+    table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
+    table["launch_bound"] = (fixed + slope * table["kernels"]) / 1e3 > known_gpu_ms
+    return of_run(table, run, launch_us=slope, fixed_us=fixed)
+
+
+def knee(table: pd.DataFrame) -> float:
+    """Return the smallest width from which the GPU takes longer than the launches; infinity where there is none.
+
+    Takes a table of `launches`. NaN without a GPU.
+    """
+    sweep = table[table["axis"] == "width"].sort_values("hidden")
+    if sweep["gpu_ms"].isna().all():
+        return float("nan")
+    bound = sweep[sweep["launch_bound"].astype(bool)]["hidden"].max()
+    beyond = sweep[sweep["hidden"] > bound] if len(sweep) and bound == bound else sweep
+    return float(beyond["hidden"].min()) if len(beyond) else float("inf")
+
+
+def per_layer(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, for the sweep of layers, what one more layer costs: kernels, host's µs, GPU's µs."""
+    sweep = table[table["axis"] == "layers"].sort_values("layers")
+    layers = list(sweep["layers"])
+    costs = {"kernels": line(layers, list(sweep["kernels"]))[0]}
+    costs["host_us"] = 1e3 * line(layers, list(sweep["enqueue_ms"]))[0]
+    known = sweep["gpu_ms"].notna().all()
+    costs["gpu_us"] = 1e3 * line(layers, list(sweep["gpu_ms"]))[0] if known else float("nan")
+    return like(pd.DataFrame([costs]), table)

@@ -1,0 +1,164 @@
+"""Rows of the profiler → two clocks side by side, kernels by family, operators beside the roofs, attention's parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from labkit.labs.benchmarking.plan import PHASES, PRECISIONS
+from labkit.labs.benchmarking.theory import FAMILIES
+from labkit.node import limits
+from labkit.provenance import of_run
+from labkit.tables.rates import PEAK
+from labkit.tables.rows import entries
+from labkit.theory.transformer import NAMES
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+SETTING = ["model", "precision", "phase"]
+SHOWN = 10
+
+
+def accounts(run: Run) -> pd.DataFrame:
+    """Return one row per SETTING: what three clocks say of one phase, all in ms.
+
+    Columns: plain_ms (the host's clock without a profiler), clock_ms (with it), window_ms (the profiler, of these very
+    steps: first kernel's start to last one's end), busy_ms (something ran on the device), kernels; `apart`: window over
+    clock less one; `slowed`: clock over plain less one; `idle_share` of the window.
+    """
+    measured = ["plain_ms", "clock_ms", "window_ms", "busy_ms", "kernels"]
+    table = entries(run, "account").groupby(SETTING, sort=False)[measured].median().reset_index()
+    table["apart"] = table["window_ms"] / table["clock_ms"] - 1
+    table["slowed"] = table["clock_ms"] / table["plain_ms"] - 1
+    table["idle_share"] = 1 - table["busy_ms"] / table["window_ms"]
+    return of_run(table, run)
+
+
+def kernels(run: Run, *, model: str, precision: str, phase: str) -> pd.DataFrame:
+    """Return the kernels of one phase (on a CPU: operators), most time first, SHOWN rows and one for the others.
+
+    Columns: kernel, family, calls, total_us, share of the time of all kernels.
+    """
+    rows = _of(entries(run, "kernel"), model=model, precision=precision, phase=phase)
+    seeds = max(1, rows["seed"].nunique())
+    table = rows.groupby(["kernel", "family"], sort=False)[["calls", "total_us"]].sum().div(seeds).reset_index()
+    table["share"] = table["total_us"] / table["total_us"].sum()
+    named = table[table["kernel"] != "others"].sort_values("total_us", ascending=False)
+    shown = named.head(SHOWN)
+    rest = table.drop(shown.index)
+    others = {"kernel": "all others", "family": "", **rest[["calls", "total_us", "share"]].sum()}
+    return of_run(pd.concat([shown, pd.DataFrame([others])], ignore_index=True), run, phase=phase)
+
+
+def families(run: Run) -> pd.DataFrame:
+    """Return one row per SETTING and family of kernels: total_us, calls, and its share of the time of all kernels."""
+    rows = entries(run, "kernel").reindex(columns=[*SETTING, "seed", "family", "calls", "total_us"])
+    table = rows.groupby([*SETTING, "family"], sort=False)[["calls", "total_us"]].sum().reset_index()
+    table[["calls", "total_us"]] /= max(1, rows["seed"].nunique())
+    table["share"] = table["total_us"] / table.groupby(SETTING)["total_us"].transform("sum")
+    order = {name: place for place, name in enumerate((*NAMES, *PRECISIONS, *PHASES, *FAMILIES))}
+    by = ["model", "precision", "phase", "family"]
+    return of_run(table.sort_values(by, key=lambda column: column.map(order), ignore_index=True), run)
+
+
+def roofline(run: Run, *, model: str, precision: str, phase: str = "step") -> pd.DataFrame:
+    """Return one row per operator that computes: FLOP per byte, TFLOP/s, its share of the time, and the roof above it.
+
+    `bound` is the roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More
+    than 1 below the memory roof: its operands came out of the cache. Facts: peak_tflops and gb_per_s, NaN where no
+    datasheet is known.
+    """
+    rows = _of(entries(run, "operator"), model=model, precision=precision, phase=phase)
+    wanted = ["calls", "total_us", "flop", "moved_bytes"]
+    table = rows.reindex(columns=["operator", *wanted]).groupby("operator", sort=False)[wanted].mean().reset_index()
+    table["share"] = table["total_us"] / table["total_us"].sum()
+    table = table[(table["flop"] > 0) & (table["moved_bytes"] > 0)].reset_index(drop=True)
+    table["flop_per_byte"] = table["flop"] / table["moved_bytes"]
+    table["tflops"] = table["flop"] / table["total_us"] / 1e6
+    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    peak = (known.tflops(PEAK[precision]) if known else None) or float("nan")
+    rate = (known.hbm_gb_per_s if known else None) or float("nan")
+    memory_roof = table["flop_per_byte"] * rate / 1e3
+    table["roof_tflops"] = np.minimum(memory_roof, peak)
+    table["bound"] = np.where(memory_roof < peak, "memory", "compute") if known else "no limit known"
+    table["of_roof"] = table["tflops"] / table["roof_tflops"]
+    facts = {"model": model, "precision": precision, "phase": phase}
+    return of_run(table, run, **facts, peak_tflops=peak, gb_per_s=rate)
+
+
+def attention_parts(run: Run) -> pd.DataFrame:
+    """Return one row per model, precision and part of plain attention: us, FLOP, bytes, GB/s and TFLOP/s.
+
+    `us_of_products` and `flop_of_products`: the part over the two matrix products together.
+    """
+    keys = ["model", "precision", "part"]
+    table = entries(run, "attention").groupby(keys, sort=False)[["us", "flop", "moved_bytes"]].median().reset_index()
+    table["gb_per_s"] = table["moved_bytes"] / table["us"] / 1e3
+    table["tflops"] = table["flop"] / table["us"] / 1e6
+    products = table[table["part"].isin(["scores", "values"])].groupby(keys[:2])[["us", "flop", "moved_bytes"]].sum()
+    both = products.reindex(pd.MultiIndex.from_frame(table[keys[:2]]))
+    for column in ("us", "flop", "moved_bytes"):
+        table[f"{column}_of_products"] = table[column].to_numpy() / both[column].to_numpy()
+    return of_run(table, run)
+
+
+def timeline(run: Run, *, model: str, precision: str = "autocast") -> pd.DataFrame:
+    """Return the spans of one profiled forward: lane ("host" or "GPU"), span, what, family, start_ms, end_ms.
+
+    Raises ValueError, naming what was drawn, where this forward was not.
+    """
+    spans = run.spans
+    found = spans[(spans["model"] == model) & (spans["precision"] == precision)]
+    if found.empty:
+        drawn = sorted({f"{row.model}, {row.precision}" for row in spans.itertuples()})
+        raise ValueError(f"the forward of {model}, {precision} was not drawn; drawn are {'; '.join(drawn)}")
+    found = found[found["point"] == found["point"].min()]
+    table = found[["lane", "span", "what", "family"]].reset_index(drop=True)
+    for edge in ("start", "end"):
+        table[f"{edge}_ms"] = (found[f"{edge}_us"] / 1e3).to_numpy()
+    return of_run(table, run, model=model, precision=precision)
+
+
+def export_trace(run: Run, *, model: str, precision: str = "autocast", file: str | Path = "") -> Path:
+    """Write the spans of one profiled forward as a trace that ui.perfetto.dev opens; return the file.
+
+    Without `file` it lies in the run's own folder. Raises ValueError for a recorded run without `file`.
+    """
+    if not file and run.recorded:
+        raise ValueError("a recorded run is not written to: name a file")
+    target = Path(file or run.folder / f"trace-{model}-{precision}.json")
+    spans = timeline(run, model=model, precision=precision)
+    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(spans["lane"]))}
+    named = [
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": n, "args": {"name": lane}} for lane, n in lanes.items()
+    ]
+    drawn = [
+        {
+            "ph": "X",
+            "name": row.what,
+            "cat": f"{row.span},{row.family}",
+            "pid": 0,
+            "tid": lanes[row.lane],
+            "ts": 1e3 * row.start_ms,
+            "dur": 1e3 * (row.end_ms - row.start_ms),
+        }
+        for row in spans.itertuples(index=False)
+    ]
+    target.write_text(json.dumps({"traceEvents": [*named, *drawn], "displayTimeUnit": "ms"}))
+    return target
+
+
+def _of(rows: pd.DataFrame, **setting: str) -> pd.DataFrame:
+    """Return the rows of one setting. Raises ValueError, naming what there is, where there are none."""
+    found = rows
+    for knob, value in setting.items():
+        found = found[found[knob] == value]
+    if found.empty:
+        known = rows[[*setting]].drop_duplicates().to_dict("split", index=False)["data"]
+        raise ValueError(f"{', '.join(setting.values())} was not profiled; profiled are {known}")
+    return found

@@ -1,0 +1,71 @@
+"""What a run of lab 06 reaches of the lab's targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from labkit.labs.benchmarking.tables.launches import launches
+from labkit.labs.benchmarking.tables.profiles import accounts
+from labkit.labs.benchmarking.tables.steps import steps
+from labkit.labs.benchmarking.tables.trials import wrong_by_rows
+from labkit.tables.targets import Target, card_of
+from labkit.theory.transformer import NAMES
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_ERROR, _APART = 10, 3  # percent
+_CLOCKS = "profiler's window against the clock, most of all profiled phases"
+_MODEL = "launch model's largest error, the five sizes' eager forwards"
+_CAUGHT = "broken benchmarks caught, of 5"
+
+
+def _step(model: str, ms: float | None = None, spread: float = 0.0) -> Target:
+    return Target(f"{model}: compiled bfloat16 AdamW step", ms, unit="ms", spread=spread)
+
+
+def _mfu(model: str, percent: float | None = None) -> Target:
+    return Target(f"{model}: share of the tensor cores' rate in it (MFU)", percent, unit="%")
+
+
+EXPECTED = (
+    *(target for model in NAMES for target in (_step(model), _mfu(model))),
+    Target(_MODEL, None, "≤", _ERROR, "%"),
+    Target(_CLOCKS, None, "≤", _APART, "%"),
+    Target(_CAUGHT, None, "=", 5),
+)
+
+
+def scorecard(run: Run) -> pd.DataFrame:
+    """Return the targets that this run can show: lab, target, measured, goal, unit, met; none without a GPU."""
+    by_plan = {"steps": _steps, "launches": _launches, "profiles": _profiles, "trial": _trial}
+    return card_of(run, "benchmarking", by_plan, least_gpus=1)
+
+
+def _steps(run: Run) -> list[Target]:
+    table = steps(run)
+    compiled = table[(table["mode"] == "compiled") & (table["precision"] == "autocast") & (table["phase"] == "step")]
+    targets = []
+    for row in compiled.to_dict("records"):
+        targets += [_step(row["model"], row["ms"], row["spread_ms"]), _mfu(row["model"], 100 * row["mfu"])]
+    return targets
+
+
+def _launches(run: Run) -> list[Target]:
+    table = launches(run)
+    sizes = table[table["axis"] == "model"]
+    worst = sizes.loc[sizes["error"].abs().idxmax()]
+    spread = 100 * worst["predicted_ms"] / worst["eager_ms"] * worst["spread_ms"] / worst["eager_ms"]
+    return [Target(_MODEL, 100 * abs(worst["error"]), "≤", _ERROR, "%", spread)]
+
+
+def _profiles(run: Run) -> list[Target]:
+    return [Target(_CLOCKS, 100 * accounts(run)["apart"].abs().max(), "≤", _APART, "%")]
+
+
+def _trial(run: Run) -> list[Target]:
+    rows = run.rows[run.rows["variant"] != "right"]
+    caught = [row["variant"] in wrong_by_rows(row) for row in rows.to_dict("records")]
+    return [Target(_CAUGHT, float(sum(caught)), "=", 5)]

@@ -1,0 +1,158 @@
+"""Launches and work before anything runs: a queue between host and GPU, attention's parts, what a moment belongs to."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labkit.theory.transformer import SIZES, forward_flop, transformer
+
+NAMES = {  # phases and modes, as sentences and charts call them
+    "forward": "forward",
+    "both": "forward + backward",
+    "step": "AdamW step",
+    "eager": "eager",
+    "graph": "CUDA graph",
+    "compiled": "compiled",
+    "compiled_graph": "compiled, CUDA graph",
+}
+PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "autocast": "bfloat16"}
+FAMILIES = ("matmul", "attention", "elementwise", "reduce/norm", "copy", "optimizer", "other")  # of kernels
+FORWARDS = {"forward": 1, "both": 3, "step": 3}  # a backward takes as many FLOP as two forwards
+SPREAD_SHARE = 0.05  # of a median: runs whose clocks agree this well are one regime
+
+
+def parameters_of(model: str) -> int:
+    """Return the parameters of one of the five sizes."""
+    hidden, inner, layers, _ = SIZES[model]
+    return transformer(hidden, inner, layers).parameters
+
+
+def forward_tflop(model: str, samples: int = 4, sequence: int = 128) -> float:
+    """Return the TFLOP of one forward of one of the five sizes, batch 4 and context 128 as the report has it."""
+    hidden, inner, layers, _ = SIZES[model]
+    return forward_flop(transformer(hidden, inner, layers), hidden, sequence, samples) / 1e12
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A host that launches kernels, one every `launch_us`, and a GPU that runs each for `kernel_us`, in order."""
+
+    kernels: int
+    launch_us: float
+    kernel_us: float
+
+    @property
+    def spans(self) -> list[tuple[float, float, float]]:
+        """When each kernel is launched, starts and ends, in µs: it starts when it is launched and the GPU is free."""
+        spans, free = [], 0.0
+        for number in range(1, self.kernels + 1):
+            launched = number * self.launch_us
+            begun = max(launched, free)
+            free = begun + self.kernel_us
+            spans.append((launched, begun, free))
+        return spans
+
+    @property
+    def end_us(self) -> float:
+        """When the last kernel is done: the slower of both goes through, the other one waits."""
+        rest = self.kernels - 1
+        return self.launch_us + self.kernel_us + rest * max(self.launch_us, self.kernel_us)
+
+    @property
+    def idle_share(self) -> float:
+        """Which share of the time the GPU has nothing to do."""
+        return 1 - self.kernels * self.kernel_us / self.end_us
+
+    @property
+    def launch_bound(self) -> bool:
+        return self.launch_us > self.kernel_us
+
+
+def predicted_ms(kernels: float, launch_us: float, fixed_us: float, gpu_ms: float) -> float:
+    """Return what a forward of so many kernels takes: the host's launches, or the GPU's work where that is longer."""
+    return max((fixed_us + kernels * launch_us) / 1e3, gpu_ms)
+
+
+def line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
+    """Return slope and intercept of the least-squares line. Raises ValueError where all xs are one."""
+    if len(set(xs)) < 2:
+        raise ValueError("a line needs two different xs")
+    fitted = statistics.linear_regression(xs, ys)
+    return fitted.slope, fitted.intercept
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of plain attention: FLOP, and the bytes that it reads and writes at least."""
+
+    flop: int
+    moved_bytes: int
+
+
+SOFTMAX_FLOP = 5  # a score: compare, subtract, exponential, add, divide
+
+
+def attention_parts(samples: int, heads: int, sequence: int, width: int, element_bytes: int) -> dict[str, Part]:
+    """Return the parts of softmax(Q·Kᵀ + mask)·V, each its own kernel: its FLOP and the bytes of what it touches.
+
+    A product reads two matrices of sequence × width (or of scores and width) and writes the third; mask and softmax
+    read and write every score.
+    """
+    matrices = samples * heads
+    scores, rows = matrices * sequence**2, matrices * sequence * width
+    product = Part(2 * scores * width, element_bytes * (2 * rows + scores))
+    through = 2 * element_bytes * scores
+    return {
+        "scores": product,
+        "mask": Part(scores, through),
+        "softmax": Part(SOFTMAX_FLOP * scores, through),
+        "values": product,
+    }
+
+
+_KINDS = (  # the first line with a word that the event's name holds decides
+    ("profiler", ("Activity Buffer", "Instrumentation", "Profiler")),
+    ("loads code", ("Loading", "cuModule", "cuLibrary", "cudaFunc", "cuFunc", "cuKernel")),
+    ("allocates", ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cuMem", "empty", "new_zeros")),
+    ("waits", ("Synchronize",)),
+    ("launches", ("Launch", "cudaMemcpy", "cudaMemset")),
+    ("sets up", ("cuda", "Occupancy")),
+    ("Python", ("iteration",)),
+)
+
+
+def kind(event: str) -> str:
+    """Return what the host does in an event of the profiler: loads code, allocates, launches, …, else "operators"."""
+    return next((kind for kind, words in _KINDS if any(word in event for word in words)), "operators")
+
+
+KINDS = (*dict.fromkeys(kind for kind, _ in _KINDS), "operators")
+
+
+def innermost(events: Iterable[tuple[float, float, str]]) -> Counter[str]:
+    """Return how long each name is the innermost of all events (start, end, name) that go on at a moment.
+
+    Every moment belongs to the event that began last, so the times add up to what the events cover together.
+    """
+    took: Counter[str] = Counter()
+    open_events: list[tuple[float, str]] = []
+    now = float("-inf")
+
+    def until(moment: float) -> None:
+        nonlocal now
+        while open_events and open_events[-1][0] <= moment:
+            end, name = open_events.pop()
+            took[name] += max(0.0, end - now)
+            now = max(now, end)
+        if open_events:
+            took[open_events[-1][1]] += max(0.0, moment - now)
+        now = max(now, moment)
+
+    for start, end, name in sorted(events, key=lambda event: (event[0], -event[1])):
+        until(start)
+        open_events.append((end, name))
+    until(max((end for end, _ in open_events), default=now))
+    return took

@@ -1,0 +1,44 @@
+"""Lab 06, what the worker does: times, profiles and takes apart the steps of one model on one GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from labkit.engine.worker import Worker
+from labkit.labs.benchmarking.plan import Answer, FirstCalls, Launches, Profiles, Trial
+from labkit.labs.benchmarking.worker.answers import try_answer
+from labkit.labs.benchmarking.worker.firsts import watch_first_calls
+from labkit.labs.benchmarking.worker.launches import time_launches
+from labkit.labs.benchmarking.worker.profiles import profile_phases
+from labkit.labs.benchmarking.worker.steps import Loop, time_phases
+from labkit.labs.benchmarking.worker.trials import put_on_trial
+from labkit.worker.settings import forget, set_precision
+from labkit.worker.settings import prepare as prepare
+
+
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point."""
+    if worker.rank:
+        return
+    if isinstance(worker.plan, Answer):
+        try_answer(worker, point)
+    elif isinstance(worker.plan, Trial):
+        put_on_trial(worker, point)
+    else:
+        run_point(worker, point)
+        forget(worker)
+
+
+def run_point(worker: Worker, point: SimpleNamespace) -> None:
+    """Build the point's model, and do with it what the plan says."""
+    set_precision(point.precision)
+    if isinstance(worker.plan, Launches):
+        time_launches(worker, Loop(worker, point, (point.hidden, point.inner, point.layers, point.heads)))
+        return
+    loop = Loop(worker, point, worker.plan.dimensions(point.model), point.mode)
+    if isinstance(worker.plan, FirstCalls):
+        watch_first_calls(worker, loop)
+    elif isinstance(worker.plan, Profiles):
+        profile_phases(worker, point, loop)
+    else:
+        time_phases(worker, loop)

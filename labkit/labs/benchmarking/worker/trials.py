@@ -1,0 +1,173 @@
+"""Benchmarks of one forward and backward: the right one, and five with a bug; and what each one shows."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from labkit.engine.worker import Worker
+
+_LAYERS, _DROPOUT = 4, 0.1
+
+
+class Bench:
+    """A model, its batches, a device that works while the host goes on, and a clock; it notes what is done with them.
+
+    On a CPU one thread stands in for the GPU's stream: what is launched waits there for its turn.
+    """
+
+    def __init__(self, device: torch.device, width: int, rows: int, seed: int):
+        self.device, self.rows, self.width = device, rows, width
+        torch.manual_seed(seed)
+        layers = [[nn.Linear(width, width), nn.GELU(), nn.Dropout(_DROPOUT)] for _ in range(_LAYERS)]
+        self.model = nn.Sequential(*(layer for block in layers for layer in block)).to(device)
+        self.stream = None if device.type == "cuda" else ThreadPoolExecutor(1)
+        self.pending: list[Future] = []
+        self.losses: dict[int, list] = defaultdict(list)
+        self.made, self.running = 0, False
+        self.in_flight, self.steps_before, self.batches_inside = 0, 0, 0
+        self._steps, self._read = 0, False
+
+    def launch(self, work: Callable[[], object]) -> None:
+        """Have the device do `work`, after all that it was told before."""
+        if self.stream is None:
+            work()
+        else:
+            self.pending.append(self.stream.submit(work))
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing to do."""
+        if self.stream is None:
+            torch.cuda.synchronize()
+        for future in self.pending:
+            future.result()
+        self.pending.clear()
+
+    def clock(self) -> float:
+        """Return the host's time; every second reading ends what the one before began."""
+        if not self._read:
+            self.steps_before, self._read = self._steps, True
+        if self.running:
+            self.in_flight += self._is_busy()
+        self.running = not self.running
+        return time.perf_counter()
+
+    def _is_busy(self) -> bool:
+        if self.stream is not None:
+            return any(not future.done() for future in self.pending)
+        event = torch.cuda.Event()
+        event.record()
+        return not event.query()
+
+    def batch(self) -> torch.Tensor:
+        """Make a batch on the host and bring it to the device."""
+        self.made += 1
+        self.batches_inside += self.running
+        return torch.randn(self.rows, self.width).to(self.device)
+
+    def clear(self) -> None:
+        """Drop all gradients."""
+        self.launch(self.model.zero_grad)
+
+    def step(self, batch: torch.Tensor) -> None:
+        """Launch one forward and backward."""
+        self._steps += 1
+        kept = self.losses[self.made]
+
+        def work() -> None:
+            loss = self.model(batch).square().mean()
+            loss.backward()
+            kept.append(loss.detach())
+
+        self.launch(work)
+
+    def gradient(self) -> float:
+        """Return the length of all gradients."""
+        self.synchronize()
+        squares = [weight.grad.square().sum() for weight in self.model.parameters() if weight.grad is not None]
+        return torch.stack(squares).sum().sqrt().item()
+
+    def close(self) -> None:
+        """End the thread that stands in for a stream."""
+        if self.stream is not None:
+            self.stream.shutdown()
+
+
+def benchmark(
+    bench: Bench,
+    repeats: int,
+    *,
+    warm_ups: int = 3,
+    synchronises: bool = True,
+    evaluates: bool = True,
+    clears: bool = True,
+    makes_data_before: bool = True,
+) -> list[float]:
+    """Return the seconds of each forward and backward of the model, without dropout, on a batch that is there."""
+    if evaluates:
+        bench.model.eval()
+    batch = bench.batch()
+    for _ in range(warm_ups):
+        bench.step(batch)
+    seconds = []
+    for _ in range(repeats):
+        if clears:
+            bench.clear()
+        bench.synchronize()
+        begun = bench.clock()
+        bench.step(batch if makes_data_before else bench.batch())
+        if synchronises:
+            bench.synchronize()
+        seconds.append(bench.clock() - begun)
+    return seconds
+
+
+BENCHMARKS: dict[str, Callable[[Bench, int], list[float]]] = {
+    "right": benchmark,
+    "unsynchronised": partial(benchmark, synchronises=False),
+    "first_inside": partial(benchmark, warm_ups=0),
+    "dropout_on": partial(benchmark, evaluates=False),
+    "uncleared": partial(benchmark, clears=False),
+    "data_inside": partial(benchmark, makes_data_before=False),
+}
+
+
+def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
+    """Append what one benchmark reports, beside the right one of the same model, and what it did.
+
+    `reported_ms` is the mean of what it measured, `true_ms` the median of the right one. `in_flight`: stops of the
+    clock at which the device still worked; `steps_before`: steps ahead of the first reading; `loss_apart`: by how much
+    losses of one batch differ; `gradient_times`: the gradients' length at the end, over that of one backward;
+    `batches_inside`: batches made while the clock ran.
+    """
+    plan = worker.plan
+    bench = Bench(worker.device, plan.width, plan.rows, point.seed)
+    seconds = BENCHMARKS[point.variant](bench, plan.repeats)
+    grown = bench.gradient()
+    bench.model.zero_grad()
+    bench.step(bench.batch())
+    once = bench.gradient()
+    apart = max(max(each) - min(each) for each in ([x.item() for x in losses] for losses in bench.losses.values()))
+    seen = {name: getattr(bench, name) for name in ("in_flight", "steps_before", "batches_inside")}
+    bench.close()
+    judge = Bench(worker.device, plan.width, plan.rows, point.seed)
+    true_s = statistics.median(benchmark(judge, plan.repeats))
+    judge.close()
+    worker.record(
+        entry="trial",
+        iteration=0,
+        reported_ms=1e3 * statistics.mean(seconds),
+        true_ms=1e3 * true_s,
+        first_times=seconds[0] / statistics.median(seconds),
+        **seen,
+        loss_apart=apart,
+        gradient_times=grown / once,
+    )
