@@ -28,7 +28,7 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # Markdown); a label on a chart and a word in a sentence come from one place (labkit.story); an explorer computes theory
 # while a slider moves; attention's worker is written in Triton, broadcast's asks the CUDA runtime for copies
 # (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends with it what a worker
-# has left.
+# has left; a worker may call a student's function with arguments that no plan can hold (labkit.engine.call finds it).
 EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "labkit.labs.{lab}.theory"},
@@ -41,6 +41,7 @@ MAY_IMPORT = {
         "cuda",
         "psutil",
         "labkit.engine.worker",
+        "labkit.engine.call",
         "labkit.worker",
         "labkit.theory",
         "labkit.labs.{lab}.plan",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from labkit.course import answers
 from labkit.course.exercise import launched, unanswered, with_version
@@ -14,9 +15,6 @@ from labkit.labs.benchmarking.bugs import SYMPTOMS
 from labkit.labs.benchmarking.plan import Answer
 from labkit.labs.benchmarking.tables.trials import symptoms, wrong_by_rows
 from labkit.story import units
-
-if TYPE_CHECKING:
-    from labkit.engine.run import Run
 
 EXERCISES = ("timed",)  # what `%%answer` may name
 _NEAR, _SPREAD_NEAR, _LEAST = 0.02, 0.4, 5
@@ -37,18 +35,17 @@ def check(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
         return verdict
     plan = Answer(answers=str(answers.folder()))
     run = launched("timed", plan, patience_s, "a loop in it does not end")
-    return with_version("benchmarking", "timed", run if isinstance(run, Verdict) else judge_timed(run))
+    verdict = run if isinstance(run, Verdict) else judge_timed(run.rows.to_dict("records"))
+    return with_version("benchmarking", "timed", verdict)
 
 
 check.names = EXERCISES  # type: ignore[attr-defined]
 
 
-def judge_timed(run: Run) -> Verdict:
-    """Return the verdict on an Answer run: what it gave for each kind of step, beside the true times."""
+def judge_timed(rows: Iterable[dict[str, Any]]) -> Verdict:
+    """Return the verdict on the rows of an Answer run: what it gave for each kind of step, beside the true times."""
     faults: dict[str, str] = {}
-    for row in run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "given", "raised", "unreadable"])]).to_dict(
-        "records"
-    ):
+    for row in rows:
         for name, sentence in _faults(row).items():
             faults.setdefault(name, sentence)
     return Verdict("timed", WRONG if faults else RIGHT, faults, () if faults else _MERITS)
@@ -56,7 +53,7 @@ def judge_timed(run: Run) -> Verdict:
 
 def _faults(row: dict[str, Any]) -> dict[str, str]:
     """Return what is wrong with one call of `timed`: the fault's kind and its sentence."""
-    situation, given = row["situation"], row["given"]
+    situation, given = row["situation"], row.get("given")
     if situation == "raises":
         if isinstance(given, str):
             what = f"a step raises in its third call, and `timed` returns {given:.60}"
@@ -64,7 +61,8 @@ def _faults(row: dict[str, Any]) -> dict[str, str]:
         return {}
     result = json.loads(given) if isinstance(given, str) else None
     if not _is_form(result):
-        return {"form": f"it returns {given!s:.60}, not the median, the spread and the count as three numbers"}
+        what = "something that no check can read" if not isinstance(given, str) else f"{given:.60}"
+        return {"form": f"it returns {what}, not the median, the spread and the count as three numbers"}
     return _timing_faults(row, *result)
 
 

@@ -11,89 +11,90 @@ from labkit.story import units
 from labkit.story.words import listed, say
 
 _CLOSE = 0.03  # of the clock: two clocks that agree
+_IDLE = 0.1  # of a window: less is no waiting
 _ABOVE = 1.02  # of a roof: what a datasheet's rounding explains
 _LARGE = 0.03  # of a step: operators that a sentence names
 
 
-def explain_accounts(table: pd.DataFrame, phase: str = "forward") -> Markdown:
-    """Say whether the profiler agrees with the host's clock, what watching costs, and how long the GPU has no work."""
+def explain_profile(
+    accounts: pd.DataFrame, kernels: pd.DataFrame, families: pd.DataFrame, attention: pd.DataFrame
+) -> Markdown:
+    """Answer the five questions as a list, from the tables of `tables.profiles` with these names."""
+    answers = (_clocks(accounts), _kernels(kernels), _others(families), _shares(families), _attention(attention))
+    text = "\n".join(f"- **({letter})** {answer}" for letter, answer in zip("abcde", answers, strict=True))
+    return say(text, small=fact(accounts, "small"))
+
+
+def _clocks(table: pd.DataFrame, phase: str = "forward") -> str:
+    """Say whether the profiler agrees with the clock, what watching costs, and how long the GPU has no work."""
     rows = table[table["phase"] == phase]
     worst = rows.loc[rows["apart"].abs().idxmax()]
     verdict = "**they agree**" if abs(worst["apart"]) <= _CLOSE else "**they do not agree**"
     slowed = rows.loc[rows["slowed"].idxmax()]
-    sentences = [
-        f"Profiler and clock tell the same {NAMES[phase]} at most {units.percent(abs(worst['apart']))} apart "
-        f"({_setting(worst)}): {verdict} within {units.percent(_CLOSE)}.",
-        f"Being watched makes it up to {units.percent(max(0.0, slowed['slowed']))} slower than the clock alone says "
-        f"({_setting(slowed)}), so compare a profile with the clock of the same steps.",
-    ]
-    idle = rows.loc[rows["idle_share"].idxmax()]
-    if fact(table, "small"):
-        return say(*sentences, small=True)
-    sentences.append(
-        f"In {_setting(idle)} **the GPU has no kernel for {units.percent(idle['idle_share'])} of that time**: it waits "
-        "for launches."
-        if idle["idle_share"] > 0.1
-        else "The GPU is never without a kernel for more than a tenth of that time."
+    said = (
+        f"Profiler and clock time the same {NAMES[phase]} at most {units.percent(abs(worst['apart']))} apart "
+        f"({_setting(worst)}): {verdict} within {units.percent(_CLOSE)}. Watching makes it up to "
+        f"{units.percent(max(0.0, slowed['slowed']))} slower than the clock alone says ({_setting(slowed)})."
     )
-    return say(*sentences)
+    if fact(table, "small"):
+        return said
+    idle = rows.loc[rows["idle_share"].idxmax()]
+    if idle["idle_share"] <= _IDLE:
+        return f"{said} The GPU is never without a kernel for more than {units.percent(_IDLE)} of that time."
+    waits = f"**the GPU has no kernel for {units.percent(idle['idle_share'])} of that time**"
+    return f"{said} In {_setting(idle)} {waits}: it waits for launches."
 
 
 def _setting(row: pd.Series) -> str:
     return f"`{row['model']}`, {PRECISION_NAMES[row['precision']]}"
 
 
-def explain_kernels(*tables: pd.DataFrame) -> Markdown:
-    """Say which kernel takes most of each phase, how often it is called, and which one takes most beside products."""
-    sentences = []
-    for table in tables:
-        named = table[table["family"] != ""]
-        top, phase = named.iloc[0], NAMES[fact(table, "phase")]
-        sentences.append(
-            f"In {phase}, `{top['kernel']}` takes most: {units.percent(top['share'])} in {units.number(top['calls'])} "
-            "calls."
-        )
-        others = named[named["family"] != "matmul"]
-        if top["family"] == "matmul" and len(others):
-            other = others.iloc[0]
-            sentences.append(f"Beside products, `{other['kernel']}` does: {units.percent(other['share'])}.")
-    return say(*sentences, small=fact(tables[0], "small"))
+def _kernels(table: pd.DataFrame) -> str:
+    named = table[table["family"] != ""]
+    parts = []
+    for phase in ("forward", "both"):
+        top = named.loc[named[f"{phase}_total_us"].idxmax()]
+        share, calls = units.percent(top[f"{phase}_share"]), units.number(top[f"{phase}_calls"])
+        parts.append(f"in {NAMES[phase]} `{top['kernel']}` ({share} of the time, {calls} calls)")
+    model = f"`{fact(table, 'model')}`, {PRECISION_NAMES[fact(table, 'precision')]}"
+    return f"The kernel that takes most in {model}: {listed(parts)}."
 
 
-def explain_families(table: pd.DataFrame) -> Markdown:
-    """Say what takes time besides products, and how their share changes from a forward to a whole AdamW step."""
-    sentences = []
-    for (model, precision), rows in table.groupby(["model", "precision"], sort=False):
-        wide = rows.pivot_table(index="family", columns="phase", values="share", aggfunc="first").fillna(0.0)
-        if "matmul" not in wide.index or not {"forward", "step"} <= set(wide):
-            continue
-        forward, step = wide.loc["matmul", "forward"], wide.loc["matmul", "step"]
-        others = wide["step"].drop("matmul").sort_values(ascending=False)
-        change = "fewer" if step < forward else "more"
-        sentences.append(
-            f"`{model}`, {PRECISION_NAMES[precision]}: products take {units.percent(forward)} of a forward and "
-            f"{units.percent(step)} of an AdamW step, {change}; besides them {others.index[0]} takes "
-            f"{units.percent(others.iloc[0])} of the step."
-        )
-    text = "\n".join(f"- {sentence}" for sentence in sentences)
-    return say(text, small=fact(table, "small"))
+def _others(families: pd.DataFrame) -> str:
+    """Say which family takes most of a forward besides products, setting by setting."""
+    rows = families[(families["phase"] == "forward") & (families["family"] != "matmul")]
+    most = rows.loc[rows.groupby(["model", "precision"], sort=False)["share"].idxmax()]
+    parts = [f"{row['family']} {units.percent(row['share'])} ({_setting(row)})" for _, row in most.iterrows()]
+    return f"Besides matrix products, most of a forward takes: {listed(parts)}."
 
 
-def explain_attention(table: pd.DataFrame) -> Markdown:
+def _shares(families: pd.DataFrame) -> str:
+    """Say how the share of products changes from a forward to a whole AdamW step."""
+    rows = families[families["family"] == "matmul"]
+    index = ["model", "precision"]
+    wide = rows.pivot_table(index=index, columns="phase", values="share", aggfunc="first", sort=False).reset_index()
+    parts = [
+        f"{units.percent(row['forward'])} → {units.percent(row['step'])} ({_setting(row)})"
+        for _, row in wide.iterrows()
+    ]
+    falls = (wide["step"] < wide["forward"]).sum()
+    verdict = {len(wide): "**it falls**", 0: "**it rises**"}.get(
+        int(falls), f"it falls in {falls} of {len(wide)} settings"
+    )
+    return f"Share of products, from a forward to an AdamW step: {listed(parts)}; {verdict}."
+
+
+def _attention(table: pd.DataFrame) -> str:
     """Say how softmax compares with attention's two products: in time, in FLOP, and in bytes, which explain it."""
     rows = table[table["part"] == "softmax"]
     times, flop, moved = (rows[f"{name}_of_products"] for name in ("us", "flop", "moved_bytes"))
-    sentences = [
-        f"Softmax takes {_percents(times)} of the time of both products with {_percents(flop)} of their FLOP: per "
-        f"FLOP, it is {units.span(times / flop)} as slow."
-    ]
-    off_flop, off_bytes = (_off(times / other) for other in (flop, moved))
-    bytes_of = f"It moves {_percents(moved)} of their bytes"
-    if off_bytes < off_flop:
-        sentences.append(f"{bytes_of}: **the bytes explain its time, not the FLOP**.")
-    else:
-        sentences.append(f"{bytes_of}, which explains its time no better than the FLOP do.")
-    return say(*sentences, small=fact(table, "small"))
+    said = (
+        f"Softmax takes {_percents(times)} of the time of both products with {_percents(flop)} of their FLOP, so that "
+        f"a FLOP of it takes {units.span(times / flop)} as long. It moves {_percents(moved)} of their bytes"
+    )
+    if _off(times / moved) < _off(times / flop):
+        return f"{said}: **the bytes explain its time, not the FLOP**."
+    return f"{said}, which explains its time no better than the FLOP do."
 
 
 def _percents(shares: pd.Series) -> str:

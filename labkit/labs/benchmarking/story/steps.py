@@ -16,8 +16,11 @@ _EXPLAINED = 0.10  # of a measured time: what the launch model may miss
 _NAMED = 4  # events that a sentence names
 
 
-def explain_iterations(table: pd.DataFrame) -> Markdown:
-    """Say how much longer the first iteration of each size takes, and from which one on all are alike."""
+def explain_iterations(table: pd.DataFrame, dropped: pd.DataFrame) -> Markdown:
+    """Say how much longer a first iteration takes, when they settle, and what warm-ups do to mean and median.
+
+    Takes tables of `iterations` and `warm_ups`.
+    """
     first = table[table["iteration"] == 0].set_index("model")["times_later"]
     worst, phase = first.idxmax(), NAMES[fact(table, "phase")]
     sentences = [
@@ -33,7 +36,7 @@ def explain_iterations(table: pd.DataFrame) -> Markdown:
         sentences.append(f"Iterations do not settle within {units.percent(_SETTLED)}: the machine is noisy.")
     else:
         sentences.append(f"From iteration {latest} on, every one is within {units.percent(_SETTLED)} of that median.")
-    return say(*sentences, small=fact(table, "small"))
+    return say(*sentences, *_warm_ups(dropped), small=fact(table, "small"))
 
 
 def _settled(rows: pd.DataFrame) -> int:
@@ -42,14 +45,14 @@ def _settled(rows: pd.DataFrame) -> int:
     return int(far.max()) + 1 if len(far) else 0
 
 
-def explain_warm_ups(table: pd.DataFrame) -> Markdown:
+def _warm_ups(table: pd.DataFrame) -> list[str]:
     """Say what dropping iterations does to mean and standard deviation, and what it does to the median."""
     sentences = []
     for phase, rows in table.groupby("phase", sort=False):
         rows, name = rows.set_index("warm_ups"), NAMES[phase]
         none, most = rows.iloc[0], rows.iloc[-1]
         sentences.append(
-            f"{name[0].upper()}{name[1:]}: without a warm-up {_mean(none)}, after {rows.index[-1]} of them "
+            f"Of `{fact(table, 'model')}`, {name}: without a warm-up {_mean(none)}, after {rows.index[-1]} of them "
             f"{_mean(most)}; the median goes from {_ms(none['median_ms'])} to {_ms(most['median_ms'])}."
         )
     wide = table.pivot_table(index="phase", columns="warm_ups", values=["mean_ms", "median_ms"], aggfunc="first")
@@ -58,11 +61,11 @@ def explain_warm_ups(table: pd.DataFrame) -> Markdown:
     if moved["mean_ms"] > moved["median_ms"]:
         sentences.append(
             f"**The mean moves by up to {units.percent(moved['mean_ms'])}, the median by "
-            f"{units.percent(moved['median_ms'])}**: a few slow iterations decide a mean, and never a median."
+            f"{units.percent(moved['median_ms'])}**: a few slow iterations decide a mean, not a median."
         )
     else:
-        sentences.append("Here the first iterations move neither the mean nor the median more than later noise does.")
-    return say(*sentences, small=fact(table, "small"))
+        sentences.append("The first iterations do not move the mean more than the median.")
+    return sentences
 
 
 def _mean(row: pd.Series) -> str:
@@ -181,20 +184,20 @@ def explain_modes(table: pd.DataFrame, phase: str = "forward") -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
-def explain_launches(table: pd.DataFrame, per_layer: pd.DataFrame, width: float) -> Markdown:
+def explain_launches(table: pd.DataFrame) -> Markdown:
     """Say what a layer costs host and GPU, where the GPU becomes the limit, and how well the model predicts the sizes.
 
-    Takes tables of `launches` and `per_layer`, and `knee`'s width.
+    Takes a table of `launches`.
     """
-    layer = per_layer.iloc[0]
-    each = f"One more layer is {units.number(layer['kernels'])} kernels, for which the host takes"
-    each = f"{each} {units.seconds(layer['host_us'] / 1e6)}"
-    if pd.isna(layer["gpu_us"]):
+    kernels, host_us, gpu_us = (fact(table, f"layer_{name}") for name in ("kernels", "host_us", "gpu_us"))
+    each = f"One more layer is {units.number(kernels)} kernels, for which the host takes"
+    each, width = f"{each} {units.seconds(host_us / 1e6)}", fact(table, "knee_width")
+    if pd.isna(gpu_us):
         note = "a CPU is host and device: it launches nothing and works itself"
         return say(f"{each} ({note}).", _predicted(table), small=fact(table, "small"))
-    bound = layer["host_us"] > layer["gpu_us"]
+    bound = host_us > gpu_us
     sentences = [
-        f"{each} and the GPU {units.seconds(layer['gpu_us'] / 1e6)}: "
+        f"{each} and the GPU {units.seconds(gpu_us / 1e6)}: "
         + ("**launch-bound at any depth**." if bound else "the GPU is the limit at any depth."),
         f"A launch costs the host {units.seconds(fact(table, 'launch_us') / 1e6)}, and a forward "
         f"{units.seconds(max(0.0, fact(table, 'fixed_us')) / 1e6)} more.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.labs.benchmarking.theory import line, predicted_ms
-from labkit.provenance import like, of_run
+from labkit.provenance import of_run
 from labkit.tables.rows import entries
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ def launches(run: Run) -> pd.DataFrame:
     Columns: axis, model, hidden, layers, kernels, eager_ms, spread_ms, enqueue_ms (until the host had launched all),
     gpu_ms (the same kernels from a CUDA graph; NaN without a GPU), busy_ms, enqueue_us and gpu_us per kernel,
     predicted_ms and error (predicted over measured, less one), launch_bound. The model's two numbers, facts `launch_us`
-    and `fixed_us`, are a line through enqueue_ms by kernels over the sweep of layers: no size is fitted.
+    and `fixed_us`, are a line through enqueue_ms by kernels over the sweep of layers: no size is fitted. Further facts:
+    `knee_width`, from which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and
+    `layer_gpu_us` of one more layer.
     """
     rows = entries(run, "launch").assign(model=lambda found: found["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
@@ -44,28 +46,23 @@ def launches(run: Run) -> pd.DataFrame:
     table["enqueue_us"] = 1e3 * table["enqueue_ms"] / table["kernels"]
     table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
     table["launch_bound"] = (fixed + slope * table["kernels"]) / 1e3 > known_gpu_ms
-    return of_run(table, run, launch_us=slope, fixed_us=fixed)
+    facts = {"launch_us": slope, "fixed_us": fixed, "knee_width": _knee(table)}
+    return of_run(table, run, **facts, **_per_layer(table))
 
 
-def knee(table: pd.DataFrame) -> float:
-    """Return the smallest width from which the GPU takes longer than the launches; infinity where there is none.
-
-    Takes a table of `launches`. NaN without a GPU.
-    """
-    sweep = table[table["axis"] == "width"].sort_values("hidden")
-    if sweep["gpu_ms"].isna().all():
+def _knee(table: pd.DataFrame) -> float:
+    """Return the least width from which the GPU takes longer than the launches; infinity without one, NaN on a CPU."""
+    sweep = table[table["axis"] == "width"]
+    if sweep["gpu_ms"].isna().any():
         return float("nan")
     bound = sweep[sweep["launch_bound"].astype(bool)]["hidden"].max()
-    beyond = sweep[sweep["hidden"] > bound] if len(sweep) and bound == bound else sweep
-    return float(beyond["hidden"].min()) if len(beyond) else float("inf")
+    beyond = sweep[~(sweep["hidden"] <= bound)]["hidden"]
+    return float(beyond.min()) if len(beyond) else float("inf")
 
 
-def per_layer(table: pd.DataFrame) -> pd.DataFrame:
-    """Return, for the sweep of layers, what one more layer costs: kernels, host's µs, GPU's µs."""
-    sweep = table[table["axis"] == "layers"].sort_values("layers")
-    layers = list(sweep["layers"])
-    costs = {"kernels": line(layers, list(sweep["kernels"]))[0]}
-    costs["host_us"] = 1e3 * line(layers, list(sweep["enqueue_ms"]))[0]
-    known = sweep["gpu_ms"].notna().all()
-    costs["gpu_us"] = 1e3 * line(layers, list(sweep["gpu_ms"]))[0] if known else float("nan")
-    return like(pd.DataFrame([costs]), table)
+def _per_layer(table: pd.DataFrame) -> dict[str, float]:
+    """Return what one more layer costs, by the sweep of layers: kernels, the host's µs, the GPU's µs (NaN on a CPU)."""
+    sweep = table[table["axis"] == "layers"]
+    columns = {"layer_kernels": "kernels", "layer_host_us": "enqueue_ms", "layer_gpu_us": "gpu_ms"}
+    costs = {name: line(list(sweep["layers"]), list(sweep[column]))[0] for name, column in columns.items()}
+    return costs | {name: 1e3 * costs[name] for name in costs if name.endswith("us")}

@@ -12,7 +12,7 @@ import pandas as pd
 from labkit.labs.benchmarking.plan import PHASES, PRECISIONS
 from labkit.labs.benchmarking.theory import FAMILIES
 from labkit.node import limits
-from labkit.provenance import of_run
+from labkit.provenance import fact, of_run
 from labkit.tables.rates import PEAK
 from labkit.tables.rows import entries
 from labkit.theory.transformer import NAMES
@@ -39,20 +39,25 @@ def accounts(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def kernels(run: Run, *, model: str, precision: str, phase: str) -> pd.DataFrame:
-    """Return the kernels of one phase (on a CPU: operators), most time first, SHOWN rows and one for the others.
+def kernels(run: Run, *, model: str, precision: str) -> pd.DataFrame:
+    """Return the kernels (on a CPU: operators) of forward and of forward + backward, most time first.
 
-    Columns: kernel, family, calls, total_us, share of the time of all kernels.
+    Columns: kernel, family, then calls, total_us and share (of all kernels of that phase) for `forward_` and `both_`.
+    SHOWN rows by their time in both, and a last one for all others.
     """
-    rows = _of(entries(run, "kernel"), model=model, precision=precision, phase=phase)
-    seeds = max(1, rows["seed"].nunique())
-    table = rows.groupby(["kernel", "family"], sort=False)[["calls", "total_us"]].sum().div(seeds).reset_index()
-    table["share"] = table["total_us"] / table["total_us"].sum()
-    named = table[table["kernel"] != "others"].sort_values("total_us", ascending=False)
-    shown = named.head(SHOWN)
-    rest = table.drop(shown.index)
-    others = {"kernel": "all others", "family": "", **rest[["calls", "total_us", "share"]].sum()}
-    return of_run(pd.concat([shown, pd.DataFrame([others])], ignore_index=True), run, phase=phase)
+    rows = _of(entries(run, "kernel"), model=model, precision=precision)
+    sides = []
+    for phase in ("forward", "both"):
+        own = rows[rows["phase"] == phase]
+        sums = own.groupby(["kernel", "family"])[["calls", "total_us"]].sum().div(max(1, own["seed"].nunique()))
+        sides.append(sums.assign(share=sums["total_us"] / sums["total_us"].sum()).add_prefix(f"{phase}_"))
+    table = sides[1].join(sides[0], how="outer").fillna(0.0).reset_index()
+    table = table.sort_values("both_total_us", ascending=False, ignore_index=True)
+    shown = table[table["kernel"] != "others"].head(SHOWN)
+    rest = table.drop(shown.index).sum(numeric_only=True)
+    others = pd.DataFrame([{"kernel": "all others", "family": "", **rest}])
+    columns = ["kernel", "family", *sides[0], *sides[1]]
+    return of_run(pd.concat([shown, others], ignore_index=True)[columns], run, model=model, precision=precision)
 
 
 def families(run: Run) -> pd.DataFrame:
@@ -107,32 +112,32 @@ def attention_parts(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def timeline(run: Run, *, model: str, precision: str = "autocast") -> pd.DataFrame:
+def timeline(run: Run, *, model: str, precision: str = "") -> pd.DataFrame:
     """Return the spans of one profiled forward: lane ("host" or "GPU"), span, what, family, start_ms, end_ms.
 
-    Raises ValueError, naming what was drawn, where this forward was not.
+    Without a precision, of the last one that was drawn. Raises ValueError, naming what was drawn, where this was not.
     """
     spans = run.spans
-    found = spans[(spans["model"] == model) & (spans["precision"] == precision)]
+    found = spans[(spans["model"] == model) & (spans["precision"].isin([precision]) | (precision == ""))]
     if found.empty:
         drawn = sorted({f"{row.model}, {row.precision}" for row in spans.itertuples()})
         raise ValueError(f"the forward of {model}, {precision} was not drawn; drawn are {'; '.join(drawn)}")
-    found = found[found["point"] == found["point"].min()]
+    found = found[found["point"] == found["point"].max()]
     table = found[["lane", "span", "what", "family"]].reset_index(drop=True)
     for edge in ("start", "end"):
         table[f"{edge}_ms"] = (found[f"{edge}_us"] / 1e3).to_numpy()
-    return of_run(table, run, model=model, precision=precision)
+    return of_run(table, run, model=model, precision=found["precision"].iloc[0])
 
 
-def export_trace(run: Run, *, model: str, precision: str = "autocast", file: str | Path = "") -> Path:
+def export_trace(run: Run, *, model: str, precision: str = "", file: str | Path = "") -> Path:
     """Write the spans of one profiled forward as a trace that ui.perfetto.dev opens; return the file.
 
     Without `file` it lies in the run's own folder. Raises ValueError for a recorded run without `file`.
     """
     if not file and run.recorded:
         raise ValueError("a recorded run is not written to: name a file")
-    target = Path(file or run.folder / f"trace-{model}-{precision}.json")
     spans = timeline(run, model=model, precision=precision)
+    target = Path(file or run.folder / f"trace-{model}-{fact(spans, 'precision')}.json")
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(spans["lane"]))}
     named = [
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": n, "args": {"name": lane}} for lane, n in lanes.items()
