@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-UNITS = ("GB/s", "second", "ms", "%", "times", "chunks", "which", "rank")
+UNITS = ("GB/s", "FLOP", "second", "ms", "%", "times", "chunks", "which", "rank")
 SLACK = 1.0  # pixels that two boxes of letters may share
 
 

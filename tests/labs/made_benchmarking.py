@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.labs.benchmarking.plan import MODES, PHASES, VARIANTS, FirstCalls, Launches, Profiles, Steps, Trial
-from labkit.labs.benchmarking.theory import FORWARDS, attention_parts
+from labkit.labs.benchmarking.theory import FORWARDS, attention_work
 from labkit.theory.transformer import NAMES, forward_flop
 
 HOST_US, FIXED_US, KERNELS = 6.0, 100.0, 25  # a launch, a forward's rest, kernels a layer
@@ -126,7 +126,7 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
                 rows.append(knobs | {"entry": "operator", "phase": phase, "operator": operator} | counts)
         hidden, _, _, heads = plan.dimensions(point.model)
         width = 2 if point.precision == "autocast" else 4
-        parts = attention_parts(plan.samples, heads, plan.sequence, hidden // heads, width)
+        parts = attention_work(plan.samples, heads, plan.sequence, hidden // heads, width)
         for part, due in parts.items():
             us = softmax_us if part == "softmax" else 4.0
             rows.append(knobs | {"entry": "attention", "part": part, "us": us, **vars(due)})

@@ -24,6 +24,7 @@ MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
 VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
 SITUATIONS = ("asynchronous", "slow_first", "noisy", "raises")  # steps that the exercise's check feeds
+_FEW_WARM_UPS, _FEW_REPEATS = 2, 6
 _HEAD = 64  # width of a head where a sweep chooses the number of heads
 
 
@@ -80,7 +81,8 @@ class Benchmark(Plan):
 class Steps(Benchmark):
     """Forward, forward + backward, and whole AdamW steps of the five sizes; every iteration is a row.
 
-    The first point is the first work of a fresh process. Modes other than eager are measured in bfloat16.
+    The first point is the first work of a fresh process. Modes other than eager are measured in bfloat16, without
+    forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
@@ -89,6 +91,12 @@ class Steps(Benchmark):
     precisions: tuple[str, ...] = PRECISIONS
     modes: tuple[str, ...] = MODES
     warm_ups: int = 5
+
+    def often(self, precision: str) -> dict[str, int]:
+        """Return the warm-ups and repeats of a point, as `Worker.time` takes them."""
+        if precision == "float32":
+            return {"warm_ups": self.warm_ups, "repeats": self.repeats}
+        return {"warm_ups": min(self.warm_ups, _FEW_WARM_UPS), "repeats": min(self.repeats, _FEW_REPEATS)}
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
@@ -114,11 +122,11 @@ class FirstCalls(Benchmark):
 class Profiles(Benchmark):
     """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"models": ("small", "2.7b"), "precisions": ("float32",)}
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
 
-    models: tuple[str, ...] = ("small", "xl", "2.7b")
+    models: tuple[str, ...] = ("small", "2.7b")
     precisions: tuple[str, ...] = ("float32", "autocast")
-    steps: int = 3  # profiled, one after another
+    steps: int = 5  # forwards that are profiled, one after another; of the longer phases one
     drawn: tuple[str, ...] = ("small", "2.7b")  # models whose forward is drawn, kernel by kernel
     repeats: int = 8
 
@@ -132,22 +140,25 @@ class Profiles(Benchmark):
 class Launches(Benchmark):
     """Forwards in bfloat16 by depth, by width, and of the five sizes: host's time, GPU's time, and kernels.
 
-    A point's `axis` is "layers", "width" or "model"; the sweeps have the width, or the depth, of the smallest size.
+    A point's `axis` is "layers", "width" or "model"; the sweep of layers has the width of the smallest size. Before
+    every timed forward a reference of `reference_layers` such layers says what a launch costs the host just then.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256)}
+    SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
 
-    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 48)
-    widths: tuple[int, ...] = (256, 512, 768, 1024, 1536, 2048, 3072, 4096)
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    widths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 6144, 8192)
+    width_layers: int = 6
+    reference_layers: int = 3
     models: tuple[str, ...] = NAMES
     precision: str = "autocast"
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        hidden, inner, layers, heads = self.dimensions("small")
+        hidden, inner, _, heads = self.dimensions("small")
         for depth in self.depths:
             yield self._point("layers", "", hidden, inner, depth, heads)
         for width in self.widths:
-            yield self._point("width", "", width, 4 * width, layers, max(2, width // _HEAD))
+            yield self._point("width", "", width, 4 * width, self.width_layers, max(2, width // _HEAD))
         for model in self.models:
             yield self._point("model", model, *self.dimensions(model))
 
@@ -164,7 +175,7 @@ class Trial(Benchmark):
 
     variants: tuple[str, ...] = ("right",)
     width: int = 2048
-    rows: int = 4096  # samples of a batch
+    rows: int = 2048  # samples of a batch
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

@@ -58,11 +58,11 @@ def _launches(run: Run) -> list[Target]:
     sizes = table[table["axis"] == "model"]
     worst = sizes.loc[sizes["error"].abs().idxmax()]
     spread = 100 * worst["predicted_ms"] / worst["eager_ms"] * worst["spread_ms"] / worst["eager_ms"]
-    return [Target(_MODEL, 100 * abs(worst["error"]), "≤", _ERROR, "%", spread)]
+    return [Target(_MODEL, 100 * float(abs(worst["error"])), "≤", _ERROR, "%", float(spread))]
 
 
 def _profiles(run: Run) -> list[Target]:
-    return [Target(_CLOCKS, 100 * accounts(run)["apart"].abs().max(), "≤", _APART, "%")]
+    return [Target(_CLOCKS, 100 * float(accounts(run)["apart"].abs().max()), "≤", _APART, "%")]
 
 
 def _trial(run: Run) -> list[Target]:

@@ -21,7 +21,6 @@ NAMES = {  # phases and modes, as sentences and charts call them
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "autocast": "bfloat16"}
 FAMILIES = ("matmul", "attention", "elementwise", "reduce/norm", "copy", "optimizer", "other")  # of kernels
 FORWARDS = {"forward": 1, "both": 3, "step": 3}  # a backward takes as many FLOP as two forwards
-SPREAD_SHARE = 0.05  # of a median: runs whose clocks agree this well are one regime
 
 
 def parameters_of(model: str) -> int:
@@ -71,11 +70,6 @@ class Queue:
         return self.launch_us > self.kernel_us
 
 
-def predicted_ms(kernels: float, launch_us: float, fixed_us: float, gpu_ms: float) -> float:
-    """Return what a forward of so many kernels takes: the host's launches, or the GPU's work where that is longer."""
-    return max((fixed_us + kernels * launch_us) / 1e3, gpu_ms)
-
-
 def line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
     """Return slope and intercept of the least-squares line. Raises ValueError where all xs are one."""
     if len(set(xs)) < 2:
@@ -95,7 +89,7 @@ class Part:
 SOFTMAX_FLOP = 5  # a score: compare, subtract, exponential, add, divide
 
 
-def attention_parts(samples: int, heads: int, sequence: int, width: int, element_bytes: int) -> dict[str, Part]:
+def attention_work(samples: int, heads: int, sequence: int, width: int, element_bytes: int) -> dict[str, Part]:
     """Return the parts of softmax(Q·Kᵀ + mask)·V, each its own kernel: its FLOP and the bytes of what it touches.
 
     A product reads two matrices of sequence × width (or of scores and width) and writes the third; mask and softmax

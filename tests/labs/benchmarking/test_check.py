@@ -72,7 +72,7 @@ def test_a_right_answer_is_right_however_often_it_repeats(method, repeats):
         ([MEAN], {"mean"}),
         ([WARM_UP, MEAN], {"no_warm_up", "first_inside"}),
         ([("return middle,", "return 1e3 * middle,")], {"unit"}),
-        ([("return middle,", "return 1.5 * middle,")], {"value"}),
+        ([("return middle,", "return 1.7 * middle,")], {"value"}),
         ([("(high - low) / 2", "statistics.stdev(seconds)")], {"deviation"}),
         ([("(high - low) / 2", "high - low")], {"whole_range"}),
         ([("(high - low) / 2", "max(seconds)")], {"spread"}),

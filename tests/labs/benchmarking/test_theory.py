@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from labkit.labs.benchmarking.theory import (
     Queue,
-    attention_parts,
+    attention_work,
     forward_tflop,
     innermost,
     kind,
@@ -82,7 +82,7 @@ def test_an_event_has_its_kind(event, found):
 
 
 def test_attention_does_most_flop_in_products_and_moves_most_bytes_elsewhere():
-    parts = attention_parts(4, 12, 128, 64, 4)
+    parts = attention_work(4, 12, 128, 64, 4)
     scores = 4 * 12 * 128**2
     assert parts["scores"].flop == parts["values"].flop == 2 * scores * 64
     assert parts["softmax"].flop == 5 * scores and parts["softmax"].moved_bytes == 2 * 4 * scores

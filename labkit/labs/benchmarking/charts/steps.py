@@ -150,10 +150,10 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
             ax.errorbar(
                 x, rows["eager_ms"], yerr=rows["spread_ms"], fmt="o", color=canvas.INK, ms=5, label="eager forward"
             )
-            ax.plot(x, rows["enqueue_ms"], color=_HOST, marker=".", lw=1.2, label="the host has launched all")
+            ax.plot(x, rows["host_ms"], color=_HOST, marker=".", lw=1.2, label="kernels × time per launch")
             if rows["gpu_ms"].notna().any():
                 ax.plot(x, rows["gpu_ms"], color=_GPU, marker=".", lw=1.2, label="the GPU's work (CUDA graph)")
-            ax.plot(x, rows["predicted_ms"], color=_MODEL, lw=1.2, ls=(0, (4, 2)), label="model: the longer of the two")
+            ax.plot(x, rows["predicted_ms"], color=_MODEL, lw=1.2, ls=(0, (4, 2)), label="model: the longer of both")
             for scale in (ax.xaxis, ax.yaxis):
                 canvas.logarithmic(scale)
             ax.set_xticks(list(x), [str(value) for value in x], fontsize=8)

@@ -13,6 +13,7 @@ from labkit.story.words import listed, resolved, say
 _SETTLED = 0.10  # of the later median: an iteration this near is like them
 _GAIN = 1.05  # a factor below this is no gain
 _EXPLAINED = 0.10  # of a measured time: what the launch model may miss
+_ONE_CALL = 0.7  # of the extra time of all calls: one of them makes it
 _NAMED = 4  # events that a sentence names
 
 
@@ -89,7 +90,8 @@ def explain_first_calls(events: pd.DataFrame, iterations: pd.DataFrame) -> Markd
     by_kind = events.groupby("kind")["extra_ms"].sum().sort_values(ascending=False)
     parts = [f"{kind} {_ms(ms)}" for kind, ms in by_kind.items() if ms > 0.02 * extra]
     sentences.append(f"What only the first one has, by what the host does: {listed(parts)}.")
-    named = [f"`{row.event}` ({_ms(row.extra_ms)})" for row in events.head(_NAMED).itertuples() if row.extra_ms > 0]
+    top = events[(events["event"] != "other") & (events["extra_ms"] > 0)].head(_NAMED)
+    named = [f"`{row.event}` ({_ms(row.extra_ms)}{_once(row)})" for row in top.itertuples()]
     sentences.append(f"Most of it lies in {listed(named)}.")
     if (asked := own["device_allocations"]).notna().any():
         sentences.append(
@@ -97,6 +99,15 @@ def explain_first_calls(events: pd.DataFrame, iterations: pd.DataFrame) -> Markd
             f"{units.count(asked.iloc[1])} times in the second step, {units.count(asked.iloc[2:].sum())} times later."
         )
     return say(*sentences, _clocks(own["sm_mhz"]), small=fact(iterations, "small"))
+
+
+def _once(row) -> str:
+    """Say where one call of many makes most of the extra time: it sets something up for all later ones."""
+    return f", nearly all in one of {row.calls_first} calls" if _alone(row) else ""
+
+
+def _alone(row) -> bool:
+    return row.calls_first > 1 and row.longest_ms > _ONE_CALL * row.extra_ms
 
 
 def _clocks(mhz: pd.Series) -> str | None:
@@ -199,8 +210,7 @@ def explain_launches(table: pd.DataFrame) -> Markdown:
     sentences = [
         f"{each} and the GPU {units.seconds(gpu_us / 1e6)}: "
         + ("**launch-bound at any depth**." if bound else "the GPU is the limit at any depth."),
-        f"A launch costs the host {units.seconds(fact(table, 'launch_us') / 1e6)}, and a forward "
-        f"{units.seconds(max(0.0, fact(table, 'fixed_us')) / 1e6)} more.",
+        f"A launch costs the host {units.seconds(fact(table, 'launch_us') / 1e6)}.",
     ]
     if width == float("inf"):
         sentences.append("No width of the sweep keeps the GPU busy.")
@@ -213,7 +223,7 @@ def _predicted(table: pd.DataFrame) -> str:
     sizes = table[table["axis"] == "model"]
     worst = sizes.loc[sizes["error"].abs().idxmax()]
     said = (
-        "The longer of launches × time per launch and the GPU's work predicts the five sizes within "
+        "The longer of kernels × time per launch and the GPU's work predicts the five sizes within "
         f"{units.percent(abs(worst['error']))} (`{worst['model']}`)"
     )
     within = abs(worst["error"]) <= _EXPLAINED

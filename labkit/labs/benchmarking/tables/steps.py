@@ -117,15 +117,17 @@ def warm_ups(run: Run, *, model: str = "small", precision: str = "float32") -> p
 def first_calls(run: Run) -> pd.DataFrame:
     """Return one row per event of the host, most that only the first iteration has above: event, kind, and its times.
 
-    Columns: calls_first and first_ms (of iteration 0), second_ms, later_ms (the median of all after), extra_ms (first
-    less later).
+    Columns: calls_first, longest_ms (of one call) and first_ms, of iteration 0; second_ms; later_ms, the median of all
+    after; extra_ms, first less later.
     """
-    rows = entries(run, "event").reindex(columns=["event", "kind", "iteration", "calls", "self_us"])
+    rows = entries(run, "event").reindex(columns=["event", "kind", "iteration", "calls", "longest_us", "self_us"])
     keys = ["event", "kind"]
     wide = rows.pivot_table(index=keys, columns="iteration", values="self_us", aggfunc="sum").fillna(0.0) / 1e3
     later = [number for number in wide if number > 1]
     table = pd.DataFrame({"first_ms": wide[0], "second_ms": wide[1], "later_ms": wide[later].median(axis=1)})
-    table.insert(0, "calls_first", rows[rows["iteration"] == 0].groupby(keys)["calls"].sum())
+    first = rows[rows["iteration"] == 0].groupby(keys)
+    table.insert(0, "calls_first", first["calls"].sum())
+    table.insert(1, "longest_ms", first["longest_us"].max() / 1e3)
     table["extra_ms"] = table["first_ms"] - table["later_ms"]
     table = table.fillna({"calls_first": 0}).astype({"calls_first": int}).reset_index()
     return of_run(table.sort_values("extra_ms", ascending=False, ignore_index=True), run)

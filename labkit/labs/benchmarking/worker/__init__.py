@@ -33,7 +33,7 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
     """Build the point's model, and do with it what the plan says."""
     set_precision(point.precision)
     if isinstance(worker.plan, Launches):
-        time_launches(worker, Loop(worker, point, (point.hidden, point.inner, point.layers, point.heads)))
+        time_launches(worker, point, Loop(worker, point, (point.hidden, point.inner, point.layers, point.heads)))
         return
     loop = Loop(worker, point, worker.plan.dimensions(point.model), point.mode)
     if isinstance(worker.plan, FirstCalls):

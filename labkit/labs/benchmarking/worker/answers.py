@@ -24,9 +24,9 @@ def _slow_first() -> Iterator[float]:
 
 
 def _noisy() -> Iterator[float]:
-    """Yield 10 ms, give or take a little; every fifth call 60 ms."""
+    """Yield 10 ms, give or take a little; one call in eleven takes 60 ms."""
     for number in count():
-        yield 0.060 if number % 5 == 4 else 0.010 + 0.0002 * (number % 4)
+        yield 0.060 if number % 11 == 6 else 0.010 + 0.0002 * (number % 4)
 
 
 def _steady() -> Iterator[float]:
@@ -77,7 +77,7 @@ class Device:
         self.reads += 1
         self.now += _READ_S
         self._read_busy = self.free > self.now
-        self.busy_stops += self._stepped and self._read_busy
+        self.busy_stops += self._stepped and self._read_busy and self.reads > 1  # the first one is a start
         self._stepped = False
         return self.now
 

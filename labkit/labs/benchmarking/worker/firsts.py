@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,8 +22,8 @@ _RANGE = "iteration {}"
 def watch_first_calls(worker: Worker, loop: Loop) -> None:
     """Profile the first AdamW steps of this process, one range each, and append what the host and the GPU did.
 
-    Rows: entry="iteration" (ms, gpu_ms, device_allocations, sm_mhz) and entry="event" (event, kind, calls, self_us: the
-    time in which nothing began after it and still went on).
+    Rows: entry="iteration" (ms, gpu_ms, device_allocations, sm_mhz) and entry="event" (event, kind, calls, longest_us
+    of one call, self_us: the time in which nothing began after it and still went on).
     """
     on_gpu = worker.device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -57,10 +58,12 @@ def _append(worker: Worker, events: list, iteration: int, timing: SimpleNamespac
     shared = {"iteration": iteration, "warm_up": False}
     worker.record(entry="iteration", **shared, ms=1e3 * timing.seconds, gpu_ms=length(gpu) / 1e3, **more)
     took = innermost((e.time_range.start, min(e.time_range.end, window.end), _name(e.name)) for e in host)
-    calls = [_name(event.name) for event in host]
+    lasted: dict[str, list[float]] = defaultdict(list)
+    for event in host:
+        lasted[_name(event.name)].append(event.time_range.elapsed_us())
     ordered = took.most_common()
     for event, self_us in ordered[:LISTED]:
-        what = {"event": event, "kind": kind(event), "calls": calls.count(event)}
+        what = {"event": event, "kind": kind(event), "calls": len(lasted[event]), "longest_us": max(lasted[event])}
         worker.record(entry="event", **shared, **what, self_us=self_us)
     rest: dict[str, float] = {}
     for event, self_us in ordered[LISTED:]:

@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from labkit.engine.worker import Worker
 from labkit.labs.benchmarking.plan import PHASES
-from labkit.labs.benchmarking.theory import attention_parts
+from labkit.labs.benchmarking.theory import attention_work
 from labkit.labs.benchmarking.worker.steps import Loop
 from labkit.labs.benchmarking.worker.traffic import Traffic
 from labkit.theory.intervals import length
@@ -79,7 +79,8 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
     """Append accounts, kernels and operators of every phase, attention's parts, and spans of a forward to draw.
 
     Rows: entry="account" (phase, plain_ms, clock_ms, window_ms, busy_ms, kernels: a step), entry="kernel" (phase,
-    kernel, family, calls, total_us), entry="operator" (phase, operator, calls, total_us, flop, moved_bytes),
+    kernel, family, calls, total_us), of forward and step entry="operator" (phase, operator, calls, total_us, flop,
+    moved_bytes),
     entry="attention" (part, us, flop, moved_bytes), and spans "operator", "launch", "kernel".
     """
     for phase in PHASES:
@@ -87,16 +88,17 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
         timings = list(worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats))
         plain_ms = 1e3 * statistics.median(run.seconds for run in timings if not run.warm_up)
         _account(worker, phase, work, plain_ms)
-        seen = watched(worker, work, 1, with_host=True)
-        _operators(worker, phase, work, seen)
-        if phase == "forward" and point.model in worker.plan.drawn:
-            _draw(worker, seen)
+        if phase != "both":
+            seen = watched(worker, work, 1, with_host=True)
+            _operators(worker, phase, work, seen)
+            if phase == "forward" and point.model in worker.plan.drawn:
+                _draw(worker, seen)
     loop.optimizer.zero_grad()
     _attention(worker, point)
 
 
 def _account(worker: Worker, phase: str, work: Callable, plain_ms: float) -> None:
-    steps = worker.plan.steps
+    steps = worker.plan.steps if phase == "forward" else 1
     seen = watched(worker, work, steps)
     worker.record(
         entry="account",
@@ -197,7 +199,7 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
         "softmax": lambda: scores.softmax(-1),
         "values": lambda: weights @ v,
     }
-    due = attention_parts(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
+    due = attention_work(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
     for part, work in works.items():
         seen = watched(worker, work, _PART_CALLS)
         us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS

@@ -11,7 +11,6 @@ import torch
 
 from labkit.engine.worker import Worker
 from labkit.labs.benchmarking.plan import PHASES
-from labkit.worker.settings import forget
 from labkit.worker.transformer import Transformer
 
 _LEARNING_RATE = 1e-4
@@ -80,16 +79,17 @@ def captured(work: Callable[[], Any]) -> Callable[[], None]:
 
 def time_phases(worker: Worker, loop: Loop) -> None:
     """Time each phase on its own, and append a row per iteration."""
-    for phase in PHASES:
+    often = worker.plan.often(worker.point.precision)
+    for phase in PHASES if loop.mode == "eager" else (PHASES[0], PHASES[-1]):
         work = captured(loop.works[phase]) if loop.mode.endswith("graph") else loop.works[phase]
-        time_work(worker, work, entry="phase", phase=phase)
+        time_work(worker, work, often, entry="phase", phase=phase)
         del work
         loop.optimizer.zero_grad()
         if loop.mode.endswith("graph"):
-            forget(worker)  # the graph's own pool of memory
+            torch.cuda.empty_cache()  # the graph's own pool of memory
 
 
-def time_work(worker: Worker, work: Callable[[], Any], **labels: Any) -> None:
+def time_work(worker: Worker, work: Callable[[], Any], often: dict[str, int], **labels: Any) -> None:
     """Append a row per iteration of `work`: `ms` until it is done, `enqueue_ms` until the host has launched it all.
 
     On a GPU also `sm_mhz`, its clock right after the iteration, where its driver says it.
@@ -100,7 +100,7 @@ def time_work(worker: Worker, work: Callable[[], Any], **labels: Any) -> None:
         work()
         return time.perf_counter() - begun
 
-    for timing in worker.time(noted, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats):
+    for timing in worker.time(noted, **often):
         times = {"ms": 1e3 * timing.seconds, "enqueue_ms": 1e3 * timing.result}
         clock = clock_mhz(worker.device)
         worker.record(**labels, iteration=timing.iteration, warm_up=timing.warm_up, **times, **clock)

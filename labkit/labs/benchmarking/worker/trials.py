@@ -27,8 +27,9 @@ class Bench:
     def __init__(self, device: torch.device, width: int, rows: int, seed: int):
         self.device, self.rows, self.width = device, rows, width
         torch.manual_seed(seed)
-        layers = [[nn.Linear(width, width), nn.GELU(), nn.Dropout(_DROPOUT)] for _ in range(_LAYERS)]
-        self.model = nn.Sequential(*(layer for block in layers for layer in block)).to(device)
+        with device:  # lazy layers make their weights in the first forward, which is slow on any device
+            layers = [[nn.LazyLinear(width), nn.GELU(), nn.Dropout(_DROPOUT)] for _ in range(_LAYERS)]
+        self.model = nn.Sequential(*(layer for block in layers for layer in block))
         self.stream = None if device.type == "cuda" else ThreadPoolExecutor(1)
         self.pending: list[Future] = []
         self.losses: dict[int, list] = defaultdict(list)
@@ -144,8 +145,8 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     """Append what one benchmark reports, beside the right one of the same model, and what it did.
 
     `reported_ms` is the mean of what it measured, `true_ms` the median of the right one. `in_flight`: stops of the
-    clock at which the device still worked; `steps_before`: steps ahead of the first reading; `loss_apart`: by how much
-    losses of one batch differ; `gradient_times`: the gradients' length at the end, over that of one backward;
+    clock at which the device still worked; `steps_before`: steps ahead of the first reading; `loss_apart`: by which
+    share losses of one batch differ; `gradient_times`: the gradients' length at the end, over that of one backward;
     `batches_inside`: batches made while the clock ran.
     """
     plan = worker.plan
@@ -155,7 +156,8 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     bench.model.zero_grad()
     bench.step(bench.batch())
     once = bench.gradient()
-    apart = max(max(each) - min(each) for each in ([x.item() for x in losses] for losses in bench.losses.values()))
+    values = [[loss.item() for loss in losses] for losses in bench.losses.values() if losses]
+    apart = max(max(each) / min(each) - 1 for each in values)
     seen = {name: getattr(bench, name) for name in ("in_flight", "steps_before", "batches_inside")}
     bench.close()
     judge = Bench(worker.device, plan.width, plan.rows, point.seed)
