@@ -6,7 +6,7 @@ from labkit.labs.benchmarking.plan import MODES, PHASES, VARIANTS, FirstCalls, L
 from labkit.labs.benchmarking.theory import FORWARDS, attention_work
 from labkit.theory.transformer import NAMES, forward_flop
 
-HOST_US, FIXED_US, KERNELS = 6.0, 100.0, 25  # a launch, a forward's rest, kernels a layer
+HOST_US, FIXED_US, KERNELS = 6.0, 100.0, 25  # a launch; a phase's rest, of Steps; kernels a layer
 RATES = {"float32": 45e12, "tf32": 250e12, "autocast": 500e12}  # FLOP/s that the GPU reaches
 FUSION = 1.4  # times as fast as the same work in more kernels
 
@@ -43,10 +43,10 @@ def steps_run(folder, *, device="cuda", size="full", first=40.0, **hardware):
     plan = _plan(Steps, device, size)
     rows = []
     for point in plan.points():
-        for phase in PHASES:
+        for phase in PHASES if point.mode == "eager" else ("forward", "step"):
             ms, host = phase_ms(plan, point.model, point.precision, point.mode, phase, **hardware)
             slow = first if (point.point, phase) == (0, "forward") else 1.5
-            for row in _times(ms, plan.warm_ups, plan.repeats, slow):
+            for row in _times(ms, *plan.often(point.precision).values(), slow):
                 rows.append(_knobs(point) | {"entry": "phase", "phase": phase, "enqueue_ms": host or 0.01} | row)
     return _write(folder, plan, rows, device)
 
@@ -61,12 +61,13 @@ def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0
     plan, rows = _plan(Launches, device, size), []
     for point in plan.points():
         kernels = KERNELS * point.layers + 8
-        host = (FIXED_US + kernels * host_us) / 1e3
+        host = kernels * host_us / 1e3
         gpu = 0.002 * kernels + 1e-9 * point.layers * point.hidden**2 * 12
         knobs = _knobs(point) | {"entry": "launch"}
         ms = max(host, gpu) * (off if point.model == "small" else 1.0)
+        launched = {"mode": "eager", "enqueue_ms": host, "launch_us": 1e3 * host / kernels}
         for row in _times(ms, plan.warm_ups, plan.repeats):
-            rows.append(knobs | {"mode": "eager", "enqueue_ms": host} | row)
+            rows.append(knobs | launched | row)
         if device == "cuda":
             rows += [knobs | {"mode": "graph", "enqueue_ms": 0.01} | row for row in _times(gpu, 3, plan.repeats)]
         counts = {"kernels": kernels, "busy_ms": 0.9 * gpu, "iteration": 0, "warm_up": False}
@@ -94,6 +95,7 @@ def firsts_run(folder, *, device="cuda", size="full", extra_us=400_000.0, mhz=(1
             for (event, kind), (calls, us) in events.items():
                 if us:
                     what = {"entry": "event", "event": event, "kind": kind, "calls": calls, "self_us": us}
+                    what["longest_us"] = 0.9 * us if event == "cudaMalloc" else us / calls
                     rows.append(_knobs(point) | at | what)
     return _write(folder, plan, rows, device)
 
@@ -101,8 +103,8 @@ def firsts_run(folder, *, device="cuda", size="full", extra_us=400_000.0, mhz=(1
 _SHARES = {"matmul": 0.6, "elementwise": 0.2, "attention": 0.1, "copy": 0.1}
 
 
-def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.0):
-    """Writes a Profiles run: the profiler's window is `apart` off the clock, a softmax takes `softmax_us`."""
+def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.0, mm_share=0.9):
+    """Writes a Profiles run: the profiler's window is `apart` off the clock, products take `mm_share`."""
     plan, rows = _plan(Profiles, device, size), []
     for point in plan.points():
         knobs = _knobs(point)
@@ -119,9 +121,11 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
             flop = FORWARDS[phase] * forward_flop(
                 plan.shape(point.model), plan.dimensions(point.model)[0], plan.sequence, plan.samples
             )
+            if phase == "both":
+                continue
             operators = {"aten::mm": (flop, flop / 100), "aten::mul": (1e8, 12e8), "aten::copy_": (0, 1e8)}
             for operator, (due, moved) in operators.items():
-                us = {"aten::mm": 250 * ms, "aten::mul": 400.0, "aten::copy_": 10.0}[operator]
+                us = {"aten::mm": mm_share * 1000 * ms, "aten::mul": 400.0, "aten::copy_": 10.0}[operator]
                 counts = {"calls": 10, "total_us": us, "flop": due, "moved_bytes": moved}
                 rows.append(knobs | {"entry": "operator", "phase": phase, "operator": operator} | counts)
         hidden, _, _, heads = plan.dimensions(point.model)

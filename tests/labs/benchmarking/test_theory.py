@@ -12,7 +12,6 @@ from labkit.labs.benchmarking.theory import (
     kind,
     line,
     parameters_of,
-    predicted_ms,
 )
 
 TIMES = st.floats(0.1, 100)
@@ -31,11 +30,6 @@ def test_the_end_of_a_queue_is_that_of_its_last_kernel(kernels, launch_us, kerne
 def test_a_launch_bound_queue_takes_its_launches_and_another_one_its_kernels():
     assert Queue(100, 6, 2).end_us == pytest.approx(100 * 6 + 2)
     assert Queue(100, 2, 6).end_us == pytest.approx(2 + 100 * 6)
-
-
-def test_the_model_is_the_longer_of_host_and_gpu():
-    assert predicted_ms(100, launch_us=5, fixed_us=100, gpu_ms=0.2) == pytest.approx(0.6)
-    assert predicted_ms(100, launch_us=5, fixed_us=100, gpu_ms=2.0) == 2.0
 
 
 def test_a_line_needs_two_places():

@@ -17,7 +17,8 @@ _FAMILY_COLORS = dict(
     zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)
 )
 _SPANS = {"operator": "#BFBFBF", "launch": canvas.SERIES[2], "kernel": canvas.COMPUTE}
-_NAMED = 0.02  # of the step: operators with less time have no name on the chart
+_NAMED, _DRAWN = 0.02, 1e-4  # of the step: operators with less time have no name on the chart, or no dot
+_WINDOW = 0.08  # of a forward: the part in its middle that is drawn
 
 
 def families_chart(*tables: pd.DataFrame) -> Figure:
@@ -46,9 +47,13 @@ def _wide(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def roofline_chart(*tables: pd.DataFrame) -> Figure:
-    """Each operator's TFLOP/s by its FLOP per byte, its dot as large as its share of the time, under both roofs."""
+    """Each operator's TFLOP/s by its FLOP per byte, its dot as large as its share of the time, under both roofs.
+
+    Operators with less than 0.01 % of the time are left out.
+    """
     figure, axes = parts.panels(len(tables), height=4.6)
     for ax, table in zip(axes, tables, strict=True):
+        table = table[table["share"] >= _DRAWN]
         peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
         ax.scatter(
             table["flop_per_byte"],
@@ -106,20 +111,23 @@ def _is_free(x: float, y: float, taken: list[tuple[float, float]]) -> bool:
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
-    """One profiled forward a panel: operators and launches of the host above, kernels of the GPU below."""
+    """The middle of one profiled forward per panel: operators and launches of the host above, kernels below."""
     figure, grid = canvas.canvas(1, len(tables), height=0.9 + 1.5 * len(tables), squeeze=False)
     for ax, table in zip(grid[:, 0], tables, strict=True):
         lanes = ["operators", "launches", "kernels"] if (table["span"] == "kernel").any() else ["operators"]
         parts.rows(ax, lanes)
         ax.grid(False)
         ax.tick_params(axis="y", length=0)
+        whole_ms = table["end_ms"].max()
+        begin, end = (0.5 - _WINDOW / 2) * whole_ms, (0.5 + _WINDOW / 2) * whole_ms
         for place, (span, color) in enumerate(list(_SPANS.items())[: len(lanes)]):
-            rows = table[table["span"] == span]
+            rows = table[(table["span"] == span) & (table["end_ms"] > begin) & (table["start_ms"] < end)]
             lengths = zip(rows["start_ms"], rows["end_ms"] - rows["start_ms"], strict=True)
             ax.broken_barh(list(lengths), (place - 0.31, parts.BAR), facecolors=color, linewidth=0)
         setting = f"{fact(table, 'model')}, {PRECISION_NAMES[fact(table, 'precision')]}"
-        ax.set_title(f"{where(table)}: forward of {setting}, {units.seconds(table['end_ms'].max() / 1e3)}")
-        ax.set(xlabel="ms since the first operator began", xlim=(0, table["end_ms"].max()))
+        part = f"{units.seconds((end - begin) / 1e3)} of {units.seconds(whole_ms / 1e3)}"
+        ax.set_title(f"{where(table)}: forward of {setting}, {part}")
+        ax.set(xlabel="ms since the first operator began", xlim=(begin, end))
     parts.swatches(
         grid[0, 0],
         {

@@ -121,12 +121,16 @@ def explain_roofline(table: pd.DataFrame) -> Markdown:
     if len(memory):
         parts = [f"`{row.operator}` ({units.percent(row.share)} of the time)" for row in memory.itertuples()]
         sentences.append(f"**Memory bounds** {listed(parts)}: more TFLOP/s would not help these.")
-    above = large[large["of_roof"] > _ABOVE]
+    above = memory[memory["of_roof"] > _ABOVE]
     if len(above):
         names = listed(f"`{name}`" for name in above["operator"])
-        sentences.append(f"{names} lie above the memory's roof: their operands were still in the GPU's cache.")
+        sentences.append(f"Above the memory's roof: {names}; some operands were still in the GPU's cache.")
+    wrong = large[(large["bound"] == "compute") & (large["of_roof"] > _ABOVE)]
+    if len(wrong):
+        names = listed(f"`{name}`" for name in wrong["operator"])
+        sentences.append(f"**Faster than this GPU computes**: {names}; the time or the count of FLOP is wrong.")
     low = memory[memory["of_roof"] < 0.5]
     if len(low):
         names = listed(f"`{name}`" for name in low["operator"])
-        sentences.append(f"Below half of their roof: {names}; kernels of a few µs do not reach a roof.")
+        sentences.append(f"Below half of their roof: {names}.")
     return say(*sentences, small=fact(table, "small"))
