@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from labkit.labs.benchmarking.tables.launches import *  # noqa: F403
     from labkit.labs.benchmarking.tables.profiles import *  # noqa: F403
     from labkit.labs.benchmarking.tables.steps import *  # noqa: F403
+    from labkit.labs.benchmarking.tables.trials import *  # noqa: F403
     from labkit.labs.benchmarking.targets import *  # noqa: F403
     from labkit.labs.benchmarking.theory import *  # noqa: F403
 

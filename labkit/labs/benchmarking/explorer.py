@@ -81,8 +81,8 @@ def explore() -> ipywidgets.VBox:
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "layers": ("layers", 12, (1, 2, 4, 8, 12, 24, 32, 48)),
-        "kernels_per_layer": ("kernels per layer", 30, (5, 10, 20, 30, 40, 60)),
-        "launch_us": ("a launch, µs", 6, (1, 2, 4, 6, 10, 20, 50)),
+        "kernels_per_layer": ("kernels per layer", 30, (5, 10, 20, 30, 46, 60)),
+        "launch_us": ("a launch, µs", 6, (1, 2, 4, 6, 10, 20, 35, 50)),
         "width": ("width", 768, (256, 512, 768, 1024, 1280, 1600, 2560, 4096, 8192)),
         "tflops": ("the GPU reaches, TFLOP/s", 400, (15, 45, 100, 200, 400, 800)),
     }
