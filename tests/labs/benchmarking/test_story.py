@@ -82,7 +82,7 @@ def test_the_launch_model_is_as_good_as_it_is(make):
     said(lab.explain_launches(lab.launches(make(launches_run, host_us=0.001))), "limit at any depth", "launch-bound")
     said(lab.explain_launches(lab.launches(make(launches_run, host_us=900.0))), "No width of the sweep")
     small = make(launches_run, device="cpu", size="small")
-    said(lab.explain_launches(lab.launches(small)), "a CPU is host and device", "From a width")
+    said(lab.explain_launches(lab.launches(small)), "A CPU is host and device", "From a width")
 
 
 def profile(run):

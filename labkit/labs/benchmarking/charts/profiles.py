@@ -111,7 +111,10 @@ def _is_free(x: float, y: float, taken: list[tuple[float, float]]) -> bool:
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
-    """The middle of one profiled forward per panel: operators and launches of the host above, kernels below."""
+    """The middle of one profiled forward per panel: operators and launches of the host above, kernels below.
+
+    Of a CPU all of it: operators are all that there is.
+    """
     figure, grid = canvas.canvas(1, len(tables), height=0.9 + 1.5 * len(tables), squeeze=False)
     for ax, table in zip(grid[:, 0], tables, strict=True):
         lanes = ["operators", "launches", "kernels"] if (table["span"] == "kernel").any() else ["operators"]
@@ -119,7 +122,8 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         ax.grid(False)
         ax.tick_params(axis="y", length=0)
         whole_ms = table["end_ms"].max()
-        begin, end = (0.5 - _WINDOW / 2) * whole_ms, (0.5 + _WINDOW / 2) * whole_ms
+        window = _WINDOW if "kernels" in lanes else 1.0
+        begin, end = (0.5 - window / 2) * whole_ms, (0.5 + window / 2) * whole_ms
         for place, (span, color) in enumerate(list(_SPANS.items())[: len(lanes)]):
             rows = table[(table["span"] == span) & (table["end_ms"] > begin) & (table["start_ms"] < end)]
             lengths = zip(rows["start_ms"], rows["end_ms"] - rows["start_ms"], strict=True)

@@ -68,8 +68,10 @@ def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -
     """Forward, backward and optimizer of an eager step, a bar per size and precision; a panel per run.
 
     Backward is forward + backward less forward, the optimizer the step less both. Triangles: a report's forward, and
-    its forward and backward together, in float32 on an H100, on the last panel.
+    its forward and backward together, in float32 on an H100, on the last panel, if that is of full size.
     """
+    if fact(tables[-1], "small"):
+        published = None
     wide = [_phases(table) for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, wide)), row_height=0.3)
     for ax, table, rows in zip(axes, tables, wide, strict=True):
@@ -127,7 +129,7 @@ def modes_chart(*tables: pd.DataFrame, phase: str = "forward", guess: Any = None
         if ax is axes[-1]:
             parts.guess_line(ax, guess)
         ax.set(title=where(table), xlabel=f"ms per {NAMES[phase]}, bfloat16")
-        ax.set_xlim(0, 1.5 * rows["ms"].max())
+        ax.set_xlim(0, 1.5 * (rows["ms"] + rows["spread_ms"].fillna(0)).max())
     canvas.shared_legend(figure, axes, columns=5)
     return canvas.finish(figure, sources(*tables))
 

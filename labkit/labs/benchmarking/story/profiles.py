@@ -33,9 +33,13 @@ def _clocks(table: pd.DataFrame, phase: str = "forward") -> str:
     slowed = rows.loc[rows["slowed"].idxmax()]
     said = (
         f"Profiler and clock time the same {NAMES[phase]} at most {units.percent(abs(worst['apart']))} apart "
-        f"({_setting(worst)}): {verdict} within {units.percent(_CLOSE)}. Watching makes it up to "
-        f"{units.percent(max(0.0, slowed['slowed']))} slower than the clock alone says ({_setting(slowed)})."
+        f"({_setting(worst)}): {verdict} within {units.percent(_CLOSE)}."
     )
+    if slowed["slowed"] > _CLOSE:
+        cost = f"up to {units.percent(slowed['slowed'])} slower than without a profiler"
+        said = f"{said} Watching makes a forward {cost} ({_setting(slowed)})."
+    else:
+        said = f"{said} Watching makes no forward slower by more than that."
     if fact(table, "small"):
         return said
     idle = rows.loc[rows["idle_share"].idxmax()]

@@ -90,7 +90,7 @@ def explain_first_calls(events: pd.DataFrame, iterations: pd.DataFrame) -> Markd
     by_kind = events.groupby("kind")["extra_ms"].sum().sort_values(ascending=False)
     parts = [f"{kind} {_ms(ms)}" for kind, ms in by_kind.items() if ms > 0.02 * extra]
     sentences.append(f"What only the first one has, by what the host does: {listed(parts)}.")
-    top = events[(events["event"] != "other") & (events["extra_ms"] > 0)].head(_NAMED)
+    top = events[(events["event"] != "other") & (events["kind"] != "Python") & (events["extra_ms"] > 0)].head(_NAMED)
     named = [f"`{row.event}` ({_ms(row.extra_ms)}{_once(row)})" for row in top.itertuples()]
     sentences.append(f"Most of it lies in {listed(named)}.")
     if (asked := own["device_allocations"]).notna().any():
@@ -204,8 +204,10 @@ def explain_launches(table: pd.DataFrame) -> Markdown:
     each = f"One more layer is {units.number(kernels)} kernels, for which the host takes"
     each, width = f"{each} {units.seconds(host_us / 1e6)}", fact(table, "knee_width")
     if pd.isna(gpu_us):
-        note = "a CPU is host and device: it launches nothing and works itself"
-        return say(f"{each} ({note}).", _predicted(table), small=fact(table, "small"))
+        note = (
+            "A CPU is host and device: it launches nothing and does the work itself, so the model has no meaning here."
+        )
+        return say(f"{each}.", note, small=fact(table, "small"))
     bound = host_us > gpu_us
     sentences = [
         f"{each} and the GPU {units.seconds(gpu_us / 1e6)}: "
