@@ -14,7 +14,7 @@ endif
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report test lab scorecard bench lint wheels clean
+.PHONY: help run report test lab data scorecard bench lint wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ lab: $(READY)  ## open JupyterLab on the notebooks (on a far node: ssh -L 8888:1
 	@$(REQUIRE)
 	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR)/notebooks --LabApp.news_url=None \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
+
+data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 13; without it: made images)
+	@$(PY) -m labkit.tools.images $(ARGS)
 
 scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
 	@$(PY) -m labkit.tools.scorecard $(ARGS)

@@ -25,6 +25,7 @@ class Collectives(TorchDispatchMode):
     """Notes every collective that is called while it is on, in forward and backward, by name: calls and bytes.
 
     The bytes are those of the collective's whole tensor: what an all-gather gives, what a reduce-scatter takes.
+    `each` has every call's name and bytes, in order.
     """
 
     def __init__(self):
@@ -32,6 +33,7 @@ class Collectives(TorchDispatchMode):
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.largest = 0
+        self.each: list[tuple[str, int]] = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace == "c10d":
@@ -47,6 +49,7 @@ class Collectives(TorchDispatchMode):
             whole = max(tensor.nbytes for tensor in tensors)
             self.bytes[name] += whole
             self.largest = max(self.largest, whole)
+            self.each.append((name, whole))
         return function(*args, **(kwargs or {}))
 
 

@@ -22,8 +22,12 @@ def prepare(worker: Worker) -> dict[int, Any]:
 
 
 def set_precision(precision: str) -> None:
-    """Have float32 matrices multiplied in float32 or, for "tf32", on the tensor cores with 10 bits of mantissa."""
+    """Have float32 matrices multiplied in float32 or, for "tf32", on the tensor cores with 10 bits of mantissa.
+
+    The same holds for convolutions, where torch's own default is TF32.
+    """
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 NCCL_LOOKS = 0.25  # seconds: twice as long as NCCL's watchdog takes to let the last collectives' tensors go

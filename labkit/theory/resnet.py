@@ -1,0 +1,64 @@
+"""A residual network for small images as arithmetic: its parameters' shapes, its buffers, its FLOP per image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from labkit.theory.shapes import Model, Shape
+
+FLOAT_BYTES, INTEGER_BYTES = 4, 8
+
+
+class Convolution(NamedTuple):
+    """A square convolution, each followed by batch normalisation: channels in and out, side of kernel and of output."""
+
+    inputs: int
+    outputs: int
+    kernel: int
+    side: int
+
+
+def convolutions(width: int, blocks: Sequence[int], channels: int, image: int) -> Iterator[Convolution]:
+    """Yield every convolution in the order in which the model registers it.
+
+    A 3×3 stem without pooling, then groups of blocks of two 3×3 convolutions; each group but the first halves the image
+    and doubles the channels, and its first block has a 1×1 shortcut (He and others, 2016, section 4.2 and figure 3).
+    """
+    yield Convolution(channels, width, 3, image)
+    inputs, side = width, image
+    for group, count in enumerate(blocks):
+        outputs = width * 2**group
+        for number in range(count):
+            halves = group > 0 and number == 0
+            side = -(-side // 2) if halves else side
+            yield Convolution(inputs, outputs, 3, side)
+            yield Convolution(outputs, outputs, 3, side)
+            if halves:
+                yield Convolution(inputs, outputs, 1, side)
+            inputs = outputs
+
+
+def resnet(width: int, blocks: Sequence[int], classes: int, channels: int = 3, image: int = 32) -> Model:
+    """Return the network as shapes; `buffers_bytes` are the running statistics of every normalisation.
+
+    A normalisation has two float32 numbers per channel (mean and variance) and one integer of 8 bytes (its count).
+    """
+    shapes: list[Shape] = []
+    buffers_bytes = 0
+    for one in convolutions(width, blocks, channels, image):
+        shapes += [(one.outputs, one.inputs, one.kernel, one.kernel), (one.outputs,), (one.outputs,)]
+        buffers_bytes += 2 * FLOAT_BYTES * one.outputs + INTEGER_BYTES
+    return Model(tuple(shapes), (), ((classes, width * 2 ** (len(blocks) - 1)), (classes,)), 0, buffers_bytes)
+
+
+def flop_per_image(width: int, blocks: Sequence[int], classes: int, channels: int = 3, image: int = 32) -> int:
+    """Return the FLOP of convolutions and classifier in one training step, per image.
+
+    2 per multiplication and addition; backward does twice the forward's work, but for the stem, whose input needs no
+    gradient.
+    """
+    found = list(convolutions(width, blocks, channels, image))
+    forward = [2 * one.kernel**2 * one.inputs * one.outputs * one.side**2 for one in found]
+    classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
+    return 3 * (sum(forward) + classifier) - forward[0]

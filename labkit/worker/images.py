@@ -1,0 +1,152 @@
+"""Images on their way to the model: read or made, cut and flipped, from the host's memory or the device's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from labkit.repository import CIFAR10
+from labkit.theory.images import CIFAR, PIXELS, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
+from labkit.worker.glyphs import glyphs
+
+PADDING = 4  # pixels around an image, out of which a random crop is cut
+_TEST_SEED = 1_000_003  # added to the seed of the training images
+
+
+class Images(NamedTuple):
+    """Pixels as bytes (count, 3, 32, 32), and the classes."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+
+    def to(self, device: torch.device) -> Images:
+        return Images(self.pixels.to(device), self.labels.to(device))
+
+
+def load(kind: str, training: int, testing: int, device: torch.device, seed: int = 0) -> tuple[Images, Images]:
+    """Return the first `training` and `testing` images of a kind, on the device."""
+    if kind == CIFAR:
+        return tuple(
+            Images(*(part[:count] for part in read(CIFAR10, names))).to(device)
+            for names, count in ((TRAINING_FILES, training), (TESTING_FILES, testing))
+        )
+    return Images(*glyphs(training, seed, device)), Images(*glyphs(testing, seed + _TEST_SEED, device))
+
+
+def read(folder: Path, names: tuple[str, ...]) -> Images:
+    """Return the images of CIFAR-10's binary files: per record one byte of class, then 3 × 32 × 32 bytes.
+
+    Raises ValueError, naming the file, where one is not made of such records.
+    """
+    parts = []
+    for name in names:
+        content = bytearray((folder / name).read_bytes())
+        if not content or len(content) % RECORD_BYTES:
+            raise ValueError(f"{folder / name} has {len(content)} bytes, no multiple of {RECORD_BYTES}")
+        parts.append(torch.frombuffer(content, dtype=torch.uint8).view(-1, RECORD_BYTES))
+    records = torch.cat(parts)
+    return Images(records[:, 1:].reshape(-1, PIXELS // SIDE**2, SIDE, SIDE), records[:, 0].long())
+
+
+def normalised(pixels: torch.Tensor) -> torch.Tensor:
+    """Return bytes as float32 around 0, in steps of 1/255, twice as wide."""
+    return pixels.float().mul_(2 / 255).sub_(1)
+
+
+def augmented(pixels: torch.Tensor, numbers: torch.Generator) -> torch.Tensor:
+    """Return a batch with a random crop and a random flip of each image, by one gather on its own device."""
+    count, device = len(pixels), pixels.device
+    padded = functional.pad(pixels, (PADDING,) * 4)
+    draws = torch.randint(2 * PADDING + 1, (2, count, 1), generator=numbers, device=device)
+    along = torch.arange(SIDE, device=device)
+    flips = torch.rand(count, 1, generator=numbers, device=device) < 0.5
+    rows, columns = draws[0] + along, draws[1] + torch.where(flips, along.flip(0), along)
+    each = torch.arange(count, device=device)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+class Augmented(Dataset):
+    """Images in the host's memory, each cut and flipped by itself when it is asked for, as bytes."""
+
+    def __init__(self, images: Images):
+        self.padded, self.labels = functional.pad(images.pixels, (PADDING,) * 4), images.labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        row, column, flip = torch.randint(2 * PADDING + 1, (3,)).tolist()
+        cut = self.padded[number, :, row : row + SIDE, column : column + SIDE]
+        return (cut.flip(2) if flip % 2 else cut), self.labels[number]
+
+
+class Feed:
+    """Batches of a rank's share of the images, epoch after epoch.
+
+    With `host`, torch's DataLoader reads, cuts and flips in `processes` of its own; without it, all of that is done on
+    the device. Both take a DistributedSampler's order and leave out a last batch that is not full.
+    `share` and `reshuffle` switched off are bugs: every rank takes all; the epoch is never set.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        batch: int,
+        rank: int,
+        ranks: int,
+        device: torch.device,
+        *,
+        host: Augmented | None = None,
+        processes: int = 0,
+        seed: int = 0,
+        share: bool = True,
+        reshuffle: bool = True,
+    ):
+        self.images, self.batch, self.device = images, batch, device
+        self.share, self.reshuffle, self.batches = share, reshuffle, None
+        own = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
+        whole: Any = images.labels
+        self.sampler = DistributedSampler(whole, **own, shuffle=True, seed=seed)
+        self.numbers = torch.Generator(device).manual_seed(1000 * seed + rank)
+        if host is not None:
+            torch.manual_seed(1000 * seed + rank)
+            self.batches = DataLoader(
+                host,
+                batch_size=batch,
+                sampler=self.sampler,
+                num_workers=processes,
+                pin_memory=device.type == "cuda",
+                persistent_workers=processes > 0,
+                drop_last=True,
+            )
+
+    @property
+    def steps(self) -> int:
+        """Return how many batches this rank has in an epoch."""
+        return len(self.sampler) // self.batch
+
+    def order(self, epoch: int) -> list[int]:
+        """Return the numbers of this rank's images in an epoch, in order."""
+        if self.reshuffle:
+            self.sampler.set_epoch(epoch)
+        return list(self.sampler)
+
+    def epoch(self, number: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield an epoch's batches: bytes and classes, on the host or on the device."""
+        if self.batches is not None:
+            if self.reshuffle:
+                self.sampler.set_epoch(number)
+            yield from self.batches
+            return
+        order = torch.tensor(self.order(number)).to(self.device)
+        for chosen in order[: self.steps * self.batch].split(self.batch):
+            yield augmented(self.images.pixels[chosen], self.numbers), self.images.labels[chosen]
+
+    def close(self) -> None:
+        """End the loader's processes."""
+        self.batches = None
