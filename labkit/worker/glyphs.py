@@ -26,7 +26,7 @@ _CELL = 48  # pixels of a drawn digit's side: more than an image's, so that a be
 _BATCH = 2_000  # images rendered together
 CLUTTER = 2  # other digits in an image, fainter than its own
 # How hard: the least and the most contrast of a digit to its background, the clutter's share of it, and the noise.
-CONTRAST, CLUTTER_SHARE, NOISE = (0.1, 0.55), 0.8, 0.15
+CONTRAST, CLUTTER_SHARE, NOISE = (0.15, 0.65), 0.7, 0.13
 
 
 @functools.cache

@@ -31,11 +31,13 @@ class Images(NamedTuple):
 def load(kind: str, training: int, testing: int, device: torch.device, seed: int = 0) -> tuple[Images, Images]:
     """Return the first `training` and `testing` images of a kind, on the device."""
     if kind == CIFAR:
-        return tuple(
-            Images(*(part[:count] for part in read(CIFAR10, names))).to(device)
-            for names, count in ((TRAINING_FILES, training), (TESTING_FILES, testing))
-        )
+        return _first(TRAINING_FILES, training, device), _first(TESTING_FILES, testing, device)
     return Images(*glyphs(training, seed, device)), Images(*glyphs(testing, seed + _TEST_SEED, device))
+
+
+def _first(names: tuple[str, ...], count: int, device: torch.device) -> Images:
+    pixels, labels = read(CIFAR10, names)
+    return Images(pixels[:count], labels[:count]).to(device)
 
 
 def read(folder: Path, names: tuple[str, ...]) -> Images:
@@ -109,7 +111,7 @@ class Feed:
     ):
         self.images, self.batch, self.device = images, batch, device
         self.share, self.reshuffle, self.batches = share, reshuffle, None
-        own = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
+        own: dict[str, Any] = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
         whole: Any = images.labels
         self.sampler = DistributedSampler(whole, **own, shuffle=True, seed=seed)
         self.numbers = torch.Generator(device).manual_seed(1000 * seed + rank)

@@ -1,0 +1,24 @@
+"""Lab 13, scaling: ResNet-18 on more GPUs; what becomes faster, what does not, and is it still the same training?"""
+
+from typing import TYPE_CHECKING
+
+from labkit.labs import front_door
+
+if TYPE_CHECKING:
+    from labkit.labs.scaling.charts.learning import *  # noqa: F403
+    from labkit.labs.scaling.charts.speed import *  # noqa: F403
+    from labkit.labs.scaling.exercise import *  # noqa: F403
+    from labkit.labs.scaling.explorer import *  # noqa: F403
+    from labkit.labs.scaling.plan import *  # noqa: F403
+    from labkit.labs.scaling.story.learning import *  # noqa: F403
+    from labkit.labs.scaling.story.speed import *  # noqa: F403
+    from labkit.labs.scaling.tables.epochs import *  # noqa: F403
+    from labkit.labs.scaling.tables.exchange import *  # noqa: F403
+    from labkit.labs.scaling.tables.learning import *  # noqa: F403
+    from labkit.labs.scaling.tables.reading import *  # noqa: F403
+    from labkit.labs.scaling.targets import *  # noqa: F403
+    from labkit.labs.scaling.theory import *  # noqa: F403
+
+RECORDED: dict[str, str] = {}  # not recorded yet
+
+__getattr__, __dir__ = front_door(__name__)

@@ -1,0 +1,1 @@
+"""Rows of lab 13 → tables."""

@@ -1,0 +1,149 @@
+"""Laws of scaling and schedules of learning rates, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from labkit.theory.configurations import configuration
+from labkit.theory.resnet import flop_per_image, resnet
+from labkit.theory.shapes import Model
+from labkit.theory.traffic import buckets
+
+RESNET = configuration("resnet18-cifar")
+GRADIENT_BYTES = 4  # of a float32 number
+BASE_BATCH, BASE_RATE = 128, 0.1  # of the reference training, to which learning rates are scaled
+
+
+def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:
+    """Return the network of this lab as the shapes of its parameters; at other widths for small runs."""
+    return resnet(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
+
+
+def training_flop(width: int, blocks: Sequence[int]) -> int:
+    """Return the FLOP of a training step per image."""
+    return flop_per_image(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
+
+
+def bucket_count(width: int, blocks: Sequence[int]) -> int:
+    """Return in how many buckets DistributedDataParallel sends the network's gradients."""
+    return buckets(model(width, blocks).shapes)
+
+
+def amdahl(serial: float, gpus: float) -> float:
+    """Return the speed-up of a job of fixed size, of which the share `serial` does not divide (Amdahl, 1967)."""
+    return 1 / (serial + (1 - serial) / gpus)
+
+
+def gustafson(serial: float, gpus: float) -> float:
+    """Return the speed-up of a job that grows with the GPUs (Gustafson, 1988).
+
+    `serial` is the share of the time on many GPUs whose work does not grow.
+    """
+    return gpus - serial * (gpus - 1)
+
+
+@dataclass(frozen=True)
+class Serial:
+    """The share of a job that does not divide: the fit's, and the least and the most that one measured point allows."""
+
+    share: float
+    least: float
+    most: float
+
+
+def fit_serial(law: str, gpus: Sequence[float], speedups: Sequence[float], spreads: Sequence[float]) -> Serial:
+    """Fit the serial share to measured speed-ups by least squares; `spreads` are their half-widths.
+
+    Amdahl's law is a line in the share for 1/speed-up, Gustafson's for the speed-up itself. Each point, moved up and
+    down by its spread, implies a share of its own; the interval holds all of these. Raises ValueError for an unknown
+    law, and where no point has more than one GPU.
+    """
+    if law not in ("amdahl", "gustafson"):
+        raise ValueError(f"law {law!r} is none of amdahl, gustafson")
+    points = [point for point in zip(gpus, speedups, spreads, strict=True) if point[0] > 1]
+    if not points:
+        raise ValueError("a serial share needs a point with more than one GPU")
+
+    def implied(count: float, speedup: float) -> float:
+        if law == "amdahl":
+            return (1 / speedup - 1 / count) / (1 - 1 / count)
+        return (count - speedup) / (count - 1)
+
+    weights = [(1 - 1 / count) ** 2 if law == "amdahl" else (count - 1) ** 2 for count, _, _ in points]
+    shares = [implied(count, speedup) for count, speedup, _ in points]
+    ends = [implied(count, speedup + side * spread) for count, speedup, spread in points for side in (-1, 1)]
+    share = sum(weight * one for weight, one in zip(weights, shares, strict=True)) / sum(weights)
+    return Serial(share, min(ends), max(ends))
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """An epoch on some GPUs by arithmetic: its steps per rank, and seconds of what a rank does or waits for."""
+
+    gpus: int
+    steps: float
+    compute_s: float
+    launch_s: float
+    exposed_s: float
+    input_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.compute_s + self.launch_s + self.exposed_s + self.input_s
+
+
+def modelled(
+    gpus: int,
+    *,
+    images: int = 50_000,
+    gpu_batch: int = 128,
+    image_us: float = 80,
+    step_ms: float = 3,
+    gradient_mb: float = 44.7,
+    gb_per_s: float = 200,
+    hidden_share: float = 0.8,
+    loader_images_per_s: float = 20_000,
+) -> Modelled:
+    """Return the epoch of one rank: computing, launching, the all-reduce that nothing hides, and waiting for images.
+
+    A rank waits for its loader where that brings its images more slowly than the rank takes them. MB are 10^6 bytes;
+    2(N−1)/N of the gradients pass through each link in a step.
+    """
+    steps = images / (gpus * gpu_batch)
+    compute_s, launch_s = steps * gpu_batch * image_us / 1e6, steps * step_ms / 1e3
+    exposed_s = steps * (1 - hidden_share) * 2 * (gpus - 1) / gpus * gradient_mb / gb_per_s / 1e3
+    input_s = max(0.0, images / gpus / loader_images_per_s - compute_s - launch_s - exposed_s)
+    return Modelled(gpus, steps, compute_s, launch_s, exposed_s, input_s)
+
+
+def learning_rate(step: int, steps: int, warm_up_steps: int, rate: float) -> float:
+    """Return the learning rate of a step: up in a line for `warm_up_steps`, then down in a line to zero.
+
+    The first step has rate/warm_up_steps, not zero. Step numbers begin at 0 (Goyal and others, 2017, section 2.2).
+    """
+    if step < warm_up_steps:
+        return rate * (step + 1) / warm_up_steps
+    return rate * (steps - step) / (steps - warm_up_steps)
+
+
+def scaled_rate(batch: int, base_rate: float = BASE_RATE, base_batch: int = BASE_BATCH) -> float:
+    """Return the learning rate by the linear rule: k times the rate for k times the batch (Goyal and others, 2017)."""
+    return base_rate * batch / base_batch
+
+
+def shard(order: Sequence[int], ranks: int, rank: int, drop_last: bool) -> list[int]:
+    """Return one rank's share of an epoch's order as DistributedSampler cuts it: every `ranks`-th number.
+
+    Shares are equally long: without `drop_last` the order is filled up from its own beginning, with it the rest falls
+    away.
+    """
+    each = len(order) // ranks if drop_last else -(-len(order) // ranks)
+    filled = list(islice(_again(order), each * ranks))
+    return filled[rank::ranks]
+
+
+def _again(order: Sequence[int]) -> Iterator[int]:
+    while True:
+        yield from order
