@@ -134,7 +134,7 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
         for part, due in parts.items():
             us = softmax_us if part == "softmax" else 4.0
             rows.append(knobs | {"entry": "attention", "part": part, "us": us, **vars(due)})
-        if point.model in plan.drawn:
+        if f"{point.model} {point.precision}" in plan.drawn:
             rows += [knobs | span for span in _spans(device)]
     return _write(folder, plan, rows, device)
 

@@ -122,12 +122,12 @@ class FirstCalls(Benchmark):
 class Profiles(Benchmark):
     """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",), "drawn": ("small float32", "2.7b float32")}
 
     models: tuple[str, ...] = ("small", "2.7b")
     precisions: tuple[str, ...] = ("float32", "autocast")
     steps: int = 5  # forwards that are profiled, one after another; of the longer phases one
-    drawn: tuple[str, ...] = ("small", "2.7b")  # models whose forward is drawn, kernel by kernel
+    drawn: tuple[str, ...] = ("small autocast", "2.7b float32")  # forwards that are drawn, kernel by kernel
     repeats: int = 8
 
     def knobs(self) -> Iterator[dict[str, Any]]:

@@ -145,7 +145,7 @@ def test_a_trace_can_be_read_by_its_viewer(profiles, tmp_path):
     assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "GPU"}
     assert all(event["dur"] > 0 and event["ts"] >= 0 for event in drawn)
     assert lab.export_trace(profiles, model="small").parent == profiles.folder
-    with pytest.raises(ValueError, match="small, float32"):
+    with pytest.raises(ValueError, match=r"2\.7b, float32; small, autocast"):
         lab.timeline(profiles, model="xl")
 
 

@@ -78,7 +78,7 @@ def launched(tmp_path_factory):
         plans = {
             "steps": Steps.small(**few),
             "firsts": FirstCalls.small(iterations=3),
-            "profiles": Profiles.small(**few, drawn=("small",), steps=1),
+            "profiles": Profiles.small(**few, steps=1),
             "launches": Launches.small(**few, depths=(1, 2), widths=(32,)),
         }
         yield {name: launch(plan, progress=False) for name, plan in plans.items()}

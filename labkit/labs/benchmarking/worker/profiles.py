@@ -91,7 +91,7 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
         if phase != "both":
             seen = watched(worker, work, 1, with_host=True)
             _operators(worker, phase, work, seen)
-            if phase == "forward" and point.model in worker.plan.drawn:
+            if phase == "forward" and f"{point.model} {point.precision}" in worker.plan.drawn:
                 _draw(worker, seen)
     loop.optimizer.zero_grad()
     _attention(worker, point)
