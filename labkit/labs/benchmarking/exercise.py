@@ -60,15 +60,14 @@ def _faults(row: dict[str, Any]) -> dict[str, str]:
             return {"swallowed": f"{what}: an error must reach the caller, or a failed step looks like a fast one"}
         return {}
     result = json.loads(given) if isinstance(given, str) else None
-    if not _is_form(result):
+    if not isinstance(result, list) or not _is_form(result):
         what = "something that no check can read" if not isinstance(given, str) else f"{given:.60}"
         return {"form": f"it returns {what}, not the median, the spread and the count as three numbers"}
     return _timing_faults(row, *result)
 
 
-def _is_form(result: Any) -> bool:
-    numbers = isinstance(result, list) and len(result) == 3
-    return numbers and all(isinstance(one, int | float) and not isinstance(one, bool) for one in result)
+def _is_form(result: list) -> bool:
+    return len(result) == 3 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in result)
 
 
 def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count: float) -> dict[str, str]:

@@ -92,7 +92,7 @@ class Steps(Benchmark):
     modes: tuple[str, ...] = MODES
     warm_ups: int = 5
 
-    def often(self, precision: str) -> dict[str, int]:
+    def often(self, precision: str) -> dict[str, Any]:
         """Return the warm-ups and repeats of a point, as `Worker.time` takes them."""
         if precision == "float32":
             return {"warm_ups": self.warm_ups, "repeats": self.repeats}

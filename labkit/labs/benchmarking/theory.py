@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +19,15 @@ NAMES = {  # phases and modes, as sentences and charts call them
     "compiled_graph": "compiled, CUDA graph",
 }
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "autocast": "bfloat16"}
-FAMILIES = ("matmul", "attention", "elementwise", "reduce/norm", "copy", "optimizer", "other")  # of kernels
+FAMILIES: tuple[str, ...] = (
+    "matmul",
+    "attention",
+    "elementwise",
+    "reduce/norm",
+    "copy",
+    "optimizer",
+    "other",
+)  # of kernels
 FORWARDS = {"forward": 1, "both": 3, "step": 3}  # a backward takes as many FLOP as two forwards
 
 
@@ -123,15 +131,15 @@ def kind(event: str) -> str:
     return next((kind for kind, words in _KINDS if any(word in event for word in words)), "operators")
 
 
-KINDS = (*dict.fromkeys(kind for kind, _ in _KINDS), "operators")
+KINDS: tuple[str, ...] = (*dict.fromkeys(kind for kind, _ in _KINDS), "operators")
 
 
-def innermost(events: Iterable[tuple[float, float, str]]) -> Counter[str]:
+def innermost(events: Iterable[tuple[float, float, str]]) -> dict[str, float]:
     """Return how long each name is the innermost of all events (start, end, name) that go on at a moment.
 
     Every moment belongs to the event that began last, so the times add up to what the events cover together.
     """
-    took: Counter[str] = Counter()
+    took: dict[str, float] = defaultdict(float)
     open_events: list[tuple[float, str]] = []
     now = float("-inf")
 
@@ -149,4 +157,4 @@ def innermost(events: Iterable[tuple[float, float, str]]) -> Counter[str]:
         until(start)
         open_events.append((end, name))
     until(max((end for end, _ in open_events), default=now))
-    return took
+    return dict(took)

@@ -61,7 +61,7 @@ def _append(worker: Worker, events: list, iteration: int, timing: SimpleNamespac
     lasted: dict[str, list[float]] = defaultdict(list)
     for event in host:
         lasted[_name(event.name)].append(event.time_range.elapsed_us())
-    ordered = took.most_common()
+    ordered = sorted(took.items(), key=lambda item: -item[1])
     for event, self_us in ordered[:LISTED]:
         what = {"event": event, "kind": kind(event), "calls": len(lasted[event]), "longest_us": max(lasted[event])}
         worker.record(entry="event", **shared, **what, self_us=self_us)

@@ -89,7 +89,7 @@ def time_phases(worker: Worker, loop: Loop) -> None:
             torch.cuda.empty_cache()  # the graph's own pool of memory
 
 
-def time_work(worker: Worker, work: Callable[[], Any], often: dict[str, int], **labels: Any) -> None:
+def time_work(worker: Worker, work: Callable[[], Any], often: dict[str, Any], **labels: Any) -> None:
     """Append a row per iteration of `work`: `ms` until it is done, `enqueue_ms` until the host has launched it all.
 
     On a GPU also `sm_mhz`, its clock right after the iteration, where its driver says it.
