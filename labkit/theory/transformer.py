@@ -57,17 +57,17 @@ def activations(
     attention's output) and 4 × inner (gate, its SiLU, up, their product); a last norm 2 × hidden, the loss the
     vocabulary's log-probabilities. Under autocast ("bfloat16", "float16") what goes into a norm and the loss's numbers
     stay float32. All else has two bytes, but what comes out of a norm is rounded anew for each matrix that multiplies
-    it: three times for q, k and v, twice for gate and up. Copies of the weights are not counted here. Statistics: a
-    number a head from the attention, one a token from each norm. On a CPU (`gpu` False) a norm is no fused kernel and
-    keeps one more row, and the attention's output is kept in two layouts.
+    it: three times for q, k and v, twice for gate and up; the attention's output is kept in two layouts, and on a GPU
+    the loss keeps its logits, too. Copies of the weights are not counted here. Statistics: a number a head from the
+    attention, one a token from each norm. On a CPU (`gpu` False) a norm is no fused kernel and keeps one more row, and
+    the attention's output is kept in two layouts at any precision.
     """
     statistics = 4 * (layers * heads + 2 * layers + 1)
     norms = 4 * (2 * layers + 1) * hidden * (1 if gpu else 2)
-    again = 0 if gpu else layers * hidden
     if precision == "float32":
-        rest = 4 * (layers * (6 * hidden + 4 * inner) + hidden + again)
+        rest = 4 * (layers * ((6 if gpu else 7) * hidden + 4 * inner) + hidden)
     else:
-        rest = 2 * (layers * (9 * hidden + 4 * inner) + hidden + again)
+        rest = 2 * (layers * (10 * hidden + 4 * inner) + hidden + (vocabulary if gpu else 0))
     return tokens * (norms + rest + 4 * vocabulary + statistics)
 
 

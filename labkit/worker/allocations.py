@@ -85,6 +85,7 @@ class Meter:
         if self.counted is not None:
             self.counted.__enter__()
         else:
+            _wake_libraries(self.worker.device)
             self.worker.synchronize()
             self.base = torch.cuda.memory_allocated()
         return self
@@ -114,6 +115,13 @@ class Meter:
             return self.counted.peak
         self.worker.synchronize()
         return torch.cuda.max_memory_allocated() - self.base
+
+
+def _wake_libraries(device: torch.device) -> None:
+    """Multiply small matrices forward and backward: cuBLAS allocates its workspace, once per thread and precision."""
+    for dtype in (torch.float32, torch.bfloat16):
+        one = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
+        (one @ one).sum().backward()
 
 
 def remembered(

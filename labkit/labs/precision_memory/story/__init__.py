@@ -1,0 +1,1 @@
+"""Tables of lab 07 → sentences."""
