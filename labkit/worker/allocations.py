@@ -198,7 +198,8 @@ class _Allocator:
     def __enter__(self) -> _Allocator:
         self.worker.synchronize()
         stats = torch.cuda.memory_stats()
-        self.before = tuple(stats[f"{what}_bytes.all.current"] / MIB for what in ("requested", "reserved"))
+        requested, reserved = (stats[f"{what}_bytes.all.current"] / MIB for what in ("requested", "reserved"))
+        self.before = (requested, reserved)
         options = {"context": self.context, "stacks": "python", "max_entries": _MOST_EVENTS}
         torch.cuda.memory._record_memory_history("all", **options)
         return self
@@ -214,4 +215,5 @@ class _Allocator:
         self.segments = [segment for segment in found if segment["device"] == self.worker.device.index]
 
     def events(self) -> list[dict[str, Any]]:
-        return torch.cuda.memory._snapshot()["device_traces"][self.worker.device.index]
+        snapshot: Any = torch.cuda.memory._snapshot()
+        return snapshot["device_traces"][self.worker.device.index]

@@ -7,7 +7,6 @@ from labkit.labs import front_door
 if TYPE_CHECKING:
     from labkit.labs.precision_memory.charts.memory import *  # noqa: F403
     from labkit.labs.precision_memory.charts.numbers import *  # noqa: F403
-    from labkit.labs.precision_memory.claims import *  # noqa: F403
     from labkit.labs.precision_memory.exercise import *  # noqa: F403
     from labkit.labs.precision_memory.explorer import *  # noqa: F403
     from labkit.labs.precision_memory.plan import *  # noqa: F403

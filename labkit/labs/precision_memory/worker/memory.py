@@ -20,19 +20,18 @@ _LEARNING_RATE = 1e-4
 
 def model_of(worker: Worker, point: SimpleNamespace, **sizes: int) -> Transformer:
     """Return the transformer with the seed's weights; `sizes`, then the point's, come before the plan's."""
-    asked = {name: sizes.get(name, getattr(point, name, getattr(worker.plan, name))) for name in SIZES}
+    asked: dict[str, Any] = {name: getattr(point, name, getattr(worker.plan, name)) for name in SIZES}
     torch.manual_seed(point.seed)
     with worker.device:
-        return Transformer(**asked)
+        return Transformer(**asked | sizes)
 
 
 def batch(plan: Any, seed: int, device: torch.device, **sizes: int) -> torch.Tensor:
     """Return random tokens and targets as one tensor (2, samples, sequence)."""
-    samples, sequence, vocabulary = (
-        sizes.get(name, getattr(plan, name)) for name in ("samples", "sequence", "vocabulary")
-    )
+    asked: dict[str, Any] = {name: getattr(plan, name) for name in ("samples", "sequence", "vocabulary")} | sizes
     generator = torch.Generator(device).manual_seed(seed)
-    return torch.randint(vocabulary, (2, samples, sequence), generator=generator, device=device)
+    shape = (2, asked["samples"], asked["sequence"])
+    return torch.randint(asked["vocabulary"], shape, generator=generator, device=device)
 
 
 def adamw(parameters: Any, update: str) -> torch.optim.Optimizer:

@@ -84,7 +84,7 @@ class KeptByHook(Loop):
 
     def __init__(self, worker: Worker, point: SimpleNamespace):
         super().__init__(worker, point)
-        self.seen: list[torch.Tensor] = []
+        self.seen: list[Any] = []
         for block in self.model.blocks:
             block.register_forward_hook(lambda _module, _inputs, output: self.seen.append(output))
 
