@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -92,6 +92,13 @@ class Course(Plan):
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
         if min(self.samples, self.warm_ups, self.repeats) < 1:
             raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        """Return the plan for CPU processes: the transformer narrow and with three layers."""
+        shape = {"hidden": 64, "inner": 256, "layers": 3, "heads": 4}
+        text = {"vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
+        return cls(**{"size": "small", "gpus": cls.few(2), "warm_ups": 1} | shape | text | knobs)
 
     @property
     def model(self) -> Model:

@@ -30,18 +30,6 @@ CASES = (
     "mixed",
 )
 VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
-_SMALL: dict[str, Any] = {
-    "size": "small",
-    "hidden": 64,
-    "inner": 256,
-    "layers": 3,
-    "heads": 4,
-    "vocabulary": 500,
-    "sequence": 32,
-    "bucket_mb": 0.25,
-    "warm_ups": 1,
-    "repeats": 4,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +64,8 @@ class Replicas(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
-        return cls(**every)
+        every: dict[str, Any] = {"bucket_mb": 0.25, "repeats": 4} | cls.SMALLER | knobs
+        return super().small(**every)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,18 +28,6 @@ CASES = (
     "other_ranks",
 )
 VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
-_SMALL: dict[str, Any] = {
-    "size": "small",
-    "hidden": 64,
-    "inner": 256,
-    "layers": 3,
-    "heads": 4,
-    "vocabulary": 500,
-    "sequence": 32,
-    "bucket_mib": 0.25,
-    "warm_ups": 1,
-    "repeats": 3,
-}
 _TINY: dict[str, Any] = {
     "hidden": 16,
     "inner": 32,
@@ -82,8 +70,8 @@ class Sharding(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
-        return cls(**every)
+        every: dict[str, Any] = {"bucket_mib": 0.25, "repeats": 3} | cls.SMALLER | knobs
+        return super().small(**every)
 
 
 @dataclass(frozen=True, kw_only=True)
