@@ -111,6 +111,18 @@ class Kernel:
         return json.loads(out)
 
 
+def interrupt_again(run: Run, interrupt: Callable[[], None], times: int) -> None:
+    """Interrupt a launch of deaf workers: once, then, while the launcher waits for the workers to end, the other times.
+
+    It waits for GRACE_SECONDS, since they ignore what it sends them. A signal is heard before the next one comes.
+    """
+    interrupt()
+    soon(Path(run.folder, "heard").exists)
+    for _ in range(times - 1):
+        interrupt()
+        time.sleep(0.1)
+
+
 def the_run(runs: Path, rows: int = 0) -> Run | None:
     """The run in the folder that has workers and so many rows."""
     for file in runs.glob("*/node.json"):

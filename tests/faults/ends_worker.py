@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from multiprocessing import shared_memory
+from pathlib import Path
 
 import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
 import psutil
@@ -91,8 +92,9 @@ def pause(worker):
 
 
 def turn_deaf(worker):
+    """Go on after every signal that can be caught; the first one leaves the file "heard" in the run's folder."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: Path(worker.run.folder, "heard").touch())
     worker.record(iteration=1, deaf=True)
     time.sleep(600)
 

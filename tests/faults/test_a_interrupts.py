@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
-from ends_scenes import Kernel, soon
+from ends_scenes import Kernel, interrupt_again, soon
 from failing_launches import apart, nothing_left  # noqa: F401
 
 pytestmark = pytest.mark.timeout(120)
@@ -24,9 +23,7 @@ def test_while_workers_ignore_sigterm(tmp_path, times):
     """Those after the first come while the clean-up waits for the workers to end."""
     with Kernel(tmp_path, "none", "deaf") as kernel:
         run = kernel.run(rows=6)
-        for _ in range(times):
-            kernel.process.send_signal(signal.SIGINT)
-            time.sleep(0.5)
+        interrupt_again(run, lambda: kernel.process.send_signal(signal.SIGINT), times)
         interrupted(kernel.tells(), rows=6)
         nothing_left(run)
         assert not kernel.family.look()

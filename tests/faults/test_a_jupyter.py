@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from ends_scenes import Family, soon, the_run
+from ends_scenes import Family, interrupt_again, soon, the_run
 from failing_launches import HERE, apart, nothing_left  # noqa: F401
 from jupyter_client.manager import start_new_kernel
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 SETUP = """
 import asyncio
 from ends_plan import Ends
@@ -51,10 +49,8 @@ def reply(notebook, request: str) -> dict:
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_cell(notebook, times):
     request = notebook.client.execute("launch(Ends(faults=('none', 'deaf')))")
-    run = soon(lambda: the_run(notebook.runs, rows=6))
-    for _ in range(times):
-        notebook.manager.interrupt_kernel()
-        time.sleep(0.5)  # the second one comes while the first is being handled: the workers hear no SIGTERM
+    run = soon(lambda: the_run(notebook.runs, rows=6), seconds=60)
+    interrupt_again(run, notebook.manager.interrupt_kernel, times)
     told = reply(notebook, request)
     assert (told["status"], told["ename"]) == ("error", "Interrupted")
     assert told["evalue"].startswith("interrupted; 6 rows were measured before that and kept in ")
@@ -65,7 +61,7 @@ def test_an_interrupted_cell(notebook, times):
 
 def test_a_restarted_kernel(notebook):
     notebook.client.execute("launch(Ends(faults=('family', 'sleep')))")
-    run = soon(lambda: the_run(notebook.runs, rows=16))
+    run = soon(lambda: the_run(notebook.runs, rows=16), seconds=60)
     before = {*notebook.family.look()}
     assert len(before) >= 15
     notebook.manager.restart_kernel()
