@@ -6,31 +6,12 @@ Most functions are watched together in one launch, as `check` watches one beside
 from __future__ import annotations
 
 import pytest
+from broadcasts import PIPELINED, SCATTER, watched
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
-from labkit.engine.launch import launch
 from labkit.labs.broadcast import bugs
 from labkit.labs.broadcast.exercise import check, judge
-from labkit.labs.broadcast.plan import Trial
-
-PIPELINED = """
-def {name}(source, copies, chunks, lanes):
-    for part in lanes.parts(len(source), chunks):
-        arrived = lanes.host(0).copy(copies[0][part], source[part])
-        for gpu in lanes.others(0):
-            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=arrived)
-"""
-
-SCATTER_ALL_GATHER = """
-def {name}(source, copies, chunks, lanes):
-    share = len(source) // len(copies)
-    for gpu in range(len(copies)):
-        for part in lanes.parts(share, chunks, first=gpu * share):
-            arrived = lanes.host(gpu).copy(copies[gpu][part], source[part])
-            for other in lanes.others(gpu):
-                lanes.peer(gpu, other).copy(copies[other][part], copies[gpu][part], after=arrived)
-"""
 
 DROPS_A_CHUNK = PIPELINED.replace("chunks):\n        arrived", "chunks)[:-1]:\n        arrived")
 
@@ -67,7 +48,7 @@ DOES_NOTHING = "def {name}(source, copies, chunks, lanes):\n    pass\n"
 # name: text, the exercise that it answers, the kinds of fault that the check must find (no other)
 ANSWERS = {
     "right_pipelined": (PIPELINED, "pipelined", set()),
-    "right_scatter": (SCATTER_ALL_GATHER, "scatter_all_gather", set()),
+    "right_scatter": (SCATTER, "scatter_all_gather", set()),
     "drops_a_chunk": (DROPS_A_CHUNK, "pipelined", {"wrong_copy", "bytes"}),
     "pulls_twice": (PULLS_TWICE, "pipelined", {"bytes"}),
     "each_pulls_all": (EACH_PULLS_ALL, "pipelined", {"bytes"}),
@@ -84,15 +65,8 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
     """One launch that watches every answer above, every bug and the workbook's own."""
-    folder = tmp_path_factory.mktemp("trial")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_ANSWERS", str(folder / "answers"))
-        patch.setenv("LABKIT_RUNS", str(folder / "runs"))
-        for name, (text, *_) in ANSWERS.items():
-            answers.save(f"broadcast.{name}", text.format(name=name))
-        functions = [f"answers.{name}" for name in ANSWERS] + [f"bugs.{name}" for name in bugs.SYMPTOMS]
-        own = ["methods.pipelined", "methods.scatter_all_gather"]
-        return launch(Trial.small(functions=(*own, *functions), answers=str(answers.folder())), progress=False)
+    texts = {name: text for name, (text, *_) in ANSWERS.items()}
+    return watched(tmp_path_factory.mktemp("trial"), texts, [f"bugs.{name}" for name in bugs.SYMPTOMS])
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -130,7 +104,7 @@ def test_words_name_what_to_change(trial):
     assert said("does_nothing", "wrong_copy").startswith("wrong copy on GPU 0, 1, 2, 3 in 4 of 4 repeats")
 
 
-@pytest.mark.parametrize("exercise, text", [("pipelined", PIPELINED), ("scatter_all_gather", SCATTER_ALL_GATHER)])
+@pytest.mark.parametrize("exercise, text", [("pipelined", PIPELINED), ("scatter_all_gather", SCATTER)])
 def test_a_right_answer(exercise, text):
     answers.save(f"broadcast.{exercise}", text.format(name=exercise))
     verdict = check(exercise)

@@ -6,31 +6,12 @@ Every function runs in one real launch on small tensors; most have the right val
 from __future__ import annotations
 
 import pytest
+from broadcasts import PIPELINED, SCATTER, watched
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RIGHT, WRONG
-from labkit.engine.launch import launch
 from labkit.labs.broadcast import graph
 from labkit.labs.broadcast.exercise import check, judge
-from labkit.labs.broadcast.plan import Trial
-
-PIPELINED = """
-def {name}(source, copies, chunks, lanes):
-    for part in lanes.parts(len(source), chunks):
-        arrived = lanes.host(0).copy(copies[0][part], source[part])
-        for gpu in lanes.others(0):
-            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=arrived)
-"""
-
-SCATTER = """
-def {name}(source, copies, chunks, lanes):
-    share = len(source) // len(copies)
-    for gpu in range(len(copies)):
-        for part in lanes.parts(share, chunks, first=gpu * share):
-            arrived = lanes.host(gpu).copy(copies[gpu][part], source[part])
-            for other in lanes.others(gpu):
-                lanes.peer(gpu, other).copy(copies[other][part], copies[gpu][part], after=arrived)
-"""
 
 WITHOUT_AFTER = PIPELINED.replace(", after=arrived", "")
 WAITS_FIRST = WITHOUT_AFTER.replace("        for gpu", "        lanes.wait()\n        for gpu")
@@ -186,16 +167,8 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
     """One launch that watches every answer above and the reference solutions."""
-    folder = tmp_path_factory.mktemp("trial")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_ANSWERS", str(folder / "answers"))
-        patch.setenv("LABKIT_RUNS", str(folder / "runs"))
-        for name, (text, *_) in (WRONG_ANSWERS | RIGHT_ANSWERS).items():
-            answers.save(f"broadcast.{name}", text.format(name=name))
-        functions = ["methods.pipelined", "methods.scatter_all_gather"]
-        functions += [f"answers.{name}" for name in WRONG_ANSWERS | RIGHT_ANSWERS]
-        plan = Trial.small(mib=4, functions=tuple(functions), answers=str(answers.folder()))
-        return launch(plan, progress=False)
+    texts = {name: text for name, (text, *_) in (WRONG_ANSWERS | RIGHT_ANSWERS).items()}
+    return watched(tmp_path_factory.mktemp("trial"), texts, mib=4)
 
 
 @pytest.mark.parametrize("name", WRONG_ANSWERS)
