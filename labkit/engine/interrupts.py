@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
+AGAIN_SECONDS = 1.0  # from a launch's interrupt to its clean-up, which begins within milliseconds
+
 
 class Interrupts:
     """`with Interrupts() as interrupts`: the first SIGINT raises KeyboardInterrupt, those after it do nothing.
 
+    Python drops what is raised in a finaliser (object.__del__). Where the first one has led to no clean-up, `later`,
+    within AGAIN_SECONDS, the next one raises again.
     Only the main thread is interrupted; in another one, and where SIGINT is ignored, this changes nothing.
     """
 
     def __init__(self) -> None:
-        self._came = self._raised = self._busy = False
+        self._came = self._heeded = self._busy = False
+        self._raised_at = -math.inf
 
     def __enter__(self) -> Self:
         self._before = None
@@ -35,13 +43,14 @@ class Interrupts:
             self._tell()
 
     def _tell(self) -> None:
-        if self._came and not self._raised:
-            self._raised = True
+        if self._came and not self._heeded and time.monotonic() > self._raised_at + AGAIN_SECONDS:
+            self._raised_at = time.monotonic()
             raise KeyboardInterrupt
 
     @contextmanager
     def later(self) -> Iterator[None]:
-        """Put an interrupt off until what stands inside is done."""
+        """Put an interrupt off until what stands inside is done; after one, this is the clean-up, so none follows."""
+        self._heeded = self._heeded or isinstance(sys.exc_info()[1], KeyboardInterrupt)
         self._busy = True
         try:
             yield

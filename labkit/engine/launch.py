@@ -44,7 +44,8 @@ def launch(
         try:
             launches.measure_all(interrupts)
         except KeyboardInterrupt:
-            launches.end()  # again: the interrupt may have come just before the launch was ended
+            with interrupts.later():
+                launches.end()  # again: the interrupt may have come just before the launch was ended
             launches.state = "interrupted"
             raise Interrupted(run) from None
         except OSError as error:  # no process, thread or descriptor is to be had

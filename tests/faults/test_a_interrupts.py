@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 from ends_scenes import Kernel, interrupt_again, soon
 from failing_launches import apart, nothing_left  # noqa: F401
+
+from labkit.engine.interrupts import AGAIN_SECONDS, Interrupts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -45,6 +48,38 @@ def test_while_workers_start(tmp_path):
         assert told["rows"] in (0, 1, 2)  # on a busy machine they have started by then
         interrupted(told, told["rows"])
         nothing_left(run)
+
+
+class Deaf:
+    """Is interrupted where Python drops what is raised."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_after_an_interrupt_that_python_has_dropped():
+    """The first interrupt is lost in a finaliser; the next one that comes a while later is not."""
+    with Interrupts() as interrupts:
+        Deaf()
+        signal.raise_signal(signal.SIGINT)  # a quick one, as if the clean-up were about to begin
+        time.sleep(AGAIN_SECONDS)
+        try:
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it is lost, too")
+        except KeyboardInterrupt:
+            with interrupts.later():  # the clean-up, which no other one disturbs
+                time.sleep(AGAIN_SECONDS)
+                signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_python_has_dropped_is_raised_at_the_launchs_end():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+        Deaf()
+        with interrupts.later():
+            time.sleep(AGAIN_SECONDS)
 
 
 AGAIN_AND_AGAIN = """
