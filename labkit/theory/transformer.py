@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -98,7 +98,8 @@ class Course(Plan):
         """Return the plan for CPU processes: the transformer narrow and with three layers."""
         shape = {"hidden": 64, "inner": 256, "layers": 3, "heads": 4}
         text = {"vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
-        return cls(**{"size": "small", "gpus": cls.few(2), "warm_ups": 1} | shape | text | knobs)
+        every: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "warm_ups": 1} | shape | text | knobs
+        return cls(**every)
 
     @property
     def model(self) -> Model:
