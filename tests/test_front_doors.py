@@ -47,6 +47,7 @@ NAMED_LIKE_FILES = {
     "broadcast": {"theory"},
     "optimizer_sharding": {"faults"},
     "pipeline": {"claims"},
+    "precision_memory": {"faults"},
     "topology": {"claims"},
 }
 
