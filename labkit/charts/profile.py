@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,22 +13,28 @@ from labkit.provenance import fact, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 
-COLLECTIVES = {"all_gather": canvas.COMMUNICATE, "reduce_scatter": "#96650A", "all_reduce": "#F2C14E"}
+COLLECTIVES = {
+    "all_gather": canvas.COMMUNICATE,
+    "reduce_scatter": "#96650A",
+    "all_reduce": "#F2C14E",
+    "broadcast": "#5B3A8E",  # far from the others: it is rare and short
+}
+_RARE = 3  # spans of a kind on one rank; so few are drawn at least as wide as the eye can see
 SPANS = {"compute": canvas.COMPUTE, "copy": "#8DB7CE", "communicate": canvas.COMMUNICATE}
 
 
-def breakdown_chart(*tables: pd.DataFrame) -> Figure:
+def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:
     """What a step's time goes into, a bar per strategy and number of ranks; a panel per run.
 
     Communication while something computes is hatched; the text says how long the step is and how much is hidden.
     """
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
-        places = parts.rows(ax, [STRATEGY_LABELS.get(name, name) for name in map(str, table["strategy"])])
+        places = parts.rows(ax, [names.get(name, name) for name in map(str, table["strategy"])])
         computed = parts.bars(ax, table["compute_ms"], color=canvas.COMPUTE, label="compute")
         hatched = {"facecolor": canvas.COMPUTE, "edgecolor": canvas.COMMUNICATE, "hatch": "////", "linewidth": 0}
-        hidden, name = table["hidden_ms"], "communication meanwhile"
-        ax.barh(places, hidden, left=computed - hidden, height=parts.BAR, label=name, **hatched)
+        hidden, label = table["hidden_ms"], "communication meanwhile"
+        ax.barh(places, hidden, left=computed - hidden, height=parts.BAR, label=label, **hatched)
         exposed = {"color": canvas.COMMUNICATE, "label": "exposed communication"}
         end = parts.bars(ax, table["exposed_ms"], start=computed, **exposed)
         parts.bars(ax, table["idle_ms"], start=end, color=canvas.IDLE, label="idle")
@@ -39,7 +47,7 @@ def breakdown_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(*tables))
 
 
-def trace_chart(*tables: pd.DataFrame) -> Figure:
+def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:
     """Profiled steps on one axis, two thin lanes per rank: computing above, communicating below.
 
     One table shows every rank; of several, each shows its rank 0.
@@ -53,7 +61,8 @@ def trace_chart(*tables: pd.DataFrame) -> Figure:
     axes = list(grid[:, 0])
     for ax, table, shown in zip(axes, tables, ranks, strict=True):
         _lanes(ax, table, shown)
-        ax.set_title(f"{setting_label(table)}: {units.seconds(table['end_ms'].max() / 1e3)}")
+        of_which = f", of which rank {shown[0]} is shown" if len(shown) < fact(table, "ranks") else ""
+        ax.set_title(f"{setting_label(table, names)}{of_which}: {units.seconds(table['end_ms'].max() / 1e3)}")
     axes[-1].set(xlabel="ms since the first rank began", xlim=(0, None))
     kinds = {(row.span, row.collective) for table in tables for row in table.itertuples()}
     ordered = sorted(kinds, key=lambda kind: (list(SPANS).index(kind[0]), kind[1]))
@@ -62,10 +71,10 @@ def trace_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(*tables))
 
 
-def setting_label(table: pd.DataFrame) -> str:
+def setting_label(table: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> str:
     """Return the profiled setting in words: "FSDP, full, 2 ranks"."""
     strategy, ranks = fact(table, "setting").split(", ")
-    return f"{STRATEGY_LABELS.get(strategy, strategy)}, {ranks}"
+    return f"{names.get(strategy, strategy)}, {ranks}"
 
 
 def _lanes(ax: Axes, table: pd.DataFrame, ranks: list[int]) -> None:
@@ -74,7 +83,8 @@ def _lanes(ax: Axes, table: pd.DataFrame, ranks: list[int]) -> None:
     ax.tick_params(axis="y", length=0)
     for (span, collective), rows in table.groupby(["span", "collective"], sort=False):
         for rank, own in rows.groupby("rank"):
-            lengths = zip(own["start_ms"], own["end_ms"] - own["start_ms"], strict=True)
+            least_ms = table["end_ms"].max() / 300 if len(own) <= _RARE else 0.0
+            lengths = zip(own["start_ms"], (own["end_ms"] - own["start_ms"]).clip(lower=least_ms), strict=True)
             below = span == "communicate"
             parts.lane(ax, ranks.index(rank), lengths, color=_color(span, collective), below=below)
 

@@ -11,16 +11,20 @@ from IPython.display import Code
 Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def source(name: str) -> Code:
-    """Show the code that a dotted name stands for: a module, or a function or class in one.
+def source(*names: str) -> Code:
+    """Show the code that dotted names stand for, one after another: modules, or functions and classes in them.
 
     `source("labkit.labs.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
     of the kernel. Raises ValueError, listing what the module holds, where the name is not in it.
     """
+    return Code("\n\n\n".join(map(_code, names)), language="python")
+
+
+def _code(name: str) -> str:
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         if (file := _file(".".join(parts[:cut]))) is not None:
-            return Code(_part(file, parts[cut:], name), language="python")
+            return _part(file, parts[cut:], name)
     raise ValueError(f"{name!r}: no module {parts[0]!r} here")
 
 

@@ -1,4 +1,4 @@
-"""Lab 10, ddp_from_scratch: four ways to average gradients; how much of the sending can the backward hide?"""
+"""Lab 10, ddp_from_scratch: four ways to average gradients, and how much of the sending backward can hide."""
 
 from typing import TYPE_CHECKING
 
@@ -9,16 +9,13 @@ if TYPE_CHECKING:
     from labkit.labs.ddp_from_scratch.exercise import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.explorer import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.plan import *  # noqa: F403
-    from labkit.labs.ddp_from_scratch.story.reports import *  # noqa: F403
-    from labkit.labs.ddp_from_scratch.story.runs import *  # noqa: F403
+    from labkit.labs.ddp_from_scratch.story import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.tables.buckets import *  # noqa: F403
-    from labkit.labs.ddp_from_scratch.tables.reading import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.tables.steps import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.targets import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.theory import *  # noqa: F403
 
-RECORDED = {
-    name: f"h200x2/ddp_from_scratch/{name}" for name in ("implementations", "buckets", "profiles", "equality", "trial")
-}
+_RUNS = ("implementations", "buckets", "profiles", "equality", "trial", "report_128", "report_32")
+RECORDED = {name: f"h200x2/ddp_from_scratch/{name}" for name in _RUNS}
 
 __getattr__, __dir__ = front_door(__name__)

@@ -1,20 +1,21 @@
-"""The student's buckets and the replicas with a bug: how each is judged."""
+"""The student's order of buckets, and the replicas with a bug: how each is judged."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from labkit.course.exercise import Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
 from labkit.labs.ddp_from_scratch.tables.steps import symptoms
 from labkit.story import units
 from labkit.story.words import listed
 
-if TYPE_CHECKING:
-    pass
-
+SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
+    "one_rank": "gradients are added up on rank 0 only; the other ranks keep something else",
+    "one_bucket": "the bucket size is ignored: everything is sent after backward, in one call",
+    "undivided": "the ranks' gradients are added up and never divided by the number of ranks",
+    "unwaited": "finish() returns while gradients are still being sent",
+    "no_first_broadcast": "the ranks start with different weights and never become equal",
+}
 SETTINGS = {  # the parameters in each bucket, then the parameters in the order in which their gradients arrive
     "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
     "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
@@ -26,12 +27,12 @@ SETTINGS = {  # the parameters in each bucket, then the parameters in the order 
 
 
 def judge_started(returned: list) -> Verdict:
-    """Return the verdict on which buckets start at each arrival: a list of lists of bucket numbers for each setting."""
+    """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
     faults: dict[str, str] = {}
     for (where, (buckets, arrivals)), started in zip(SETTINGS.items(), returned, strict=True):
         if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-    merits = ("a bucket starts as soon as it is full and all before it have started: every rank in one order",)
+    merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
     return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
@@ -39,33 +40,33 @@ def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
     lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
     if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
         return None
-    asked = f"{len(arrivals)} lists of bucket numbers, one an arrival"
-    why = ": is a `return` missing?" if started is None else ""
-    return "form", f"it gives {started!r:.60}, not {asked}{why}"
+    expected = f"{len(arrivals)} lists of bucket numbers, one per arrival"
+    hint = ": is a `return` missing?" if started is None else ""
+    return "form", f"it returns {started!r:.60}, not {expected}{hint}"
 
 
 def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
-    """Return the first thing that goes wrong, as its kind and a sentence."""
+    """Return the first fault, as its kind and a sentence; None if there is none."""
     begun: list[int] = []
     for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
         arrived, when = set(arrivals[: place + 1]), f"when gradient {parameter} arrives, bucket"
         for number in now:
             if not 0 <= number < len(buckets):
-                return "unknown", f"{when} {number} starts; there are buckets 0 to {len(buckets) - 1}"
+                return "unknown", f"{when} {number} is sent; there are buckets 0 to {len(buckets) - 1}"
             if number in begun:
-                return "twice", f"{when} {number} starts once more: its gradients would be averaged twice"
+                return "twice", f"{when} {number} is sent again: its gradients would be averaged twice"
             if missing := sorted(set(buckets[number]) - arrived):
-                return "early", f"{when} {number} starts without gradient {listed(map(str, missing))}"
+                return "early", f"{when} {number} is sent without gradient {listed(map(str, missing))}"
             if number != len(begun):
                 return "order", (
-                    f"{when} {number} starts before bucket {len(begun)}: on a rank whose gradients come in another "
-                    "order that one starts first, and all-reduces are paired by their order alone"
+                    f"{when} {number} is sent before bucket {len(begun)}. Another rank may send them in the other "
+                    "order, and the first all-reduce of each rank is paired with the first of the others"
                 )
             begun.append(number)
         if len(begun) < len(buckets) and set(buckets[len(begun)]) <= arrived:
             later = any(len(begun) in rest for rest in started[place + 1 :])
-            said = "starts only later: less of backward is left to hide it" if later else "is full and never starts"
-            return ("late" if later else "missing"), f"{when} {len(begun)} {said}"
+            fault = "is full, but sent later: less of backward can hide it" if later else "is full and never sent"
+            return ("late" if later else "missing"), f"{when} {len(begun)} {fault}"
     return None
 
 
@@ -73,32 +74,33 @@ _TOLERANCE = 1e-3  # of the gradients' length, in float32
 
 
 def verdict_of(row: dict) -> Verdict:
-    """Return the verdict on one variant's symptoms: a sentence a fault."""
+    """Return the verdict on one variant's symptoms, with a sentence per fault."""
     faults: dict[str, str] = {}
     ranks, worst = row["ranks"], units.percent(row["error_worst"])
     if row["start_apart"] > 0:
         faults["no_first_broadcast"] = (
-            f"before the first step a rank's weights are up to {units.number(row['start_apart'], 2)} from rank 0's: "
-            "nobody sent those out"
+            f"before the first step a rank's weights differ from rank 0's by up to "
+            f"{units.number(row['start_apart'], 2)}: rank 0's weights were not sent"
         )
     elif abs(row["ratio"] - ranks) < 0.05 * ranks:
-        faults["undivided"] = f"gradients are {units.number(row['ratio'])}× the mean, as many as ranks: a sum"
+        faults["undivided"] = f"gradients are {units.number(row['ratio'])}× the mean, one for each rank: they are a sum"
     elif row["error_worst"] > _TOLERANCE >= row["error_later"]:
         faults["unwaited"] = (
-            f"when finish() comes back gradients are {worst} off, and a moment later they are right: it does not wait"
+            f"gradients are {worst} off when finish() returns and right a moment later: finish() does not wait"
         )
     elif row["error_worst"] > _TOLERANCE >= row["error_rank_0"]:
         faults["one_rank"] = (
-            f"rank 0's gradients are right and another rank's are {worst} off: a test that looks at rank 0 alone passes"
+            f"rank 0's gradients are right and another rank's are {worst} off: a test of rank 0 alone passes"
         )
     elif row["error_worst"] > _TOLERANCE:
         faults["wrong"] = f"gradients are {worst} off"
-    if row["collectives"] != row["due"]:
+    if row["collectives"] != row["expected"]:
+        calls = f"{row['collectives']} call{'' if row['collectives'] == 1 else 's'}"
         faults["bucket_size"] = (
-            f"buckets of {row['bucket_mb']:g} MB make {row['due']} calls; it makes {row['collectives']}, of up to "
-            f"{units.number(row['largest_mib'])} MiB, {row['before_last_gradient']} of them while gradients still come"
+            f"buckets of {row['bucket_mb']:g} MB should make {row['expected']} calls; it makes {calls}, the largest "
+            f"of {units.number(row['largest_mib'])} MiB; {row['before_last_gradient']} while backward still computes"
         )
-    merits = () if faults else ("every rank has the mean when finish() comes back, in the buckets asked for",)
+    merits = () if faults else ("every rank has the mean when finish() returns, sent in buckets of the size asked for",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 

@@ -1,4 +1,4 @@
-"""Knobs of lab 10: replicas that average their gradients in four ways of our own and torch's, and trials of them."""
+"""Knobs of lab 10: replicas that average their gradients in four ways of our own and in torch's way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labkit.engine.errors import PlanError
 from labkit.theory.transformer import Course
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
-STRATEGIES = ("none", *OURS, "ddp")  # none: nothing is exchanged; ddp: torch's
+STRATEGIES = ("none", *OURS, "ddp")  # none sends nothing; ddp is torch's DistributedDataParallel
 _IN_BUCKETS = ("bucketed", "ddp")
 _PRECISIONS = ("float32", "tf32", "autocast")
 CASES = (
@@ -34,10 +34,10 @@ VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_firs
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas(Course):
-    """What every plan of this lab shares: the course's transformer and how its gradients are averaged.
+    """What every plan of this lab shares: the transformer, and how its gradients are averaged.
 
-    A point sets strategy, ranks, bucket_mb (MiB, as torch's option of that name; 0 where there are no buckets) and
-    precision (autocast: bfloat16 products over float32 weights; gradients stay float32).
+    A point sets strategy, ranks, bucket_mb (MiB, like torch's option of that name; 0 for strategies without buckets)
+    and precision ("autocast": bfloat16 products with float32 weights; gradients stay float32).
     """
 
     lab: ClassVar[str] = "ddp_from_scratch"
@@ -55,12 +55,12 @@ class Replicas(Course):
         for knobs in self.knobs():
             self.require("strategy", knobs["strategy"], STRATEGIES)
             if knobs["strategy"] in _IN_BUCKETS and knobs["bucket_mb"] <= 0:
-                raise PlanError(f"bucket_mb={knobs['bucket_mb']}: a bucket holds more than nothing")
+                raise PlanError(f"bucket_mb={knobs['bucket_mb']}: set a size above 0")
 
     def setting(self, strategy: str, bucket_mb: float = 0) -> dict[str, Any]:
-        """Return a point's knobs; a strategy with buckets takes the plan's size unless it is told one."""
-        asked = (bucket_mb or self.bucket_mb) if strategy in _IN_BUCKETS else 0
-        return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": asked, "precision": self.precision}
+        """Return a point's knobs; a strategy with buckets gets the plan's bucket size, or the one given here."""
+        size_mb = (bucket_mb or self.bucket_mb) if strategy in _IN_BUCKETS else 0
+        return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": size_mb, "precision": self.precision}
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -70,7 +70,10 @@ class Replicas(Course):
 
 @dataclass(frozen=True, kw_only=True)
 class Implementations(Replicas):
-    """Every strategy, one after another, round after round: whole steps and their parts, memory, what is sent when."""
+    """Every strategy in turn, round after round: whole steps and their parts, memory, what is sent when.
+
+    `samples` are per rank and `sequence` is the number of positions: samples=16 on 2 GPUs is a total batch of 32.
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1)}
 
@@ -83,9 +86,9 @@ class Implementations(Replicas):
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets(Replicas):
-    """Buckets of many sizes; in the same rounds the two ends (every gradient alone, and none sent), and torch's DDP.
+    """Buckets of many sizes, in the same rounds as single gradients, a step that sends nothing, and torch's DDP.
 
-    Reports stop at 1000 MB; one bucket of everything (8000) shows what a transfer costs that nothing hides.
+    8000 puts all gradients but the first in one bucket: nothing hides its transfer.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1), "buckets_mb": (0.02, 0.1, 0.5, 2)}
@@ -112,11 +115,11 @@ class Profiles(Replicas):
 
 @dataclass(frozen=True, kw_only=True)
 class Equality(Replicas):
-    """Our strategies in awkward cases, beside one process that sees every rank's samples."""
+    """Our strategies in awkward cases, compared with one process that sees every rank's samples."""
 
     strategies: tuple[str, ...] = OURS
     cases: tuple[str, ...] = CASES
-    bucket_mb: float = 0.0003  # so that the small probe fills several
+    bucket_mb: float = 0.0003  # so small that the probe's gradients fill several buckets
     steps: int = 3
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -133,7 +136,7 @@ class Equality(Replicas):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Replicas):
-    """Bucketed replicas, the last rank late: the right ones, and some with a bug."""
+    """Bucketed replicas whose last rank is late: correct ones, and some with a bug."""
 
     variants: tuple[str, ...] = ("right",)
     hidden: int = 256
@@ -141,7 +144,7 @@ class Trial(Replicas):
     layers: int = 4
     heads: int = 4
     bucket_mb: float = 2
-    late_ms: int = 300  # how much later than the others the last rank comes to its backward
+    late_ms: int = 300  # how much later than the others the last rank starts its backward
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

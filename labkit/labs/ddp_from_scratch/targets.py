@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
-    shown = {"implementations": _implementations, "buckets": _buckets, "equality": _equality}
-    return card_of(run, "ddp_from_scratch", shown)
+    by_plan = {"implementations": _implementations, "buckets": _buckets, "equality": _equality}
+    return card_of(run, "ddp_from_scratch", by_plan)
 
 
 def _implementations(run: Run) -> list[Target]:
+    if run.plan.samples != type(run.plan).samples:  # a report's batch: for comparison, without a target
+        return []
     return [_over_ddp("bucketed over torch's DDP", implementations(run)), _sent(run)]
 
 
@@ -36,11 +38,11 @@ def _equality(run: Run) -> list[Target]:
 
 
 def _over_ddp(what: str, table: pd.DataFrame) -> Target:
-    """Return the lowest ratio of a bucketed step to torch's DDP, with the spread of both medians."""
-    own = table[(table["strategy"] == "bucketed") & table["over_ddp"].notna()]
-    if own.empty:
+    """Return the smallest ratio of a bucketed step to torch's DDP, with the spread of both medians."""
+    rows = table[(table["strategy"] == "bucketed") & table["over_ddp"].notna()]
+    if rows.empty:
         return Target(what, None, "≤", GOAL_OVER_DDP, "×")
-    best = own.loc[own["over_ddp"].idxmin()]
+    best = rows.loc[rows["over_ddp"].idxmin()]
     spread = float(best["spread_over_ddp"])
     return Target(what, float(best["over_ddp"]), "≤", GOAL_OVER_DDP, "×", 0.0 if math.isnan(spread) else spread)
 

@@ -1,4 +1,4 @@
-"""Buckets before anything runs: how many there are, what each costs, and what backward hides."""
+"""Buckets of gradients before anything runs: how many there are, what each costs, and how much backward hides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labkit.theory.shapes import Model
 from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
-GOAL_OVER_DDP = 1.03  # a bucketed step over torch's DDP
+GOAL_OVER_DDP = 1.03  # longest bucketed step, in steps of torch's DDP
 NAMES = {
     "none": "nothing sent",
     "naive": "naive",
@@ -24,19 +24,19 @@ NAMES = {
 
 
 def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[list[int]]:
-    """Return buckets of parameter numbers for gradients of these bytes, filled from the last one back.
+    """Return the parameter numbers of each bucket for gradients of these bytes, filled from the last parameter back.
 
-    A bucket is closed once it holds `cap` bytes, the first one once it holds the smaller of `first` and `cap`, so that
-    sending starts early (Li and others, "PyTorch Distributed", VLDB 2020). A gradient is never cut.
+    A bucket is full when it holds `cap` bytes or more. The first bucket is full at the smaller of `first` and `cap`, so
+    that sending starts early (Li and others, "PyTorch Distributed", VLDB 2020). A gradient is never cut.
     """
     buckets: list[list[int]] = [[]]
-    held, room = 0, min(first, cap)
+    held_bytes, full_at = 0, min(first, cap)
     for number in reversed(range(len(sizes))):
-        if held >= room:
+        if held_bytes >= full_at:
             buckets.append([])
-            held, room = 0, cap
+            held_bytes, full_at = 0, cap
         buckets[-1].append(number)
-        held += sizes[number]
+        held_bytes += sizes[number]
     return [bucket for bucket in buckets if bucket]
 
 
@@ -55,10 +55,10 @@ def messages(model: Model, strategy: str, bucket_mb: float = 0, element_bytes: i
 
 @dataclass(frozen=True)
 class Overhead:
-    """A step of n buckets takes base + n·o + s/(n·w), where s bytes are sent in all, o a call and w bytes a second.
+    """A model of a step: base + n·o + s/(n·w), for n buckets, s bytes in total, o seconds per call, w bytes per second.
 
-    `residual` is the largest relative miss of the fit that made it. A term that the fit does not see is 0: its `call_s`
-    is 0, or its `bytes_per_s` endless.
+    `residual` is the largest relative error of the fit. If the data show no cost per call, `call_s` is 0; if they show
+    none per byte, `bytes_per_s` is infinite.
     """
 
     base_s: float
@@ -67,30 +67,30 @@ class Overhead:
     residual: float = 0.0
 
     def seconds(self, buckets: float, total_bytes: float) -> float:
-        """Return the step's time with so many equal buckets."""
+        """Return the step's time with this number of equal buckets."""
         return self.base_s + buckets * self.call_s + total_bytes / buckets / self.bytes_per_s
 
     def best_bytes(self, total_bytes: float) -> float:
-        """Return the bucket √(s·w·o), at which both terms are equal; NaN where one of them is not seen."""
+        """Return the size √(s·w·o) of a bucket, at which both costs are equal; NaN if the fit has only one of them."""
         if not (self.call_s > 0 and self.bytes_per_s < math.inf):
             return math.nan
         return math.sqrt(total_bytes * self.bytes_per_s * self.call_s)
 
 
 def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -> Overhead:
-    """Fit base, o and 1/w to steps of so many buckets by least squares; neither o nor 1/w is let below 0.
+    """Fit base, o and 1/w to measured steps by least squares, with o and 1/w not below 0; `counts` are of buckets.
 
-    Raises ValueError where the counts are not three or more.
+    Raises ValueError for fewer than three different counts.
     """
     if len(set(counts)) < 3:
         raise ValueError("three unknowns need three numbers of buckets or more")
     columns = [[1.0] * len(counts), list(counts), [total_bytes / count for count in counts]]
-    tried = [_solved(columns, (0, *chosen), seconds) for more in range(3) for chosen in combinations((1, 2), more)]
-    base, call, slope = min((one for one in tried if min(one[1:]) >= 0), key=lambda one: _misses(columns, one, seconds))
-    found = Overhead(base, call, 1 / slope if slope else math.inf)
+    fits = [_solved(columns, (0, *chosen), seconds) for more in range(3) for chosen in combinations((1, 2), more)]
+    base, call, slope = min((one for one in fits if min(one[1:]) >= 0), key=lambda one: _misses(columns, one, seconds))
+    line = Overhead(base, call, 1 / slope if slope else math.inf)
     pairs = zip(counts, seconds, strict=True)
-    residual = max(abs(found.seconds(count, total_bytes) / took - 1) for count, took in pairs)
-    return Overhead(found.base_s, found.call_s, found.bytes_per_s, residual)
+    residual = max(abs(line.seconds(count, total_bytes) / measured_s - 1) for count, measured_s in pairs)
+    return Overhead(line.base_s, line.call_s, line.bytes_per_s, residual)
 
 
 def _solved(columns: list[list[float]], chosen: tuple[int, ...], seconds: Sequence[float]) -> list[float]:
@@ -121,7 +121,7 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 class Flight(NamedTuple):
-    """One bucket: backward has filled it at `full_s`, its call returns at `called_s`, it travels from `start_s`."""
+    """One bucket: full at `full_s`, its call returns at `called_s`, on the link from `start_s` to `end_s`."""
 
     size_bytes: float
     full_s: float
@@ -135,10 +135,9 @@ def timeline(
 ) -> list[Flight]:
     """Return every bucket's flight, in order; seconds count from the start of backward.
 
-    Parameters are of one size and backward makes their gradients at an even pace. A bucket is closed once it holds
-    `bucket_bytes`, so it holds at least one parameter. Backward stands still while a call is made, which takes
-    `overhead_s`; the link moves one bucket at a time. Raises ValueError where a size, the time or the rate is not
-    positive.
+    Assumptions: all parameters have one size, and backward computes their gradients at an even pace. A bucket holds
+    whole parameters, at least `bucket_bytes` of them. Each call stops backward for `overhead_s`. The link moves one
+    bucket at a time. Raises ValueError for a size, a time or a rate that is not positive.
     """
     if min(whole_bytes, parameters, bucket_bytes, backward_s, bytes_per_s) <= 0 or overhead_s < 0:
         raise ValueError("sizes, backward's time and the rate must be above 0, and the overhead not below")
@@ -155,10 +154,10 @@ def timeline(
 
 
 def exposed_s(flights: list[Flight], backward_s: float) -> float:
-    """Return how much later the last bucket is there than a backward that sends nothing would end."""
+    """Return how much later the last bucket arrives than the end of a backward that sends nothing."""
     return flights[-1].end_s - backward_s
 
 
 def waited_s(flights: list[Flight]) -> float:
-    """Return how long full buckets waited for the link because another one was still on it, all together."""
+    """Return how long full buckets waited while another bucket was on the link, added up over all buckets."""
     return sum(flight.start_s - flight.called_s for flight in flights)

@@ -51,10 +51,11 @@ def test_steps_chart(runs, name):
     assert ("torch's DDP" in labels(figure)) == (name not in ("few", "failed"))
     assert any("out of memory" in text.get_text() for text in figure.axes[0].texts) == (name == "failed")
     two = checked(ddp.steps_chart(table, ddp.implementations(runs["full"]), published=PRINTED))
-    (marks,) = two.axes[2].lines
-    assert two.axes[2].get_title(loc="left") == "Published, 2 × H100"
-    assert len(marks.get_xdata()) == 8, "all that ran"
-    assert sorted(set(marks.get_ydata())) == [1, 2, 3, 4], "on the strategies' own bars"
+    marks = [line for line in two.axes[1].lines if line.get_label() == "published, 2 × H100"]
+    assert len(marks[0].get_xdata()) == 7, "all that ran and belong to a strategy"
+    assert sorted(marks[0].get_ydata()) == [1, 1, 2, 3, 4, 4, 4], "on the strategies' own bars, naive's two"
+    small = ddp.steps_chart(ddp.implementations(runs["small"]), published=PRINTED)
+    assert "published, 2 × H100" not in labels(small), "a small model's steps are not comparable"
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,19 @@ def sweeps(tmp_path_factory):
 @pytest.mark.parametrize("name", ["full", "small", "calls", "two", "alone"])
 def test_buckets_chart(sweeps, name):
     run = sweeps[name]
-    made = ddp.buckets(run), ddp.overhead(run), ddp.curve(run)
-    figure = checked(ddp.buckets_chart(*made))
-    assert ("predicted optimum" in labels(figure)) == (name in ("full", "small", "alone"))
+    made = [read(run) for read in (ddp.buckets, ddp.overhead, ddp.curve)]
+    figure = checked(ddp.buckets_chart(*([one] for one in made)))
+    assert ("its best size" in labels(figure)) == (name in ("full", "small", "alone"))
     assert ("torch's DDP" in labels(figure)) == (name != "alone")
-    both = checked(ddp.buckets_chart(*made, published=PRINTED, guess=Prediction("?", "MiB", 30.0)))
+    assert figure.axes[0].get_ylim()[0] == 0
+    recorded = [read(sweeps["full"]) for read in (ddp.buckets, ddp.overhead, ddp.curve)]
+    pairs = list(zip(made, recorded, strict=True))
+    both = checked(ddp.buckets_chart(*pairs, guess=Prediction("?", "MiB", 30.0)))
     assert len(both.axes) == 2 and "your prediction" in labels(both)
-    assert any(text.get_text() == "OOM" for text in both.axes[1].texts)
-    assert "your prediction" not in labels(ddp.buckets_chart(*made, guess=Prediction("?", "MiB")))
+    assert all(
+        len(ax.texts) == (table["strategy"] == "bucketed").sum() for ax, table in zip(both.axes, pairs[0], strict=True)
+    )
+    assert "your prediction" not in labels(ddp.buckets_chart(*pairs, guess=Prediction("?", "MiB")))
 
 
 @pytest.mark.parametrize("buckets_mb", [(20, 60, 160, 400, 800), (800,), (1, 2)])
@@ -88,14 +94,16 @@ def test_flights_chart(buckets_mb):
     figure = checked(ddp.flights_chart(buckets_mb, gb_per_s=50, **knobs))
     (ax,) = figure.axes
     assert len(ax.collections) == 3 * len(buckets_mb), "backward, calls and the link"
-    assert [text.get_text().strip().endswith("later") for text in ax.texts] == [True] * len(buckets_mb)
+    assert [text.get_text().strip().startswith("+") for text in ax.texts] == [True] * len(buckets_mb)
     assert ax.lines[0].get_xdata()[0] == 40
     checked(ddp.flights_chart(buckets_mb, gb_per_s=5, **knobs))
 
 
 def test_published_chart():
-    figure = checked(ddp.published_chart(PRINTED, ddp.everything(PRINTED)["repeats"]))
+    figure = checked(ddp.published_chart(PRINTED))
     (ax,) = figure.axes
-    assert "one configuration, printed 3 times" in labels(figure)
     assert sum(len(line.get_xdata()) for line in ax.lines) == len(PRINTED)
-    assert [text.get_text() for text in ax.texts].count("OOM") == 1
+    assert [text.get_text() for text in ax.texts].count("out of memory") == 1
+    (band,) = ax.patches
+    assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((776, 846))
+    assert ax.get_xlim()[0] == 0

@@ -6,8 +6,7 @@ from labkit.course import answers
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch as ddp
-from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
-from labkit.labs.ddp_from_scratch.exercise import check, verdict_of
+from labkit.labs.ddp_from_scratch.exercise import SYMPTOMS, check, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -28,7 +27,7 @@ HEALTHY = {
     "ratio": 1.0,
     "start_apart": 0.0,
     "collectives": 4,
-    "due": 4,
+    "expected": 4,
     "largest_mib": 2.5,
     "bucket_mb": 2.0,
     "before_last_gradient": 3,
@@ -52,7 +51,7 @@ def test_every_variant_of_a_launch_is_named_by_its_own_fault():
     assert {name: set(verdict.faults) for name, verdict in found.items()} == FAULTS
     said = ddp.diagnose(run).data
     assert said.startswith("- **A** is `right`: nothing is wrong with it.")
-    assert "a test that looks at rank 0 alone passes" in said
+    assert "a test of rank 0 alone passes" in said
 
 
 @pytest.mark.parametrize(

@@ -179,11 +179,11 @@ def test_each_fault_by_its_kind(function, kinds):
 
 
 def test_faults_say_where_and_why():
-    part = "with bucket 1 full before bucket 0, when gradient 0 arrives, bucket 1 starts before bucket 0: on a rank"
+    part = "with bucket 1 full before bucket 0, when gradient 0 arrives, bucket 1 is sent before bucket 0. Another"
     assert part in judged(when_full).faults["order"]
     assert judged(everything_last).faults == {
-        "early": "with a parameter that gets no gradient, when gradient 0 arrives, bucket 1 starts without gradient 3"
+        "early": "with a parameter that gets no gradient, when gradient 0 arrives, bucket 1 is sent without gradient 3"
     }
     assert judged(at_the_end).faults["late"].startswith("with gradients from the last to the first, when gradient 4")
-    assert "bucket 1 is full and never starts" in judged(one_at_a_time).faults["missing"]
-    assert "one an arrival" in judged(lambda *_: None).faults["form"]
+    assert "bucket 1 is full and never sent" in judged(one_at_a_time).faults["missing"]
+    assert "one per arrival" in judged(lambda *_: None).faults["form"]

@@ -14,30 +14,29 @@ TOTAL_MIB = 4 * 1_998_235_200 / 2**20
 def test_steps_beside_the_one_that_sends_nothing_and_torchs(tmp_path):
     table = ddp_from_scratch.implementations(implementations_run(tmp_path / "run")).set_index("strategy")
     assert table["step_ms"].to_dict() == pytest.approx(STEP_MS)
-    assert table["exposed_ms"].to_dict() == pytest.approx({name: ms - 90 for name, ms in STEP_MS.items()})
+    assert table["longer_ms"].to_dict() == pytest.approx({name: ms - 90 for name, ms in STEP_MS.items()})
     naive, bucketed = table.loc["naive"], table.loc["bucketed"]
-    assert naive["exposed_share"] == pytest.approx(32 / 122)
-    assert naive["hidden_share"] == 0
-    assert bucketed["hidden_share"] == pytest.approx(1 - 7 / 32)
-    assert np.isnan(table.loc["none", "hidden_share"])
     assert bucketed["over_ddp"] == pytest.approx(97 / 96)
-    assert table["resolved"].to_dict() == {name: name not in ("ddp",) for name in STEP_MS}
     assert table["extra_mib"].to_dict() == {name: 7600 * (name == "flat") for name in STEP_MS}
     assert table["peak_mib"].max() == 47601, "the fullest rank's"
     assert (table["count"] == 10).all()
     assert naive["waited_ms"] == pytest.approx(32)
 
 
-def test_differences_within_the_spread_are_not_resolved(tmp_path):
-    run = implementations_run(tmp_path / "run", step_ms={"bucketed": 96.1})
-    assert not ddp_from_scratch.implementations(run).set_index("strategy").loc["bucketed", "resolved"]
+def test_costs_say_what_is_beyond_noise(tmp_path):
+    table = ddp_from_scratch.costs(implementations_run(tmp_path / "run", step_ms={"bucketed": 90.05}))
+    beyond_noise = dict(zip(table["strategy"], table["beyond noise"], strict=True))
+    assert [name for name, beyond in beyond_noise.items() if not beyond] == ["nothing sent", "bucketed"]
+    rows = table.set_index("strategy")
+    assert rows.loc["naive", "longer than nothing sent, ms"] == pytest.approx(32)
+    assert rows["GB/s"].notna().tolist() == [name in ("naive", "flat") for name in rows.index]
+    assert rows.loc["flat", "extra memory, GiB"] == pytest.approx(7.42, abs=0.01)
 
 
 def test_what_has_no_base_is_nan(tmp_path):
     run = implementations_run(tmp_path / "run", strategies=("flat", "bucketed"), device="cpu")
     table = ddp_from_scratch.implementations(run)
-    assert table[["exposed_ms", "hidden_share", "over_ddp", "peak_mib", "extra_mib"]].isna().all(axis=None)
-    assert not table["resolved"].any()
+    assert table[["longer_ms", "over_ddp", "peak_mib", "extra_mib"]].isna().all(axis=None)
     assert table["step_ms"].notna().all()
 
 
@@ -47,7 +46,7 @@ def test_a_strategy_that_did_not_fit(tmp_path):
     assert table.loc["flat", "status"] == "out of memory"
     assert np.isnan(table.loc["flat", "step_ms"])
     assert table["over_ddp"].isna().all()
-    assert table.loc["bucketed", "exposed_ms"] == pytest.approx(7)
+    assert table.loc["bucketed", "longer_ms"] == pytest.approx(7)
 
 
 def test_what_was_sent_is_held_against_the_formula(tmp_path):
@@ -58,7 +57,15 @@ def test_what_was_sent_is_held_against_the_formula(tmp_path):
     assert table.loc["bucketed", "last_mib"] > 61, "the embedding's gradient comes last and is never cut"
     wrong = ddp_from_scratch.overlap(implementations_run(tmp_path / "wrong", extra_call=1))
     assert not wrong["equal"].any()
-    assert (wrong["collectives"] == wrong["due"] + 1).all()
+    assert (wrong["collectives"] == wrong["expected"] + 1).all()
+
+
+def test_calls_of_two_runs_side_by_side(tmp_path):
+    good, wrong = implementations_run(tmp_path / "good"), implementations_run(tmp_path / "wrong", extra_call=1)
+    table = ddp_from_scratch.all_reduces(good, wrong)
+    assert table["run"].tolist() == ["here"] * 5 + ["recorded"] * 5
+    assert table["as expected"].tolist() == [True] * 5 + [False] * 5
+    assert table["before the last gradient"].tolist()[:3] == [0, 0, 434]
 
 
 def test_sending_beside_the_link(tmp_path):
@@ -117,11 +124,13 @@ def test_two_sizes_are_no_sweep(tmp_path):
 def test_equality_tells_by_case(tmp_path):
     good = equality_run(tmp_path / "good")
     assert ddp_from_scratch.equality(good)["equal"].all()
-    assert ddp_from_scratch.cases(good)["case"].tolist() == list(CASES)
-    assert ddp_from_scratch.cases(good)["meaning"].notna().all()
-    assert (ddp_from_scratch.cases(good)["strategies"] == len(OURS)).all()
-    coarse = ddp_from_scratch.cases(equality_run(tmp_path / "coarse", gradient_error=5e-3)).set_index("case")["equal"]
-    assert coarse[coarse].index.tolist() == ["bfloat16", "mixed"]
+    assert (ddp_from_scratch.equality(good).groupby("case")["strategy"].nunique() == len(OURS)).all()
+    table = ddp_from_scratch.cases(good, equality_run(tmp_path / "coarse", gradient_error=5e-3)).set_index("case")
+    assert table.index.tolist() == list(CASES)
+    assert table["meaning"].notna().all()
+    assert table["right_here"].all()
+    assert table.index[table["right_recorded"]].tolist() == ["bfloat16", "mixed"]
+    assert table["error_recorded"].tolist() == [5e-3] * len(CASES)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +147,7 @@ def test_symptoms_are_the_worst_ranks_beside_rank_0s(tmp_path):
     (row,) = ddp_from_scratch.symptoms(run).to_dict("records")
     assert (row["error_rank_0"], row["error_worst"], row["error_later"]) == (1e-7, 0.6, 0.5)
     assert (row["start_apart"], row["ratio"]) == (0.1, 1.0)
-    assert row["collectives"] == row["due"] > 5
+    assert row["collectives"] == row["expected"] > 5
     assert row["ranks"] == 2
 
 
@@ -151,7 +160,7 @@ def test_a_goal_inside_the_spread_is_open(tmp_path):
     for run in runs.values():
         assert ddp_from_scratch.scorecard(run)["met"].tolist() == ["open", True]
     table, fit = ddp_from_scratch.buckets(runs["sweep"]), ddp_from_scratch.overhead(runs["sweep"])
-    assert "asked for is open" in ddp_from_scratch.explain_buckets(table, fit).data
+    assert "is open" in ddp_from_scratch.explain_buckets(table, fit).data
 
 
 def test_scorecard(tmp_path):
@@ -170,3 +179,4 @@ def test_scorecard(tmp_path):
     without = ddp_from_scratch.scorecard(implementations_run(tmp_path / "without", strategies=("none", "bucketed")))
     assert without["met"].iloc[0] == "not recorded", "a target that could not be measured is not met"
     assert ddp_from_scratch.scorecard(implementations_run(tmp_path / "cpu", device="cpu")).empty
+    assert ddp_from_scratch.scorecard(implementations_run(tmp_path / "batch", samples=16)).empty, "a report's batch"

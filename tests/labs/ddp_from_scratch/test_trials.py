@@ -4,7 +4,7 @@ import pytest
 
 from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch
-from labkit.labs.ddp_from_scratch.bugs import SYMPTOMS
+from labkit.labs.ddp_from_scratch.exercise import SYMPTOMS
 from labkit.labs.ddp_from_scratch.plan import VARIANTS, Trial
 
 
@@ -22,8 +22,8 @@ def test_the_right_one_shows_nothing(table):
     right = table.loc["right"]
     assert right[["error_rank_0", "error_worst", "error_later"]].max() < 1e-5
     assert right["ratio"] == pytest.approx(1)
-    assert right["collectives"] == right["due"] > 2
-    assert right["before_last_gradient"] == right["due"] - 1
+    assert right["collectives"] == right["expected"] > 2
+    assert right["before_last_gradient"] == right["expected"] - 1
     assert right["start_apart"] == 0
 
 

@@ -17,7 +17,7 @@ from labkit.labs.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, 
 from labkit.labs.ddp_from_scratch.theory import MIB
 from labkit.labs.ddp_from_scratch.worker.equality import Probe, samples_of
 from labkit.labs.ddp_from_scratch.worker.issued import Issued, wrap
-from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed
+from labkit.labs.ddp_from_scratch.worker.replicas import Bucketed
 from labkit.labs.ddp_from_scratch.worker.steps import built, run_point
 from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
@@ -129,23 +129,23 @@ def test_gradients_live_in_the_buckets(alone):
     for _ in range(2):
         wrapped(*samples_of("plain", 0, 0, 0)).backward()
         wrapped.finish()
-        assert len(wrapped.buckets) > 2
-        for number, parcel in enumerate(wrapped.parcels):
-            storages = {weight.grad.untyped_storage().data_ptr() for weight in parcel}
-            assert storages == {wrapped.buckets[number].untyped_storage().data_ptr()}
+        assert len(wrapped.flats) > 2
+        for number, bucket in enumerate(wrapped.buckets):
+            storages = {weight.grad.untyped_storage().data_ptr() for weight in bucket}
+            assert storages == {wrapped.flats[number].untyped_storage().data_ptr()}
 
 
 def test_a_bucket_holds_numbers_of_one_kind(alone):
     wrapped = Bucketed(Probe("mixed", 0, 0), 1)
-    assert [{weight.dtype for weight in parcel} for parcel in wrapped.parcels] == [{torch.bfloat16}, {torch.float32}]
-    packed = [weight for parcel in wrapped.parcels for weight in parcel]
+    assert [{weight.dtype for weight in bucket} for bucket in wrapped.buckets] == [{torch.bfloat16}, {torch.float32}]
+    packed = [weight for bucket in wrapped.buckets for weight in bucket]
     assert [id(weight) for weight in packed] == [id(weight) for weight in reversed(wrapped.weights)]
 
 
 def test_only_the_first_bucket_is_small(alone):
     layers = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(17)])  # 0.25 MiB each
-    parcels = Bucketed(layers, 2).parcels
-    assert [sum(weight.nbytes for weight in parcel) / MIB for parcel in parcels] == [1, 2, 1.25]
+    buckets = Bucketed(layers, 2).buckets
+    assert [sum(weight.nbytes for weight in bucket) / MIB for bucket in buckets] == [1, 2, 1.25]
 
 
 @pytest.mark.parametrize("strategy", OURS)
@@ -215,9 +215,9 @@ def test_any_output_and_named_inputs(tmp_path, monkeypatch):
 
 def test_a_bucket_of_no_given_size_is_torchs(alone):
     layers = nn.Sequential(*[nn.Linear(2048, 2048, bias=False) for _ in range(4)])  # 16 MiB each
-    assert [len(parcel) for parcel in Bucketed(layers, None).parcels] == [1, 2, 1]
-    assert [len(parcel) for parcel in Bucketed(layers).parcels] == [1, 2, 1]
-    assert [len(parcel) for parcel in Bucketed(layers, float("inf")).parcels] == [1, 3]
+    assert [len(bucket) for bucket in Bucketed(layers, None).buckets] == [1, 2, 1]
+    assert [len(bucket) for bucket in Bucketed(layers).buckets] == [1, 2, 1]
+    assert [len(bucket) for bucket in Bucketed(layers, float("inf")).buckets] == [1, 3]
 
 
 @pytest.mark.parametrize("strategy", OURS)
@@ -261,7 +261,7 @@ def test_noting_ends_with_an_error():
 
 
 def test_replicas_are_imported_without_transformers():
-    imports = "from labkit.labs.ddp_from_scratch.worker.overlapped import Overlapped, Bucketed"
+    imports = "from labkit.labs.ddp_from_scratch.worker.replicas import Overlapped, Bucketed"
     code = f"import sys; {imports}; print('transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

@@ -1,4 +1,4 @@
-"""Rows of a bucket sweep → the step by bucket size, the model fitted to it, and the size that the model likes best."""
+"""Rows of a bucket sweep → the step by bucket size, the model fitted to it, and the model's best size."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.tables.steps import SETTING, base, implementations, overlap
+from labkit.labs.ddp_from_scratch.tables.steps import SETTING, implementations, overlap, row_of
 from labkit.labs.ddp_from_scratch.theory import MIB, Overhead, fit, messages
 from labkit.provenance import fact, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_DRAWN = 60  # places of the curve
+_POINTS = 60  # of the curve
 
 
 def buckets(run: Run) -> pd.DataFrame:
     """Return one row per bucket size, smallest first.
 
-    Gradients sent alone ("overlapped") are the smallest of all. Columns: strategy, bucket_mb (asked), buckets (as many
-    as were sent), mean_mib, last_mib (the last one, which no backward hides), step_ms, spread_step_ms, count, status,
-    waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured over fitted, less 1) and `tied`: not resolved
-    from the fastest. The fit is of the bucketed rows alone.
-    Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN where the run has none).
+    Gradients sent alone ("overlapped") are the smallest buckets. Columns: strategy, bucket_mb (asked for), buckets (how
+    many were sent), mean_mib, last_mib (of the last bucket, which no backward hides), step_ms, spread_step_ms, count,
+    status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured / fitted - 1) and `tied`: differs from
+    the fastest by no more than noise. Only bucketed rows are fitted.
+    Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN if the run has none).
     """
     steps = implementations(run)
-    none, ddp = base(steps, "none"), base(steps, "ddp")
+    none, ddp = row_of(steps, "none"), row_of(steps, "ddp")
     table = steps[steps["strategy"].isin(["bucketed", "overlapped"])].drop(columns=["fitted_ms"], errors="ignore")
-    found = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
-    table = table.merge(found, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
+    sent = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
+    table = table.merge(sent, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
     plan: Any = run.plan
     total = sum(messages(plan.model, "flat")) / MIB
     table["mean_mib"] = total / table["buckets"]
@@ -73,11 +73,11 @@ def buckets(run: Run) -> pd.DataFrame:
 def overhead(run: Run) -> pd.DataFrame:
     """Return the fitted t = base + n·o + s/(n·w) as one row, its optimum, and the fastest size that was measured.
 
-    Columns: base_ms, overhead_us (o), gb_per_s (w), residual (largest relative miss), optimum_mib (√(s·w·o)),
-    optimum_buckets, optimum_ms; best_mb (asked), best_mib (mean), best_ms; tied_from_mib and tied_to_mib, the mean
-    sizes between which none is resolved from the fastest; `identified`: on both sides of these a slower one was
-    measured. o is 0, or w endless, where the fit does not see the term: there is no optimum then. Empty where fewer
-    than three sizes were measured.
+    Columns: base_ms, overhead_us (o), gb_per_s (w), residual (largest relative error), optimum_mib (√(s·w·o)),
+    optimum_buckets, optimum_ms; best_mb (asked for), best_mib (mean), best_ms; tied_from_mib and tied_to_mib, the
+    smallest and largest mean size that differ from the fastest by no more than noise; `identified`: smaller and larger
+    sizes than these were measured and are slower. If the fit has o = 0 or an infinite w there is no optimum (NaN).
+    Empty if fewer than three sizes were measured.
     """
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
@@ -126,13 +126,13 @@ def curve(run: Run) -> pd.DataFrame:
     """Return the fitted model as a curve from the smallest mean bucket to the largest: mean_mib, buckets, fitted_ms."""
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
-    sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), _DRAWN) if line else np.array([])
+    sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), _POINTS) if line else np.array([])
     fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes if line]
     return of_run(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
 
 
 def _line(table: pd.DataFrame, total_mib: float) -> Overhead | None:
-    """Return the fit of the bucketed rows; None where they are too few."""
+    """Return the fit of the bucketed rows; None if they are too few."""
     rows = table[(table["strategy"] == "bucketed") & table["step_ms"].notna() & table["buckets"].notna()]
     if rows["buckets"].nunique() < 3:
         return None

@@ -1,4 +1,4 @@
-"""Rows of timed steps → each strategy's step and its parts, beside the step that sends nothing and torch's DDP."""
+"""Rows → tables: each strategy's step and its parts, what it sent and when, equality with one process, symptoms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.labs.ddp_from_scratch.theory import MIB, messages
+from labkit.labs.ddp_from_scratch.theory import MIB, NAMES, messages
 from labkit.node import limits
 from labkit.provenance import of_run
 from labkit.tables.profile import profile as profile
@@ -18,100 +18,131 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 SETTING = ["strategy", "bucket_mb"]
-_ALIKE = 0.05  # peaks of memory that differ by no more are one peak
+_SAME_PEAK = 0.05  # largest relative difference of peaks that count as one
 _PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
 
 
 def implementations(run: Run) -> pd.DataFrame:
-    """Return one row per setting: its step, the parts of it, what sending adds, its memory, and how far it is from DDP.
+    """Return one row per setting: its step, the parts of it, its memory, compared with sending nothing and with DDP.
 
-    Columns: strategy, bucket_mb, step_ms (median over rounds, the slowest rank's), spread_step_ms, count, status; PARTS
-    (medians over ranks and rounds: `waited_ms` goes from the last gradient until all are averaged); `exposed_ms`, the
-    step over the one that sends nothing, its spread, and as a share of the step; `hidden_share`, the part of naive's
-    exposed time that is not exposed here; peak_mib (the fullest rank's; NaN on a CPU, and
-    where ranks and rounds differ by more than ALIKE: it is no property of the strategy then) and `extra_mib`, over that
-    of "none"; `over_ddp`, the step over DDP's, its spread, and whether the two are resolved. What a run has no base for
-    is NaN.
+    Columns: strategy, bucket_mb; step_ms (median over rounds of the slowest rank), spread_step_ms, count, status; the
+    parts forward_ms, backward_ms, waited_ms (from the last gradient until all are averaged) and optimizer_ms, medians
+    over ranks and rounds; longer_ms, the step minus the step of "none", and its spread; peak_mib of the fullest rank
+    (NaN on a CPU, and if ranks or rounds differ: then it does not describe the strategy) and extra_mib, minus the peak
+    of "none"; over_ddp, the step divided by that of torch's DDP, and its spread. A comparison is NaN if the run lacks
+    the strategy to compare with.
     """
     table = run.medians(SETTING, "step_ms")
     rows = _timed(run)
     parts = rows.groupby(SETTING, sort=False)[_PARTS].median()
     peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
-    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _ALIKE) * peaks.min())
+    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _SAME_PEAK) * peaks.min())
     table = table.merge(parts.reset_index(), on=SETTING, how="left")
-    none, naive, ddp = (base(table, name) for name in ("none", "naive", "ddp"))
-    table["exposed_ms"] = table["step_ms"] - none["step_ms"]
-    table["spread_exposed_ms"] = table["spread_step_ms"] + none["spread_step_ms"]
-    table["exposed_share"] = table["exposed_ms"] / table["step_ms"]
-    table["hidden_share"] = 1 - table["exposed_ms"] / (naive["step_ms"] - none["step_ms"])
-    table.loc[table["strategy"] == "none", "hidden_share"] = float("nan")
+    none, ddp = row_of(table, "none"), row_of(table, "ddp")
+    table["longer_ms"] = table["step_ms"] - none["step_ms"]
+    table["spread_longer_ms"] = table["spread_step_ms"] + none["spread_step_ms"]
     table["extra_mib"] = table["peak_mib"] - none["peak_mib"]
     table["over_ddp"] = table["step_ms"] / ddp["step_ms"]
     table["spread_over_ddp"] = (table["spread_step_ms"] + ddp["spread_step_ms"] * table["over_ddp"]) / ddp["step_ms"]
-    table["resolved"] = (table["over_ddp"] - 1).abs() > table["spread_over_ddp"]
     return of_run(table, run)
 
 
+def costs(run: Run) -> pd.DataFrame:
+    """Return `implementations` and `sending` as a reader sees them, rounded; the columns' names carry the units."""
+    table = implementations(run).merge(sending(run)[["strategy", "bus_gb_per_s"]], on="strategy", how="left")
+    shown = {
+        "strategy": table["strategy"].map(NAMES),
+        "step, ms": table["step_ms"],
+        "± ms": table["spread_step_ms"],
+        "longer than nothing sent, ms": table["longer_ms"],
+        "beyond noise": table["longer_ms"].abs() > table["spread_longer_ms"],
+        "wait after backward, ms": table["waited_ms"],
+        "GB/s": table["bus_gb_per_s"],
+        "extra memory, GiB": table["extra_mib"] / 1024,
+        "× torch's DDP": table["over_ddp"],
+    }
+    return of_run(pd.DataFrame(shown).round(2), run)
+
+
 def _timed(run: Run) -> pd.DataFrame:
-    """Return the rows of steps that count."""
+    """Return the rows of timed steps, without warm-ups."""
     needed = ["entry", "warm_up", *SETTING, *_PARTS]
     rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
     return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
 
 
-def base(table: pd.DataFrame, strategy: str) -> pd.Series:
-    """Return the row of a strategy to hold others against; all NaN where the run has none."""
-    found = table[table["strategy"] == strategy]
-    return found.iloc[0] if len(found) else pd.Series(float("nan"), index=table.columns)
+def row_of(table: pd.DataFrame, strategy: str) -> pd.Series:
+    """Return the first row of a strategy; all NaN if the table has none."""
+    rows = table[table["strategy"] == strategy]
+    return rows.iloc[0] if len(rows) else pd.Series(float("nan"), index=table.columns)
 
 
 _COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
 
 
 def overlap(run: Run) -> pd.DataFrame:
-    """Return one row per setting: what rank 0 called in one step, and when, beside what theory has it call.
+    """Return one row per setting: the all-reduces that rank 0 called in one step, and those that theory expects.
 
-    Columns: strategy, bucket_mb; collectives, those called before backward was over, and those called while a gradient
-    was still to come; gradients, and those that came after the first collective; `due` collectives; sent_mib and
-    due_mib; largest_mib and last_mib of one collective; `equal`: count and sizes are theory's (torch's DDP orders its
-    buckets as its first backward went, not by the model's order: of it, count and sum).
+    Columns: strategy, bucket_mb; collectives (calls), during_backward and before_last_gradient (of these calls, those
+    before the end of backward, and before the last gradient was computed); gradients, and gradients_after_first (those
+    computed after the first call); expected calls; sent_mib and expected_mib; largest_mib and last_mib of one call;
+    `equal`: number and sizes of calls are theory's. torch's DDP orders its buckets as its first backward went, so only
+    its number of calls and its sum of bytes are compared.
     """
     plan: Any = run.plan
     rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
-        due, sizes = messages(plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
-        same = (len(sizes), sum(sizes)) == (len(due), sum(due)) if row["strategy"] == "ddp" else sizes == due
+        expected, sizes = messages(plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
+        same_sum = (len(sizes), sum(sizes)) == (len(expected), sum(expected))
         parts.append(
             {
                 **{name: row[name] for name in SETTING},
                 **{name: int(row[name]) for name in _COUNTS},
-                "due": len(due),
+                "expected": len(expected),
                 "sent_mib": sum(sizes) / MIB,
-                "due_mib": sum(due) / MIB,
+                "expected_mib": sum(expected) / MIB,
                 "largest_mib": max(sizes, default=0) / MIB,
                 "last_mib": sizes[-1] / MIB if sizes else 0.0,
-                "equal": same,
+                "equal": same_sum if row["strategy"] == "ddp" else sizes == expected,
             }
         )
-    columns = [*SETTING, *_COUNTS, "due", "sent_mib", "due_mib", "largest_mib", "last_mib", "equal"]
+    columns = [*SETTING, *_COUNTS, "expected", "sent_mib", "expected_mib", "largest_mib", "last_mib", "equal"]
     return of_run(pd.DataFrame(parts, columns=columns), run)
 
 
+def all_reduces(here: Run, recorded: Run) -> pd.DataFrame:
+    """Return `overlap` of both runs as a reader sees it, without the strategy that sends nothing."""
+    both = pd.concat([overlap(run).assign(run=name) for name, run in (("here", here), ("recorded", recorded))])
+    table = both[both["strategy"] != "none"]
+    shown = {
+        "run": table["run"],
+        "strategy": table["strategy"].map(NAMES),
+        "calls": table["collectives"],
+        "before the last gradient": table["before_last_gradient"],
+        "expected calls": table["expected"],
+        "sent, MiB": table["sent_mib"].round(2),
+        "largest, MiB": table["largest_mib"].round(2),
+        "last, MiB": table["last_mib"].round(2),
+        "as expected": table["equal"],
+    }
+    return of_run(pd.DataFrame(shown), here)
+
+
 def sending(run: Run) -> pd.DataFrame:
-    """Give, for the strategies that send after backward, the rate at which they did, beside what the links allow.
+    """Return one row for each strategy that sends after backward: at which rate it sent, and the links' limit.
 
     Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
-    verdict; least_ms is what the link alone needs. Flat's time has its two copies in it.
+    verdict; least_ms is the time that the link alone needs. Flat's wait contains its two copies.
     """
     plan: Any = run.plan
     table = implementations(run)
     table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
     whole = sum(messages(plan.model, "flat"))
     link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
-    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    rate = limits.bus_bandwidth_limit(known, run.plan.gpus, "any")
+    spec = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    rate = limits.bus_bandwidth_limit(spec, run.plan.gpus, "any")
     table["link_mib"] = link / MIB
     table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
@@ -120,20 +151,20 @@ def sending(run: Run) -> pd.DataFrame:
 
 _ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
 _MEANING = {
-    "plain": "every rank made other weights; rank 0's count",
-    "tied": "one weight in two places: its gradient is their sum, and is sent once",
-    "frozen": "weights that need no gradient are not sent",
-    "unused": "a layer that no forward calls keeps no gradient",
-    "unused_on_some": "a weight without a gradient on one rank counts as zero there",
-    "buffers": "a running mean follows rank 0's samples; all ranks take it over after each step",
-    "accumulation": "two micro-batches, the first under no_sync",
-    "two_backwards": "two backwards, both exchanged, before one step",
-    "kept_gradients": "gradients are never cleared: they add up over the steps",
-    "uneven": "ranks have unequally many samples: the mean of the ranks' means",
-    "weighted": "the same, losses scaled by their shares: the mean over all samples",
-    "no_samples": "the last rank has no samples and calls finish alone",
-    "bfloat16": "weights and gradients in bfloat16",
-    "mixed": "some weights in bfloat16, the others in float32",
+    "plain": "every rank makes other weights; all start with rank 0's",
+    "tied": "one weight is used in two layers; its gradient is sent once",
+    "frozen": "some weights need no gradient; none is sent for them",
+    "unused": "forward never calls one layer; its gradient stays None",
+    "unused_on_some": "a weight is used on one rank only; the other ranks count as zero",
+    "buffers": "a running mean changes in forward; all ranks get rank 0's after each step",
+    "accumulation": "two micro-batches, the first inside no_sync",
+    "two_backwards": "two backwards before one step; both are averaged",
+    "kept_gradients": "gradients are never cleared; they add up over the steps",
+    "uneven": "ranks have different numbers of samples; right is the mean of the ranks' means",
+    "weighted": "the same, with scaled losses; right is the mean over all samples",
+    "no_samples": "the last rank has no samples; it calls only finish()",
+    "bfloat16": "weights and gradients are bfloat16",
+    "mixed": "some weights are bfloat16, the others float32",
 }
 # float32 rounds to 6e-8 and bfloat16 to 4e-3, a few times in a row.
 _TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
@@ -141,10 +172,10 @@ _TOLERANCE = 1e-5
 
 
 def equality(run: Run) -> pd.DataFrame:
-    """Return one row per case and strategy: the worst errors over ranks and seeds, and whether all are in tolerance.
+    """Return one row per case and strategy: the largest errors over ranks and seeds, and whether all are in tolerance.
 
-    Columns: case, strategy, ERRORS, none_right (no rank has a gradient where one process has none, nor lacks one),
-    tolerance, equal. Ranks may not differ at all.
+    Columns: case, strategy, gradient_error, weight_error, buffer_error, apart (of the ranks from each other: must be
+    0), none_right (gradients are None exactly where they are in one process), tolerance, equal.
     """
     rows = entries(run, "equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
     groups = rows.groupby(["case", "strategy"], sort=False)
@@ -155,23 +186,30 @@ def equality(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def cases(run: Run) -> pd.DataFrame:
-    """Return one row per case: its meaning, its largest error over strategies, its tolerance, and whether all hold."""
-    table = equality(run)
-    table["worst_error"] = table[_ERRORS].max(axis=1)
-    how = {"worst_error": "max", "tolerance": "first", "equal": "all", "strategy": "nunique"}
-    found = table.groupby("case", sort=False).agg(how).reset_index().rename(columns={"strategy": "strategies"})
-    found.insert(1, "meaning", found["case"].map(_MEANING))
-    return of_run(found, run)
+def cases(here: Run, recorded: Run) -> pd.DataFrame:
+    """Return one row per case: its meaning, and for both runs the largest error and whether all strategies are right.
+
+    Columns: case, meaning, tolerance; error_here and right_here, error_recorded and right_recorded.
+    """
+    both = {}
+    for name, run in (("here", here), ("recorded", recorded)):
+        table = equality(run)
+        table["error"] = table[_ERRORS].max(axis=1)
+        groups = table.groupby("case", sort=False)
+        tolerance = groups["tolerance"].first()
+        both |= {f"error_{name}": groups["error"].max(), f"right_{name}": groups["equal"].all()}
+    table = pd.DataFrame({"tolerance": tolerance, **both}).rename_axis("case").reset_index()
+    table.insert(1, "meaning", table["case"].map(_MEANING))
+    return of_run(table, here)
 
 
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant: how far its gradients are from the right ones, and what it sent.
 
-    Columns: variant, ranks; `error_rank_0`, all that a test on rank 0 sees, `error_worst` over all ranks, and
-    `error_later`, the worst once everything has arrived; `ratio` along the right gradients on rank 0; `start_apart`,
-    the weights' worst difference from rank 0's; collectives and `due`, as many as the bucket size asks for;
-    largest_mib, bucket_mb, and before_last_gradient, the collectives called while a gradient was still to come.
+    Columns: variant, ranks; error_rank_0, error_worst (the largest of all ranks) and error_later (the largest when
+    everything has arrived); ratio, rank 0's gradients along the right ones; start_apart, the largest difference of a
+    weight from rank 0's before the step; collectives (calls) and expected ones; largest_mib of a call; bucket_mb; and
+    before_last_gradient, the calls made before the last gradient was computed.
     """
     plan: Any = run.plan
     rows = entries(run, "trial")
@@ -188,7 +226,7 @@ def symptoms(run: Run) -> pd.DataFrame:
                 "ratio": first["ratio"],
                 "start_apart": group["start_apart"].max(),
                 "collectives": int(first["collectives"]),
-                "due": len(messages(plan.model, "bucketed", first["bucket_mb"])),
+                "expected": len(messages(plan.model, "bucketed", first["bucket_mb"])),
                 "largest_mib": max(first["sizes_bytes"]) / MIB,
                 "bucket_mb": first["bucket_mb"],
                 "before_last_gradient": int(first["before_last_gradient"]),

@@ -1,4 +1,4 @@
-"""What ours are held against: torch's DistributedDataParallel, and a step that sends nothing."""
+"""A model under any strategy by name, torch's DDP and "nothing sent" among them; and what a step sends, and when."""
 
 from __future__ import annotations
 
@@ -10,61 +10,59 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit.labs.ddp_from_scratch.worker.overlapped import Bucketed, Overlapped
-from labkit.labs.ddp_from_scratch.worker.replicas import Flat, Naive, Replicas
+from labkit.labs.ddp_from_scratch.worker.replicas import Bucketed, Flat, Naive, Overlapped, Replicas
 from labkit.worker.counting import Collectives
-
-_PLAIN = {"naive": Naive, "flat": Flat, "overlapped": Overlapped}
 
 
 class Alone(Replicas):
-    """Replicas that never exchange anything after their start."""
+    """Replicas that exchange nothing after their start."""
 
     def finish(self) -> None:
-        """Leave the gradients as this rank made them."""
+        """Leave the gradients as this rank computed them."""
 
 
 class Torch(DistributedDataParallel):
-    """torch's replicas with our `finish`: they have averaged when backward is over."""
+    """torch's DDP with our methods, which do nothing: its gradients are averaged when backward ends.
 
-    def finish(self) -> None:
-        """Have nothing left to do."""
+    torch's hooks go with the object, so that nothing is left to close.
+    """
 
-    def drain(self) -> None:
-        """Have nothing to wait for."""
+    def finish(self) -> None: ...
 
-    def close(self) -> None:
-        """Leave it to the garbage collector: torch's hooks go with the object."""
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_WITHOUT_BUCKETS = {"none": Alone, "naive": Naive, "flat": Flat, "overlapped": Overlapped}
 
 
 def wrap(module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None) -> Any:
     """Return the module under a strategy; gradients live in torch's buckets as they live in ours."""
-    if strategy == "none":
-        return Alone(module, group)
     if strategy == "bucketed":
         return Bucketed(module, bucket_mb, group)
     if strategy == "ddp":
         device = next(module.parameters()).device
-        own = [device] if device.type == "cuda" else None
-        return Torch(module, own, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
-    return _PLAIN[strategy](module, group)
+        devices = [device] if device.type == "cuda" else None
+        return Torch(module, devices, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
+    return _WITHOUT_BUCKETS[strategy](module, group)
 
 
 class Issued(Collectives):
-    """Notes while it is on, whoever calls: "gradient" when one has been computed, bytes when some are sent.
+    """Records the order of events: "gradient" when one is computed, a number of bytes when an all-reduce is called.
 
-    Torch's dispatcher tells of the collectives, autograd of the gradients: nothing relies on what a strategy says of
-    itself. Numbers that are no floats (which weights were used) carry no gradient and do not count.
+    torch's dispatcher reports every collective, whoever calls it, and autograd reports the gradients, so nothing relies
+    on what a strategy says of itself. All-reduces of flags, which are no floats, do not count.
     """
 
     def __init__(self, module: nn.Module):
         super().__init__()
         self.events: list[str | int] = []
         weights = [weight for weight in module.parameters() if weight.requires_grad]
-        # These hooks run ahead of those that a strategy has on gradients that have been added up.
-        self.hooks = [weight.register_hook(self.noted) for weight in weights]
+        # These hooks run before those that a strategy has on accumulated gradients.
+        self.hooks = [weight.register_hook(self.note_gradient) for weight in weights]
 
-    def noted(self, _: torch.Tensor) -> None:
+    def note_gradient(self, _: torch.Tensor) -> None:
         self.events.append("gradient")
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -74,10 +72,10 @@ class Issued(Collectives):
         return super().__torch_dispatch__(function, types, args, kwargs)
 
     def during(self, forward: Callable, finish: Callable) -> dict:
-        """Run one forward, its backward and `finish`; give what was sent, and how much of it during backward.
+        """Run one forward, its backward and `finish`; return what was sent, and how much of it during backward.
 
-        `before_last_gradient`: how many collectives were called while a gradient was still to come;
-        `gradients_after_first`: how many gradients came after the first collective had been called.
+        `before_last_gradient`: all-reduces that were called before the last gradient was computed;
+        `gradients_after_first`: gradients that were computed after the first all-reduce was called.
         """
         try:
             loss = forward()
@@ -102,5 +100,5 @@ class Issued(Collectives):
 
 
 def _sent(events: list[str | int]) -> list[int]:
-    """Return the bytes of each collective among the events."""
+    """Return the bytes of each all-reduce among the events."""
     return [event for event in events if isinstance(event, int)]

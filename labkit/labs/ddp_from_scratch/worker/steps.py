@@ -1,4 +1,4 @@
-"""What lab 10's workers do: wrap one transformer in each strategy; time steps, count what they send, trace one."""
+"""What lab 10's workers do: wrap one transformer in each strategy, time steps, count what they send, trace one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_from_scratch.plan import Equality, Profiles, Replicas, Trial
-from labkit.labs.ddp_from_scratch.worker.equality import compare
+from labkit.labs.ddp_from_scratch.worker.equality import compare, try_variant
 from labkit.labs.ddp_from_scratch.worker.issued import Issued, wrap
-from labkit.labs.ddp_from_scratch.worker.trials import put_on_trial
 from labkit.worker.clocks import Tape, fence
 from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as settle
@@ -26,13 +25,13 @@ MIB = 2**20
 
 
 def prepare(worker: Worker) -> Transformer | None:
-    """Build the model once, for to build XL takes longer than its steps; every strategy wraps it and lets it go."""
+    """Build the model once, because building XL takes longer than its steps; every strategy wraps the same model."""
     settle(worker)
     return None if isinstance(worker.plan, Equality | Trial) else built(worker.plan, worker.device)
 
 
 def built(plan: Replicas, device: torch.device, seed: int = 0) -> Transformer:
-    """Return the plan's transformer, made on the device."""
+    """Return the plan's transformer on the device."""
     torch.manual_seed(seed)
     with device:
         return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
@@ -44,14 +43,14 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Equality):
         compare(worker, point)
     elif isinstance(worker.plan, Trial):
-        put_on_trial(worker, point, [built(worker.plan, worker.device, worker.rank), built(worker.plan, worker.device)])
+        try_variant(worker, point, built(worker.plan, worker.device, worker.rank), built(worker.plan, worker.device))
     else:
         run_point(worker, point)
         forget(worker)
 
 
 def run_point(worker: Worker, point: SimpleNamespace) -> None:
-    """Time the steps under the point's strategy and note what they send, or trace one."""
+    """Time the steps under the point's strategy and record what one of them sends; of Profiles, trace one step."""
     loop = Loop(worker, point, worker.state)
     try:
         if isinstance(worker.plan, Profiles):
@@ -60,23 +59,23 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
             _time_steps(worker, loop)
             if point.seed == worker.plan.seeds[0]:
                 _note_sent(worker, loop)
-    finally:  # a point that runs out of memory is not the last one: the next wraps the same model
+    finally:  # also when a point runs out of memory: the next one wraps the same model
         loop.close()
 
 
 class Loop:
-    """A wrapped model with its optimizer and the samples of this rank; `moments` are those of the last step.
+    """A wrapped model with its optimizer and this rank's samples; `moments` are those of the last step.
 
-    The parts of a step lie between moments on the device: its begin, the loss, the last gradient (the first weight's),
-    the end of `finish`, the end of the update.
+    A step's parts lie between five moments on the device: its start, the loss, the last gradient (that of the first
+    weight), the end of `finish`, the end of the update.
     """
 
     def __init__(self, worker: Worker, point: SimpleNamespace, model: nn.Module):
         plan, self.device = worker.plan, worker.device
         self.optimizer = adamw(_LEARNING_RATE, point.precision, True)(model.parameters())
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=point.precision == "autocast")
-        numbers = torch.Generator().manual_seed(1000 * point.seed + worker.rank)
-        tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=numbers)
+        generator = torch.Generator().manual_seed(1000 * point.seed + worker.rank)
+        tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=generator)
         self.batch = [part.to(self.device) for part in (tokens[:, :-1], tokens[:, 1:])]
         self.tape, self.moments = Tape(self.device), []
         self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
@@ -104,32 +103,32 @@ class Loop:
         self.now()
 
     def update(self) -> None:
-        """Have the optimizer step and drop the gradients."""
+        """Update the weights and delete the gradients."""
         self.optimizer.step()
         self.optimizer.zero_grad()
 
     def parts(self) -> dict[str, float]:
         """Return the parts of the last step in ms; call it when the device is idle."""
         pairs = pairwise(self.moments)
-        spans = [1e3 * (b - a) if isinstance(a, float) else a.elapsed_time(b) for a, b in pairs]
-        return dict(zip(_PARTS, spans, strict=True))
+        parts_ms = [1e3 * (b - a) if isinstance(a, float) else a.elapsed_time(b) for a, b in pairs]
+        return dict(zip(_PARTS, parts_ms, strict=True))
 
     def close(self) -> None:
-        """Leave the model as it was before."""
+        """Leave the model as it was before it was wrapped."""
         self.hook.remove()
         self.wrapped.close()
         self.optimizer.zero_grad()
 
 
 def _time_steps(worker: Worker, loop: Loop) -> None:
-    """Time whole steps, all ranks starting together; append a row each: the step, its parts, the memory so far."""
+    """Time whole steps, which all ranks start together; append a row per step: its time, its parts, the peak memory."""
     gpu = worker.device.type == "cuda"
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(loop.step, **often, before=lambda: fence(None)):
+    counts = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(loop.step, **counts, before=lambda: fence(None)):
         if gpu and timing.iteration == worker.plan.warm_ups - 1:
-            torch.cuda.reset_peak_memory_stats()  # what is set up once, as torch's buckets are, is no step's
+            torch.cuda.reset_peak_memory_stats()  # leaves out what is set up once, such as torch's buckets
         peak = {"peak_mib": torch.cuda.max_memory_allocated() / MIB} if gpu else {}
         worker.record(
             entry="step",
@@ -142,13 +141,17 @@ def _time_steps(worker: Worker, loop: Loop) -> None:
 
 
 def _note_sent(worker: Worker, loop: Loop) -> None:
-    """Append a row entry="sent" of one more step: what `Issued` notes of it."""
+    """Append a row entry="sent" with what `Issued` records of one more step."""
     worker.record(entry="sent", **Issued(loop.model).during(loop.forward, loop.wrapped.finish))
     loop.update()
 
 
 def profile(worker: Worker, loop: Loop) -> None:
-    """Append the profiler's rows of one step, after warm-ups."""
+    """Append the profiler's rows of one step, after warm-ups.
+
+    Each step ends with `drain`: if torch's profiler stops during a gloo collective, it frees memory that the collective
+    still writes to.
+    """
 
     def drained_step() -> None:
         loop.step()
