@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from labkit.labs.benchmarking.exercise import *  # noqa: F403
     from labkit.labs.benchmarking.explorer import *  # noqa: F403
     from labkit.labs.benchmarking.plan import *  # noqa: F403
+    from labkit.labs.benchmarking.story.firsts import *  # noqa: F403
     from labkit.labs.benchmarking.story.profiles import *  # noqa: F403
     from labkit.labs.benchmarking.story.steps import *  # noqa: F403
     from labkit.labs.benchmarking.tables.launches import *  # noqa: F403
@@ -19,6 +20,6 @@ if TYPE_CHECKING:
     from labkit.labs.benchmarking.targets import *  # noqa: F403
     from labkit.labs.benchmarking.theory import *  # noqa: F403
 
-RECORDED: dict[str, str] = {}  # no run is recorded yet
+RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "firstcalls", "launches", "profiles", "trial")}
 
 __getattr__, __dir__ = front_door(__name__)

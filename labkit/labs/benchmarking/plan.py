@@ -141,7 +141,7 @@ class Launches(Benchmark):
     """Forwards in bfloat16 by depth, by width, and of the five sizes: host's time, GPU's time, and kernels.
 
     A point's `axis` is "layers", "width" or "model"; the sweep of layers has the width of the smallest size. Before
-    every timed forward a reference of `reference_layers` such layers says what a launch costs the host just then.
+    every timed forward a reference of `reference_layers` such layers says how fast the host is just then.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}

@@ -16,7 +16,7 @@ NAMES = {  # phases and modes, as sentences and charts call them
     "eager": "eager",
     "graph": "CUDA graph",
     "compiled": "compiled",
-    "compiled_graph": "compiled, CUDA graph",
+    "compiled_graph": "compiled in a CUDA graph",
 }
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "autocast": "bfloat16"}
 FAMILIES: tuple[str, ...] = (

@@ -51,7 +51,7 @@ def test_phases_stand_beside_the_published(runs):
 def test_modes_show_every_mode_and_the_prediction(runs):
     tables = both(runs, "steps", lab.steps)
     figure = checked(lab.modes_chart(*tables, guess=Prediction("?", "ms", 3.0)))
-    assert {"eager", "CUDA graph", "compiled", "compiled, CUDA graph", "your prediction"} <= set(labels(figure))
+    assert {"eager", "CUDA graph", "compiled", "compiled in a CUDA graph", "your prediction"} <= set(labels(figure))
     assert "your prediction" not in labels(checked(lab.modes_chart(*tables)))
     checked(lab.modes_chart(tables[0], phase="step"))
 

@@ -160,12 +160,12 @@ def test_the_card_has_a_row_for_every_target(steps, launches, profiles, folder):
     cards = [lab.scorecard(run) for run in (steps, launches, profiles, trial_run(folder / "trial"))]
     shown = [row for card in cards for row in card.itertuples()]
     assert {row.target for row in shown} == {target.what for target in lab.EXPECTED}
-    assert [row.met for row in shown] == ["stated"] * 10 + [True] * 3
+    assert [row.met for row in shown] == ["stated"] * 15 + [True] * 3
 
 
 def test_a_target_is_missed_where_the_run_misses_it(tmp_path):
     off = lab.scorecard(launches_run(tmp_path / "l", off=1.3))
-    assert list(off["measured"]) == pytest.approx([100 * (1 - 1 / 1.3)], rel=0.01)
+    assert list(off["measured"]) == pytest.approx([100 * (1 - 1 / 1.3)], rel=0.05)
     apart = lab.scorecard(profiles_run(tmp_path / "p", apart=0.04))
     caught = lab.scorecard(trial_run(tmp_path / "t", variants=("right", "uncleared")))
     assert list(caught["measured"]) == [1]

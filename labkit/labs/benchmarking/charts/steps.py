@@ -149,8 +149,15 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
         for ax, (axis, column) in zip(axes, (("layers", "layers"), ("width", "hidden")), strict=True):
             rows = table[table["axis"] == axis].sort_values(column)
             x = rows[column]
+            ax.scatter(x, rows["fastest_ms"], s=26, color="white", edgecolor=canvas.INK, zorder=3, label="its fastest")
             ax.errorbar(
-                x, rows["eager_ms"], yerr=rows["spread_ms"], fmt="o", color=canvas.INK, ms=5, label="eager forward"
+                x,
+                rows["eager_ms"],
+                yerr=rows["spread_ms"],
+                fmt="o",
+                color=canvas.INK,
+                ms=5,
+                label="eager forward (median)",
             )
             ax.plot(x, rows["host_ms"], color=_HOST, marker=".", lw=1.2, label="kernels × time per launch")
             if rows["gpu_ms"].notna().any():
@@ -158,7 +165,7 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
             ax.plot(x, rows["predicted_ms"], color=_MODEL, lw=1.2, ls=(0, (4, 2)), label="model: the longer of both")
             for scale in (ax.xaxis, ax.yaxis):
                 canvas.logarithmic(scale)
-            ax.set_xticks(list(x), [str(value) for value in x], fontsize=8)
+            ax.set_xticks(list(x), [str(value) for value in x], fontsize=8, rotation=45)
             ax.minorticks_off()
             ax.set(title=f"{where(table)}: by {axis}", xlabel=f"{column} (log)", ylabel="ms per forward (log)")
             ax.grid(axis="y")

@@ -19,30 +19,38 @@ _POINT = ["axis", "model", "hidden", "layers"]
 def launches(run: Run) -> pd.DataFrame:
     """Return one row per forward: kernels, its eager time, the host's part and the GPU's, and what the model predicts.
 
-    Columns: axis, model, hidden, layers, kernels, eager_ms, spread_ms, enqueue_ms (until the host had launched all),
-    launch_us (the host's time per kernel of the reference, just before), host_ms (kernels times that), gpu_ms (the same
-    kernels from a CUDA graph; NaN without a GPU), busy_ms, gpu_us per kernel, predicted_ms (the longer of host_ms and
-    gpu_ms; nothing is fitted), error (predicted over measured, less one), launch_bound. Facts: `launch_us`, the median;
-    `knee_width`, from which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and
-    `layer_gpu_us` of one more layer.
+    Columns: axis, model, hidden, layers, kernels, eager_ms, spread_ms, fastest_ms (the fastest iteration), enqueue_us
+    (the least time per kernel in which the host launched all), gpu_ms (the same kernels from a CUDA graph; NaN without
+    a GPU), gpu_us per kernel, busy_ms, host_ms (kernels × launch_us), predicted_ms (the longer of host_ms and gpu_ms),
+    error (predicted over fastest, less one), launch_bound.
+
+    A host that is disturbed only adds time, so the model is of the fastest iterations; its one number, the fact
+    `launch_us`, is the median of enqueue_us over the sweep of layers: no size takes part. Further facts:
+    `reference_low_us` and `reference_high_us`, the first and last decile of what a launch of the same small forward
+    took throughout; `knee_width`, from which on the GPU takes longer than the launches; `layer_kernels`,
+    `layer_host_us` and `layer_gpu_us` of one more layer.
     """
     rows = entries(run, "launch").assign(model=lambda found: found["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
-    ms = timed.pivot_table(index=_POINT, columns="mode", values="ms", aggfunc="median")
-    eager = timed[timed["mode"] == "eager"].groupby(_POINT, sort=False)
+    graph = timed[timed["mode"] == "graph"].groupby(_POINT, sort=False)["ms"].median()
+    eager = timed[timed["mode"] == "eager"]
+    own = eager.groupby(_POINT, sort=False)
     counts = entries(run, "kernels").assign(model=lambda found: found["model"].fillna(""))
     table = counts.groupby(_POINT, sort=False)[["kernels", "busy_ms"]].median()
-    half = (eager["ms"].quantile(0.75) - eager["ms"].quantile(0.25)) / 2
-    table = table.assign(eager_ms=ms["eager"], spread_ms=half, **eager[["enqueue_ms", "launch_us"]].median())
-    table["host_ms"] = table["kernels"] * table["launch_us"] / 1e3
-    table["gpu_ms"] = ms["graph"] if "graph" in ms else float("nan")
-    table = table.reset_index()
+    half = (own["ms"].quantile(0.75) - own["ms"].quantile(0.25)) / 2
+    table = table.assign(eager_ms=own["ms"].median(), spread_ms=half, fastest_ms=own["ms"].min())
+    table["enqueue_us"] = 1e3 * own["enqueue_ms"].min() / table["kernels"]
+    table["gpu_ms"] = graph.reindex(table.index)
     table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
+    table = table.reset_index()
+    launch_us = float(table[table["axis"] == "layers"]["enqueue_us"].median())
+    table["host_ms"] = table["kernels"] * launch_us / 1e3
     table["predicted_ms"] = table[["host_ms", "gpu_ms"]].max(axis=1)
-    table["error"] = table["predicted_ms"] / table["eager_ms"] - 1
+    table["error"] = table["predicted_ms"] / table["fastest_ms"] - 1
     table["launch_bound"] = ~(table["gpu_ms"] > table["host_ms"])
-    facts = {"launch_us": float(table["launch_us"].median()), "knee_width": _knee(table)}
-    return of_run(table, run, **facts, **_per_layer(table))
+    low, high = eager["launch_us"].quantile([0.1, 0.9])
+    facts = {"launch_us": launch_us, "reference_low_us": float(low), "reference_high_us": float(high)}
+    return of_run(table, run, knee_width=_knee(table), **facts, **_per_layer(table))
 
 
 def _knee(table: pd.DataFrame) -> float:
