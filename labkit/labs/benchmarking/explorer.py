@@ -30,7 +30,7 @@ def picture(layers: int, kernels_per_layer: int, launch_us: float, width: int, t
     drawing = [*_lanes(shown), *_totals(eager, graph)]
     label = f"Host and GPU in a forward of {eager.kernels} kernels"
     return (
-        f'<div style="min-height:3em">{_sentence(shown, graph)}</div>{svg.legend(_LANES)}'
+        f'<div style="color:{svg.TEXT};min-height:3em">{_sentence(shown, graph)}</div>{svg.legend(_LANES)}'
         f"{svg.page(drawing, 2 * _LANE + 100, label=label, font_size=11)}"
     )
 

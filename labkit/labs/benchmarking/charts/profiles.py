@@ -18,7 +18,7 @@ _FAMILY_COLORS = dict(
 )
 _SPANS = {"operator": "#BFBFBF", "launch": canvas.SERIES[2], "kernel": canvas.COMPUTE}
 _NAMED, _DRAWN = 0.02, 1e-4  # of the step: operators with less time have no name on the chart, or no dot
-_WINDOW = 0.08  # of a forward: the part in its middle that is drawn
+_WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host still launches
 
 
 def families_chart(*tables: pd.DataFrame) -> Figure:
@@ -111,7 +111,7 @@ def _is_free(x: float, y: float, taken: list[tuple[float, float]]) -> bool:
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
-    """The middle of one profiled forward per panel: operators and launches of the host above, kernels below.
+    """A part of one profiled forward per panel: operators and launches of the host above, kernels below.
 
     Of a CPU all of it: operators are all that there is.
     """
@@ -122,8 +122,7 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         ax.grid(False)
         ax.tick_params(axis="y", length=0)
         whole_ms = table["end_ms"].max()
-        window = _WINDOW if "kernels" in lanes else 1.0
-        begin, end = (0.5 - window / 2) * whole_ms, (0.5 + window / 2) * whole_ms
+        begin, end = (edge * whole_ms for edge in (_WINDOW if "kernels" in lanes else (0, 1)))
         for place, (span, color) in enumerate(list(_SPANS.items())[: len(lanes)]):
             rows = table[(table["span"] == span) & (table["end_ms"] > begin) & (table["start_ms"] < end)]
             lengths = zip(rows["start_ms"], rows["end_ms"] - rows["start_ms"], strict=True)

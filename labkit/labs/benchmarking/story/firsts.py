@@ -46,20 +46,18 @@ def _settled(rows: pd.DataFrame) -> int:
 
 def _warm_ups(table: pd.DataFrame) -> list[str]:
     """Say what dropping iterations does to mean and standard deviation, and what it does to the median."""
-    sentences = []
-    for phase, rows in table.groupby("phase", sort=False):
-        rows, name = rows.set_index("warm_ups"), NAMES[phase]
-        none, most = rows.iloc[0], rows.iloc[-1]
-        sentences.append(
-            f"Of `{fact(table, 'model')}`, {name}: without a warm-up {_mean(none)}, after {rows.index[-1]} of them "
-            f"{_mean(most)}; the median goes from {_ms(none['median_ms'])} to {_ms(most['median_ms'])}."
-        )
+    rows = table[table["phase"] == table["phase"].iloc[0]].set_index("warm_ups")
+    none, most = rows.iloc[0], rows.iloc[-1]
+    sentences = [
+        f"A {NAMES[table['phase'].iloc[0]]} of `{fact(table, 'model')}`, without a warm-up: {_mean(none)}, median "
+        f"{_ms(none['median_ms'])}; after {rows.index[-1]} of them {_mean(most)}, median {_ms(most['median_ms'])}."
+    ]
     wide = table.pivot_table(index="phase", columns="warm_ups", values=["mean_ms", "median_ms"], aggfunc="first")
     first, last = table["warm_ups"].min(), table["warm_ups"].max()
     moved = {name: (wide[name, first] / wide[name, last] - 1).abs().max() for name in ("mean_ms", "median_ms")}
     if moved["mean_ms"] > moved["median_ms"]:
         sentences.append(
-            f"**The mean moves by up to {units.percent(moved['mean_ms'])}, the median by "
+            f"**Of all phases the mean moves by up to {units.percent(moved['mean_ms'])}, the median by "
             f"{units.percent(moved['median_ms'])}**: a few slow iterations decide a mean, not a median."
         )
     else:
