@@ -24,9 +24,9 @@ FACES = (
 )
 _CELL = 48  # pixels of a drawn digit's side: more than an image's, so that a bent one stays sharp
 _BATCH = 2_000  # images rendered together
-CLUTTER = 2  # other digits in an image, fainter than its own
+CLUTTER = 1  # other digits in an image, fainter than its own
 # How hard: the least and the most contrast of a digit to its background, the clutter's share of it, and the noise.
-CONTRAST, CLUTTER_SHARE, NOISE = (0.15, 0.65), 0.7, 0.13
+CONTRAST, CLUTTER_SHARE, NOISE = (0.3, 0.8), 0.6, 0.1
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generato
     for _ in range(CLUTTER):
         others = (uniform() * CLASSES).long()
         canvas = canvas + CLUTTER_SHARE * signed(CHANNELS, 1, 1) * _bent(drawn, others, uniform, reach=1.4)
-    canvas = canvas + signed(CHANNELS, 1, 1) * _bent(drawn, labels, uniform, reach=0.35)
+    canvas = canvas + signed(CHANNELS, 1, 1) * _bent(drawn, labels, uniform, reach=0.25)
     canvas = canvas + NOISE * torch.randn(canvas.shape, generator=numbers, device=device)
     return (255 * canvas.clamp(0, 1)).to(torch.uint8)
 
@@ -86,7 +86,7 @@ def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generato
 def _bent(drawn: torch.Tensor, digits: torch.Tensor, uniform, *, reach: float) -> torch.Tensor:
     """Return each digit in a random face, turned, sheared, scaled and moved by up to `reach` of half an image."""
     faces = (uniform() * len(FACES)).long()
-    turn, shear = 0.9 * (uniform() - 0.5), 0.8 * (uniform() - 0.5)
+    turn, shear = 0.7 * (uniform() - 0.5), 0.6 * (uniform() - 0.5)
     wide, high = 0.75 + 0.65 * uniform(), 0.75 + 0.65 * uniform()
     cosine, sine = torch.cos(turn), torch.sin(turn)
     rows = [

@@ -80,7 +80,8 @@ class Network(Plan):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs)
+        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
+        return cls(**every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ class Knobs(Network):
     repeats: int = 40
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        one = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
+        one: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
         changes = (
             {},
             {"precision": "tf32"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -9,7 +10,7 @@ import pandas as pd
 from labkit.labs.scaling.tables.epochs import ladder, parts, scaling
 from labkit.labs.scaling.tables.exchange import exchange, symptoms
 from labkit.labs.scaling.theory import bucket_count, model
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import Target, card, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -29,6 +30,13 @@ def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
     shown = {"epochs": _epochs, "communication": _communication, "knobs": _knobs, "trial": _trial}
     return card_of(run, "scaling", shown, least_gpus=1 if run.plan.name == "knobs" else 2)
+
+
+def targets_of(runs: Iterable[Run]) -> pd.DataFrame:
+    """Return the targets that some runs show, then those that the lab expects and none of these runs shows."""
+    found = pd.concat([scorecard(run) for run in runs], ignore_index=True)
+    missing = card("scaling", [one for one in EXPECTED if one.what not in set(found["target"])])
+    return pd.concat([found, missing.astype({"met": object})], ignore_index=True)
 
 
 def caught(table: pd.DataFrame) -> pd.Series:

@@ -81,7 +81,8 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
     assert table.loc[table["ranks"] == 2, "trace_ms"].isna().all(), "only all ranks are traced"
     assert four["bus_gb_per_s"] == pytest.approx(1.5 * 4 * 11_173_962 / 1e-3 / 1e9)
     said(sentences(agree), ("agree within 1.0 points", "one process copies the model"), "differ by")
-    said(sentences(apart), ("**The three ways differ by 25 points**", "the trace 30 %"))
+    parts = ("**The three ways differ by 25 points**", "the trace 30 %", "the profiler slows")
+    said(sentences(apart), parts, "`no_sync` also")
 
 
 def sentences(run):

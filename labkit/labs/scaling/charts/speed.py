@@ -79,7 +79,7 @@ def scaling_chart(
     most = max(table["ranks"].max() for table, _ in pairs)
     figure, grid = canvas.canvas(2, rows, height=0.9 + 3.1 * rows, squeeze=False, sharex=True, sharey=True)
     for axes, (table, fits) in zip(grid, pairs, strict=True):
-        colors = dict(zip(sorted(set(table["fixed"])), _BATCHES, strict=False))
+        colors: dict[Any, str] = dict(zip(sorted(set(table["fixed"])), _BATCHES, strict=False))
         for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
             _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most, colors)
             ax.set_title(f"{title.partition(':')[0]}. {where(table)}, {fact(table, 'loader')} loader")
@@ -125,6 +125,7 @@ def parts_chart(*tables: pd.DataFrame) -> Figure:
         labels = [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()]
         parts.rows(ax, labels, fontsize=8.5)
         end: Any = pd.Series(0.0, table.index)
+        hidden: Any = end
         for part, (name, color) in _PARTS.items():
             share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
             if part == "backward":

@@ -105,7 +105,7 @@ def explain_parts(table: pd.DataFrame) -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
-def explain_exchange(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame) -> Markdown:
+def explain_exchange(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame | None = None) -> Markdown:
     """Say what the all-reduce costs, by three ways and beside lab 09's line, and what DataParallel costs.
 
     Takes `exchange`, `beside_line` and `data_parallel` of one run.
@@ -125,8 +125,7 @@ def explain_exchange(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.
         noise = 100 * row["spread_steps_ms"] / row["step_ms"]
         first = (
             f"**The three ways differ by {units.number(apart, 2)} points** at {where}: {told}; two step times alone "
-            f"are uncertain by {units.number(noise, 2)} points. The profiler slows the host, so at small batches its "
-            "step is another one; a kernel's waiting for the other ranks counts as communication only in the trace."
+            f"are uncertain by {units.number(noise, 2)} points. {_why(row)}"
         )
     hidden = several["hidden_share"]
     second = (
@@ -153,8 +152,24 @@ def _line(table: pd.DataFrame) -> str:
     return f"{said}; {taken}, **{direction} than promised.**"
 
 
-def _data_parallel(table: pd.DataFrame) -> str:
+def _why(row: pd.Series) -> str:
+    """Say why one way shows more than the others do."""
+    ways = {way: row[f"{way}_share"] for way in _WAYS if pd.notna(row[f"{way}_share"])}
+    reasons = {
+        "steps": "`no_sync` also leaves out the broadcasts of buffers and the copies into buckets, so two step times "
+        "contain more than the all-reduce.",
+        "trace": "In the trace a kernel that waits for the other ranks counts as communication, and the profiler slows "
+        "the host, so that ranks wait longer.",
+        "hooks": "Hooks see the wait of the rank that is early as well.",
+    }
+    least = min(ways.values())
+    return " ".join(reasons[way] for way, share in ways.items() if 100 * (share - least) > AGREE_POINTS)
+
+
+def _data_parallel(table: pd.DataFrame | None) -> str | None:
     """Say how DataParallel, one process for all GPUs, compares with DDP."""
+    if table is None:
+        return None
     if table.empty:
         return "DataParallel was not measured: it needs two GPUs in one process."
     clear = all(resolved(row.dp_ms, row.ddp_ms, row.spread_dp_ms, row.spread_ddp_ms) for row in table.itertuples())

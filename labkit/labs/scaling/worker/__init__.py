@@ -23,7 +23,6 @@ def prepare(worker: Worker) -> SimpleNamespace:
     """Make the process groups and the images, which all points share."""
     plan = worker.plan
     groups = settings.prepare(worker)
-    torch.backends.cudnn.benchmark = True
     training, testing = load(plan.images, plan.training, plan.testing, worker.device)
     on_host = any(point.loader == "host" for point in plan.points())
     host = Augmented(training.to(torch.device("cpu"))) if on_host else None

@@ -78,7 +78,10 @@ def _ddp(worker: Worker, point: SimpleNamespace) -> None:
 
 
 def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:
-    """Append rows of whole steps of DataParallel: the first process drives all GPUs, its own gathers and reduces."""
+    """Append rows of whole steps of DataParallel: the first process drives all GPUs, and its own gathers and reduces.
+
+    A step runs in new threads, and cuDNN's plans are kept per thread: with `cudnn.benchmark` each step would search.
+    """
     if worker.rank:
         return
     loop = Loop(worker, point, alone=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -17,10 +18,10 @@ from labkit.worker.images import Feed
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 
 
-def feed(worker: Worker, point: SimpleNamespace, **choice: bool) -> Feed:
+def feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
     """Return the batches of this rank, as the point's loader brings them."""
     state = worker.state
-    loader = {"host": state.host, "processes": worker.plan.processes} if point.loader == "host" else {}
+    loader: dict[str, Any] = {"host": state.host, "processes": worker.plan.processes} if point.loader == "host" else {}
     who = (worker.rank, point.ranks, worker.device)
     return Feed(state.training, point.gpu_batch, *who, seed=point.seed, **loader, **choice)
 

@@ -34,16 +34,15 @@ class Loop:
         self.watched, self.moments, self.highest_rate = False, [], 0.0
         group: dist.ProcessGroup | None = worker.state.groups[point.ranks]
         torch.manual_seed(point.seed)
-        model = ResNet(worker.plan.width, worker.plan.blocks, CLASSES, point.precision).to(worker.device)
+        model: Any = ResNet(worker.plan.width, worker.plan.blocks, CLASSES, point.precision).to(worker.device)
         if getattr(point, "channels_last", False) or point.precision == "autocast":
             model = model.to(memory_format=torch.channels_last)
         if getattr(point, "sync_bn", False):
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)
         if getattr(point, "compiled", False):
             model.forward = torch.compile(model.forward, dynamic=False)
-        self.model: Any = model
-        first: Any = model.conv1.weight
-        first.register_post_accumulate_grad_hook(lambda _: self.note("backward"))
+        self.model = model
+        model.conv1.weight.register_post_accumulate_grad_hook(lambda _: self.note("backward"))
         exchanged = not alone and (point.ranks > 1 or getattr(point, "strategy", "") == "ddp")
         self.wrapped: Any = wrap(model, "ddp" if exchanged else "single", group, worker.device)
         self.exchanged = exchanged
