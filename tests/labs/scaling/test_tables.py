@@ -32,6 +32,11 @@ def test_what_does_not_divide_is_found(tmp_path):
     said(scaling.explain_scaling(table, scaling.laws(table)), "no number of GPUs exceeds")
 
 
+def test_more_gpus_may_be_slower(tmp_path):
+    table = scaling.scaling(epochs_run(tmp_path / "run", step_ms=0.0, serial=3.0))
+    said(scaling.explain_scaling(table, scaling.laws(table)), "**More GPUs are slower than one**", "no number of GPUs")
+
+
 def test_a_missing_sampler_shows_in_the_steps(tmp_path):
     table = scaling.scaling(epochs_run(tmp_path / "run", doubled=True))
     said(scaling.explain_scaling(table, scaling.laws(table)), "**A rank's steps do not divide by the GPUs**")

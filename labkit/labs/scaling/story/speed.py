@@ -57,6 +57,8 @@ def _serial(fits: pd.DataFrame) -> str | None:
         return f"The speed-up exceeds the number of GPUs ({interval}): **no serial share explains that**."
     if row["least"] <= 0 <= row["most"]:
         return f"Amdahl's serial share is not resolved from 0: {100 * row['share']:.1f} %, where {interval}."
+    if row["share"] >= 1:
+        return f"**More GPUs are slower than one**: Amdahl's serial share is {100 * row['share']:.1f} %; {interval}."
     bound = f", so no number of GPUs exceeds {units.times(1 / row['share'])}" if row["share"] > 0 else ""
     return f"Amdahl's serial share is **{100 * row['share']:.1f} %**; {interval}{bound}."
 
