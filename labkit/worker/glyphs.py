@@ -26,7 +26,7 @@ _CELL = 48  # pixels of a drawn digit's side: more than an image's, so that a be
 _BATCH = 2_000  # images rendered together
 CLUTTER = 1  # other digits in an image, fainter than its own
 # How hard: the least and the most contrast of a digit to its background, the clutter's share of it, and the noise.
-CONTRAST, CLUTTER_SHARE, NOISE = (0.3, 0.8), 0.6, 0.1
+CONTRAST, CLUTTER_SHARE, NOISE = (0.4, 0.9), 0.5, 0.07
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generato
     for _ in range(CLUTTER):
         others = (uniform() * CLASSES).long()
         canvas = canvas + CLUTTER_SHARE * signed(CHANNELS, 1, 1) * _bent(drawn, others, uniform, reach=1.4)
-    canvas = canvas + signed(CHANNELS, 1, 1) * _bent(drawn, labels, uniform, reach=0.25)
+    canvas = canvas + signed(CHANNELS, 1, 1) * _bent(drawn, labels, uniform, reach=0.2)
     canvas = canvas + NOISE * torch.randn(canvas.shape, generator=numbers, device=device)
     return (255 * canvas.clamp(0, 1)).to(torch.uint8)
 
@@ -86,8 +86,8 @@ def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generato
 def _bent(drawn: torch.Tensor, digits: torch.Tensor, uniform, *, reach: float) -> torch.Tensor:
     """Return each digit in a random face, turned, sheared, scaled and moved by up to `reach` of half an image."""
     faces = (uniform() * len(FACES)).long()
-    turn, shear = 0.7 * (uniform() - 0.5), 0.6 * (uniform() - 0.5)
-    wide, high = 0.75 + 0.65 * uniform(), 0.75 + 0.65 * uniform()
+    turn, shear = 0.5 * (uniform() - 0.5), 0.5 * (uniform() - 0.5)
+    wide, high = 0.75 + 0.45 * uniform(), 0.75 + 0.45 * uniform()
     cosine, sine = torch.cos(turn), torch.sin(turn)
     rows = [
         torch.stack([wide * cosine, wide * (shear * cosine - sine), reach * (2 * uniform() - 1)], 1),

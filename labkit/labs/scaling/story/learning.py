@@ -67,4 +67,5 @@ def _speed(known: pd.DataFrame) -> str | None:
     if not {"reference", "large"} <= {*known.index}:
         return None
     seconds = known["seconds"]
-    return f"The large batch on all GPUs trains {units.times(seconds['reference'] / seconds['large'])} as fast as the reference."
+    times = units.times(seconds["reference"] / seconds["large"])
+    return f"The large batch on all GPUs trains {times} as fast as the reference."
