@@ -1,1 +1,1 @@
-"""What more than one lab's workers need: settings, clocks, models, the trainer, strategies, data, counting, traces."""
+"""What several labs' workers need: settings, clocks, models, trainer, strategies, data, counts, traces, memory."""

@@ -89,6 +89,14 @@ def test_speed(gain, spread, words):
     assert words in precision_memory.explain_speed(speed(gain, spread)).data
 
 
+def test_tf32():
+    both = [speed(2.0, 0.1), speed(3.0, 0.1).assign(precision="tf32")]
+    assert "gains up to 3.0× for xl in forward" in precision_memory.explain_speed(made(pd.concat(both))).data
+    slower = [speed(2.0, 0.1), speed(1.05, 0.1).assign(precision="tf32")]
+    assert "TF32 is within noise" in precision_memory.explain_speed(made(pd.concat(slower))).data
+    assert "TF32" not in precision_memory.explain_speed(speed(2.0, 0.1)).data
+
+
 def test_the_published_times():
     steps = precision_memory.published_speed(precision_memory_published())
     told = precision_memory.explain_speed(speed(2, 0.1), steps).data

@@ -27,6 +27,7 @@ def explain_speed(table: pd.DataFrame, published: pd.DataFrame | None = None) ->
     """Say for which sizes mixed precision is faster, slower or within noise, and the same of the published figures."""
     mixed = table[table["precision"] == "bfloat16"]
     sentences = [_gained(phase, mixed[mixed["phase"] == phase]) for phase in ("forward", "backward")]
+    sentences.append(_tf32(table))
     if published is not None:
         theirs = published[published["precision"] == "bfloat16"]
         slower, most = theirs[theirs["gain"] < 1], theirs.loc[theirs["gain"].idxmax()]
@@ -37,6 +38,18 @@ def explain_speed(table: pd.DataFrame, published: pd.DataFrame | None = None) ->
             f"launches."
         )
     return say(*sentences, small=fact(table, "small"))
+
+
+def _tf32(table: pd.DataFrame) -> str | None:
+    """Say what TF32, which changes no dtype, gains at most."""
+    rows = table[(table["precision"] == "tf32") & table["gain"].notna()]
+    if rows.empty:
+        return None
+    most = rows.loc[rows["gain"].idxmax()]
+    if most["gain"] - 1 <= most["spread_gain"]:
+        return "TF32 is within noise of float32 everywhere, or slower."
+    gain = f"{units.times(most['gain'])} for {most['model']} in {most['phase']}"
+    return f"TF32, which changes no dtype and copies nothing, gains up to {gain}."
 
 
 def _gained(phase: str, rows: pd.DataFrame) -> str | None:
