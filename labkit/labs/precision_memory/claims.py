@@ -88,12 +88,12 @@ def forward_only():
     return printed, due, abs(due / printed - 1) < _NEAR
 
 
-@claim("cs336-a2", "a tensor of the residual stream takes 5.0 MB at context 128", "MiB")
+@claim("cs336-a2", "a tensor of the residual stream takes 5.0 MB at context 128")
 def residual_tensor():
     """samples × context × hidden × 4 bytes are 5 242 880 bytes: 5.0 MiB (5.24 MB), which the report writes as MB."""
     size = residual_bytes(_SAMPLES, 128, SIZES["2.7b"][0]) / 2**20
     printed = _printed("train_step", 128, quantity="residual_tensor")
-    return printed, size, abs(size / printed - 1) < _NEAR
+    return f"{printed:.1f} MB", f"{size:.1f} MiB", abs(size / printed - 1) < _NEAR
 
 
 @claim("cs336-a2", "the largest allocation of a step of 2.7b takes 100 MiB", "MiB")
