@@ -19,7 +19,8 @@ class Gpu:
     index: NVML's, in PCI order, which is the number in `nvidia-smi` and in the topology's "GPU2".
     compute_capability: "9.0". ecc, mig: switched on now. numa_node: from the kernel.
     nvlinks: links that are up; None where the GPU has none. pcie_*: the best that card and slot agree on, because
-    an idle card lowers the generation in use.
+    an idle card lowers the generation in use. power_limit_w: the enforced cap. temperature_c: when it was read.
+    persistence: whether the driver stays loaded between programs. The last three may be missing from older JSON.
     """
 
     index: int
@@ -34,6 +35,9 @@ class Gpu:
     nvlinks: int | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    power_limit_w: float | None = None
+    temperature_c: int | None = None
+    persistence: bool | None = None
 
 
 def read() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
@@ -120,6 +124,8 @@ def _gpu(index: int, handle: Any) -> Gpu:
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     pci = ask(pynvml.nvmlDeviceGetPciInfo, handle)
     bus = ask(getattr, pci, "busId")
+    milliwatts = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return Gpu(
         index=index,
         name=ask(pynvml.nvmlDeviceGetName, handle),
@@ -133,6 +139,9 @@ def _gpu(index: int, handle: Any) -> Gpu:
         nvlinks=_nvlinks(handle),
         pcie_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        power_limit_w=None if milliwatts is None else milliwatts / 1e3,
+        temperature_c=ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        persistence=None if persistence is None else bool(persistence),
     )
 
 

@@ -37,6 +37,9 @@ _DISTRIBUTIONS = {
 }
 
 
+_LATER = ("power_limit_w", "temperature_c", "persistence")  # fields of Gpu that the first recorded runs lack
+
+
 @dataclass(frozen=True)
 class Node:
     """One machine as a process sees it.
@@ -92,10 +95,12 @@ class Node:
         numa = "; ".join(f"{node}: CPUs {cpus}" for node, cpus in self.numa_nodes)
         rows = {
             "GPUs": self.label if self.gpus else "none",
-            "memory a GPU": _each(f"{g.memory_mib / 1024:.0f} GiB" for g in self.gpus if g.memory_mib),
-            "NVLinks a GPU": _each(str(g.nvlinks) for g in self.gpus if g.nvlinks is not None),
-            "ECC": _each(_on(g.ecc) for g in self.gpus),
-            "MIG": _each(_on(g.mig) for g in self.gpus),
+            "memory per GPU": _each(f"{g.memory_mib / 1024:.0f} GiB" for g in self.gpus if g.memory_mib),
+            "NVLinks per GPU": _each(str(g.nvlinks) for g in self.gpus if g.nvlinks is not None),
+            "ECC, MIG, persistence mode": _each(f"{_on(g.ecc)}, {_on(g.mig)}, {_on(g.persistence)}" for g in self.gpus),
+            "power cap, temperature": _each(
+                f"{_read(g.power_limit_w, 'W')}, {_read(g.temperature_c, '°C')}" for g in self.gpus
+            ),
             "driver, newest CUDA": ", ".join(filter(None, [self.driver, self.cuda_driver])),
             "CPU": self.cpu_name,
             "cores for us": str(self.cores),
@@ -188,6 +193,7 @@ def _built(kind: type, record: Any) -> Any:
     """A dataclass from a JSON object, every field there and of its type."""
     if not isinstance(record, dict):
         raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
+    record = dict.fromkeys(_LATER) | record if kind is Gpu else record
     for field in fields(kind):
         if field.name not in record:
             raise ValueError(f"a {kind.__name__} without {field.name!r}")
@@ -214,7 +220,12 @@ def _pairs(records: Any) -> Any:
 def _each(values: Any) -> str:
     """A value that all GPUs share once, else those of each."""
     values = list(values)
-    return ", ".join(values[:1] if len(set(values)) == 1 else values)
+    separator = "; " if any(", " in value for value in values) else ", "
+    return separator.join(values[:1] if len(set(values)) == 1 else values)
+
+
+def _read(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.0f} {unit}"
 
 
 def _on(state: bool | None) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pandas as pd
 from IPython.display import Markdown
+
+from labkit.story import units
 
 SMALL_NOTE = (
     "*This run is small: CPU processes stand in for GPUs and host buffers for GPU memory. It shows that the code is "
@@ -16,6 +19,16 @@ def say(*sentences: str | None, small: bool = False) -> Markdown:
     """Return the sentences as one paragraph, without those that are None; `small` adds what a small run means."""
     text = " ".join(sentence for sentence in sentences if sentence)
     return Markdown(f"{text}\n\n{SMALL_NOTE}" if small else text)
+
+
+def with_table(table: pd.DataFrame, sentences: Markdown, digits: int = 3) -> Markdown:
+    """Return the table as Markdown above the sentences that are about it; floats with `digits` significant digits."""
+    shown = [
+        [units.number(value, digits) if isinstance(value, float) else str(value) for value in row]
+        for row in table.itertuples(index=False)
+    ]
+    lines = [list(table.columns), ["---"] * len(table.columns), *shown]
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{sentences.data}")
 
 
 def text(said: Markdown) -> str:

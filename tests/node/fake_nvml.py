@@ -27,6 +27,9 @@ class FakeNvml:
             "nvmlDeviceGetNvLinkState": self.link,
             "nvmlDeviceGetMaxPcieLinkGeneration": lambda h: 5,
             "nvmlDeviceGetMaxPcieLinkWidth": lambda h: 16,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda h: 700_000,
+            "nvmlDeviceGetTemperature": lambda h, sensor: 31,
+            "nvmlDeviceGetPersistenceMode": lambda h: 1,
             "nvmlSystemGetDriverVersion": lambda: "580.95.05",
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         }

@@ -52,7 +52,8 @@ def test_nvml_answers_become_fields(monkeypatch):
     FakeNvml().install(monkeypatch)
     found, slices, driver, cuda = gpus.read()
     assert (driver, cuda) == ("580.95.05", "13.2")
-    assert found[0] == Gpu(0, "NVIDIA H200", "GPU-aa", "00000000:FF:1F.7", 143771, "9.0", True, False, None, 17, 5, 16)
+    known = ("NVIDIA H200", "GPU-aa", "00000000:FF:1F.7", 143771, "9.0", True, False, None, 17, 5, 16, 700.0, 31, True)
+    assert found[0] == Gpu(0, *known)
     assert found[1].mig is True
     assert [(s.index, s.name, s.uuid, s.memory_mib, s.nvlinks) for s in slices] == [
         (1, "NVIDIA H200 MIG 1g.18gb", "MIG-cc", 16384, None)
@@ -70,6 +71,9 @@ FIELD_OF = {
     "nvmlDeviceGetNvLinkState": "nvlinks",
     "nvmlDeviceGetMaxPcieLinkGeneration": "pcie_generation",
     "nvmlDeviceGetMaxPcieLinkWidth": "pcie_width",
+    "nvmlDeviceGetEnforcedPowerLimit": "power_limit_w",
+    "nvmlDeviceGetTemperature": "temperature_c",
+    "nvmlDeviceGetPersistenceMode": "persistence",
 }
 
 

@@ -102,16 +102,23 @@ def test_labels():
 
 
 def test_tables():
-    gpu = replace(A, memory_mib=143771, ecc=True, mig=False, nvlinks=18)
+    gpu = replace(A, memory_mib=143771, ecc=True, mig=False, nvlinks=18, power_limit_w=700.0, temperature_c=31)
     table = replace(NODE, gpus=(gpu, replace(gpu, index=1, ecc=False))).table().set_index("property").value
     assert table["GPUs"] == "2 × NVIDIA H200"
-    assert table["memory a GPU"] == "140 GiB"
-    assert table["ECC"] == "on, off"
-    assert table["MIG"] == "off"
+    assert table["memory per GPU"] == "140 GiB"
+    assert table["ECC, MIG, persistence mode"] == "on, off, –; off, off, –"
+    assert table["power cap, temperature"] == "700 W, 31 °C"
     assert table["NUMA nodes"] == "0: CPUs 0-31; 1: CPUs 32-63"
     assert len(table) <= 12
     assert list(NODE.gpu_table().uuid) == ["GPU-8f3a11", "GPU-8f3b22"]
     assert list(replace(NODE, gpus=()).gpu_table().columns)[:2] == ["index", "name"]
+
+
+def test_json_of_the_first_recorded_runs_lacks_power_and_temperature():
+    record = json.loads(NODE.to_json())
+    for gpu in record["gpus"]:
+        del gpu["power_limit_w"], gpu["temperature_c"], gpu["persistence"]
+    assert Node.from_json(json.dumps(record)) == NODE
 
 
 def test_json_ignores_keys_of_later_versions():

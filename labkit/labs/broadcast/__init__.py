@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from labkit.labs.broadcast.plan import *  # noqa: F403
     from labkit.labs.broadcast.story import *  # noqa: F403
     from labkit.labs.broadcast.tables import *  # noqa: F403
+    from labkit.labs.broadcast.targets import *  # noqa: F403
+    from labkit.labs.broadcast.theory import *  # noqa: F403
 
 RECORDED = "h200x4/broadcast/sweep"
 

@@ -2,123 +2,137 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from labkit.charts import canvas
 from labkit.charts.parts import beside, by_origin, panels, rows, swatches
-from labkit.provenance import fact, sources
+from labkit.labs.broadcast.theory import NAMES
+from labkit.provenance import fact, sources, where
 from labkit.story import units
 
-_NAMES = {
-    "links": "all host links (yardstick)",
-    "direct": "direct",
-    "staged": "staged",
-    "nccl": "one copy, then NCCL",
-    "pipelined": "pipelined",
-    "scatter_all_gather": "scatter + all-gather",
-}
 _HOST, _PEER = canvas.SERIES[0], canvas.COMMUNICATE  # into a GPU over PCIe; between GPUs over NVLink
 _MEMORY = {"pageable": canvas.QUIET, "pinned": canvas.MEASURED}
+_BEFORE = {"pageable": -0.17, "pinned": 0.17}  # rows aside, so that both dots of a method show
+_BOTH_WAYS = ("links", "direct", "scatter_all_gather")  # every GPU pulls from the host
 
 
 def paths_drawing(gpus: int = 4) -> Figure:
     """Draw the four ways from one host tensor to every GPU; the number of arrows is the number of link uses."""
     figure, axes = panels(4, width=11, height=3.0)
     for ax, method in zip(axes, ("direct", "staged", "pipelined", "scatter_all_gather"), strict=True):
-        ax.set(title=_NAMES[method], xlim=(-0.6, gpus - 0.4), ylim=(-0.75, 2.5))
+        ax.set(title=NAMES[method], xlim=(-0.6, gpus - 0.4), ylim=(-0.75, 2.5))
         ax.axis("off")
         _box(ax, (gpus - 1) / 2, 2.0, "host tensor", width=gpus - 0.14, color=canvas.HAIRLINE)
         for gpu in range(gpus):
             _box(ax, gpu, 0.35, f"GPU {gpu}" if gpus <= 4 else str(gpu), width=0.86, color="#DCEBF5")
-        pulls = range(gpus) if method in ("direct", "scatter_all_gather") else [0]
-        for gpu in pulls:
-            thin = method == "scatter_all_gather"
-            _arrow(ax, (gpu, 1.7), (gpu, 0.65), _HOST, width=1.1 if thin else 2.4, dashed=method == "pipelined")
+        dashed = method in ("pipelined", "scatter_all_gather")
+        for gpu in range(gpus) if method in _BOTH_WAYS else [0]:
+            width = 1.1 if method == "scatter_all_gather" else 2.4
+            _arrow(ax, (gpu, 1.7), (gpu, 0.65), _HOST, width=width, dashed=dashed)
         senders = {"direct": [], "scatter_all_gather": range(gpus)}.get(method, [0])
         for sender in senders:
             for other in (g for g in range(gpus) if g != sender):
-                _arrow(ax, (sender, 0.05), (other, 0.05), _PEER, width=0.8 if len(senders) > 1 else 1.8, bend=0.35)
-    colours = "blue: host → GPU over PCIe · orange: GPU → GPU"
-    return canvas.finish(figure, f"{colours} · thin: a share · dashed: chunk by chunk")
+                width = 0.8 if len(senders) > 1 else 1.8
+                _arrow(ax, (sender, 0.05), (other, 0.05), _PEER, width=width, bend=0.35, dashed=dashed)
+    colours = "blue: host → GPU over PCIe · orange: GPU → GPU over NVLink"
+    return canvas.finish(figure, f"{colours} · thin: a share of the tensor · dashed: chunk by chunk")
 
 
-def _box(ax, x: float, y: float, text: str, *, width: float, color: str) -> None:
+def _box(ax: Axes, x: float, y: float, text: str, *, width: float, color: str) -> None:
     ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.26), width, 0.52, boxstyle="round,pad=0.02", fc=color, ec="none"))
-    ax.text(x, y, text, ha="center", va="center", fontsize=8)
+    ax.text(x, y, text, ha="center", va="center", fontsize=8, color="#222222")
 
 
-def _arrow(ax, start, end, color: str, *, width: float, dashed: bool = False, bend: float = 0.0) -> None:
+def _arrow(
+    ax: Axes, start: tuple, end: tuple, color: str, *, width: float, dashed: bool = False, bend: float = 0.0
+) -> None:
     curve = f"arc3,rad={-bend if end[0] < start[0] else bend}" if bend else "arc3"
     style = (0, (2, 1.2)) if dashed else "-"
     look = {"arrowstyle": "-|>", "mutation_scale": 9, "color": color, "lw": width, "ls": style}
     ax.add_patch(FancyArrowPatch(start, end, connectionstyle=curve, **look))
 
 
-def methods_chart(table: pd.DataFrame) -> Figure:
-    """Bars of seconds a method, pageable above pinned, with the datasheet's limit as a tick where it is known."""
+def methods_chart(*tables: pd.DataFrame) -> Figure:
+    """Milliseconds per method as dots, one per memory, with the datasheet's least time as a tick; a panel per run."""
+    figure, axes = panels(len(tables), rows=max(len(_in_order(table)) for table in tables), row_height=0.5)
+    for ax, table in zip(axes, tables, strict=True):
+        _methods_panel(ax, table, named=ax is axes[0])
+    first = axes[0]
+    swatches(first, {f"{memory} source": _MEMORY[memory] for memory in _memories(*tables)})
+    if any((table["least_seconds"] > 0).any() for table in tables):
+        first.plot([], [], color=canvas.PREDICTED, lw=0, marker="|", ms=13, mew=2, label="least time by datasheet")
+    canvas.legend_above(first)
+    return canvas.finish(figure, f"whisker: spread of the repeats · {sources(*tables)}")
+
+
+def _methods_panel(ax: Axes, table: pd.DataFrame, named: bool) -> None:
+    """Draw a run's methods, each with its fastest chunk count; a method whose copies were wrong has no dot."""
     order = _in_order(table)
-    memories = [memory for memory in _MEMORY if memory in set(table["memory"])]
-    group = len(memories) + 0.6  # rows per method, with the gap below it
-    figure, (ax,) = panels(1, height=1.4 + 0.16 * len(order) + 0.26 * len(order) * len(memories))
+    labels = [NAMES[method] for method in order]
+    places = rows(ax, labels if named else [""] * len(order))
     right = table[table["seconds"].notna()]
     fastest = right.loc[right.groupby(["method", "memory"], sort=False)["seconds"].idxmin()]
-    for bar in fastest.itertuples():
-        place = order.index(bar.method) * group + memories.index(bar.memory)
-        look = {"color": _MEMORY[bar.memory], "xerr": bar.spread_seconds, "ecolor": canvas.INK}
-        ax.barh(place, bar.seconds, height=0.82, **look)
-        end = bar.seconds + bar.spread_seconds
-        if bar.limit_seconds > 0:
-            ax.plot([bar.limit_seconds] * 2, [place - 0.41, place + 0.41], color=canvas.PREDICTED, lw=2)
-            end = max(end, bar.limit_seconds)
-        beside(ax, end, place, units.seconds(bar.seconds))
-    ax.set_xlim(fastest[["seconds", "limit_seconds"]].min(axis=None) / 2, fastest["seconds"].max() * 2.2)
+    for row in fastest.itertuples():
+        place, ms = order.index(row.method), 1e3 * row.seconds
+        at = place + (_BEFORE[row.memory] if len(_memories(table)) > 1 else 0)
+        look = {"fmt": "o", "ms": 6, "color": _MEMORY[row.memory], "capsize": 3}
+        ax.errorbar([ms], [at], xerr=[1e3 * row.spread_seconds], **look)
+        pieces = f" ({row.chunks} chunks)" if row.chunks > 1 else ""
+        beside(ax, ms + 1e3 * row.spread_seconds, at, f"{units.number(ms)} ms{pieces}", fontsize=8)
+        if row.least_seconds > 0:
+            ax.plot([1e3 * row.least_seconds] * 2, [place - 0.36, place + 0.36], color=canvas.PREDICTED, lw=2)
+    for place, method in zip(places, order, strict=True):
+        if method not in set(fastest["method"]):
+            ax.text(0.02, place, "wrong copies", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+    low = 1e3 * fastest[["seconds", "least_seconds"]].min(axis=None)
+    ax.set_xlim(low / 1.6, 1e3 * fastest["seconds"].max() * 5)
     canvas.logarithmic(ax.xaxis)
-    middles = [row * group + (len(memories) - 1) / 2 for row in range(len(order))]
-    ax.set_yticks(middles, [_NAMES[method] for method in order])
-    ax.set(xlabel="seconds to have the tensor on every GPU (log)", title=_tensor(table))
-    ax.invert_yaxis()
-    swatches(ax, {f"{memory} source": _MEMORY[memory] for memory in memories})
-    if right["limit_seconds"].notna().any():
-        ax.plot([], [], color=canvas.PREDICTED, lw=2, label="least time by datasheet")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))
+    ax.set(xlabel="ms until every GPU has the tensor (log)", title=_tensor(table))
 
 
 def _in_order(table: pd.DataFrame) -> list[str]:
     """Return the table's methods, in the order in which the lab shows them."""
-    return [method for method in _NAMES if method in set(table["method"])]
+    return [method for method in NAMES if method in set(table["method"])]
+
+
+def _memories(*tables: pd.DataFrame) -> list[str]:
+    return [memory for memory in _MEMORY if any(memory in set(table["memory"]) for table in tables)]
 
 
 def _tensor(table: pd.DataFrame) -> str:
-    stand_in = " (host buffers stand in for GPUs)" if "CPU core" in sources(table) else ""
-    return f"{units.size(fact(table, 'bytes'))} from the host to {fact(table, 'ranks')} GPUs{stand_in}"
+    on_cpu = "CPU core" in sources(table)
+    target = "host buffers (in place of GPUs)" if on_cpu else "GPUs"
+    return f"{where(table).partition(',')[0]}: {units.size(fact(table, 'bytes'))} to {fact(table, 'ranks')} {target}"
 
 
 def chunk_curve(table: pd.DataFrame) -> Figure:
-    """Milliseconds against the number of chunks, a row a memory, a panel a method, whiskers for the spread."""
-    methods = list(dict.fromkeys(table["method"]))
-    memories = [memory for memory in _MEMORY if memory in set(table["memory"])]
+    """Time above the best chunk count's, in %, against the number of chunks; a panel per memory, a line per method."""
+    memories, methods = _memories(table), [m for m in _in_order(table) if m != "links"]
+    figure, axes = panels(len(memories), height=3.6, sharey=True)
     counts = sorted(table["chunks"].unique())
-    figure, axes = canvas.canvas(len(methods), len(memories), height=0.6 + 2.5 * len(memories), squeeze=False)
-    for ax, (memory, method) in zip(axes.flat, itertools.product(memories, methods), strict=True):
-        line = table[(table["method"] == method) & (table["memory"] == memory)].sort_values("chunks")
-        look = {"marker": "o", "ms": 5, "color": _MEMORY[memory], "capsize": 3}
-        ax.errorbar(line["chunks"], 1e3 * line["seconds"], yerr=1e3 * line["spread_seconds"], **look)
+    for ax, memory in zip(axes, memories, strict=True):
+        ax.axhspan(0, 1, color=canvas.HAIRLINE, label="within 1 % of the best")
+        for method, color in zip(methods, (canvas.SERIES[2], canvas.SERIES[5]), strict=False):
+            line = table[(table["method"] == method) & (table["memory"] == memory)].sort_values("chunks")
+            spread = 100 * line["spread_seconds"] / line["seconds"].min()
+            look = {"marker": "o", "ms": 5, "color": color, "capsize": 3, "label": NAMES[method]}
+            ax.errorbar(line["chunks"], 100 * line["above_best"], yerr=spread, **look)
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
-        ax.set(title=f"{_NAMES[method]}, {memory} source", xlabel="chunks", ylabel="ms")
-        ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
+        ax.set(title=f"{memory} source", xlabel="chunks (log)")
         ax.minorticks_off()
         ax.grid(axis="y")
-    return canvas.finish(figure, sources(table))
+    axes[0].set_ylabel("% longer than with the best count")
+    axes[0].set_ylim(bottom=min(0, axes[0].get_ylim()[0]))
+    canvas.legend_above(axes[0])
+    return canvas.finish(figure, f"whisker: spread of the repeats · {sources(table)}")
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
-    """Lanes over time, one panel a method, one bar a copy: overlap is what stands above one another."""
+    """Lanes over time, one panel per method, one bar per copy: bars above one another run simultaneously."""
     lanes = [list(dict.fromkeys(_ordered(table))) for table in tables]
     height = 0.9 + 0.55 * len(tables) + 0.21 * sum(map(len, lanes))
     share = {"sharex": len(tables) > 1, "gridspec_kw": {"height_ratios": [len(names) for names in lanes]}}
@@ -128,7 +142,9 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         places = table["lane"].map(names.index)
         look = {"color": table["kind"].map({"host": _HOST, "peer": _PEER}), "edgecolor": "white", "linewidth": 0.5}
         ax.barh(places, table["end_ms"] - table["start_ms"], left=table["start_ms"], height=0.78, **look)
-        ax.set_title(f"{_NAMES[fact(table, 'method')]}, {fact(table, 'setting')}")
+        share = fact(table, "hidden")  # NaN where nothing is forwarded
+        hidden = f": {units.percent(share)} of the GPU → GPU time is hidden" if share >= 0 else ""
+        ax.set_title(f"{NAMES[fact(table, 'method')]}, {fact(table, 'setting')}{hidden}")
         ax.tick_params(axis="y", labelsize=8, length=0)
         ax.set_ylim(len(names) - 0.3, -0.7)
     axes[-1, 0].set(xlabel="ms since the first copy began", xlim=(0, None))
@@ -141,40 +157,61 @@ def _ordered(table: pd.DataFrame) -> list[str]:
     return sorted(table["lane"], key=lambda lane: (not lane.startswith("host"), lane))
 
 
+_OWN = {"measured": ("o", -0.12), "recorded": ("s", 0.08)}  # marker, rows aside
+
+
 def compare_chart(table: pd.DataFrame) -> Figure:
-    """Predicted, theory, measured, recorded and published seconds of each method on one axis."""
+    """Predicted, theory, measured, recorded and published seconds of each method; hollow marks: a pageable source."""
     order = _in_order(table)
-    figure, (ax,) = panels(1, rows=len(order), row_height=0.5)
-    rows(ax, [_NAMES[method] for method in order])
-    by_origin(ax, table, "seconds", [order.index(method) for method in table["method"]])
+    figure, (ax,) = panels(1, rows=len(order), row_height=0.56)
+    rows(ax, [NAMES[method] for method in order])
+    places = {method: place for place, method in enumerate(order)}
+    others = table[table["origin"].isin(["predicted", "theory"])]
+    by_origin(ax, others, "seconds", [places[method] for method in others["method"]])
+    for (origin, memory), marks in table[table["origin"].isin(list(_OWN))].groupby(["origin", "memory"], sort=False):
+        marker, aside = _OWN[str(origin)]
+        color = canvas.MEASURED if origin == "measured" else canvas.RECORDED
+        fill = color if memory == "pinned" else "none"
+        at = marks["method"].map(places) + aside
+        look = {"facecolors": fill, "edgecolors": color, "marker": marker, "s": 46, "lw": 1.5, "zorder": 3}
+        ax.scatter(marks["seconds"], at, label=f"{origin}, {memory} source", **look)
+    printed = table[table["origin"] == "published"]
+    for (report, marks), (marker, aside) in zip(
+        printed.groupby("report", sort=False), (("^", 0.26), ("v", 0.38)), strict=False
+    ):
+        at = marks["method"].map(places) + aside
+        ax.scatter(marks["seconds"], at, c=canvas.PUBLISHED, marker=marker, s=42, label=report, zorder=3)
     canvas.logarithmic(ax.xaxis)
-    ax.set(xlabel="seconds (log)", title="The same tensor on every GPU: who says how long it takes")
+    gpus = "to every GPU of the node"
+    ax.set(xlabel="seconds (log)", title=f"One tensor {gpus}: predicted, least, measured, recorded and published times")
     for line in range(1, len(order)):
         ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
-    canvas.legend_above(ax, markerscale=0.75)
-    return canvas.finish(figure, sources(table))
+    canvas.legend_above(ax, columns=3, markerscale=0.75)
+    return canvas.finish(figure, sources(table).replace(" · published", "\npublished"))
 
 
 def ablation_chart(table: pd.DataFrame) -> Figure:
-    """What pinning did and what the path did, as factors over the worst corner (direct from pageable memory)."""
+    """Each method as two dots, from pageable and from pinned memory: how many times as fast as direct pageable."""
     order = _in_order(table)
     by_method = table.set_index("method").loc[order]
     figure, (ax,) = panels(1, rows=len(order))
-    places = rows(ax, [_NAMES[method] for method in order])
+    places = rows(ax, [NAMES[method] for method in order])
     start = by_method["pageable_seconds"].get("direct", float("nan"))
     factors = start / by_method[["pageable_seconds", "pinned_seconds"]]
     both = by_method["pinning_gain"].notna().any()
-    for memory in ("pageable", "pinned") if both else ("pageable",):
+    ax.hlines(places, factors["pageable_seconds"], factors["pinned_seconds"], color=canvas.QUIET, lw=2)
+    for memory in _MEMORY if both else ("pageable",):
         look = {"color": _MEMORY[memory], "s": 70, "label": f"{memory} source", "zorder": 3}
         ax.scatter(factors[f"{memory}_seconds"], places, **look)
-    ax.hlines(places, factors["pageable_seconds"], factors["pinned_seconds"], color=canvas.QUIET, lw=2)
     for place, gain, factor in zip(places, by_method["pinning_gain"], factors["pinned_seconds"], strict=True):
         if gain > 0:
-            beside(ax, factor, place, f"pinning {units.times(gain)}", xytext=(8, 0))
+            clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
+            beside(ax, factor, place, f"pinning {units.times(gain)}", xytext=(10, 0), bbox=clear)
     ax.set_xlim(factors.min(axis=None) / 1.3, factors.max(axis=None) * (3 if both else 1.3))
     canvas.logarithmic(ax.xaxis)
-    path = "From line to line: what the path did"
-    ax.set_title(f"Along a line: what pinning did. {path}" if both else "What the path did")
+    ax.set_title(
+        "Along a row: the gain by pinning. From row to row: the gain by the path" if both else "The gain by the path"
+    )
     ax.set_xlabel("times as fast as direct from pageable memory (log)")
     canvas.legend_above(ax)
     return canvas.finish(figure, sources(table))

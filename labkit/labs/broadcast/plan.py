@@ -12,13 +12,15 @@ from labkit.engine.plan import Plan
 
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
-METHODS = ("links", *WHOLE, *CHUNKED)
+RING = "pinned_ring"  # reads pageable memory only: its ring is the pinned memory
+SHARED = ("links", "scatter_all_gather")  # every GPU pulls its own share of the tensor, over its own host link
+METHODS = ("links", *WHOLE, "pipelined", RING, "scatter_all_gather")
 _MEMORIES = ("pageable", "pinned")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor(Plan):
-    """What both plans of this lab share: one float32 host tensor of `mib` MiB, `warm_ups` and `repeats` a point."""
+    """What both plans of this lab share: one float32 host tensor of `mib` MiB, `warm_ups` and `repeats` per point."""
 
     lab: ClassVar[str] = "broadcast"
     worker: ClassVar[str] = "labkit.labs.broadcast.worker"
@@ -48,7 +50,7 @@ class Tensor(Plan):
 
     @classmethod
     def divisible(cls, mib: int, gpus: int) -> int:
-        """Return the most MiB, up to `mib`, that divide among as many GPUs (all, if 0): 4095 for three."""
+        """Return the most MiB, up to `mib`, that divide among `gpus` GPUs (all of the node's, if 0): 4095 for three."""
         return mib - mib % (gpus or max(2, len(node.here().gpus)))
 
     def require_chunks(self, chunks: int) -> None:
@@ -75,8 +77,9 @@ class Tensor(Plan):
 class Sweep(Tensor):
     """Every method with a pageable and a pinned source, the chunked ones with several chunk counts.
 
-    `links` is the yardstick: every GPU pulls its own share over its own link at once, and nothing is forwarded.
-    `chunks` cut the tensor for pipelined, and each GPU's share of it for scatter_all_gather and links.
+    `links` is the yardstick: all GPUs pull their own shares simultaneously, each over its own link; nothing is
+    forwarded. `chunks` cut the tensor for pipelined and pinned_ring, and each GPU's share of it for scatter_all_gather
+    and links.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -94,7 +97,7 @@ class Sweep(Tensor):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for method in self.methods:
-            for memory in self.memories:
+            for memory in self.memories if method != RING else ("pageable",):
                 for chunks in (1,) if method in WHOLE else self.chunks:
                     yield {"method": method, "memory": memory, "chunks": chunks}
 
@@ -106,7 +109,7 @@ class Sweep(Tensor):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Tensor):
-    """Functions with one signature, measured and watched copy by copy: the workbook's, a student's, a broken one.
+    """Functions with one signature, measured and logged copy by copy: the workbook's, a student's, a broken one.
 
     A function is named "methods.pipelined", "bugs.early_forward", or "answers.pipelined" (a file that the workbook's
     cell magic saved, in `answers`).

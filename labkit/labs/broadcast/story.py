@@ -5,203 +5,186 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.broadcast.theory import NAMES
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import listed, resolved, say, with_table
 
-_NAMES = {
-    "direct": "direct",
-    "staged": "staged",
-    "nccl": "one copy then NCCL",
-    "pipelined": "pipelined",
-    "scatter_all_gather": "scatter + all-gather",
-}
-_SAME = 1.10  # two causes within 10 % of each other are called equal
+_SAME = 1.10  # a gain of less than 10 % is called none
 _PLATEAU = 1.01  # chunk counts within 1 % of the best
 
 
 def explain_methods(table: pd.DataFrame) -> Markdown:
     """Say which method was fastest, how far behind the slowest is, how near the links it comes, and what failed."""
+    small = fact(table, "small")
     right = table[(table["status"] == "ok") & (table["method"] != "links")].sort_values("seconds")
-    wrong = table[table["status"] != "ok"]
     if right.empty:
-        return say("No setting brought right copies to every GPU.", small=fact(table, "small"))
-    if len(right) == 1:
-        first = right.iloc[0]
-        return say(
-            f"One setting was right, {_name(first)}: {units.seconds(first['seconds'])}.", small=fact(table, "small")
-        )
+        return say("No setting brought right copies to every GPU.", small=small)
     first, last = right.iloc[0], right.iloc[-1]
+    if len(right) == 1:
+        return say(f"One setting was right, {_setting(first)}: {units.seconds(first['seconds'])}.", small=small)
+    return say(_fastest(first, last, right), _above_links(first), _failures(table), small=small)
+
+
+def _fastest(first: pd.Series, last: pd.Series, right: pd.DataFrame) -> str:
     rivals = right[right["method"] != first["method"]]
-    rival = rivals.iloc[0] if len(rivals) else None
-    clear = rival is not None and resolved(
-        first["seconds"], rival["seconds"], first["spread_seconds"], rival["spread_seconds"]
-    )
-    lead = (
-        f"**{_name(first)}** was fastest: {units.seconds(first['seconds'])}, "
-        f"{units.times(last['seconds'] / first['seconds'])} "
-        f"as fast as the slowest, {_name(last)} ({units.seconds(last['seconds'])})."
-    )
-    if rival is not None and not clear:
-        lead = (
-            f"Which of **{_name(first)}** ({units.seconds(first['seconds'])}) and **{_name(rival)}** "
-            f"({units.seconds(rival['seconds'])}) is faster is not resolved by these data: the gap is "
-            "within their spread."
+    if len(rivals) and not _differ(first, rival := rivals.iloc[0]):
+        return (
+            f"Two methods are equally fast within noise: **{_setting(first)}** ({units.seconds(first['seconds'])}) and "
+            f"**{_setting(rival)}** ({units.seconds(rival['seconds'])})."
         )
-    share = first["share_of_links"]
-    near = None
-    if share > 0:
-        above = max(0.0, 1 / share - 1)
-        near = (
-            f"{_name(first).capitalize()} takes {1 / share:.2f}× the time that all host links together need to bring "
-            f"the tensor in once: {'only ' if share >= 0.95 else ''}{units.percent(above)} above the limit."
-        )
-    failed = f"Every copy of all {len(table)} settings was compared with the source, and equal."
+    return (
+        f"Fastest: **{_setting(first)}**, {units.seconds(first['seconds'])}. Slowest: {_setting(last)}, "
+        f"{units.seconds(last['seconds'])}, {units.times(last['seconds'] / first['seconds'])} as long."
+    )
+
+
+def _above_links(first: pd.Series) -> str | None:
+    if not first["share_of_links"] > 0:
+        return None
+    above = 1 / first["share_of_links"] - 1
+    side = f"{units.percent(abs(above))} {'above' if above >= 0 else 'below'}"
+    return f"Its time is {side} that of `links` from the same memory, which only brings the tensor in once."
+
+
+def _failures(table: pd.DataFrame) -> str:
+    wrong, impossible = table[table["status"] != "ok"], int((table["verdict"] == "impossible").sum())
+    copies = f"All {len(table)} settings (`links` included) brought the right values."
     if len(wrong):
-        failed = f"{len(wrong)} setting(s) failed ({listed(dict.fromkeys(wrong['status']))}) and count for nothing."
-    impossible = table[table["verdict"] == "impossible"]
-    beaten = f"{len(impossible)} time(s) beat the datasheet's limit: do not believe them." if len(impossible) else None
-    return say(lead, near, failed, beaten, small=fact(table, "small"))
+        copies = (
+            f"{len(wrong)} of {len(table)} settings failed ({listed(dict.fromkeys(wrong['status']))}) and are left out."
+        )
+    beaten = f" {impossible} settings are faster than the datasheet allows: do not believe these." if impossible else ""
+    return copies + beaten
 
 
-def explain_pinning(table: pd.DataFrame) -> Markdown:
-    """Say which cause, pinning or the path, made the difference from direct pageable to pipelined pinned."""
-    rows = table.set_index("method").reindex(["direct", "pipelined", "scatter_all_gather"])
-    if table["pinned_seconds"].isna().all():
-        return say(
-            "Nothing was pinned in this run, so it cannot tell the two causes apart; the recorded run can.",
-            small=fact(table, "small"),
-        )
-    if rows.loc[["direct", "pipelined"], ["pageable_seconds", "pinned_seconds"]].isna().any(axis=None):
-        return say(
-            "This run lacks direct or pipelined from one of the memories, so it cannot tell the two causes apart.",
-            small=fact(table, "small"),
-        )
-    pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
-    together = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pinned_seconds"]
-    factors = f"{units.times(pinning)} by pinning, then {units.times(path)} by the path"
-    if pinning > path * _SAME:
-        verdict = (
-            f"**Pinning, not topology, made the difference**: {factors}."
-            if path <= _SAME
-            else f"**Pinning did more than the path**: {factors}."
-        )
-    elif path > pinning * _SAME:
-        verdict = (
-            f"**The path, not pinning, made the difference**: {factors}."
-            if pinning <= _SAME
-            else f"**The path did more than pinning**: {factors}."
-        )
-    else:
-        verdict = f"Pinning and the path did about the same: {factors}."
-    unpinned = rows.loc["direct", "pageable_seconds"] / rows.loc["pipelined", "pageable_seconds"]
-    if unpinned > path * _SAME:
-        verdict += (
-            f" Left in pageable memory, the same path gains {units.times(unpinned)}: it copies from the "
-            "slow memory once, not once a GPU."
-        )
-    step = (
-        f"From direct out of pageable memory to pipelined out of pinned memory the time falls {units.times(together)}."
+def explain_host_rates(table: pd.DataFrame) -> Markdown:
+    """Say how the total rate of the host links under direct compares with that under `links`, and what each counts."""
+    rates = table.set_index("method")["gb_per_s"].reindex(["links", "direct"])
+    if rates.isna().any():
+        return say("This run has no pinned `links` and direct to compare.")
+    more = rates["direct"] / rates["links"] - 1
+    how = "more" if more >= 0 else "less"
+    sentences = say(
+        f"Under direct all host links together carry {units.percent(abs(more))} {how} GB/s than under `links`.",
+        "**So `links` is no limit of the hardware: it is the least time to bring the tensor in once.**"
+        if more > 0
+        else "**Direct moves no more bytes per second through the host links than `links` does.**",
     )
-    return say(step, verdict, _one_thread(rows), _scatter_sentence(rows), small=fact(table, "small"))
+    names = {"ms": "ms", "through_host_links_gib": "GiB through all host links", "gb_per_s": "GB/s through them"}
+    shown = table.assign(method=table["method"].map(NAMES)).rename(columns=names)
+    return with_table(shown[["method", *names.values()]], sentences)
 
 
-def _one_thread(rows: pd.DataFrame) -> str | None:
-    """Divide direct's gain by pinning into a copy's own (pipelined makes one at a time) and what is left."""
-    direct, single = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "pinning_gain"]
+def explain_pinning(table: pd.DataFrame, ablation: pd.DataFrame) -> Markdown:
+    """Say which cause counts for more from direct pageable to pipelined pinned, then what scatter + all-gather adds.
+
+    `table` holds the `causes` of the `ablation`.
+    """
+    small = fact(table, "small")
+    if table.empty:
+        return say(
+            "This run lacks direct or pipelined from one of the memories, so it cannot separate the two causes. "
+            "The recorded run can.",
+            small=small,
+        )
+    pinning, path = (table.set_index("order")[cause] for cause in ("pinning", "path"))
+    mean_pinning, mean_path = pinning["mean of both orders"], path["mean of both orders"]
+    more, less = ("pinning", "the path") if mean_pinning >= mean_path else ("the path", "pinning")
+    factors = [units.times(factor) for factor in sorted((mean_pinning, mean_path), reverse=True)]
+    verdict = (
+        f"**{more.capitalize()} counts for more than {less}**: {factors[0]} against {factors[1]}, mean of both orders."
+    )
+    if max(mean_pinning, mean_path) <= _SAME * min(mean_pinning, mean_path):
+        verdict = f"Pinning and the path count for the same: {factors[0]} and {factors[1]}, mean of both orders."
+    sentences = say(verdict, _path_sentence(path), _thread_sentence(pinning), _scatter_sentence(ablation), small=small)
+    names = {"pinning": "gain by pinning", "path": "gain by the path", "together": "both together"}
+    gains = table.rename(columns=names)
+    for name in names.values():
+        gains[name] = [units.times(gain) for gain in gains[name]]
+    return with_table(gains, sentences)
+
+
+def _path_sentence(path: pd.Series) -> str:
+    after = f"gains {units.times(path['pinning first'])}" if path["pinning first"] > _SAME else "gains nothing"
+    before = f"it gains {units.times(path['path first'])}" if path["path first"] > _SAME else "it gains nothing either"
+    return f"From pinned memory the pipelined path {after} over direct; from pageable memory {before}."
+
+
+def _thread_sentence(pinning: pd.Series) -> str | None:
+    """Compare direct's gain by pinning with that of pipelined, which makes one copy at a time."""
+    direct, single = pinning["pinning first"], pinning["path first"]
     if not direct > single * 1.5:
         return None
     return (
-        f"A single copy gains {units.times(single)} by pinning; direct gains {units.times(direct / single)} more, "
-        "because a pageable copy blocks the calling thread, so its copies run one after another."
+        f"The reason: pinning makes one copy {units.times(single)} as fast, and lets direct's copies run "
+        "simultaneously, which from pageable memory run one after another."
     )
 
 
-def _scatter_sentence(rows: pd.DataFrame) -> str | None:
-    if not rows.loc["scatter_all_gather", "pinned_seconds"] > 0:
+def _scatter_sentence(ablation: pd.DataFrame) -> str | None:
+    seconds = ablation.set_index("method")["pinned_seconds"].reindex(["pipelined", "scatter_all_gather"])
+    if seconds.isna().any():
         return None
-    gain = rows.loc["pipelined", "pinned_seconds"] / rows.loc["scatter_all_gather", "pinned_seconds"]
-    if gain > _SAME:
-        return (
-            f"Scatter + all-gather is where the path does count: {units.times(gain)} over pipelined, because "
-            "every GPU's own host link works."
-        )
+    gain = seconds["pipelined"] / seconds["scatter_all_gather"]
+    if not gain > _SAME:
+        return f"Scatter + all-gather gains nothing over pipelined ({units.times(gain)}): more host links did not help."
     return (
-        f"Scatter + all-gather gained nothing here ({units.times(gain)} over pipelined): more host links did not help."
+        f"**Scatter + all-gather is another path that does help**: from pinned memory it is {units.times(gain)} as "
+        "fast as pipelined, because every GPU's own host link works."
     )
+
+
+def explain_ring(table: pd.DataFrame) -> Markdown:
+    """Say where the pinned ring stands between pageable and pinned memory; takes `ring_position`."""
+    small, rows = fact(table, "small"), table.set_index("source")
+    ring, pageable, pinned = "pageable, through a pinned ring", "pageable", "pinned"
+    if ring not in rows.index or pageable not in rows.index:
+        return say("This run did not measure the ring and pageable memory.", small=small)
+    gain = rows.loc[pageable, "ms"] / rows.loc[ring, "ms"]
+    equal = not resolved(*rows.loc[[pageable, ring], "ms"], *rows.loc[[pageable, ring], "spread_ms"])
+    first = (
+        "The ring makes no difference beyond noise."
+        if equal
+        else f"**The ring takes {units.times(1 / gain)} the time of pageable memory"
+        f"{', so it does not pay' if gain < 1 else ''}.**"
+    )
+    second = None
+    if pinned in rows.index:
+        share = units.times(rows.loc[ring, "times_pinned"])
+        second = f"It takes {share} the time of a source that is pinned as a whole."
+    names = {"spread_ms": "± ms", "gb_per_s": "GB/s", "times_pinned": "times pinned's ms"}
+    return with_table(table.rename(columns=names), say(first, second, small=small))
 
 
 def explain_chunks(table: pd.DataFrame) -> Markdown:
-    """Say, a method, which number of chunks was best and whether the choice mattered beyond the spread."""
-    sentences = []
-    table = table[table["seconds"].notna()]
-    if table.empty:
+    """Say, per method and memory, which number of chunks was best and whether the choice mattered beyond noise."""
+    measured = table[table["seconds"].notna()]
+    if measured.empty:
         return say("No chunked broadcast was measured.")
-    memory = "pinned" if (table["memory"] == "pinned").any() else table["memory"].iloc[0]
-    for method, rows in table[table["memory"] == memory].groupby("method", sort=False):
-        low, high = rows.loc[rows["seconds"].idxmin()], rows.loc[rows["seconds"].idxmax()]
-        if len(rows) == 1:
-            sentences.append(f"{_NAMES[method].capitalize()} was run with {low['chunks']} chunks only.")
-            continue
-        if not resolved(low["seconds"], high["seconds"], low["spread_seconds"], high["spread_seconds"]):
-            sentences.append(f"For {_NAMES[method]} the number of chunks makes no difference that these data resolve.")
-            continue
-        counts = sorted(rows["chunks"])
-        ends = {
-            counts[0]: "the fewest: chunks cost more than their overlap gains",
-            counts[-1]: "the most that were tried",
-        }
-        why = ends.get(low["chunks"], "fewer overlap less, more cost more launches")
-        near = rows.loc[rows["seconds"] <= _PLATEAU * low["seconds"], "chunks"]
-        plateau = (
-            f"; {near.min()} to {near.max()} are within {units.percent(_PLATEAU - 1)} of it" if len(near) > 1 else ""
-        )
-        sentences.append(
-            f"{_NAMES[method].capitalize()} was best with **{low['chunks']} chunks** ({why}){plateau}; "
-            f"{high['chunks']} take {units.percent(high['seconds'] / low['seconds'] - 1)} more."
-        )
-    return say(f"From {memory} memory:", *sentences, small=fact(table, "small"))
+    groups = measured.groupby(["memory", "method"], sort=False)
+    lines = [f"- {_chunk_sentence(NAMES[method], memory, rows)}" for (memory, method), rows in groups]
+    return say("\n".join(lines), small=fact(table, "small"))
 
 
-def explain_overlap(share: float, table: pd.DataFrame) -> Markdown:
-    """Say how much of the forwarding was hidden behind the host's copies, as the timeline shows it."""
-    name = _NAMES.get(fact(table, "method"), fact(table, "method"))
-    host = table[table["kind"] == "host"]
-    lanes = host["lane"].nunique()
-    if not share >= 0:
-        text = f"In {name}, nothing was forwarded from GPU to GPU."
-    elif share >= 0.5:
-        text = f"In {name}, **{units.percent(share)} of the forwarding time was hidden** behind copies from the host."
-    else:
-        text = f"In {name}, only {units.percent(share)} of the forwarding time was hidden behind copies from the host."
-    return say(text, f"{lanes} host link{'s were' if lanes > 1 else ' was'} in use.", small=fact(table, "small"))
+def _chunk_sentence(method: str, memory: str, rows: pd.DataFrame) -> str:
+    name = f"{method.capitalize()} from {memory} memory"
+    low, high = rows.loc[rows["seconds"].idxmin()], rows.loc[rows["seconds"].idxmax()]
+    if len(rows) == 1:
+        return f"{name}: only {low['chunks']} chunks were measured."
+    if not _differ(low, high):
+        return f"{name}: the number of chunks makes no difference beyond noise."
+    near = sorted(rows.loc[rows["seconds"] <= _PLATEAU * low["seconds"], "chunks"])
+    within = f" ({listed(near)} chunks are within {units.percent(_PLATEAU - 1)})" if len(near) > 1 else ""
+    longer = units.percent(high["seconds"] / low["seconds"] - 1)
+    return f"{name}: **{low['chunks']} chunks** are fastest{within}; {high['chunks']} chunks take {longer} longer."
 
 
-def doubt_ladder(table: pd.DataFrame) -> Markdown:
-    """Say what the reports' three steps changed: the path, or the memory that the tensor came from."""
-    pinned = table[table["reading"] == "pinned"]
-    pageable = table[table["reading"] == "pageable"]
-    rates = (
-        f"a pageable copy reaches {units.rate(fact(table, 'pageable'))} on the recorded node, a pinned one "
-        f"{units.rate(fact(table, 'pinned'))}"
-    )
-    if pinned.empty or pageable.empty:
-        kind = "pinned" if pageable.empty else "pageable"
-        return say(f"All of the reports' figures fit {kind} memory ({rates}): their steps changed the path alone.")
-    fast, slow = (listed(dict.fromkeys(rows["method"])) for rows in (pinned, pageable))
-    return say(
-        f"The reports credit the path for each step. Yet their {fast} figures ({_range(pinned)} through "
-        "one host link) fit "
-        f"only pinned memory, and their {slow} figures ({_range(pageable)}) fit pageable memory: {rates}.",
-        f"**The step to {fast} changed two things at once**, and the ablation above tells which of them counted.",
-    )
+def _differ(one: pd.Series, other: pd.Series) -> bool:
+    """Return whether two rows' times differ by more than their spreads together."""
+    return resolved(one["seconds"], other["seconds"], one["spread_seconds"], other["spread_seconds"])
 
 
-def _range(rows: pd.DataFrame) -> str:
-    low, high = rows["copy_gb_per_s"].min(), rows["copy_gb_per_s"].max()
-    return units.rate(low) if units.rate(low) == units.rate(high) else f"{units.number(low)} to {units.rate(high)}"
-
-
-def _name(row: pd.Series) -> str:
+def _setting(row: pd.Series) -> str:
     chunks = f", {row['chunks']} chunks" if row["chunks"] > 1 else ""
-    return f"{_NAMES[row['method']]} ({row['memory']}{chunks})"
+    return f"{NAMES[row['method']]} from {row['memory']} memory{chunks}"

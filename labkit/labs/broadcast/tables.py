@@ -2,66 +2,82 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.labs.broadcast.plan import CHUNKED, METHODS, WHOLE, Sweep
-from labkit.node.limits import against_limit, spec
+from labkit.labs.broadcast.plan import CHUNKED, METHODS, RING, SHARED, WHOLE, Sweep
+from labkit.labs.broadcast.theory import least_seconds
+from labkit.node.limits import Spec, against_limit, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
-from labkit.tables.targets import Target, card_of
+from labkit.tables.published import report_names
 from labkit.theory import intervals
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
+REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
 _SETTING = ["method", "memory", "chunks"]
 
 
-def theory(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:
-    """Return the least time of each method by datasheet: method, chunks, limit_seconds (NaN for an unknown GPU).
-
-    With s bytes, N GPUs, h bytes/s through one host link and v through one GPU's NVLinks:
-    links s/(N·h); direct s/h, every link at once; staged and nccl s/h + s·(N−1)/v, the sender's NVLinks being shared
-    (nccl passes the tensor on in a ring: s/h + s/v); pipelined s/h and only the last chunk's forward after it;
-    scatter + all-gather s/(N·h) and the last chunk's.
-    """
+def least_times(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:
+    """Return the least time of each method by datasheet: method, chunks, least_seconds (NaN for an unknown GPU)."""
     known = spec(gpu_name)
-    host = known.pcie_gb_per_s * 1e9 if known and known.pcie_gb_per_s else float("nan")
-    nvlink = known.nvlink_gb_per_s * 1e9 if known and known.nvlink_gb_per_s else float("nan")
-    size, gpus = plan.elements * 4, plan.gpus
-    forward = size * (gpus - 1) / nvlink  # one GPU hands the whole tensor to each of the others
-
-    def least(method: str, chunks: int) -> float:
-        return {
-            "links": size / (gpus * host),
-            "direct": size / host,
-            "staged": size / host + forward,
-            "nccl": size / host + size / nvlink,
-            "pipelined": size / host + forward / chunks,
-            "scatter_all_gather": size / (gpus * host) + forward / (gpus * chunks),
-        }[method]
-
+    host, nvlink = (1e9 * (rate or math.nan) for rate in _rates(known))
     settings = [(m, c) for m in METHODS for c in ((1,) if m in WHOLE else plan.chunks)]
-    return pd.DataFrame([(m, c, least(m, c)) for m, c in settings], columns=["method", "chunks", "limit_seconds"])
+    size = plan.elements * 4
+    rows = [(m, c, least_seconds(m, size, plan.gpus, c, host, nvlink)) for m, c in settings]
+    return pd.DataFrame(rows, columns=["method", "chunks", "least_seconds"])
+
+
+def _rates(known: Spec | None) -> tuple[float | None, float | None]:
+    """Return GB/s of a GPU's own host link and of its NVLinks together."""
+    return (known.pcie_gb_per_s, known.nvlink_gb_per_s) if known else (None, None)
+
+
+def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
+    """Return a row per method: its least time in ms, and which part of it is the host's and the NVLinks'."""
+    table = least_times(plan, gpu_name).sort_values("chunks").drop_duplicates("method", keep="last")
+    host, _ = _rates(spec(gpu_name))
+    pulls = [plan.gpus if method in SHARED else 1 for method in table["method"]]
+    copying = [1e3 * plan.elements * 4 / (1e9 * (host or math.nan)) / count for count in pulls]
+    rows = table.assign(least_ms=1e3 * table["least_seconds"], host_ms=copying)
+    rows["after_ms"] = rows["least_ms"] - rows["host_ms"]
+    order = [METHODS.index(method) for method in rows["method"]]
+    rows = rows.assign(order=order).sort_values("order")
+    return rows[["method", "chunks", "host_ms", "after_ms", "least_ms"]].round(1).reset_index(drop=True)
 
 
 def methods(run: Run) -> pd.DataFrame:
     """Return one row per setting: method, memory, chunks, seconds (median), spread_seconds, count, status, gb_per_s,
-    share_of_links, then share_of_limit and verdict against the datasheet.
+    host_gb_per_s, share_of_links, then share_of_limit and verdict against the datasheet.
 
-    `gb_per_s` is what each GPU receives; `share_of_links` compares with the same memory's fastest `links` row: 1.0
-    means that the broadcast took no longer than the host links need to bring the tensor in once, all together.
+    `gb_per_s` is what each GPU receives, `host_gb_per_s` what all host links carry together. `share_of_links` compares
+    with the same memory's fastest `links` row: 1.0 means that the broadcast took no longer than the host links need to
+    bring the tensor in once, all together.
     """
     table = run.medians(_SETTING, "seconds")
     table["gb_per_s"] = run.plan.elements * 4 / table["seconds"] / 1e9
+    table["host_gb_per_s"] = table["gb_per_s"] * table["method"].map({"direct": run.plan.gpus}).fillna(1)
     links = table[table["method"] == "links"].groupby("memory")["seconds"].min()
     table["share_of_links"] = table["memory"].map(links) / table["seconds"]
     gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
-    table = table.merge(theory(run.plan, gpu), on=["method", "chunks"], how="left")
-    table = against_limit(table, "seconds", "limit_seconds", kind="time").drop(columns=["limit"])
+    table = table.merge(least_times(run.plan, gpu), on=["method", "chunks"], how="left")
+    table = against_limit(table, "seconds", "least_seconds", kind="time").drop(columns=["limit"])
     return of_run(table, run, bytes=run.plan.elements * 4)
+
+
+def host_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, per method from pinned memory: ms, through_host_links_gib (all GPUs' host links together), gb_per_s.
+
+    `gb_per_s` is what all host links carry together per second, with the fastest chunk count.
+    """
+    pinned = table[(table["memory"] == "pinned") & table["seconds"].notna()]
+    rows = pinned.loc[pinned.groupby("method", sort=False)["seconds"].idxmin()]
+    carried = rows["host_gb_per_s"] * rows["seconds"] * 1e9 / 2**30
+    result = rows[["method"]].assign(ms=1e3 * rows["seconds"], through_host_links_gib=carried)
+    return like(result.assign(gb_per_s=rows["host_gb_per_s"]).reset_index(drop=True), table)
 
 
 def best(table: pd.DataFrame) -> pd.DataFrame:
@@ -74,10 +90,10 @@ def best(table: pd.DataFrame) -> pd.DataFrame:
 def ablation(table: pd.DataFrame) -> pd.DataFrame:
     """Return, per method, its seconds from pageable and from pinned memory and what pinning gained (a factor).
 
-    `path_gain` is what the method's path gained over direct, both pinned: the two causes apart.
+    `path_gain` is what the method's path gained over direct, both pinned. Without pinned memory that is NaN.
     """
     wide = best(table).pivot_table(index="method", columns="memory", values="seconds", sort=False)
-    wide = wide.reindex([m for m in METHODS if m in wide.index]).reindex(columns=["pageable", "pinned"])
+    wide = wide.reindex([m for m in METHODS if m in wide.index and m != RING]).reindex(columns=["pageable", "pinned"])
     result = pd.DataFrame(
         {
             "pageable_seconds": wide["pageable"],
@@ -89,16 +105,60 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
     return like(result, table)
 
 
+def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
+    """Return what pinning and what the path gain from direct pageable to pipelined pinned, in either order.
+
+    Columns: order, pinning, path, together (factors). The last row is the mean of both orders (geometric: gains
+    multiply), which Shapley's rule gives for two causes. Empty where one of the four times is missing.
+    """
+    seconds = ablation_table.set_index("method").reindex(["direct", "pipelined"])
+    pageable, pinned = seconds["pageable_seconds"], seconds["pinned_seconds"]
+    first = pageable["direct"] / pinned["direct"], pinned["direct"] / pinned["pipelined"]
+    second = pageable["pipelined"] / pinned["pipelined"], pageable["direct"] / pageable["pipelined"]
+    mean = tuple((one * other) ** 0.5 for one, other in zip(first, second, strict=True))
+    orders = {"pinning first": first, "path first": second, "mean of both orders": mean}
+    table = pd.DataFrame(
+        [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
+        columns=["order", "pinning", "path", "together"],
+    )
+    return like(table.dropna(), ablation_table)
+
+
+def ring_position(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the pipelined broadcast from pageable memory, through the pinned ring, and from pinned memory.
+
+    Columns: source, chunks (the fastest count), ms, spread_ms, gb_per_s, and times_pinned: the time divided by that
+    from pinned memory (NaN where nothing was pinned).
+    """
+    fastest = best(table).set_index(["method", "memory"])
+    sources_of = {
+        "pageable": ("pipelined", "pageable"),
+        "pageable, through a pinned ring": (RING, "pageable"),
+        "pinned": ("pipelined", "pinned"),
+    }
+    known = {name: fastest.loc[key] for name, key in sources_of.items() if key in fastest.index}
+    columns = ["source", "chunks", "ms", "spread_ms", "gb_per_s"]
+    rows = [
+        (name, row["chunks"], 1e3 * row["seconds"], 1e3 * row["spread_seconds"], row["gb_per_s"])
+        for name, row in known.items()
+    ]
+    result = pd.DataFrame(rows, columns=columns)
+    result["times_pinned"] = result["ms"] / (1e3 * known["pinned"]["seconds"] if "pinned" in known else math.nan)
+    return like(result, table)
+
+
 def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the chunked methods, where the number of chunks was turned."""
-    return like(table[table["method"].isin(CHUNKED)].reset_index(drop=True), table)
+    """Return the rows of the chunked methods, with above_best: seconds above the best count's, as a share of them."""
+    rows = table[table["method"].isin(CHUNKED)].reset_index(drop=True)
+    fastest = rows.groupby(["method", "memory"])["seconds"].transform("min")
+    return like(rows.assign(above_best=rows["seconds"] / fastest - 1), table)
 
 
 def timeline(run: Run, method: str, chunks: int | None = None, memory: str | None = None) -> pd.DataFrame:
     """Return the copies of one method as spans: lane, kind ("host" or "peer"), start_ms and end_ms.
 
-    Times count from its first copy. Without `chunks` the smallest count that was run, whose pieces are widest;
-    without `memory` pinned where there is.
+    Times count from its first copy; the fact `hidden` is the `overlap`. Without `chunks` the smallest count that was
+    run, whose pieces are widest; without `memory` pinned where there is.
     """
     spans = run.spans[run.spans["method"] == method]
     memory = memory or ("pinned" if (spans["memory"] == "pinned").any() else "pageable")
@@ -113,11 +173,11 @@ def timeline(run: Run, method: str, chunks: int | None = None, memory: str | Non
     ).reset_index(drop=True)
     pieces = spans["chunks"].iloc[0]
     setting = f"{memory} source, {f'{pieces} chunks' if pieces > 1 else 'in one piece'}"
-    return of_run(table, run, setting=setting, method=method)
+    return of_run(table, run, setting=setting, method=method, hidden=overlap(table))
 
 
 def overlap(spans: pd.DataFrame) -> float:
-    """Return the share of the forwarding time (some peer lane busy) during which a host lane was busy too; 0 to 1."""
+    """Return the share of the time with some GPU → GPU copy in which a host → GPU copy ran as well; 0 to 1."""
     kinds = (spans[spans["kind"] == kind] for kind in ("host", "peer"))
     host, peer = (list(zip(rows["start_ms"], rows["end_ms"], strict=True)) for rows in kinds)
     forwarding = intervals.length(peer)
@@ -127,89 +187,64 @@ def overlap(spans: pd.DataFrame) -> float:
 def compare(
     measured: pd.DataFrame | None, recorded: pd.DataFrame, published: pd.DataFrame, predicted: Any = None
 ) -> pd.DataFrame:
-    """Return predicted, theory, measured, recorded and published seconds of each method: method, origin, seconds.
+    """Return each method's seconds by origin: method, origin, memory, report, seconds.
 
-    Of our runs the fastest setting of each method, from any memory. Theory is the recorded node's: the reports'
-    machines had like links. A measured run of another size than the recorded one is left out: its seconds would say
-    nothing beside the others.
+    Of measured and recorded runs the fastest chunk count from each memory. Theory is the recorded node's: the reports'
+    machines have like links. A measured run of another size than the recorded one is left out: its seconds cannot be
+    compared.
     """
     if measured is not None and fact(measured, "bytes") != fact(recorded, "bytes"):
         measured = None
-    fastest = _fastest(recorded)
-    parts = [] if measured is None else [_fastest(measured).assign(origin="measured")]
+    fastest = best(recorded)
+    parts = [] if measured is None else [best(measured).assign(origin="measured")]
     parts.append(fastest.assign(origin="recorded"))
-    parts.append(fastest.assign(seconds=fastest["limit_seconds"], origin="theory"))
-    parts.append(published.assign(method=published["method"].map(_REPORTED), origin="published"))
+    least = fastest.sort_values("seconds").drop_duplicates("method")
+    parts.append(least.assign(seconds=least["least_seconds"], origin="theory", memory=""))
+    parts.append(published.assign(method=published["method"].map(REPORTED), origin="published"))
     if (guess := getattr(predicted, "value", predicted)) is not None:
         parts.append(pd.DataFrame([{"method": "scatter_all_gather", "seconds": guess, "origin": "predicted"}]))
-    columns = ["method", "origin", "seconds"]
-    table = pd.concat([part[columns] for part in parts], ignore_index=True)
+    columns = ["method", "origin", "memory", "report", "seconds"]
+    table = pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True)
+    table["report"] = table["report"].map(report_names())
     return of_source(table, sources(measured, recorded, published))
 
 
-def _fastest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return each method's fastest setting, from any memory."""
-    return best(table).sort_values("seconds").groupby("method", as_index=False).first()
-
-
 def ladder(published: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
-    """Read the reports' ladder critically: report, method, seconds, copy_gb_per_s, reading, factor_to_next.
+    """Return what the reports' seconds mean if the tensor holds as much as the recorded one.
 
-    Each figure is turned into the rate of one copy over one host link, were its copies made one after another (direct:
-    one a GPU; staged and pipelined: one). `reading` says whether that is nearer, as a factor, to the recorded rate of a
-    pageable copy or of a pinned one: that of pipelined, whose forwards hide behind its one copy from the host.
+    Columns: report, method, seconds; copies (how many copies of the tensor one host link, or one thread, makes one
+    after another: direct makes one per GPU, staged and pipelined make one), copy_gb_per_s (that many copies divided by
+    the seconds), and nearest_memory: which recorded rate of one copy is nearer, as a factor, pageable or pinned. Facts:
+    `pageable` and `pinned`, these rates, of the pipelined broadcast, whose forwards hide behind its one copy.
     """
     size, gpus = fact(recorded, "bytes"), fact(recorded, "ranks")
     fastest = best(recorded)
     one_copy = fastest[fastest["method"] == "pipelined"].set_index("memory")["seconds"]
     pageable, pinned = size / one_copy["pageable"] / 1e9, size / one_copy["pinned"] / 1e9
-    rows = published.assign(method=published["method"].map(_REPORTED))
-    copies = rows["method"].map({"direct": gpus, "staged": 1, "pipelined": 1})
-    rows["copy_gb_per_s"] = copies * size / rows["seconds"] / 1e9
+    rows = published.assign(method=published["method"].map(REPORTED), report=published["report"].map(report_names()))
+    rows["copies"] = rows["method"].map({"direct": gpus, "staged": 1, "pipelined": 1})
+    rows["copy_gb_per_s"] = rows["copies"] * size / rows["seconds"] / 1e9
     middle = (pageable * pinned) ** 0.5
-    rows["reading"] = ["pinned" if rate > middle else "pageable" for rate in rows["copy_gb_per_s"]]
-    rows["factor_to_next"] = rows.groupby("report")["seconds"].transform(lambda s: s / s.shift(-1))
+    rows["nearest_memory"] = ["pinned" if rate > middle else "pageable" for rate in rows["copy_gb_per_s"]]
     return of_source(rows.drop(columns=["node"]), sources(published, recorded), pageable=pageable, pinned=pinned)
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return per function: seconds, wrong copies, whether the source changed, and its own clock's claim."""
+    """Return per function: ms, own_clock_ms, wrong_repeats, repeats, source_changed.
+
+    `ms` is the median of the synchronised clock, `own_clock_ms` that of a clock which the function stops itself (NaN
+    where it has none). `wrong_repeats` of `repeats` left a wrong copy on some GPU; `source_changed` says whether the
+    function left another source tensor than it found.
+    """
     rows = run.rows[~run.rows["warm_up"].astype(bool)]
     claimed = rows["claimed_seconds"] if "claimed_seconds" in rows else pd.Series(float("nan"), index=rows.index)
-    grouped = rows.assign(claimed_seconds=claimed, wrong=rows["status"] != "ok").groupby("function", sort=False)
+    times = {"ms": 1e3 * rows["seconds"], "own_clock_ms": 1e3 * claimed}
+    grouped = rows.assign(**times, wrong=rows["status"] != "ok").groupby("function", sort=False)
     table = grouped.agg(
-        seconds=("seconds", "median"),
-        claimed_seconds=("claimed_seconds", "median"),
+        ms=("ms", "median"),
+        own_clock_ms=("own_clock_ms", "median"),
         wrong_repeats=("wrong", "sum"),
         repeats=("wrong", "count"),
         source_changed=("source_changed", "any"),
     ).reset_index()
     return of_run(table, run)
-
-
-def scorecard(run: Run) -> pd.DataFrame:
-    """Return the lab's targets as this run reached them: lab, target, measured, goal, unit, met.
-
-    Empty for a Trial and where nothing was pinned: the targets are about pinned memory.
-    """
-    return card_of(run, "broadcast", {"sweep": _targets})
-
-
-def _targets(run: Run) -> list[Target]:
-    if "pinned" not in run.plan.memories:
-        return []
-    table = methods(run)
-    pinned = table[(table["memory"] == "pinned") & table["seconds"].notna()]
-    fastest = pinned.loc[pinned.groupby("method")["seconds"].idxmin()].set_index("method")
-    wrong = int((table["status"] != "ok").sum())
-
-    def target(what: str, method: str, over: str, comparison: str, goal: float) -> Target:
-        ratio = fastest.loc[method, "seconds"] / fastest.loc[over, "seconds"]
-        spread = sum(fastest.loc[one, "spread_seconds"] / fastest.loc[one, "seconds"] for one in (method, over))
-        return Target(what, ratio, comparison, goal, "×", spread=ratio * spread)
-
-    return [
-        target("scatter + all-gather over all host links at once", "scatter_all_gather", "links", "≤", 1.05),
-        target("best pipelined over scatter + all-gather", "pipelined", "scatter_all_gather", "≥", 3.4),
-        Target("settings with a wrong copy", wrong, "=", 0, f"of {len(table)}"),
-    ]

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from labkit.labs.pipeline.explorer import *  # noqa: F403
     from labkit.labs.pipeline.plan import *  # noqa: F403
     from labkit.labs.pipeline.story import *  # noqa: F403
-    from labkit.labs.pipeline.tables.claims import *  # noqa: F403
     from labkit.labs.pipeline.tables.forecast import *  # noqa: F403
     from labkit.labs.pipeline.tables.throughput import *  # noqa: F403
     from labkit.labs.pipeline.tables.timeline import *  # noqa: F403

@@ -13,6 +13,7 @@ from labkit.theory.configurations import configuration
 
 BERT = configuration("bert-base")
 MODES = ("streaming", "fenced", "training")
+KEPT = "kept"  # fenced, without no_grad: activations are kept for a backward that never runs
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 _PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
@@ -64,7 +65,7 @@ class Bert(Plan):
     def check_point(self, knobs: dict[str, Any]) -> None:
         """Raise PlanError for a point that no pipeline can run, and say what is allowed."""
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
-        for name, known in (("mode", MODES), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
+        for name, known in (("mode", (*MODES, KEPT)), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
             self.require(name, knobs[name], known)
         stages = layers_of(split)
         if not 1 <= ranks <= self.gpus:
@@ -85,7 +86,7 @@ class Bert(Plan):
 
     @property
     def most_ranks(self) -> int:
-        """The most GPUs among which the layers divide evenly: what a sweep uses that does not turn this knob."""
+        """The most GPUs among which the layers divide evenly: for sweeps that do not turn this knob."""
         return max(n for n in range(1, self.gpus + 1) if self.layers % n == 0)
 
     def enough(self, count: int) -> int:
@@ -93,28 +94,14 @@ class Bert(Plan):
         enough = range(max(count, self.most_ranks), self.batch + 1)
         return next((n for n in enough if self.batch % n == 0), count)
 
-    def setting(
-        self,
-        *,
-        ranks: int = 0,
-        split: str = "",
-        chunks: int = 1,
-        micro_batches: int = 4,
-        schedule: str = "gpipe",
-        mode: str = "training",
-        precision: str = "",
-    ) -> dict[str, Any]:
-        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
+    def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, **knobs: Any) -> dict[str, Any]:
+        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers.
+
+        Other knobs: micro_batches (4), schedule ("gpipe"), mode ("training"), precision (the plan's).
+        """
         ranks = ranks or self.most_ranks
-        split = split or even_split(self.layers, ranks * chunks)
-        return {
-            "ranks": ranks,
-            "split": split,
-            "micro_batches": micro_batches,
-            "schedule": schedule,
-            "mode": mode,
-            "precision": precision or self.precision,
-        }
+        usual = {"micro_batches": 4, "schedule": "gpipe", "mode": "training", "precision": self.precision}
+        return {"ranks": ranks, "split": split or even_split(self.layers, ranks * chunks), **usual, **knobs}
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -143,24 +130,25 @@ class Gpus(Bert):
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatches(Bert):
-    """The number of micro-batches, streaming and training (under GPipe)."""
+    """The number of micro-batches, streaming and training (under GPipe), on `ranks` GPUs (0: all that divide)."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
 
     counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     modes: tuple[str, ...] = ("streaming", "training")
+    ranks: int = 0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for count in self.counts:
             for mode in self.modes:
-                yield self.setting(micro_batches=count, mode=mode)
+                yield self.setting(ranks=self.ranks, micro_batches=count, mode=mode)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedules(Bert):
     """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named).
 
-    If no counts of micro-batches are named, there are 8, or as many as the ranks need.
+    Without counts of micro-batches there are 8, or as many as the ranks need.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"counts": (4,)}
@@ -179,7 +167,7 @@ class Schedules(Bert):
 
 @dataclass(frozen=True, kw_only=True)
 class Splits(Bert):
-    """The same layers cut in several ways; if none are named, evenly and with half of them in the first stage."""
+    """The same layers cut in several ways; without `splits` evenly, and with half of them in the first stage."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"splits": ("2-2", "3-1")}
 
@@ -191,8 +179,8 @@ class Splits(Bert):
         usual = even_split(self.layers, self.most_ranks), heavy_split(self.layers, self.most_ranks)
         for split in dict.fromkeys(self.splits or usual):
             for mode in self.modes:
-                own = len(layers_of(split))
-                yield self.setting(ranks=own, split=split, mode=mode, micro_batches=self.micro_batches)
+                knobs = {"ranks": len(layers_of(split)), "split": split, "mode": mode}
+                yield self.setting(**knobs, micro_batches=self.micro_batches)
 
 
 @dataclass(frozen=True, kw_only=True)

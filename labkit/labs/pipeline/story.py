@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import listed, resolved, say, with_table
 
 _NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
 _CLOSE = 0.05  # a prediction within 5 % is called right
@@ -29,7 +29,7 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
         spreads = first["spread_samples_per_s"], last["spread_samples_per_s"]
         span = f"from {first['ranks']} to {last['ranks']} GPUs"
         if not resolved(first["samples_per_s"], last["samples_per_s"], *spreads):
-            sentences.append(f"{mode.capitalize()}: whether it is faster {span} is not resolved by these data.")
+            sentences.append(f"{mode.capitalize()}: {span} the rate changes by less than the noise.")
             continue
         verdict = "near" if last["share_of_limit"] >= _NEAR_LINEAR else "well below"
         if last["share_of_limit"] > 1.02:
@@ -38,7 +38,7 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
             f"{mode.capitalize()}: {units.number(last['speedup'])}× {span}, {verdict} the "
             f"{units.number(last['limit'])}× that the mode allows."
         )
-    return say(*sentences or ["One number of GPUs says nothing about adding more."], small=fact(table, "small"))
+    return say(*sentences or ["Only one number of GPUs was measured."], small=fact(table, "small"))
 
 
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
@@ -49,7 +49,10 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
         if len(rows) < 2:
             continue
         count = rows["samples_per_s"].idxmax()
-        best, tied = rows.loc[count], [n for n in rows.index if n != count and not _apart(rows.loc[count], rows.loc[n])]
+        best, tied = (
+            rows.loc[count],
+            [n for n in rows.index if n != count and not _differ(rows.loc[count], rows.loc[n])],
+        )
         near = best_counts[mode] = sorted([count, *tied])
         tie = f" ({listed(tied)} {'is' if len(tied) == 1 else 'are'} within noise)" if tied else ""
         why = [_FEWER[mode]] if near[0] > rows.index[0] else []
@@ -60,42 +63,73 @@ def explain_micro_batches(table: pd.DataFrame) -> Markdown:
     if {"streaming", "training"} <= set(best_counts) and best_counts["training"][0] > best_counts["streaming"][-1]:
         first = best_counts["streaming"][0]
         since = f" from {first} on" if first > table["micro_batches"].min() else ""
-        claim = "That more micro-batches only hurt, as one report has it, holds"
-        sentences.append(f"{claim} for its stream{since}, not for training.")
-    return say(*sentences or ["One count of micro-batches cannot tell which is best."], small=fact(table, "small"))
+        sentences.append(f"In the stream more micro-batches only hurt{since}; in training they help first.")
+    return say(*sentences or ["One number of micro-batches shows no best one."], small=fact(table, "small"))
 
 
-def _apart(row: pd.Series, other: pd.Series) -> bool:
+def _differ(row: pd.Series, other: pd.Series) -> bool:
     rates, spreads = ([r[name] for r in (row, other)] for name in ("samples_per_s", "spread_samples_per_s"))
     return resolved(*rates, *spreads)
 
 
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
-    """Say for which schedules simulation met measurement, which schedule had the smallest bubble, which was fastest."""
-    right = table[table["residual"].abs() <= _CLOSE]
-    names = [
-        f"{_NAMES[row.schedule]} ({units.percent(abs(row.residual))} off)"
+    """Say what makes up each bubble, where simulation meets measurement, and which schedule is fastest.
+
+    The table comes first: each schedule's step, and its bubble by formula, with unequal stages, with transfers too, and
+    measured.
+    """
+    missed = [
+        f"{_NAMES[row.schedule]} ({units.percent(abs(row.residual))})"
         for row in table[table["residual"].abs() > _CLOSE].itertuples()
     ]
-    met = f"The simulator is within {units.percent(_CLOSE)} of the measured step in {len(right)} of {len(table)} cases."
-    missed = f"Not so for {listed(names)}." if names else None
-    least = table.loc[table["bubble_measured"].idxmin()]
-    fastest = table.loc[table["step_ms"].idxmin()]
-    small = (
-        f"Smallest measured bubble: {_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])} "
-        f"(formula {units.percent(least['bubble_formula'])}, simulated {units.percent(least['bubble_simulated'])})."
-    )
-    same = fastest["schedule"] == least["schedule"]
-    fast = (
+    near = len(table) - len(missed)
+    met = f"The simulated step is within {units.percent(_CLOSE)} of the measured one in {near} of {len(table)} cases."
+    but = f"It misses by more for {listed(missed)}." if missed else None
+    least, fastest = (table.loc[table[column].idxmin()] for column in ("bubble_measured", "step_ms"))
+    fast = f"Smallest measured bubble: {_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])}. "
+    fast += (
         "It is also the fastest."
-        if same
+        if fastest["schedule"] == least["schedule"]
         else f"**Yet {_NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
     )
-    above = (table["bubble_measured"] > table["bubble_formula"]).sum()
-    formula = (
-        f"The formula is exceeded by the measurement in {above} of {len(table)}: it knows no transfers and no launches."
+    sentences = say(met, but, fast, _cause_of_gaps(table), small=fact(table, "small"))
+    return with_table(_bubble_parts(table), sentences)
+
+
+def _bubble_parts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the bubbles in percent, one column per effect that is added, as a reader sees them."""
+    shares = {
+        "formula": "bubble_formula",
+        "+ unequal stages": "bubble_stages",
+        "+ transfers": "bubble_simulated",
+        "measured": "bubble_measured",
+    }
+    named = [f"{_NAMES[row.schedule]}, {row.micro_batches} micro-batches" for row in table.itertuples()]
+    shown = pd.DataFrame({"schedule": named, "step": [units.seconds(ms / 1e3) for ms in table["step_ms"]]})
+    return shown.assign(
+        **{name: [f"{100 * share:.1f} %" for share in table[column]] for name, column in shares.items()}
     )
-    return say(met, missed, small, fast, formula if above else None, small=fact(table, "small"))
+
+
+def _cause_of_gaps(table: pd.DataFrame) -> str | None:
+    """Name what adds most between formula and measurement where the measurement is larger."""
+    longer = table[table["bubble_measured"] > table["bubble_formula"]]
+    if longer.empty:
+        return None
+    steps = pd.DataFrame(
+        {
+            "unequal stages": longer["bubble_stages"] - longer["bubble_formula"],
+            "transfers": longer["bubble_simulated"] - longer["bubble_stages"],
+            "what the simulator leaves out": longer["bubble_measured"] - longer["bubble_simulated"],
+        }
+    )
+    causes = steps.idxmax(axis=1)
+    named = [
+        f"{cause} for {listed(_NAMES[name] for name in longer.loc[causes == cause, 'schedule'])}"
+        for cause in steps
+        if (causes == cause).any()
+    ]
+    return f"Most of the gap between formula and measurement comes from {listed(named)}."
 
 
 def explain_splits(
@@ -135,8 +169,8 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     if wrong.empty:
         errors = table[["output_error", "loss_error", "gradient_error"]].max(axis=None)
         return say(
-            f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients; the largest difference is "
-            f"{errors:.0e} of the largest value, rounding.",
+            f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients. The largest difference is "
+            f"{errors:.0e} of the largest value, which is rounding.",
             small=fact(table, "small"),
         )
     names = (
@@ -164,67 +198,11 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
                 if clear
                 else f"{name} is within noise"
             )
-        sentences.append(f"**{mode.capitalize()}**, over float32: {listed(gains)}.")
+        sentences.append(f"**{mode.capitalize()}**, times as fast as float32: {listed(gains)}.")
         shares = rows["share_of_limit"].dropna()
         if len(shares) == len(rows):
             used = [f"{name} {units.percent(share)}" for name, share in shares.items()]
             less = (shares.pct_change().dropna() < -_CLOSE).all()
             why = ": on faster cores, other work takes more of the step" if less else ""
-            sentences.append(f"Of the datasheet's rate it uses {listed(used)}{why}.")
+            sentences.append(f"Share of the datasheet's rate: {listed(used)}{why}.")
     return say(*sentences or ["Only one precision was measured here."], small=fact(table, "small"))
-
-
-_SAME_MEMORY = 0.1  # memory within 10 % is called the same
-
-
-def doubt_reports(claims: pd.DataFrame, rates: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
-    """Say which mode each published ratio can come from, what does not follow, and what rates, memory, splits tell."""
-    sentences = [_claim(row) for row in claims.to_dict("records")]
-    if (claims["fits"] == "streaming").any():
-        sentences.append(
-            "In a stream the next batch fills the bubble, whatever the number of micro-batches: **that four of them "
-            "mask the bubble does not follow.**"
-        )
-    sentences += [_rates(rates), _memory(rates)]
-    for row in sums[~sums["is_bert_base"]].itertuples():
-        equals = f"; its figure is that of the run on {row.same_figure_as}" if row.same_figure_as else ""
-        sentences.append(f'"{row.split}" has {row.layers} layers and cannot be a split of BERT-base\'s 12{equals}.')
-    return Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence))
-
-
-def _claim(row: dict) -> str:
-    limits = f"fenced {units.number(row['fenced_limit'])}×, streaming {units.number(row['streaming_limit'])}×"
-    printed = f"{row['report']}, {row['claim']}: {units.number(row['printed'], 4)}×"
-    if row["printed"] < 1 and " over " not in row["claim"]:
-        return f"{printed}: more GPUs made it slower, which no pipeline's arithmetic gives."
-    if row["fits"] == "none":
-        return f"{printed} fits no mode ({limits})."
-    if row["fits"] == "streaming":
-        return f"{printed} **fits a stream of forward passes only** ({limits})."
-    return f"{printed} fits {row['fits']} ({limits})."
-
-
-def _rates(table: pd.DataFrame) -> str | None:
-    known = table[table["times_ours"].notna()]
-    if known.empty:
-        return None
-    worst = known.loc[known["times_ours"].idxmin()]
-    if worst["times_ours"] >= 0.1:
-        return "All published rates are within a factor of ten of the recorded ones."
-    return (
-        f"{worst['report']} prints {units.number(worst['samples_per_second'])} samples/s on {worst['gpus']} GPUs, "
-        f"**{units.times(1 / worst['times_ours'])} below** the recorded stream: "
-        f"{units.seconds(worst['missing_seconds'])} a step that no stage accounts for, as when "
-        "start-up runs inside the clock."
-    )
-
-
-def _memory(table: pd.DataFrame) -> str | None:
-    like = table[(table["memory_over_training"] - 1).abs() <= _SAME_MEMORY]
-    if like.empty or not (like["memory_over_streaming"] > 2).all():
-        return None
-    report, fewest = like["report"].iloc[0], units.times(like["memory_over_streaming"].min())
-    return (
-        f"{report}'s memory is that of our training, at least {fewest} that of our stream: **its forward passes seem "
-        "to have kept every activation for a backward that never came** (as without `no_grad`)."
-    )

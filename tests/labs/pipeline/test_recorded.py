@@ -58,17 +58,13 @@ def test_predictions_and_forecasts(runs):
     assert (alone.loc[alone["micro_batches"] <= 4, "residual"].abs() < 0.05).all()
 
 
-def test_claims(runs):
-    printed = published("pipeline_gpus"), published("pipeline_splits")
-    table = pipeline.claims(*printed, runs["gpus"], runs["splits"])
-    assert table["fits"].tolist() == ["streaming", "none", "streaming"]
-    assert table["fenced_limit"].iloc[0] == pytest.approx(10 / 7)
-    rates = pipeline.absolute(printed[0], runs["gpus"])
-    assert rates["times_ours"].min() < 0.01
-    first = rates[rates["report"] == "eml3-4xh100"]
-    assert (first["memory_over_training"] - 1).abs().max() < 0.1
-    sums = pipeline.split_sums(*reversed(printed))
-    assert sums.set_index("split").loc["2-2-2-2", ["layers", "same_figure_as"]].tolist() == [8, "4 GPUs"]
+def test_a_formula_for_equal_stages_takes_an_inner_stage(runs):
+    """Stage 0 has no input gradient: with its W, which is its whole backward, ZB-H1's formula gave 6.6 %."""
+    table = pipeline.predictions(runs["schedules"]).set_index("schedule")
+    assert 0.11 < table.loc["zero_bubble", "bubble_formula"] < 0.125
+    stages = table["bubble_stages"] - table["bubble_formula"]
+    transfers = table["bubble_simulated"] - table["bubble_stages"]
+    assert stages["gpipe"] > 1.5 * transfers["gpipe"] > 0, "unequal stages are most of GPipe's gap"
 
 
 def test_memory_and_balance(runs):

@@ -3,7 +3,7 @@
 from labkit.engine.launch import launch
 from labkit.labs import pipeline
 from labkit.labs.pipeline.exercise import verdict_of
-from labkit.labs.pipeline.plan import SCHEDULES, VARIANTS
+from labkit.labs.pipeline.plan import KEPT, SCHEDULES, VARIANTS
 from labkit.labs.pipeline.tables.timeline import measured_steps, order_for
 from labkit.provenance import fact
 
@@ -63,6 +63,13 @@ def test_streams_fences_and_one_rank():
     forwards = measured[(measured["kind"] == "F") & (measured["rank"] == 1)]
     assert forwards["micro_batch"].tolist() == list(range(3 * 4)), "four steps, numbered through"
     assert fact(simulated, "simulated_ms") > 0
+
+
+def test_two_ranks_with_kept_activations():
+    plan = pipeline.MicroBatches.small(**TINY, ranks=2, counts=(2,), modes=("fenced", KEPT))
+    table = pipeline.throughput(launch(plan, progress=False))
+    assert table["mode"].tolist() == ["fenced", "kept"]
+    assert (table["samples_per_s"] > 0).all()
 
 
 def test_parts_forecast_any_split():

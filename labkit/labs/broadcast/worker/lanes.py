@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+_RING = 3  # buffers of the pinned ring: one is filled, one is pulled, one is ready
+
 
 @dataclass
 class Copy:
@@ -38,6 +40,10 @@ class Copy:
         if after is not None and not isinstance(after, Copy):
             raise TypeError(f"{lane}: after= takes what an earlier copy() gave, not {type(after).__name__}")
         return cls(lane, target, origin, (after,) if after else (), tuple(log.over.values()))
+
+    def wait(self) -> None:
+        """Block the calling thread until this copy has arrived."""
+        self.done.result() if isinstance(self.done, Future) else self.done.synchronize()
 
 
 class Log(list[Copy]):
@@ -153,6 +159,7 @@ class Lanes:
     def __init__(self, devices: list[torch.device], *, timed: bool = False):
         self.devices, self.timed, self.log = devices, timed, Log()
         self._lanes: dict[str, Lane | ThreadLane] = {}
+        self._ring: list[torch.Tensor] = []
 
     def host(self, gpu: int) -> Lane | ThreadLane:
         """The lane from host memory to `gpu`: its PCIe link."""
@@ -171,6 +178,13 @@ class Lanes:
         """Cut `elements` elements, from `first` on, into `chunks` equal slices."""
         step = elements // chunks
         return [slice(start, start + step) for start in range(first, first + elements, step)]
+
+    def ring(self, elements: int) -> list[torch.Tensor]:
+        """Return _RING host buffers of `elements` float32 each, pinned where there is a GPU; made once, then kept."""
+        if not self._ring or len(self._ring[0]) != elements:
+            on_gpu = self.devices[0].type == "cuda"
+            self._ring = [torch.empty(elements, pin_memory=on_gpu) for _ in range(_RING)]
+        return self._ring
 
     def wait(self) -> None:
         """Wait until every copy on every lane has arrived."""

@@ -28,6 +28,23 @@ def pipelined(source, copies, chunks, lanes):
             lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=arrived)
 
 
+def pinned_ring(source, copies, chunks, lanes):
+    """As pipelined, for a pageable source: the thread copies each chunk into a ring of pinned buffers first.
+
+    While GPU 0 pulls one buffer of the ring, the thread fills the next; it refills a buffer once GPU 0 has it.
+    """
+    ring = lanes.ring(len(source) // chunks)
+    pulled = [None] * len(ring)
+    for number, part in enumerate(lanes.parts(len(source), chunks)):
+        place = number % len(ring)
+        if pulled[place] is not None:
+            pulled[place].wait()
+        ring[place].copy_(source[part])
+        pulled[place] = lanes.host(0).copy(copies[0][part], ring[place])
+        for gpu in lanes.others(0):
+            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=pulled[place])
+
+
 def scatter_all_gather(source, copies, chunks, lanes):
     """Each GPU pulls its own share over its own host link, and hands each chunk of it to all others."""
     for parts in _rounds(source, copies, chunks, lanes):
@@ -38,13 +55,13 @@ def scatter_all_gather(source, copies, chunks, lanes):
 
 
 def links(source, copies, chunks, lanes):
-    """Each GPU pulls only its own share: all host links at once, the yardstick. (No broadcast.)"""
+    """Each GPU pulls only its own share, all simultaneously: the yardstick. (No broadcast.)"""
     for parts in _rounds(source, copies, chunks, lanes):
         for gpu, part in enumerate(parts):
             lanes.host(gpu).copy(copies[gpu][part], source[part])
 
 
 def _rounds(source, copies, chunks, lanes):
-    """Yield each GPU's chunks of its own share round by round, so that every host link starts at once."""
+    """Yield each GPU's chunks of its own share round by round, so that every host link starts immediately."""
     share = len(source) // len(copies)
     return zip(*(lanes.parts(share, chunks, first=gpu * share) for gpu in range(len(copies))), strict=True)

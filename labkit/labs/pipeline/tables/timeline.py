@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -141,8 +142,9 @@ def predictions(run: Run) -> pd.DataFrame:
 
     step_ms is the untraced median; simulated_ms the simulator's, fed with the median stage, transfer and update times
     of the traced steps; `residual` simulated over measured, minus one, and `spread_residual` what step_ms's spread
-    makes of it. bubble_formula, bubble_simulated and bubble_measured are shares of the ranks' time between the first F
-    and the last B; wait_share and transfer_share divide the measured bubble. in_flight and in_flight_simulated: most
+    makes of it. Bubbles are shares of the ranks' time between the first F and the last B: bubble_formula for equal
+    stages, bubble_stages simulated with measured stage times and no transfers, bubble_simulated with transfers, and
+    bubble_measured, which wait_share and transfer_share divide. in_flight and in_flight_simulated: most
     micro-batches (stages' worth) kept on rank 0.
     """
     measured = throughput(run).set_index(SETTING)
@@ -159,8 +161,8 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
     steps = measured_steps(run, **setting)
     times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
     simulated = simulate(order_for(setting), times)
+    alone = simulate(order_for(setting), replace(times, transfer=0.0))
     simulated_ms, step_ms = step_time(simulated), measured["step_ms"]
-    one_rank = sum(times.forward), sum(times.backward), sum(times.weight)
     filled = pd.concat([_with_waits([span for span in spans if span.kind != "U"]) for spans in steps])
     total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
     return {
@@ -169,8 +171,9 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
         "residual": simulated_ms / step_ms - 1,
         "spread_residual": simulated_ms / step_ms * measured["spread_step_ms"] / step_ms,
         "bubble_formula": closed_form(
-            setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, one_rank
+            setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, _inner_times(times)
         ),
+        "bubble_stages": bubble(alone),
         "bubble_simulated": bubble(simulated),
         "bubble_measured": sum(map(bubble, steps)) / len(steps),
         "wait_share": total.get("wait", 0.0) / total.sum(),
@@ -178,6 +181,18 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
         "in_flight": max(in_flight(spans)[0] for spans in steps),
         "in_flight_simulated": in_flight(simulated)[0],
     }
+
+
+def _inner_times(times: Times) -> tuple[float, float, float]:
+    """Return forward, backward and weight of an inner stage, as a formula for equal stages needs them (a mean).
+
+    The first stage is left out, because its backward has no gradient of an input: all of it is the weights'. The last
+    one is left out where there is another.
+    """
+    inner = slice(1, -1 if len(times.forward) > 2 else None) if len(times.forward) > 1 else slice(None)
+    parts = ([*part][inner] for part in (times.forward, times.backward, times.weight or [0.0] * len(times.forward)))
+    forward, backward, weight = (sum(part) / len(part) for part in parts)
+    return forward, backward, weight
 
 
 def ideal(

@@ -18,7 +18,12 @@ from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import set_precision
 
 _TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
-_MOST_TRACED = {"streaming": 16, "fenced": 16, "training": 64}  # spans a rank and step; more would be a blur
+_MOST_TRACED = {
+    "streaming": 16,
+    "fenced": 16,
+    "kept": 16,
+    "training": 64,
+}  # spans a rank and step; more would be a blur
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:

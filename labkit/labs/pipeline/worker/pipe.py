@@ -16,7 +16,7 @@ from torch.distributed.pipelining import (
 )
 
 from labkit.engine.worker import Worker
-from labkit.labs.pipeline.plan import Bert
+from labkit.labs.pipeline.plan import KEPT, Bert
 from labkit.labs.pipeline.theory.schedules import layers_of
 from labkit.worker.bert import LABELS, Stage, loss_of
 from labkit.worker.clocks import Tape
@@ -57,6 +57,7 @@ class Pipe:
     ):
         parts = cutting(layers_of(point.split))
         self.training = point.mode == "training"
+        self.keeps_activations = point.mode == KEPT
         self.tape = Tape(worker.device)
         self.modules = {
             number: Stage(
@@ -98,7 +99,7 @@ class Pipe:
         if self.training:
             target = {"target": self.labels, "losses": losses} if self.last else {}
             return self.schedule.step(*inputs, return_outputs=keep_outputs, **target), losses
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.keeps_activations):
             return self.schedule.step(*inputs, return_outputs=keep_outputs), losses
 
     def step(self) -> list[torch.Tensor]:

@@ -1,0 +1,46 @@
+"""Lab 02's claims: each figure and verdict, and that other published figures change the verdict."""
+
+import shutil
+
+import pytest
+
+from labkit import claims as all_claims
+from labkit.labs import broadcast
+from labkit.tables import published
+
+
+@pytest.fixture(scope="module")
+def table():
+    return all_claims.claims(broadcast).set_index("claim")
+
+
+@pytest.mark.parametrize(
+    ("claim", "printed", "recomputed", "holds"),
+    [
+        ("staging_4xh100", 1.504 / 0.404, 3.71, True),
+        ("staging_8xh100", 1.3572 / 0.37238, 3.71, True),
+        ("pipelining_4xh100", 0.404 / 0.103, 1.40, False),
+        ("pipelining_8xh100", 0.37238 / 0.075007, 5.62, True),
+    ],
+)
+def test_steps(table, claim, printed, recomputed, holds):
+    row = table.loc[claim]
+    assert row["printed"] == pytest.approx(printed, abs=5e-4)
+    assert row["recomputed"] == pytest.approx(recomputed, abs=0.005)
+    assert row["holds"] is holds
+
+
+def test_the_size_is_open_and_its_range_holds_4_gib(table):
+    for claim in ("size_4xh100", "size_8xh100"):
+        low, high = map(float, table.loc[claim, "recomputed"].removesuffix(" GiB").split(" to "))
+        assert low < 3.7 < 4 < high
+        assert table.loc[claim, "holds"] is None
+
+
+def test_a_smaller_step_would_hold(tmp_path, monkeypatch):
+    copied = shutil.copytree(published.PUBLISHED, tmp_path / "published")
+    csv = copied / "broadcast.csv"
+    csv.write_text(csv.read_text().replace("broadcast3,0.103", "broadcast3,0.290"))
+    monkeypatch.setattr(published, "PUBLISHED", copied)
+    changed = all_claims.claims(broadcast).set_index("claim")
+    assert changed.loc["pipelining_4xh100", "holds"] is True

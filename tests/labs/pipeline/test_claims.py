@@ -1,0 +1,68 @@
+"""Lab 03's claims: each figure and verdict, and that other published figures change the verdict."""
+
+import shutil
+
+import pytest
+
+from labkit import claims as all_claims
+from labkit.labs import pipeline
+from labkit.tables import published
+
+
+@pytest.fixture(scope="module")
+def table():
+    return all_claims.claims(pipeline).set_index("claim")
+
+
+@pytest.mark.parametrize(
+    ("claim", "printed", "recomputed", "holds"),
+    [
+        ("parameters", 109_483_778, 109_483_778, True),
+        ("three_to_four", 1.29, 1403.8 / 1087.3, True),
+        ("efficiency", 96.8, 75 * 1403.8 / 1087.3, True),
+        ("bubble_hidden", 1.875, 10 / 7, False),
+        ("stream", 1.875, 1.962, True),
+        ("only_hurt", 1, 16, False),
+        ("uneven_split", 0.528, 0.507, True),
+        ("even_split_layers", 8, 12, False),
+        ("memory_cv", 0.5105, 0.5107, True),
+        ("stage_time_cv_even", 0.0485, 0.0062, True),
+        ("stage_time_cv_uneven", 0.6399, 0.586, True),
+        ("forward_memory", 5274.1, 554.4, False),
+        ("training_memory", 5274.1, 5637.7, True),
+        ("samples_per_second", 9.233, 64 * 9.233, False),
+        ("steps_per_second", 64 * 9.233, 941.8, True),
+        ("slower_with_more", 0.747, 8 / 7, False),
+        ("memory_spread", 33.5, 33.5, True),
+        ("memory_noise", 33.5, 0, False),
+    ],
+)
+def test_figures_and_verdicts(table, claim, printed, recomputed, holds):
+    row = table.loc[claim]
+    assert row["printed"] == pytest.approx(printed, rel=1e-3)
+    assert row["recomputed"] == pytest.approx(recomputed, rel=1e-3, abs=1e-4)
+    assert row["holds"] is holds
+
+
+def test_claims_without_figures(table):
+    assert table.loc["two_faster_than_four", "holds"] is False
+    assert table.loc["two_faster_than_four", "recomputed"] == pytest.approx(10 / 7)
+    assert table.loc["first_help_then_hurt", "holds"] is True
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "claim", "holds"),
+    [
+        ("pipeline_gpus", "1403.8", "1040.0", "bubble_hidden", True),
+        ("pipeline_gpus", "9.233", "14.000", "slower_with_more", True),
+        ("pipeline_gpus", "5274.1", "560.0", "forward_memory", True),
+        ("pipeline_statements", "109483778", "110000000", "parameters", False),
+        ("pipeline_statements", "96.8", "90.0", "efficiency", False),
+    ],
+)
+def test_other_figures_change_the_verdict(tmp_path, monkeypatch, file, old, new, claim, holds):
+    copied = shutil.copytree(published.PUBLISHED, tmp_path / "published")
+    csv = copied / f"{file}.csv"
+    csv.write_text(csv.read_text().replace(old, new))
+    monkeypatch.setattr(published, "PUBLISHED", copied)
+    assert all_claims.claims(pipeline).set_index("claim").loc[claim, "holds"] is holds
