@@ -80,8 +80,8 @@ MAY_IMPORT = {
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}
-MAY_IMPORT["claims"] = MAY_IMPORT["tables"] | {"labkit.labs.{lab}.tables"}
-MAY_IMPORT["targets"] = MAY_IMPORT["claims"]
+MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"labkit.labs.{lab}.tables"}
+MAY_IMPORT["claims"] = MAY_IMPORT["targets"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",
     "labkit.labs.{lab}.plan",

@@ -57,7 +57,8 @@ def _arrow(
 
 def methods_chart(*tables: pd.DataFrame) -> Figure:
     """Milliseconds per method as dots, one per memory, with the datasheet's least time as a tick; a panel per run."""
-    figure, axes = panels(len(tables), rows=max(len(_in_order(table)) for table in tables), row_height=0.5)
+    most = max(len(_in_order(table)) for table in tables)
+    figure, axes = panels(len(tables), rows=most, row_height=0.5, width=11.5 if len(tables) > 1 else 9.6)
     for ax, table in zip(axes, tables, strict=True):
         _methods_panel(ax, table, named=ax is axes[0])
     first = axes[0]
@@ -104,7 +105,7 @@ def _memories(*tables: pd.DataFrame) -> list[str]:
 
 def _tensor(table: pd.DataFrame) -> str:
     on_cpu = "CPU core" in sources(table)
-    target = "host buffers (in place of GPUs)" if on_cpu else "GPUs"
+    target = "host buffers\n(in place of GPUs)" if on_cpu else "GPUs"
     return f"{where(table).partition(',')[0]}: {units.size(fact(table, 'bytes'))} to {fact(table, 'ranks')} {target}"
 
 
@@ -182,8 +183,7 @@ def compare_chart(table: pd.DataFrame) -> Figure:
         at = marks["method"].map(places) + aside
         ax.scatter(marks["seconds"], at, c=canvas.PUBLISHED, marker=marker, s=42, label=report, zorder=3)
     canvas.logarithmic(ax.xaxis)
-    gpus = "to every GPU of the node"
-    ax.set(xlabel="seconds (log)", title=f"One tensor {gpus}: predicted, least, measured, recorded and published times")
+    ax.set(xlabel="seconds until every GPU has the tensor (log)", title="Times from four sources, and your prediction")
     for line in range(1, len(order)):
         ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
     canvas.legend_above(ax, columns=3, markerscale=0.75)

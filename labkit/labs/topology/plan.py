@@ -16,7 +16,9 @@ _MEMORIES = ("pageable", "pinned")
 
 @dataclass(frozen=True, kw_only=True)
 class Copies(Plan):
-    """Every GPU pair in both directions, and every GPU with the host: alone and all at once, a `mib` MiB buffer each.
+    """Every GPU pair in both directions, and every GPU with the host: alone and all simultaneously.
+
+    Each copies a buffer of `mib` MiB.
 
     `numa` lists the NUMA nodes whose memory the host buffers come from; () takes every node of this machine.
     """

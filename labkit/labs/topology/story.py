@@ -12,6 +12,7 @@ from labkit.story import units
 from labkit.story.words import listed, say
 
 _EQUAL = 1.05  # pairs within 5 % of each other are called equal
+_INDEPENDENT, _LITTLE = 0.98, 0.9  # shares of its rate that a GPU keeps while all copy
 _WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}
 
 
@@ -28,8 +29,7 @@ def explain_placement(topology) -> Markdown:
     if len(kinds) == 1 and (kind := next(iter(kinds))).startswith("NV"):
         links = (
             f"**NVLink makes every pair equal**: {kind[2:]} link{'s' * (kind != 'NV1')} between any two of the "
-            f"{len(gpus)} GPUs, so "
-            "no ring or tree is better than another."
+            f"{len(gpus)} GPUs. No ring or tree of GPUs is better than another."
         )
     elif len(kinds) == 1:
         links = (
@@ -52,7 +52,7 @@ def explain_placement(topology) -> Markdown:
             "GPUs, and its bytes cross between the sockets."
         )
     else:
-        host = "All GPUs hang at one NUMA node: for host copies no GPU is nearer than another."
+        host = "All GPUs hang at one NUMA node: for host copies all are equally near."
     return say(links, host, _unread(topology))
 
 
@@ -80,12 +80,12 @@ def explain_matrix(table: pd.DataFrame) -> Markdown:
             f"{high['source']:.0f} → {high['target']:.0f} {units.times(ratio)} that."
         )
     share = pairs["share_of_limit"].median()
-    part = f"The median pair reaches {units.percent(share)} of what its links carry nominally." if share > 0 else None
+    part = f"The median pair reaches {units.percent(share)} of its links' datasheet rate." if share > 0 else None
     return say(same, part, _flagged(table), small=fact(table, "small"))
 
 
 def explain_host(summary: pd.DataFrame) -> Markdown:
-    """Say, a direction, what pinning gains and whether the GPUs disturb each other when all copy at once."""
+    """Say, per direction, what pinning gains and whether the GPUs disturb each other when all copy simultaneously."""
     sentences = []
     for copy, rows in summary.groupby("copy", sort=False):
         rows = rows.set_index("memory")
@@ -110,64 +110,35 @@ def _together(rows: pd.DataFrame, way: str, small: bool) -> str | None:
     count, kept, total = row["gpus"], row["share_kept"], units.rate(row["all_at_once_gb_per_s"])
     if count <= 1:
         return None
-    if kept >= 0.95:
-        free = "" if small else ": their links are independent"
-        return f"{way}, all {count:.0f} at once, each keeps its rate ({total} together){free}."
+    all_of = f"{way}, all {count:.0f} simultaneously"
     if kept <= 1.1 / count:
-        return (
-            f"{way}, all {count:.0f} at once, they get {total} together, about what one gets alone: **they share one "
-            "bottleneck**."
-        )
-    return (
-        f"{way}, all {count:.0f} at once, each keeps {units.percent(kept)} of its rate ({total} together): "
-        "something on the way is shared."
-    )
+        return f"{all_of}, they get {total} together, about what one gets alone: **they share one bottleneck**."
+    much = f"{all_of}, each keeps {units.percent(kept)} of its rate ({total} together)"
+    if small:
+        return f"{much}."
+    if kept >= _INDEPENDENT:
+        return f"{much}: their links are independent."
+    return f"{much}: {'the GPUs slow each other little' if kept >= _LITTLE else 'something on the way is shared'}."
 
 
 def explain_numa(table: pd.DataFrame) -> Markdown:
     """Say what a host buffer on the far NUMA node costs; empty tables are machines with one node."""
     if table.empty:
-        return say("This machine has one NUMA node, so no host memory is far from a GPU: the question does not arise.")
+        return say("This machine has one NUMA node, so no host memory is far from a GPU.")
     loss = 1 - (table["far_gb_per_s"] / table["near_gb_per_s"]).min()
     if loss > 0.05:
         return say(
             f"**The far NUMA node costs up to {units.percent(loss)}** of a GPU's host rate: bind each "
             "rank to the node of its GPU."
         )
-    return say(
-        f"The far NUMA node costs {units.percent(max(loss, 0))} at most: here, binding ranks to nodes gains little."
-    )
+    return say(f"The far NUMA node costs at most {units.percent(max(loss, 0))}: binding ranks to nodes gains little.")
 
 
 def _flagged(table: pd.DataFrame) -> str | None:
     beaten = table[table["verdict"] == "impossible"]
     slow = table[table["verdict"] == "suspiciously low"]
     if len(beaten):
-        return f"**{len(beaten)} measurement(s) beat the datasheet**: doubt the measurement before the link."
+        return f"**{len(beaten)} measurement(s) are faster than the datasheet allows**: look for a mistake in them."
     if len(slow):
         return f"{len(slow)} measurement(s) are below a quarter of their link's rate: something else limits them."
-    return "No measurement beats the datasheet." if (table["verdict"] == "ok").all() else None
-
-
-def doubt_sockets(table: pd.DataFrame) -> Markdown:
-    """Say whether a report's sentence about sockets agrees with the matrix that it prints."""
-    wrong = table[~table["agrees"] & table["matrix_numa"].notna()]
-    untold = table[table["matrix_numa"].isna()]["gpu"]
-    if wrong.empty:
-        every = (
-            f"every GPU's socket but {listed(untold)}, which the matrix does not tell"
-            if len(untold)
-            else "every GPU's socket"
-        )
-        return say(f"The report's text and its own matrix agree about {every}.")
-    names = listed(wrong["gpu"])
-    groups = listed(
-        f"{', '.join(rows['gpu'])} at node {numa:.0f}"
-        for numa, rows in table.dropna(subset=["matrix_numa"]).groupby("matrix_numa")
-    )
-    return say(
-        f"**The report contradicts itself about {names}**: its text says node "
-        f"{listed(dict.fromkeys(wrong['claimed_numa']))}, "
-        f"its own matrix puts {groups}. What follows from the text about near and far memory does not "
-        "hold for its node."
-    )
+    return "No measurement is faster than the datasheet allows." if (table["verdict"] == "ok").all() else None

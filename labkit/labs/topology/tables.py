@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from labkit.node.limits import against_limit, least_seconds_to_move, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
+from labkit.tables.published import report_names
 from labkit.tables.targets import Target, card_of
 
 if TYPE_CHECKING:
@@ -69,7 +71,9 @@ def host_links(run: Run) -> pd.DataFrame:
 
 
 def host_summary(links: pd.DataFrame) -> pd.DataFrame:
-    """Return, per direction and memory, one GPU alone (median), all at once (sum over GPUs), and what each then gets.
+    """Return, per direction and memory, GB/s of one GPU alone (median) and of all GPUs while all copy.
+
+    all_at_once_gb_per_s is their sum, each_then_gb_per_s what each gets, share_kept its share of the rate alone.
 
     Where host memory lies on several NUMA nodes, the best node of each GPU counts.
     """
@@ -122,12 +126,18 @@ def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
     return of_source(table, f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
 
 
-def claims(claimed: pd.DataFrame, topology) -> pd.DataFrame:
-    """Set what a report says about sockets beside its own matrix: gpu, claimed_numa, matrix_numa, agrees."""
-    seen = {device.name: device.numa for device in topology.devices if device.kind == "gpu"}
-    table = claimed.rename(columns={"numa": "claimed_numa"}).assign(matrix_numa=claimed["gpu"].map(seen))
-    table["agrees"] = table["claimed_numa"] == table["matrix_numa"]
-    return table
+def on_nodes(node_of_gpu: Mapping[str, int]) -> str:
+    """Return which GPUs hang at each NUMA node, in short: "0, 1 | 2, 3" for two nodes with two GPUs each."""
+    nodes = sorted({node for node in node_of_gpu.values() if node is not None})
+    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)
+    return " | ".join(", ".join(gpus) for gpus in members)
+
+
+def claimed_sockets(claimed: pd.DataFrame) -> pd.DataFrame:
+    """Return, per report, the GPUs that its text puts on each NUMA node: report, and one column per node."""
+    rows = claimed.assign(report=claimed["report"].map(report_names()))
+    table = rows.pivot_table(index="report", columns="numa", values="gpu", aggfunc=", ".join, sort=False)
+    return of_source(table.add_prefix("NUMA node ").rename_axis(columns=None).reset_index(), sources(claimed))
 
 
 def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataFrame], predicted=None) -> pd.DataFrame:
@@ -192,7 +202,7 @@ def _targets(run: Run) -> list[Target]:
     beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
     every = f"of {len(matrix) + len(links)}"
     return [
-        Target("fastest over slowest GPU pair", ratio, "≤", 1.05, "×", spread=spread),
+        Target("rate of the fastest GPU pair, divided by the slowest", ratio, "≤", 1.05, "×", spread=spread),
         Target("slowest GPU pair, share of its NVLinks' rate", share, "≥", 0.75, "of limit", spread=share_spread),
         Target("copies that beat a datasheet", beaten, "=", 0, every),
     ]

@@ -68,7 +68,7 @@ def _between_gpus(worker: Worker, point: SimpleNamespace) -> None:
 
 
 def _with_host(worker: Worker, point: SimpleNamespace) -> None:
-    """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks at once."""
+    """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks simultaneously."""
     with _on_numa_node(point.numa):
         pinned = point.memory == "pinned"
         host = torch.zeros(_elements(worker), pin_memory=pinned)  # its pages come from the node of its CPU

@@ -92,11 +92,11 @@ def ablation(direct, pipelined, scatter=(0.418, 0.0217), small=False):
         ),
         (ablation((1.0, 0.25), (0.3, 0.1)), ("**Pinning counts for more", "path gains 2.5× over direct"), "one copy"),
         (ablation((1.0, 0.95), (0.3, 0.2)), ("**The path counts for more than pinning**",), "**Pinning"),
-        (ablation((1.0, 0.5), (0.5, 0.25)), ("count for the same: 2.0× and 2.0×",), "**"),
+        (ablation((1.0, 0.5), (0.5, 0.25)), ("count for the same: 2.0× and 2.0×",), "counts for more"),
         (
             ablation((1.0, 0.5), (1.0, 0.5)),
             ("path gains nothing over direct; from pageable memory it gains nothing",),
-            "1.",
+            "one copy",
         ),
         (ablation((1.0, NAN), (0.9, NAN), small=True), ("cannot separate the two causes", SMALL_NOTE), "counts"),
         (ablation((1.0, 0.5), (0.9, NAN)), ("lacks direct or pipelined",), "counts"),

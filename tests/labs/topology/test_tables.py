@@ -1,9 +1,7 @@
 """Rows of lab 01 → tables, on run folders made by hand: limits and verdicts, sums, near and far, claims, targets."""
 
-import math
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from made import copies_run, gpu_node
 
@@ -101,21 +99,12 @@ def test_devices():
     assert "nic" in set(table["kind"])
 
 
-def test_claims_against_the_published_matrix():
-    """The report's text puts GPU1 on node 0; its own matrix puts it on node 1."""
-    table = topology.claims(published("topology_claims"), parse_topology(published_topology("eml3-4xh100"))).set_index(
-        "gpu"
-    )
-    assert table["claimed_numa"].tolist() == [0, 0, 1, 1]
-    assert table["matrix_numa"].tolist() == [0, 1, 1, 1]
-    assert table["agrees"].tolist() == [True, False, True, True]
-
-
-def test_claims_about_a_gpu_that_the_matrix_lacks():
-    claimed = pd.DataFrame({"gpu": ["GPU0", "GPU9"], "numa": [0, 0]})
-    table = topology.claims(claimed, parse_topology(published_topology("h200x4")))
-    assert table["agrees"].tolist() == [True, False]
-    assert math.isnan(table["matrix_numa"].iloc[1])
+def test_gpus_on_nodes_in_short():
+    assert topology.on_nodes({"GPU0": 0, "GPU1": 1, "GPU2": 1}) == "0 | 1, 2"
+    assert topology.on_nodes({"GPU0": 0, "GPU1": None}) == "0"
+    table = topology.claimed_sockets(published("topology_claims"))
+    assert table["NUMA node 0"].tolist() == ["GPU0, GPU1", "GPU0, GPU1, GPU2, GPU3"]
+    assert table["NUMA node 1"].tolist() == ["GPU2, GPU3", "GPU4, GPU5, GPU6, GPU7"]
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
 
 
 def host_chart(summary: pd.DataFrame, nominal_gb_per_s: float | None = None) -> Figure:
-    """Host copies: one GPU alone, each when all go at once, and their sum; a line marks one link's datasheet rate."""
+    """Host copies: one GPU alone, each while all copy, and their sum; a line marks one link's datasheet rate."""
     figure, (ax,) = panels(1, height=3.7)
     columns = (
         ("alone_gb_per_s", "one GPU alone", canvas.SERIES[0]),
-        ("each_then_gb_per_s", "each, all at once", canvas.SERIES[4]),
-        ("all_at_once_gb_per_s", "all at once, summed", canvas.SERIES[2]),
+        ("each_then_gb_per_s", "each, while all copy", canvas.SERIES[4]),
+        ("all_at_once_gb_per_s", "sum, while all copy", canvas.SERIES[2]),
     )
     behind = {"fc": "white", "ec": "none", "pad": 0.6}
     for step, (column, label, color) in enumerate(columns):
@@ -64,7 +64,7 @@ _VERDICTS = {"ok": canvas.MEASURED, "suspiciously low": canvas.COMMUNICATE, "imp
 
 
 def share_chart(*tables: pd.DataFrame) -> Figure:
-    """Each measured copy as a share of its nominal rate: a dot a copy, flagged where it contradicts the datasheet."""
+    """Each measured copy as a share of its datasheet rate: one dot per copy, flagged where it exceeds it."""
     copies = pd.concat([_named(table) for table in tables], ignore_index=True)
     order = list(dict.fromkeys(copies["name"]))
     figure, (ax,) = panels(1, rows=len(order), row_height=0.27)
@@ -105,6 +105,6 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
             "GPU → itself" if a == b else "GPU → GPU" for a, b in zip(table["source"], table["target"], strict=True)
         ]
     else:
-        together = table["together"].map({True: "all at once", False: "alone"})
+        together = table["together"].map({True: "all copy", False: "alone"})
         names = [f"{_WAYS[c]}, {m}, {t}" for c, m, t in zip(table["copy"], table["memory"], together, strict=True)]
     return table.assign(name=names)[["name", "share_of_limit", "verdict"]]
