@@ -57,10 +57,10 @@ def _arrow(
 
 def methods_chart(*tables: pd.DataFrame) -> Figure:
     """Milliseconds per method as dots, one per memory, with the datasheet's least time as a tick; a panel per run."""
-    most = max(len(_in_order(table)) for table in tables)
-    figure, axes = panels(len(tables), rows=most, row_height=0.5, width=11.5 if len(tables) > 1 else 9.6)
+    order = _in_order(*tables)
+    figure, axes = panels(len(tables), rows=len(order), row_height=0.5, width=11.5 if len(tables) > 1 else 9.6)
     for ax, table in zip(axes, tables, strict=True):
-        _methods_panel(ax, table, named=ax is axes[0])
+        _methods_panel(ax, table, order, named=ax is axes[0])
     first = axes[0]
     swatches(first, {f"{memory} source": _MEMORY[memory] for memory in _memories(*tables)})
     if any((table["least_seconds"] > 0).any() for table in tables):
@@ -69,9 +69,8 @@ def methods_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, f"whisker: spread of the repeats · {sources(*tables)}")
 
 
-def _methods_panel(ax: Axes, table: pd.DataFrame, named: bool) -> None:
-    """Draw a run's methods, each with its fastest chunk count; a method whose copies were wrong has no dot."""
-    order = _in_order(table)
+def _methods_panel(ax: Axes, table: pd.DataFrame, order: list[str], named: bool) -> None:
+    """Draw a run's methods, each with its fastest chunk count; an empty row says why it is empty."""
     labels = [NAMES[method] for method in order]
     places = rows(ax, labels if named else [""] * len(order))
     right = table[table["seconds"].notna()]
@@ -84,19 +83,21 @@ def _methods_panel(ax: Axes, table: pd.DataFrame, named: bool) -> None:
         pieces = f" ({row.chunks} chunks)" if row.chunks > 1 else ""
         beside(ax, ms + 1e3 * row.spread_seconds, at, f"{units.number(ms)} ms{pieces}", fontsize=8)
         if row.least_seconds > 0:
-            ax.plot([1e3 * row.least_seconds] * 2, [place - 0.36, place + 0.36], color=canvas.PREDICTED, lw=2)
+            ax.plot([1e3 * row.least_seconds] * 2, [at - 0.2, at + 0.2], color=canvas.PREDICTED, lw=2)
     for place, method in zip(places, order, strict=True):
         if method not in set(fastest["method"]):
-            ax.text(0.02, place, "wrong copies", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+            why = "wrong copies" if method in set(table["method"]) else "not measured in this run"
+            text = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
+            ax.text(0.02, place, why, **text)
     low = 1e3 * fastest[["seconds", "least_seconds"]].min(axis=None)
     ax.set_xlim(low / 1.6, 1e3 * fastest["seconds"].max() * 5)
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="ms until every GPU has the tensor (log)", title=_tensor(table))
 
 
-def _in_order(table: pd.DataFrame) -> list[str]:
-    """Return the table's methods, in the order in which the lab shows them."""
-    return [method for method in NAMES if method in set(table["method"])]
+def _in_order(*tables: pd.DataFrame) -> list[str]:
+    """Return the tables' methods, in the order in which the lab shows them."""
+    return [method for method in NAMES if any(method in set(table["method"]) for table in tables)]
 
 
 def _memories(*tables: pd.DataFrame) -> list[str]:

@@ -37,23 +37,23 @@ def wall_drawing() -> Figure:
             FancyArrowPatch((ends[0], y), (ends[1], y), arrowstyle="-|>", mutation_scale=16, lw=2.5, color=color)
         )
         ax.text(3.75, y + 0.16, text, ha="center", fontsize=9.5)
-    return canvas.finish(figure, "torchrun's agent starts one worker process a GPU")
+    return canvas.finish(figure, "torchrun's agent starts one worker process per GPU")
 
 
 def best_chart(table: pd.DataFrame) -> Figure:
-    """The least time for one gigabyte moved and one teraflop computed, by datasheet: shorter is better."""
+    """The least time for one gigabyte moved and one teraflop computed, by datasheet, a dot each: left is faster."""
     figure, (ax,) = panels(1, rows=len(table))
-    rows(ax, table["what"])
-    bars(
-        ax,
-        table["least_ms"],
-        color=[canvas.COMMUNICATE if what.startswith(("move", "read")) else canvas.COMPUTE for what in table["what"]],
-    )
-    for place, row in enumerate(table.itertuples()):
-        beside(ax, row.least_ms, place, f"{units.seconds(row.least_ms / 1e3)} at {units.number(row.rate)} {row.unit}")
+    places = rows(ax, table["what"])
+    moves = table["what"].str.startswith(("move", "read"))
+    for name, color, of_it in (("bytes", canvas.COMMUNICATE, moves), ("operations", canvas.COMPUTE, ~moves)):
+        at = [place for place, drawn in zip(places, of_it, strict=True) if drawn]
+        ax.scatter(table.loc[of_it, "least_ms"], at, color=color, s=60, label=name, zorder=3)
+    for place, row in zip(places, table.itertuples(), strict=True):
+        beside(ax, row.least_ms, place, f"{units.number(row.least_ms)} ms at {units.number(row.rate)} {row.unit}")
     ax.set_xlim(table["least_ms"].min() / 2, table["least_ms"].max() * 12)
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="least milliseconds (log)", title="No measurement on this GPU may be shorter than this")
+    canvas.legend_above(ax)
     return canvas.finish(figure, sources(table))
 
 

@@ -39,7 +39,7 @@ def explain_ranks(table: pd.DataFrame) -> Markdown:
         where = "**but some share a process**"
     right = table["sum_is_right"].all()
     sums = (
-        f"All of them added their ranks up to {sum(range(count))}: they do talk to each other."
+        f"Each got the right sum of all ranks, {sum(range(count))}: they can communicate."
         if right
         else (
             f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
@@ -47,7 +47,7 @@ def explain_ranks(table: pd.DataFrame) -> Markdown:
         )
     )
     if count == 1:
-        return say("One rank answered. With itself alone it has nobody to add up with: two GPUs would show more.")
+        return say("One rank answered. It has no other rank to communicate with: two GPUs would show more.")
     return say(f"{count} ranks answered, {where}.", sums)
 
 
@@ -56,19 +56,19 @@ def explain_startup(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
     parts = table.groupby("part", sort=False)["seconds"].max()
     total = table.groupby("rank")["end_s"].max().max()
     longest = (
-        f"The longest part of the {units.seconds(total)} before the second sum: **{parts.idxmax()}** "
-        f"({units.seconds(parts.max())})."
+        f"The second sum begins {units.seconds(total)} after the launch. The longest part of that: "
+        f"**{parts.idxmax()}** ({units.seconds(parts.max())})."
     )
     first, later = sums["seconds"].iloc[0], sums["seconds"].iloc[1:].median()
     if first > 3 * later:
         pays = (
-            f"The first sum took {units.times(first / later)} a later one ({units.seconds(first)} against "
-            f"{units.seconds(later)}): it also sets up the connections. **Never time the first.**"
+            f"The first sum took {units.seconds(first)}, a later one {units.seconds(later)}: the first also sets up "
+            "the connections. **Never time the first.**"
         )
     else:
         pays = (
-            f"The first sum ({units.seconds(first)}) took {units.times(first / later)} a later one "
-            f"({units.seconds(later)}): here it costs little to set up the connections."
+            f"The first sum took {units.seconds(first)}, a later one {units.seconds(later)}: here it costs little to "
+            "set up the connections."
         )
     return say(longest, pays)
 
@@ -102,6 +102,14 @@ def explain_left(left: list) -> Markdown:
     return say("No process of that run is left: its workers, torchrun and whatever they started have ended.")
 
 
+def point_to_claims() -> Markdown:
+    """Say where all claims of published reports stand, with the labs' verdicts."""
+    return say(
+        "Each lab recomputes what published reports say about its subject. `make run` collects all these claims, with "
+        "printed figure, recomputed figure and verdict, on one page: `runs/report/claims.html`."
+    )
+
+
 def explain_cost(table: pd.DataFrame) -> Markdown:
     """Say what launch() adds to torchrun, and what a sweep costs beside one point."""
     rows = table.set_index("way")
@@ -112,20 +120,18 @@ def explain_cost(table: pd.DataFrame) -> Markdown:
             "torchrun command."
         )
     else:
-        adds = (
-            "Whether a later launch() takes longer than the bare torchrun command is not resolved by these data: the "
-            f"pairs differ by ±{units.percent(spread)}."
-        )
+        adds = f"A later launch() takes as long as the bare torchrun command within noise (± {units.percent(spread)})."
     sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
     points = fact(table, "points")
     if sweep < points / 2:
         once = (
-            f"**{points} points cost {units.times(sweep)} one point, not {points}×**: start-up, the first step and the "
-            "ending are paid once a sweep."
+            f"**{points} points take {units.times(sweep)} as long as one point, not {points}×**: a sweep pays "
+            "start-up, the first step and the ending once."
         )
     else:
         once = (
-            f"{points} points cost {units.times(sweep)} one point: here the measuring, not the start-up, is what costs."
+            f"{points} points take {units.times(sweep)} as long as one point: here measuring takes longer than "
+            "start-up."
         )
     first = fact(table, "first_seconds")
     agent = f"A kernel's first launch, which also starts the agent, took {units.seconds(first)}." if first > 0 else None

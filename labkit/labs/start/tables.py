@@ -117,9 +117,11 @@ def _launch_targets(run: Run) -> list[Target]:
         return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios))
 
     points = run.plan.sweep_points
-    sweep = f"a {points}-point sweep's start-up over {points} launches'"
+    sweep = f"start-up of a {points}-point sweep, divided by that of {points} launches"
     return [
-        target("launch over the bare torchrun command", "seconds", "launch", "torchrun", 1.10),
-        target("a later launch's first row over torchrun's", "first_row_seconds", "launch", "torchrun", 0.25),
+        target("time of launch, divided by the bare torchrun command", "seconds", "launch", "torchrun", 1.10),
+        target(
+            "time to a later launch's first row, divided by torchrun's", "first_row_seconds", "launch", "torchrun", 0.25
+        ),
         target(sweep, "startup_seconds", "sweep", "launch", 0.10, points),
     ]

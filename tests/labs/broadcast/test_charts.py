@@ -7,6 +7,7 @@ from figures import checked
 from made import H200_SECONDS, broadcast_run, gpu_node, small_broadcast
 
 from labkit.labs import broadcast
+from labkit.labs.broadcast.theory import NAMES
 from labkit.tables.published import published
 
 
@@ -21,12 +22,13 @@ def sweeps(tmp_path_factory):
         "eight": broadcast_run(folder / "eight", few, gpus=8),
         "unknown": broadcast_run(folder / "unknown", few, node=gpu_node(4, "NVIDIA Unknown")),
         "pinned": broadcast_run(folder / "pinned", pinned),
+        "ring": broadcast_run(folder / "ring", few | {("pinned_ring", "pageable", 4): 0.12}),
         "wrong": broadcast_run(folder / "wrong", few, status={("staged", "pinned", 1): "wrong copy on GPU 1"}),
     }
 
 
 @pytest.mark.parametrize(
-    "names", [["small", "full"], ["full"], ["small"], ["eight"], ["unknown"], ["pinned"], ["wrong"]]
+    "names", [["small", "full"], ["ring", "full"], ["full"], ["small"], ["eight"], ["unknown"], ["pinned"], ["wrong"]]
 )
 def test_methods_chart(sweeps, names):
     tables = [broadcast.methods(sweeps[name]) for name in names]
@@ -38,6 +40,9 @@ def test_methods_chart(sweeps, names):
         assert len(ax.containers) == measured
         assert "ms" in ax.get_xlabel()
         assert ("in place of GPUs" in ax.get_title(loc="left")) == (name == "small")
+        rows = {NAMES[method] for method in table["method"]}
+        missing = [text for text in ax.texts if text.get_text() == "not measured in this run"]
+        assert len(missing) == len(figure.axes[0].get_yticklabels()) - len(rows), "an empty row says why it is empty"
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert ("least time by datasheet" in labels) == (names not in (["small"], ["unknown"]))
 
@@ -84,7 +89,7 @@ def test_broadcast_compare_chart(sweeps, name, guess):
     table = broadcast.compare(broadcast.methods(sweeps[name]), recorded, published("broadcast"), guess)
     figure = checked(broadcast.compare_chart(table))
     hollow = [dots for dots in figure.axes[0].collections if not len(dots.get_facecolors())]
-    assert len(hollow) == (2 if name == "full" else 1), "a pageable source is drawn, and drawn hollow"
+    assert len(hollow) == (1 if name == "small" else 2), "a pageable source is drawn, and drawn hollow"
     places = [tuple(map(tuple, dots.get_offsets())) for dots in figure.axes[0].collections]
     assert len(set(itertools.chain(*places))) == len(list(itertools.chain(*places))), "one mark hides another"
 

@@ -9,7 +9,9 @@ from labkit.labs import start
 
 @pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
 def test_datasheet_charts(gpu):
-    checked(start.best_chart(start.best_times(CPU, gpu)))
+    figure = checked(start.best_chart(start.best_times(CPU, gpu)))
+    assert not figure.axes[0].patches, "a bar on a log axis means nothing"
+    assert all(" ms at " in label.get_text() for label in figure.axes[0].texts), "labels in the axis's unit"
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])

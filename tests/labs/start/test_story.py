@@ -35,14 +35,14 @@ def ranks(**columns):
     [
         (
             {"gpu": [0, 1, 2]},
-            "3 ranks answered, each on a GPU of its own. All of them added their ranks up to 3",
+            "3 ranks answered, each on a GPU of its own. Each got the right sum of all ranks, 3",
             "wrong",
         ),
         ({}, "each a process of its own", "GPU"),
         ({"gpu": [0, 1, 1]}, "**but some share a GPU**", "of its own"),
         ({"gpu": [0, 1, 2], "pid": [11, 12, 12]}, "**but some share a process**", "of its own"),
-        ({"sum_is_right": [True, False, True]}, "**Rank 1 got a wrong sum**", "they do talk"),
-        ({"sum_is_right": [False, True, False]}, "**Rank 0, 2 got a wrong sum**", "they do talk"),
+        ({"sum_is_right": [True, False, True]}, "**Rank 1 got a wrong sum**", "they can communicate"),
+        ({"sum_is_right": [False, True, False]}, "**Rank 0, 2 got a wrong sum**", "they can communicate"),
     ],
 )
 def test_ranks(columns, said, unsaid):
@@ -67,12 +67,12 @@ def startup(torch_seconds):
         (
             3.0,
             [1.5, 0.01, 0.02, 0.01],
-            ("**import torch** (3.00 s)", "150× a later one", "**Never time the first.**"),
+            ("**import torch** (3.00 s)", "took 1.50 s, a later one 10.0 ms", "**Never time the first.**"),
             "little",
         ),
-        (0.5, [1.5, 0.01, 0.01, 0.01], ("**the first sum** (1.50 s)", "of the 6.50 s"), "import"),
-        (3.0, [0.02, 0.01, 0.01, 0.01], ("2.0× a later one (10.0 ms): here it costs little",), "Never"),
-        (3.0, [0.005, 0.01, 0.01, 0.01], ("0.50× a later one",), "Never"),
+        (0.5, [1.5, 0.01, 0.01, 0.01], ("**the first sum** (1.50 s)", "begins 6.50 s after"), "import"),
+        (3.0, [0.02, 0.01, 0.01, 0.01], ("took 20.0 ms, a later one 10.0 ms: here it costs little",), "Never"),
+        (3.0, [0.005, 0.01, 0.01, 0.01], ("took 5.00 ms, a later one",), "Never"),
     ],
 )
 def test_startup(torch_seconds, sums, said, unsaid):
@@ -120,13 +120,13 @@ def costs(launch, spread, sweep, first=9.98):
             (
                 "A later launch() takes 8.0 % more",
                 "starts the agent, took 9.98 s",
-                "**20 points cost 1.2× one point, not 20×**",
+                "**20 points take 1.2× as long as one point, not 20×**",
             ),
-            "not resolved",
+            "within noise",
         ),
         (costs(0.9, 0.02, 9.0, first=float("nan")), ("A later launch() takes 10 % less",), "agent"),
-        (costs(1.02, 0.05, 9.0), ("is not resolved by these data", "±5.0 %"), "launch() takes 2"),
-        (costs(1.08, 0.02, 140.0), ("20 points cost 19× one point: here the measuring",), "paid once"),
+        (costs(1.02, 0.05, 9.0), ("within noise (± 5.0 %)",), "launch() takes 2"),
+        (costs(1.08, 0.02, 140.0), ("20 points take 19× as long as one point: here measuring",), "paid once"),
     ],
 )
 def test_cost(table, said, unsaid):
