@@ -1,4 +1,4 @@
-"""Tables of lab 03 → figures: timelines with a lane a rank, curves and bars; a live run beside the recorded one."""
+"""Tables of lab 03 → figures: timelines with a lane per rank, curves and bars; a live run beside the recorded one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.parts import bars, panels, rows, swatches
+from labkit.labs.pipeline.theory.schedules import SCHEDULE_NAMES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 
@@ -32,13 +33,7 @@ WORDS = {
     "T": "transfer",
     "wait": "waiting",
 }
-NAMES = {
-    "forward_only": "Forward only",
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "interleaved": "Interleaved 1F1B",
-    "zero_bubble": "Zero bubble",
-}
+NAMES = {schedule: name[0].upper() + name[1:] for schedule, name in SCHEDULE_NAMES.items()}  # as a title begins
 _WIDE = 0.022  # share of the axis that a bar must span to hold its micro-batch's number
 
 
@@ -62,7 +57,7 @@ def _lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
 
 
 def words_used(*tables: pd.DataFrame) -> dict[str, str]:
-    """Return what the tables' spans are called, and their colours."""
+    """The names of the tables' spans, and their colours."""
     return {WORDS[kind]: COLORS[kind] for kind in COLORS if any((table["kind"] == kind).any() for table in tables)}
 
 
@@ -118,11 +113,12 @@ _BUBBLES = {  # colour, marker, its size, and how many rows aside, so that all s
     "simulated": (canvas.PREDICTED, "D", 46, -0.16),
     "measured": (canvas.MEASURED, "o", 60, 0.16),
 }
+_FAR_BELOW = 0.1  # of the largest published rate
 _LIMIT = {"ls": (0, (4, 2)), "lw": 1.1}
 
 
 def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, guess: Any = None) -> Figure:
-    """Samples a second against GPUs, a line a mode, the mode's limit dashed; a panel a run.
+    """Samples per second against GPUs, a line per mode, the mode's limit dashed; a panel per run.
 
     Published figures and the reader's `guess` (4 GPUs, streaming; a number or a Prediction) stand in the last panel.
     """
@@ -137,9 +133,16 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     first, last = axes[0], axes[-1]
     if published is not None:
         known = published[published["gpus"].isin(tables[-1]["ranks"])]
-        look: dict[str, Any] = {"color": canvas.PUBLISHED, "marker": "^"}
-        last.scatter(known["gpus"], known["samples_per_second"], zorder=3, clip_on=False, **look)
-        first.plot([], [], ls="", label="published", **look)
+        look: dict[str, Any] = {"edgecolors": canvas.PUBLISHED, "marker": "^", "zorder": 3, "clip_on": False}
+        rates = known["samples_per_second"]
+        last.scatter(known["gpus"], rates, facecolors=canvas.PUBLISHED, **look)
+        first.plot([], [], ls="", label="published", color=canvas.PUBLISHED, marker="^")
+        low = known[rates < _FAR_BELOW * rates.max()]  # a report whose program counts steps, not samples
+        if len(low):
+            samples = fact(tables[-1], "batch") * low["samples_per_second"]
+            last.scatter(low["gpus"], samples, facecolors="none", **look)
+            label = "published as steps, × samples per step"
+            first.plot([], [], ls="", color=canvas.PUBLISHED, mfc="none", marker="^", label=label)
     value = getattr(guess, "value", guess)
     if value is not None:
         look = {"color": canvas.PREDICTED, "marker": "D"}
@@ -148,19 +151,19 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     first.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
     for ax in axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    canvas.legend_above(first, columns=6)
-    return canvas.finish(figure, sources(*tables, published))
+    canvas.legend_above(first, columns=4)
+    return canvas.finish(figure, sources(*tables, published).replace(" · published", "\npublished"))
 
 
 def _curve(ax: Axes, line: pd.DataFrame, knob: str, mode: str) -> None:
-    """Draw a mode's samples a second against a knob, with whiskers for the spread."""
+    """Draw a mode's samples per second against a knob, with whiskers for the spread."""
     spread = line["spread_samples_per_s"]
     look = {"marker": "o", "color": _MODES[mode], "capsize": 3, "label": mode}
     ax.errorbar(line[knob], line["samples_per_s"], yerr=spread, **look)
 
 
 def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
-    """Samples a second against micro-batches, a line a mode, its best count ringed; a panel a run."""
+    """Samples per second against micro-batches, a line per mode, its best count ringed; a panel per run."""
     figure, axes = panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
         counts = sorted(set(table["micro_batches"]))
@@ -181,7 +184,7 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
 
 
 def memory_chart(table: pd.DataFrame) -> Figure:
-    """Peak memory of every rank, a group of bars a setting, a panel a mode; rank 0 first."""
+    """Peak memory of every rank, a group of bars per setting, a panel per mode; rank 0 first."""
     modes = [mode for mode in _MODES if mode in set(table["mode"])]
     figure, axes = panels(len(modes) or 1, height=3.6)
     by = "ranks" if len(set(table["ranks"])) > 1 else "split"
@@ -195,22 +198,23 @@ def memory_chart(table: pd.DataFrame) -> Figure:
                 ax.text(place, 0, f"{rank}\n", ha="center", va="bottom", fontsize=7.5, color="white")
             ticks[at + (len(ranks) - 1) / 2] = f"{setting} GPUs" if by == "ranks" else str(setting)
             at += len(ranks) + 0.8
-        ax.set(title=mode, ylabel="peak memory, GiB", xlabel="a bar a rank")
+        ax.set(title=mode, ylabel="peak memory, GiB", xlabel="one bar per rank")
         ax.set_xticks(list(ticks), list(ticks.values()))
         ax.grid(axis="y")
     if not modes:
         axes[0].set(title="Memory", xlabel="rank", ylabel="GiB")
         axes[0].text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=axes[0].transAxes)
-    return canvas.finish(figure, sources(table))
+    return canvas.finish(figure, f"each panel has its own scale · {sources(table)}")
 
 
 def bubble_chart(*tables: pd.DataFrame) -> Figure:
-    """The bubble of each schedule by formula, simulated with measured stage times, and measured; a panel a run."""
+    """The bubble of each schedule by formula, simulated with measured stage times, and measured; a panel per run."""
     figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56)
     for ax, table in zip(axes, tables, strict=True):
         steps = table.itertuples()
         names = [
-            f"{NAMES[row.schedule]}, {row.micro_batches}\n{units.seconds(row.step_ms / 1e3)} a step" for row in steps
+            f"{NAMES[row.schedule]}, {row.micro_batches} micro-batches\n{units.seconds(row.step_ms / 1e3)} per step"
+            for row in steps
         ]
         places = rows(ax, names)
         for origin, (color, marker, size, aside) in _BUBBLES.items():
@@ -225,7 +229,7 @@ def bubble_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def splits_chart(*tables: pd.DataFrame) -> Figure:
-    """Each split's step over the even split's: measured, and forecast from the even split's spans; a panel a run."""
+    """Each split's step over the even split's: measured, and forecast from the even split's spans; a panel per run."""
     figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
     for ax, table in zip(axes, tables, strict=True):
         even = fact(table, "even")

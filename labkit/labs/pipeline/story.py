@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.pipeline.theory.schedules import SCHEDULE_NAMES
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say, with_table
 
-_NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble"}
 _CLOSE = 0.05  # a prediction within 5 % is called right
 _NEAR_LINEAR = 0.9  # of the limit
 _FEWER = {  # what is wrong with fewer micro-batches than the best count
@@ -79,18 +79,18 @@ def explain_bubbles(table: pd.DataFrame) -> Markdown:
     measured.
     """
     missed = [
-        f"{_NAMES[row.schedule]} ({units.percent(abs(row.residual))})"
+        f"{SCHEDULE_NAMES[row.schedule]} ({units.percent(abs(row.residual))})"
         for row in table[table["residual"].abs() > _CLOSE].itertuples()
     ]
     near = len(table) - len(missed)
     met = f"The simulated step is within {units.percent(_CLOSE)} of the measured one in {near} of {len(table)} cases."
     but = f"It misses by more for {listed(missed)}." if missed else None
     least, fastest = (table.loc[table[column].idxmin()] for column in ("bubble_measured", "step_ms"))
-    fast = f"Smallest measured bubble: {_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])}. "
+    fast = f"Smallest measured bubble: {SCHEDULE_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])}. "
     fast += (
         "It is also the fastest."
         if fastest["schedule"] == least["schedule"]
-        else f"**Yet {_NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
+        else f"**Yet {SCHEDULE_NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
     )
     sentences = say(met, but, fast, _cause_of_gaps(table), small=fact(table, "small"))
     return with_table(_bubble_parts(table), sentences)
@@ -104,7 +104,7 @@ def _bubble_parts(table: pd.DataFrame) -> pd.DataFrame:
         "+ transfers": "bubble_simulated",
         "measured": "bubble_measured",
     }
-    named = [f"{_NAMES[row.schedule]}, {row.micro_batches} micro-batches" for row in table.itertuples()]
+    named = [f"{SCHEDULE_NAMES[row.schedule]}, {row.micro_batches} micro-batches" for row in table.itertuples()]
     shown = pd.DataFrame({"schedule": named, "step": [units.seconds(ms / 1e3) for ms in table["step_ms"]]})
     return shown.assign(
         **{name: [f"{100 * share:.1f} %" for share in table[column]] for name, column in shares.items()}
@@ -125,7 +125,7 @@ def _cause_of_gaps(table: pd.DataFrame) -> str | None:
     )
     causes = steps.idxmax(axis=1)
     named = [
-        f"{cause} for {listed(_NAMES[name] for name in longer.loc[causes == cause, 'schedule'])}"
+        f"{cause} for {listed(SCHEDULE_NAMES[name] for name in longer.loc[causes == cause, 'schedule'])}"
         for cause in steps
         if (causes == cause).any()
     ]
@@ -174,7 +174,8 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
             small=fact(table, "small"),
         )
     names = (
-        f"{_NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})" for row in wrong.itertuples()
+        f"{SCHEDULE_NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})"
+        for row in wrong.itertuples()
     )
     return say(
         f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",

@@ -52,7 +52,7 @@ def explain_placement(topology) -> Markdown:
             "GPUs, and its bytes cross between the sockets."
         )
     else:
-        host = "All GPUs hang at one NUMA node: for host copies all are equally near."
+        host = "All GPUs hang at one NUMA node: host memory is as near to one as to another."
     return say(links, host, _unread(topology))
 
 

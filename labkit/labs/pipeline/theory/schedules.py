@@ -13,6 +13,14 @@ from typing import NamedTuple
 
 from labkit.engine.errors import PlanError
 
+SCHEDULE_NAMES = {
+    "forward_only": "forward only",
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "zero_bubble": "zero bubble",
+}
+
 
 class Step(NamedTuple):
     kind: str
