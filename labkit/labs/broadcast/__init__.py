@@ -14,5 +14,6 @@ if TYPE_CHECKING:
     from labkit.labs.broadcast.theory import *  # noqa: F403
 
 RECORDED = "h200x4/broadcast/sweep"
+RECORDED_RING = "h200x2/broadcast/ring"
 
 __getattr__, __dir__ = front_door(__name__)

@@ -27,33 +27,33 @@ def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: floa
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
     Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, chunk by chunk,
-    no copy that waits for one it does not need, no buffers of its own; then its time beside the reference solution's.
+    no copy that waits for one it does not need, no buffers of its own; then its time and the reference solution's.
     Raises ValueError for an unknown exercise.
     """
     if exercise not in (*CHUNKED, *SYMPTOMS):
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join((*CHUNKED, *SYMPTOMS))}")
-    own = exercise if exercise in CHUNKED else "pipelined"
+    reference = exercise if exercise in CHUNKED else "pipelined"
     function = f"{'answers' if exercise in CHUNKED else 'bugs'}.{exercise}"
     if exercise in CHUNKED and (verdict := unanswered(f"broadcast.{exercise}")) is not None:
         return verdict
-    functions = (f"methods.{own}", function)
+    functions = (f"methods.{reference}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
     run = launched(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
-    verdict = run if isinstance(run, Verdict) else judge(exercise, own, function, run)
+    verdict = run if isinstance(run, Verdict) else judge(exercise, reference, function, run)
     return with_version("broadcast", exercise, verdict)
 
 
-def judge(exercise: str, own: str, function: str, run: Run) -> Verdict:
-    """Return the verdict on `function` from a Trial's rows and spans, with the reference solution `own` beside it."""
-    rows, reference = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{own}"))
-    gpus, pieces = run.plan.gpus, run.plan.chunks * (1 if own == "pipelined" else run.plan.gpus)
-    copies, best = (_copies(run, name) for name in (function, f"methods.{own}"))
+def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
+    """Return the verdict on `function` from a Trial's rows and spans, and compare it with that of `reference`."""
+    rows, reference_rows = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{reference}"))
+    gpus, pieces = run.plan.gpus, run.plan.chunks * (1 if reference == "pipelined" else run.plan.gpus)
+    copies, best = (_copies(run, name) for name in (function, f"methods.{reference}"))
     graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
     found = _swapped(graph) or {
         "source_reused": _source(rows),
         "early_forward": _order(graph),
         "wrong_copy": _values(rows),
-        "bytes": _bytes(copies, own, run.plan.elements, gpus),
+        "bytes": _bytes(copies, reference, run.plan.elements, gpus),
         "own_buffer": _buffers(copies),
         "wrong_lane": _lanes(graph),
         "unsynchronised": _clock(rows),
@@ -67,11 +67,13 @@ def judge(exercise: str, own: str, function: str, run: Run) -> Verdict:
             faults["chunks"] = sentence
         elif graph.chunk_times > _TOLERANCE * graph.least_chunk_times:
             faults["no_overlap"] = _overlap(graph, ideal, run.plan.chunks)
-    good, mine = (table[~table["warm_up"].astype(bool)]["seconds"].median() for table in (rows, reference))
-    beside = f"{units.times(good / mine)} its time"
+    seconds, best_seconds = (
+        table[~table["warm_up"].astype(bool)]["seconds"].median() for table in (rows, reference_rows)
+    )
     merits = (
         f"all {gpus} copies equal the source, and every byte crossed the host links once",
-        f"it took {units.seconds(good)}, the reference solution {units.seconds(mine)}: {beside}",
+        f"it took {units.seconds(seconds)}, the reference solution {units.seconds(best_seconds)}: "
+        f"{units.times(seconds / best_seconds)} its time",
         f"no copy waits for one that it does not need: {_beside(graph, ideal, run.plan.chunks)}",
     )
     return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
@@ -110,8 +112,8 @@ def _order(graph: Graph) -> str | None:
     """A forward must wait, by `after`, its lane's order or a wait of the function, for what filled that part."""
     for copy in graph.missing():
         return (
-            f"GPU {copy.target} is sent {_elements(copy)} from GPU {copy.origin} without waiting for them to arrive "
-            "there: pass `after=` the copy that brings them"
+            f"a copy from GPU {copy.origin} to GPU {copy.target} sends {_elements(copy)} before they are sure to have "
+            f"arrived on GPU {copy.origin}: pass `after=` the copy that brings them there"
         )
     return None
 
@@ -180,10 +182,10 @@ def _values(rows: pd.DataFrame) -> str | None:
     return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers"
 
 
-def _bytes(copies: pd.DataFrame, own: str, elements: int, gpus: int) -> str | None:
+def _bytes(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> str | None:
     """Over the host links every element passes once, to GPU 0 or an equal share to each GPU; no GPU gets any twice."""
     pulled = copies[copies["origin"] == "host"].groupby("target")["elements"].sum()
-    expected = {"0": elements} if own == "pipelined" else {str(gpu): elements // gpus for gpu in range(gpus)}
+    expected = {"0": elements} if reference == "pipelined" else {str(gpu): elements // gpus for gpu in range(gpus)}
     if dict(pulled) != expected:
         return (
             f"the host links carried {pulled.sum() / elements:.2f} × the tensor, to GPU(s) "
@@ -209,8 +211,9 @@ def _clock(rows: pd.DataFrame) -> str | None:
         return None
     row = early[~early["warm_up"].astype(bool)][["claimed_seconds", "in_flight", "seconds"]].median()
     return (
-        f"its own clock stopped at {units.seconds(row['claimed_seconds'])} with {row['in_flight']:.0f} copies still in "
-        f"flight; the synchronised one says {units.seconds(row['seconds'])}: wait for the lanes before the clock stops"
+        f"the function's own clock stopped at {units.seconds(row['claimed_seconds'])}, when {row['in_flight']:.0f} "
+        f"copies had not arrived; the synchronised clock says {units.seconds(row['seconds'])}: wait for the lanes "
+        "before you stop the clock"
     )
 
 

@@ -146,13 +146,14 @@ def explain_ring(table: pd.DataFrame) -> Markdown:
     first = (
         "The ring makes no difference beyond noise."
         if equal
-        else f"**The ring takes {units.times(1 / gain)} the time of pageable memory"
-        f"{', so it does not pay' if gain < 1 else ''}.**"
+        else f"**With the ring, the broadcast is {units.times(gain)} as fast as from pageable memory"
+        f"{': the ring does not pay' if gain < 1 else ''}.**"
     )
     second = None
     if pinned in rows.index:
-        share = units.times(rows.loc[ring, "times_pinned"])
-        second = f"It takes {share} the time of a source that is pinned as a whole."
+        longer = rows.loc[ring, "times_pinned"] - 1
+        more = "longer" if longer >= 0 else "less"
+        second = f"It takes {units.percent(abs(longer))} {more} than a source that is pinned as a whole."
     names = {"spread_ms": "± ms", "gb_per_s": "GB/s", "times_pinned": "times pinned's ms"}
     return with_table(table.rename(columns=names), say(first, second, small=small))
 

@@ -21,5 +21,6 @@ RECORDED = {
     name: f"h200x4/pipeline/{name}"
     for name in ("gpus", "layers", "microbatches", "precisions", "schedules", "splits", "trial")
 }
+KEPT_ACTIVATIONS = "h200x2/pipeline/kept"
 
 __getattr__, __dir__ = front_door(__name__)

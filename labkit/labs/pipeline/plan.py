@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.labs.pipeline.theory.schedules import check_rounds, even_split, heavy_split, layers_of
+from labkit.labs.pipeline.theory.schedules import even_split, heavy_split, layers_of, require_rounds
 from labkit.theory.configurations import configuration
 
 BERT = configuration("bert-base")
@@ -53,16 +53,16 @@ class Bert(Plan):
         if self.hidden % self.heads:
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
         for knobs in self.knobs():
-            self._check_count(knobs["micro_batches"])
+            self._require_count(knobs["micro_batches"])
             if "split" in knobs:
-                self.check_point(knobs)
+                self.require_point(knobs)
 
-    def _check_count(self, count: int) -> None:
+    def _require_count(self, count: int) -> None:
         if not 1 <= count <= self.batch or self.batch % count:
             fitting = ", ".join(str(n) for n in range(1, self.batch + 1) if self.batch % n == 0)
             raise PlanError(f"micro_batches={count} do not divide the batch of {self.batch}; these do: {fitting}")
 
-    def check_point(self, knobs: dict[str, Any]) -> None:
+    def require_point(self, knobs: dict[str, Any]) -> None:
         """Raise PlanError for a point that no pipeline can run, and say what is allowed."""
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
         for name, known in (("mode", (*MODES, KEPT)), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
@@ -80,7 +80,7 @@ class Bert(Plan):
             several = "only 'interleaved' gives a GPU several"
             raise PlanError(f"split={split!r}: {len(stages)} stages are more than {ranks} GPUs; {several}")
         if knobs["mode"] == "training":
-            check_rounds(knobs["schedule"], ranks, count)
+            require_rounds(knobs["schedule"], ranks, count)
         elif knobs["schedule"] != "gpipe":
             raise PlanError(f"mode={knobs['mode']!r} runs forward only, where all schedules are one: take 'gpipe'")
 

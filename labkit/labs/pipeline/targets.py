@@ -39,6 +39,8 @@ def _schedules(run: Run) -> list[Target]:
 
 
 def _micro_batches(run: Run) -> list[Target]:
+    if run.plan.ranks:  # the targets are about all GPUs of the node
+        return []
     table, found = throughput(run), []
     rates = table.pivot_table(index="micro_batches", columns="mode", values="samples_per_s")
     spreads = table.pivot_table(index="micro_batches", columns="mode", values="spread_samples_per_s") / rates
@@ -55,7 +57,7 @@ def _micro_batches(run: Run) -> list[Target]:
 def _gpus(run: Run) -> list[Target]:
     table = speedups(throughput(run))
     streaming = table[table["mode"] == "streaming"]
-    if streaming.empty:
+    if len(streaming) < 2:  # one number of GPUs has no speed-up
         return []
     first, last = streaming.iloc[0], streaming.iloc[-1]
     share = last["share_of_limit"]

@@ -126,7 +126,7 @@ def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
     return of_source(table, f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
 
 
-def on_nodes(node_of_gpu: Mapping[str, int]) -> str:
+def on_nodes(node_of_gpu: Mapping[str, int | None]) -> str:
     """Return which GPUs hang at each NUMA node, in short: "0, 1 | 2, 3" for two nodes with two GPUs each."""
     nodes = sorted({node for node in node_of_gpu.values() if node is not None})
     members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)

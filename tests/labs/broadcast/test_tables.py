@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_broadcast, sweep_plan, write_run
 
+from labkit.engine.run import replay
 from labkit.labs import broadcast
 from labkit.labs.broadcast.plan import Trial
 from labkit.provenance import fact
@@ -137,6 +138,15 @@ def test_the_ring_between_pageable_and_pinned(tmp_path):
     assert table["chunks"].tolist() == [128, 32, 64]
     assert table.loc["pageable, through a pinned ring", "ms"] == pytest.approx(120)
     assert table.loc["pageable, through a pinned ring", "times_pinned"] == pytest.approx(0.12 / 0.0788)
+
+
+def test_the_recorded_ring_is_near_pinned_memory():
+    recorded = replay(broadcast.RECORDED_RING)
+    table = broadcast.ring_position(broadcast.methods(recorded)).set_index("source")
+    assert table["chunks"].tolist() == [16, 128, 64]
+    assert table.loc["pageable, through a pinned ring", "times_pinned"] < 1.05
+    assert table.loc["pageable", "times_pinned"] > 5
+    assert broadcast.scorecard(recorded).empty
 
 
 def test_chunk_sweep_keeps_the_chunked_methods(run):

@@ -49,7 +49,7 @@ def test_more_stages_than_gpus_only_interleaved():
     plan = pipeline.Schedules(**FOUR)
     setting = plan.setting(split="2-1-2-1-2-1-2-1", schedule="gpipe")
     with pytest.raises(PlanError, match="8 stages are more than 4 GPUs; only 'interleaved'"):
-        plan.check_point(setting)
+        plan.require_point(setting)
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 5, 8])

@@ -22,7 +22,6 @@ def test_throughput_is_near_linear_in_a_stream_and_bounded_when_fenced(runs):
     assert table.loc[("streaming", 4), "speedup"] > 1.85
     assert table.loc[("fenced", 4), "speedup"] < 1.43
     assert (table["share_of_limit"] <= 1.01).all()
-    assert (pipeline.throughput(runs["gpus"])["seed_std"] >= 0).all()
 
 
 def test_micro_batches_have_an_optimum_in_training_alone(runs):
@@ -53,9 +52,7 @@ def test_predictions_and_forecasts(runs):
     )
     uneven = pipeline.split_forecast(runs["splits"]).set_index("split").loc["6-2-2-2"]
     assert abs(uneven["error"]) < 0.05
-    assert pipeline.best(pipeline.parts(runs["layers"]), 4) == "3-3-3-3"
-    alone = pipeline.isolated(runs["microbatches"], pipeline.parts(runs["layers"]))
-    assert (alone.loc[alone["micro_batches"] <= 4, "residual"].abs() < 0.05).all()
+    assert pipeline.splits_ranked(pipeline.parts(runs["layers"]), 4)["split"].iloc[0] == "3-3-3-3"
 
 
 def test_a_formula_for_equal_stages_takes_an_inner_stage(runs):
@@ -99,6 +96,14 @@ def test_charts(runs):
 def test_a_setting_that_was_not_traced_says_what_was(runs):
     with pytest.raises(ValueError, match="was not traced; traced were"):
         pipeline.gantt(runs["schedules"], schedule="dualpipe")
+
+
+def test_forward_passes_keep_activations_without_no_grad():
+    run = replay(pipeline.KEPT_ACTIVATIONS)
+    peaks = pipeline.memory(run).groupby("mode")["peak_mib"].max()
+    assert peaks["kept"] > 10 * peaks["fenced"]
+    assert 0.9 < peaks["kept"] / peaks["training"] < 1
+    assert pipeline.scorecard(run).empty, "one number of GPUs has no speed-up"
 
 
 def test_scorecard(runs):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from labkit.engine.errors import PlanError
 from labkit.labs.pipeline.theory.schedules import (
     Step,
-    best_split,
     even_split,
     every_split,
     heavy_split,
@@ -24,7 +23,6 @@ from labkit.labs.pipeline.theory.simulator import (
     in_flight,
     simulate,
     step_time,
-    streaming_step,
 )
 
 SCHEDULES = ("forward_only", "gpipe", "1f1b", "interleaved", "zero_bubble")
@@ -96,7 +94,6 @@ def test_micro_batches_in_flight(schedule, kept):
 def test_by_hand():
     spans = simulate(order_of("gpipe", 2, 2), Times([1, 2], [3, 4], transfer=0.5, update=[0.25, 0.25]))
     assert step_time(spans) == pytest.approx(1 + 0.5 + 2 + 0.5 * 0 + 0.5 + 2 + 4 + 4 + 0.5 + 3 + 0.25)
-    assert streaming_step(2, 4, Times([1, 2], [])) == pytest.approx(8), "the slowest stage sets the pace"
 
 
 def test_a_schedule_that_waits_forever_names_the_step():
@@ -142,7 +139,6 @@ def test_splits():
     assert heavy_split(4, 2) == "3-1"
     assert len(list(every_split(12, 4))) == 165
     assert all(sum(cut) == 12 and min(cut) >= 1 for cut in every_split(12, 4))
-    assert best_split(12, 4, max) == "3-3-3-3"
     assert layers_of("6-2-2-2") == [6, 2, 2, 2]
     with pytest.raises(PlanError, match="12 layers do not divide into 5 equal stages; 1, 2, 3, 4, 6, 12 stages do"):
         even_split(12, 5)

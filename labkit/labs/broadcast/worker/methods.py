@@ -34,10 +34,10 @@ def pinned_ring(source, copies, chunks, lanes):
     While GPU 0 pulls one buffer of the ring, the thread fills the next; it refills a buffer once GPU 0 has it.
     """
     ring = lanes.ring(len(source) // chunks)
-    pulled = [None] * len(ring)
+    pulled = {}  # by place in the ring, GPU 0's last copy from there
     for number, part in enumerate(lanes.parts(len(source), chunks)):
         place = number % len(ring)
-        if pulled[place] is not None:
+        if place in pulled:
             pulled[place].wait()
         ring[place].copy_(source[part])
         pulled[place] = lanes.host(0).copy(copies[0][part], ring[place])

@@ -8,8 +8,8 @@ import pandas as pd
 
 from labkit.labs.pipeline.tables.throughput import throughput
 from labkit.labs.pipeline.tables.timeline import measured_steps, times_of
-from labkit.labs.pipeline.theory.schedules import best_split, every_split, layers_of, named, order_of
-from labkit.labs.pipeline.theory.simulator import Times, simulate, step_time, streaming_step
+from labkit.labs.pipeline.theory.schedules import every_split, layers_of, named, order_of
+from labkit.labs.pipeline.theory.simulator import Times, simulate, step_time
 from labkit.provenance import fact, like, of_run
 
 if TYPE_CHECKING:
@@ -44,13 +44,10 @@ def _stage_times(table: pd.DataFrame, split: str, micro_batches: int) -> Times:
     return Times(total("forward_ms"), total("backward_ms"), transfer=0.0 if pd.isna(transfer) else transfer)
 
 
-def _predicted_ms(table: pd.DataFrame, split: str, micro_batches: int, mode: str = "training") -> float:
-    """Return the milliseconds of one GPipe step (or forward only: "fenced", "streaming") that the parts predict."""
-    times, ranks = _stage_times(table, split, micro_batches), len(layers_of(split))
-    if mode == "streaming":
-        return streaming_step(ranks, micro_batches, times)
-    order = order_of("gpipe" if mode == "training" else "forward_only", ranks, micro_batches)
-    return step_time(simulate(order, times))
+def _predicted_ms(table: pd.DataFrame, split: str, micro_batches: int) -> float:
+    """Return the milliseconds of one GPipe training step that the parts predict."""
+    order = order_of("gpipe", len(layers_of(split)), micro_batches)
+    return step_time(simulate(order, _stage_times(table, split, micro_batches)))
 
 
 def splits_ranked(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> pd.DataFrame:
@@ -62,32 +59,20 @@ def splits_ranked(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> p
     return like(ranked, table)
 
 
-def best(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> str:
-    """Return the split with the shortest predicted training step, of all there are."""
-
-    def seconds(cut: list[int]) -> float:
-        return _predicted_ms(table, named(cut), micro_batches)
-
-    return best_split(fact(table, "layers"), stages, seconds)
-
-
-def split_forecast(run: Run, mode: str = "training") -> pd.DataFrame:
-    """Return each split's measured step_ms, and the forecast_ms that the even split's own spans allow.
+def split_forecast(run: Run) -> pd.DataFrame:
+    """Return each split's measured training step_ms, and the forecast_ms that the even split's own spans allow.
 
     Layer, embedding and head times are read from the traced stages of the most even split; the stages of each other
     split are added up from them and simulated. `ratio` and `forecast_ratio` are over the even split's step; `error`
     compares the two.
     """
     table = throughput(run)
-    table = table[table["mode"] == mode].reset_index(drop=True)
+    table = table[table["mode"] == "training"].reset_index(drop=True)
     even = min(table["split"], key=lambda split: max(layers_of(split)))
-    times = times_of(measured_steps(run, split=even, mode=mode))
+    times = times_of(measured_steps(run, split=even, mode="training"))
     forecasts = []
     for _, row in table.iterrows():
         other = _recut(times, layers_of(even), layers_of(row["split"]))
-        if mode == "streaming":
-            forecasts.append(streaming_step(len(layers_of(row["split"])), row["micro_batches"], other))
-            continue
         order = order_of(row["schedule"], row["ranks"], row["micro_batches"])
         forecasts.append(step_time(simulate(order, other)))
     base = list(table["split"]).index(even)
@@ -114,15 +99,3 @@ def _recut(times: Times, sizes: list[int], other: list[int]) -> Times:
         return cut
 
     return Times(again(times.forward), again(times.backward), transfer=times.transfer, update=times.update)
-
-
-def isolated(run: Run, parts_table: pd.DataFrame) -> pd.DataFrame:
-    """Return, per GPipe or forward-only setting, step_ms and predicted_ms from parts timed alone."""
-    table = throughput(run)
-    table = table[(table["schedule"] == "gpipe") & table["micro_batches"].isin(parts_table["micro_batches"])]
-    predicted = [
-        _predicted_ms(parts_table, row["split"], row["micro_batches"], row["mode"]) for _, row in table.iterrows()
-    ]
-    result = table[["split", "mode", "micro_batches", "step_ms", "spread_step_ms"]].assign(predicted_ms=predicted)
-    result["residual"] = result["predicted_ms"] / result["step_ms"] - 1
-    return like(result.reset_index(drop=True), table)

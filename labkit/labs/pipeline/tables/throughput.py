@@ -20,19 +20,12 @@ SETTING = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
 def throughput(run: Run) -> pd.DataFrame:
     """Return one row per setting: knobs, step_ms (median), spread, count, status, samples_per_s and its spread.
 
-    `seed_std` is the standard deviation of samples_per_s over the seeds' medians, as the reports print it (NaN for one
-    seed). A step lasts as long as its slowest rank.
+    A step lasts as long as its slowest rank.
     """
     table = run.medians(SETTING, "step_ms")
     batch = run.plan.batch
     table["samples_per_s"] = 1e3 * batch / table["step_ms"]
     table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
-    timed = run.rows[~run.rows["warm_up"].astype(bool)]
-    steps = timed.groupby([*SETTING, "seed", "iteration"], sort=False)["step_ms"].max()
-    rates = 1e3 * batch / steps.groupby([*SETTING, "seed"], sort=False).median()
-    table = table.merge(
-        rates.groupby(SETTING, sort=False).std().rename("seed_std").reset_index(), on=SETTING, how="left"
-    )
     return of_run(table, run, batch=batch, layers=run.plan.layers)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
@@ -134,15 +134,10 @@ def every_split(layers: int, stages: int) -> Iterator[list[int]]:
         yield [end - start for start, end in itertools.pairwise((0, *cuts, layers))]
 
 
-def best_split(layers: int, stages: int, seconds: Callable[[list[int]], float]) -> str:
-    """Return the split for which `seconds` says the least, of all there are; of equals, the one nearest to even."""
-    return named(min(every_split(layers, stages), key=lambda cut: (seconds(cut), max(cut))))
-
-
-def check_rounds(schedule: str, ranks: int, count: int) -> None:
+def require_rounds(schedule: str, ranks: int, count: int) -> None:
     """Raise PlanError where the schedule cannot run `count` micro-batches on so many ranks."""
     if schedule == "1f1b" and count < ranks:
-        raise PlanError(f"micro_batches={count}: 1F1B needs at least one a rank, {ranks}")
+        raise PlanError(f"micro_batches={count}: 1F1B needs at least one per rank, {ranks}")
     rounds = max(1, count // ranks)
     if schedule in ("interleaved", "zero_bubble") and count % rounds:
         fitting = ", ".join(str(n) for n in range(1, 65) if n % max(1, n // ranks) == 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from labkit.labs.pipeline.theory.schedules import Step, layers_of, order_of
+from labkit.labs.pipeline.theory.schedules import Step, layers_of
 
 _COMPUTE = ("F", "B", "I", "W")
 
@@ -142,13 +142,6 @@ def closed_form(schedule: str, ranks: int, micro_batches: int, chunks: int = 1, 
         idle = (p - 1) * max(0.0, forward + backward - 2 * weight)
         return idle / (m * (forward + backward) + idle)
     return (p - 1) / (m + p - 1)
-
-
-def streaming_step(ranks: int, micro_batches: int, times: Times, steps: int = 4) -> float:
-    """Return the time of one forward-only step in a stream of them, once the pipeline is full."""
-    spans = simulate(order_of("forward_only", ranks, micro_batches * steps), times)
-    ends = {span.micro_batch: span.end for span in spans if span.kind == "F" and span.stage == ranks - 1}
-    return ends[micro_batches * steps - 1] - ends[micro_batches * (steps - 1) - 1]
 
 
 def speedup_limit(mode: str, before: int, after: int, micro_batches: int) -> float:
