@@ -22,5 +22,6 @@ RECORDED = {
     for name in ("gpus", "layers", "microbatches", "precisions", "schedules", "splits", "trial")
 }
 KEPT_ACTIVATIONS = "h200x2/pipeline/kept"
+TWO_GPUS = "h200x2/pipeline/microbatches2"
 
 __getattr__, __dir__ = front_door(__name__)

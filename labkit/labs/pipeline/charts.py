@@ -174,13 +174,15 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
             ax.scatter([best["micro_batches"]], [best["samples_per_s"]], **ring)
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
-        ax.set(title=where(table), xlabel="micro-batches (log)", ylabel="samples/second")
+        title = f"{where(table)}, {table['ranks'].max()} GPUs"
+        ax.set(title=title, xlabel="micro-batches (log)", ylabel="samples/second")
         ax.minorticks_off()
         ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
         ax.grid(axis="y")
     axes[0].scatter([], [], s=110, fc="none", ec=canvas.QUIET, label="best count")
-    canvas.legend_above(axes[0])
-    return canvas.finish(figure, sources(*tables))
+    figure.set_size_inches(9.6 if len(tables) < 3 else 12.5, 4.0)
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, f"each panel has its own scale · {sources(*tables)}")
 
 
 def memory_chart(table: pd.DataFrame) -> Figure:

@@ -47,7 +47,7 @@ def test_figures_and_verdicts(table, claim, printed, recomputed, holds):
 
 def test_claims_without_figures(table):
     assert table.loc["two_faster_than_four", "holds"] is False
-    assert table.loc["two_faster_than_four", "recomputed"] == pytest.approx(10 / 7)
+    assert table.loc["two_faster_than_four", "recomputed"] == pytest.approx(1.4135, abs=1e-3)
     assert table.loc["first_help_then_hurt", "holds"] is True
 
 

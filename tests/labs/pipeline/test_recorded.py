@@ -79,7 +79,7 @@ def test_charts(runs):
     drawn(pipeline.gpus_chart(limits, published=published("pipeline_gpus"), guess=1500.0), 1)
     drawn(pipeline.gpus_chart(limits, limits), 2)
     counts = pipeline.throughput(runs["microbatches"])
-    drawn(pipeline.micro_batch_curve(counts, counts), 2)
+    drawn(pipeline.micro_batch_curve(counts, counts, pipeline.throughput(replay(pipeline.TWO_GPUS))), 3)
     table = pipeline.predictions(runs["schedules"])
     drawn(pipeline.bubble_chart(table, table), 2)
     cuts = pipeline.split_forecast(runs["splits"])
@@ -104,6 +104,7 @@ def test_forward_passes_keep_activations_without_no_grad():
     assert peaks["kept"] > 10 * peaks["fenced"]
     assert 0.9 < peaks["kept"] / peaks["training"] < 1
     assert pipeline.scorecard(run).empty, "one number of GPUs has no speed-up"
+    assert pipeline.scorecard(replay(pipeline.TWO_GPUS)).empty, "the targets are about all GPUs of a node"
 
 
 def test_scorecard(runs):
