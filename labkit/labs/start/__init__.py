@@ -13,5 +13,6 @@ if TYPE_CHECKING:
 
 RECORDED = "h200x4/start/hello"
 COST = "h200x4/start/launchcost"
+NODE = "h200x2/pipeline/kept"  # the first recorded node whose power caps and temperatures are known
 
 __getattr__, __dir__ = front_door(__name__)
