@@ -211,18 +211,18 @@ def memory_chart(table: pd.DataFrame) -> Figure:
 
 def bubble_chart(*tables: pd.DataFrame) -> Figure:
     """The bubble of each schedule by formula, simulated with measured stage times, and measured; a panel per run."""
-    figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56)
+    figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56, width=11.5)
     for ax, table in zip(axes, tables, strict=True):
         steps = table.itertuples()
         names = [
-            f"{NAMES[row.schedule]}, {row.micro_batches} micro-batches\n{units.seconds(row.step_ms / 1e3)} per step"
+            f"{NAMES[row.schedule]}\n{row.micro_batches} micro-batches, {units.seconds(row.step_ms / 1e3)}"
             for row in steps
         ]
         places = rows(ax, names)
         for origin, (color, marker, size, aside) in _BUBBLES.items():
             at = [place + aside for place in places]
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
-        ax.set(title=where(table), xlabel="bubble, % of the ranks' time")
+        ax.set(title=f"{where(table)}: step time, bubble", xlabel="bubble, % of the ranks' time")
         ax.set_xlim(0, 1.12 * max(1.0, ax.get_xlim()[1]))
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)

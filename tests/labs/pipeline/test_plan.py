@@ -26,7 +26,7 @@ FOUR = {"device": "cuda", "gpus": 4}
         (pipeline.MicroBatches, {"counts": (0,)}, "micro_batches=0 do not divide"),
         (pipeline.Layers, {"counts": (3,)}, "micro_batches=3 do not divide"),
         (pipeline.Schedules, {"chunks": 2}, "12 layers do not divide into 8 equal stages"),
-        (pipeline.Schedules, {"counts": (2,)}, "1F1B needs at least one a rank, 4"),
+        (pipeline.Schedules, {"counts": (2,)}, "1F1B needs at least one per rank, 4"),
         (pipeline.Schedules, {"schedules": ("dualpipe",)}, "schedule='dualpipe' is not known"),
         (
             pipeline.Schedules,
