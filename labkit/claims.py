@@ -21,16 +21,20 @@ def claims(lab: ModuleType) -> pd.DataFrame:
 
     Raises ValueError, listing the labs that have claims, where `lab` has none.
     """
-    name = lab.__name__.rpartition(".")[2]
+    return claims_of(lab.__name__.rpartition(".")[2])
+
+
+def claims_of(name: str) -> pd.DataFrame:
+    """Return the claims of the lab of this name, such as "pipeline", as `claims` does."""
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
-    modules = [importlib.import_module(f"{lab.__name__}.{room}") for room in _rooms(name)]
+    modules = [importlib.import_module(f"labkit.labs.{name}.{room}") for room in _rooms(name)]
     return claims_table(value for module in modules for value in vars(module).values() if isinstance(value, Claim))
 
 
 def all_claims() -> pd.DataFrame:
     """Return the claims of all labs as one table, with a first column `lab`."""
-    tables = [claims(importlib.import_module(f"labkit.labs.{name}")).assign(lab=name) for name in labs_with_claims()]
+    tables = [claims_of(name).assign(lab=name) for name in labs_with_claims()]
     table = pd.concat(tables, ignore_index=True) if tables else claims_table([]).assign(lab="")
     return of_source(table[["lab", *table.columns.drop("lab")]], "published reports · recomputed")
 

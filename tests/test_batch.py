@@ -11,10 +11,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from labkit.batch import claims
 from labkit.batch.__main__ import main, select
 from labkit.batch.index import duration
 from labkit.batch.pages import loads
 from labkit.batch.record import Record
+from labkit.tables.claims import Claim, claims_table
 
 FIGURE = """
 from matplotlib.figure import Figure
@@ -26,6 +28,31 @@ Image(file.getvalue())
 PARAMETERS = ('size = "auto"\ngpus: int = 2  # how many', ["parameters"])
 WHERE = "import pathlib\nf'cwd: {pathlib.Path.cwd().name}'"
 RAISES = "raise ValueError('<script>alert(1)</script> & more')"
+
+
+CLAIMS = {  # of invented labs: (what the report says, the figure recomputed, whether it holds)
+    "pipeline": [("the rate is <b>high</b>", 5.0, True), ("the loss falls", 0.25, None)],
+    "sharding": [("the memory is a quarter", 0.5, False)],
+}
+
+
+def claims_of(lab):
+    def returned(number, recomputed, holds):
+        def compute():
+            return 5.0, recomputed, holds
+
+        compute.__name__, compute.__doc__ = f"claim_{number}", f"The reason of {lab} {number} & <more>."
+        return compute
+
+    made = enumerate(CLAIMS[lab])
+    return claims_table(Claim("hpml4", says, "GB", 3, returned(n, *figures)) for n, (says, *figures) in made)
+
+
+@pytest.fixture(autouse=True)
+def few_claims(monkeypatch):
+    """Lets the batch recompute the claims of two invented labs: those of all labs take seconds."""
+    monkeypatch.setattr(claims, "labs_with_claims", lambda: list(CLAIMS))
+    monkeypatch.setattr(claims, "claims_of", claims_of)
 
 
 @pytest.fixture
@@ -221,3 +248,31 @@ def test_the_index_is_plain_and_names_the_machine(folder):
     index = (report / "index.html").read_text()
     assert Record.load(report / "record.json").machine.label in index
     assert re.search(r"<dt>python</dt>", index, re.IGNORECASE)
+
+
+def test_the_report_has_a_page_of_all_claims(folder):
+    _, report = run(folder, "00")
+    shown = (report / "claims.html").read_text()
+    assert 'href="claims.html"' in (report / "index.html").read_text() and 'href="index.html"' in shown
+    assert loads(shown) == []
+    assert "Of 3 claims 1 hold, 1 do not hold, and 1 cannot be decided" in shown
+    assert "the rate is &lt;b&gt;high&lt;/b&gt;" in shown and "<b>high" not in shown
+    assert shown.count("5 GB") == 4 and "0.500 GB" in shown
+    assert "sharding 0 &amp; &lt;more&gt;." in shown and "pipeline 1 &amp;" in shown and "pipeline 0" not in shown
+    assert [shown.count(f'class="result {verdict}"') for verdict in ("ok", "failed", "interrupted")] == [1, 1, 1]
+    (report / "claims.html").unlink()
+    run(folder, "--report-only")
+    assert (report / "claims.html").exists()
+
+
+def test_a_lab_whose_claims_cannot_be_recomputed_costs_no_other(folder, monkeypatch):
+    def damaged(lab):
+        if lab == "pipeline":
+            raise FileNotFoundError("no <recorded> run")
+        return claims_of(lab)
+
+    monkeypatch.setattr(claims, "claims_of", damaged)
+    status, report = run(folder, "00")
+    shown = (report / "claims.html").read_text()
+    assert status == 0 and "the memory is a quarter" in shown and "Of 1 claims 0 hold" in shown
+    assert "not recomputed: FileNotFoundError: no &lt;recorded&gt; run" in shown

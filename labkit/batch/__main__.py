@@ -13,6 +13,7 @@ from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.node import here
 from labkit.repository import REPOSITORY
 
+from .claims import write_claims
 from .execute import execute
 from .index import duration, summary, write_index
 from .pages import write_page
@@ -95,6 +96,7 @@ def _parameters(pairs: list[list[str]]) -> dict:
 def _run_all(notebooks: list[Path], parameters: dict, record: Record, report: Path) -> int:
     """Runs the notebooks one after the other; the report is whole after each of them."""
     record.machine = _machine()
+    write_claims(report / "claims.html")
     ran = []
     for number, path in enumerate(notebooks, 1):
         bar = {"desc": f"[{number}/{len(notebooks)}] {path.stem}", "leave": False, "disable": None}
@@ -118,6 +120,7 @@ def _rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
     if not again:
         print(f"nothing ran yet: {report} holds no executed notebook; `make run` makes them", file=sys.stderr)
         return 1
+    write_claims(report / "claims.html")
     for outcome in again:
         _publish(outcome, known[outcome.name].parent, record, report)
     _print_table(again, report)

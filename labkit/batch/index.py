@@ -36,15 +36,18 @@ def write_index(record: Record, path: Path) -> None:
     """Writes `path`, a page that needs nothing but itself and links to the notebooks' pages beside it."""
     outcomes = record.ordered()
     machine = record.machine
+    claims = path.with_name("claims.html")
+    link = f'<p><a href="{claims.name}">What published reports claim, recomputed</a></p>' if claims.exists() else ""
     body = f"""<h1>Multi-GPU training, measured</h1>
 <p class="lead">{escape(machine.label)}<br>{escape(summary(outcomes))}</p>
+{link}
 <table><thead><tr><th>Notebook</th><th class="time">Time</th><th class="result">Result</th></tr></thead>
 <tbody>
 {"".join(_row(outcome, machine.label) for outcome in outcomes)}</tbody></table>
 {_facts("This machine", machine.facts)}
 {_facts("Versions", machine.versions)}"""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(body), encoding="utf-8")
+    path.write_text(page(body), encoding="utf-8")
 
 
 def summary(outcomes: list[Outcome]) -> str:
@@ -88,7 +91,8 @@ def _facts(heading: str, facts: dict) -> str:
     return f"<h2>{heading}</h2><dl>{rows}</dl>" if rows else ""
 
 
-def _page(body: str) -> str:
+def page(body: str) -> str:
+    """Return a whole page around its body, in the report's style."""
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Multi-GPU training, measured</title><style>{_STYLE}</style></head>

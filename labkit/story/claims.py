@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from IPython.display import Markdown
 
@@ -20,14 +22,19 @@ def claims_text(table: pd.DataFrame) -> Markdown:
     heads = ["lab", *HEADS] if "lab" in table else HEADS
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for row in table.to_dict("records"):
-        figures = [_figure(row["printed"], row["unit"], 6), _figure(row["recomputed"], row["unit"], row["digits"])]
-        cells = [row["report"], row["says"], *figures, VERDICTS[row["holds"]]]
+        cells = [*cells_of(row), VERDICTS[row["holds"]]]
         lines.append(f"| {' | '.join([row['lab'], *cells] if 'lab' in row else cells)} |")
     held = sum(holds is True for holds in table["holds"])
     lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
     others = [row for row in table.to_dict("records") if row["holds"] is not True]
     lines += [f"- *{row['says']}* ({row['report']}): {row['reason']}" for row in others]
     return Markdown("\n".join(lines))
+
+
+def cells_of(row: dict[str, Any]) -> list[str]:
+    """Return what a reader sees of a claim before its verdict: report, words, figure printed, figure recomputed."""
+    figures = [_figure(row["printed"], row["unit"], 6), _figure(row["recomputed"], row["unit"], row["digits"])]
+    return [row["report"], row["says"], *figures]
 
 
 def _figure(value: float | str | None, unit: str, digits: int) -> str:
