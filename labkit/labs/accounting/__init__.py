@@ -9,11 +9,10 @@ if TYPE_CHECKING:
     from labkit.labs.accounting.charts.speed import *  # noqa: F403
     from labkit.labs.accounting.exercise import *  # noqa: F403
     from labkit.labs.accounting.explorer import *  # noqa: F403
-    from labkit.labs.accounting.story.memory import *  # noqa: F403
-    from labkit.labs.accounting.story.speed import *  # noqa: F403
-    from labkit.labs.accounting.tables.account import *  # noqa: F403
-    from labkit.labs.accounting.tables.measured import *  # noqa: F403
-    from labkit.labs.accounting.tables.reading import *  # noqa: F403
+    from labkit.labs.accounting.story import *  # noqa: F403
+    from labkit.labs.accounting.tables.answers import *  # noqa: F403
+    from labkit.labs.accounting.tables.memory import *  # noqa: F403
+    from labkit.labs.accounting.tables.speed import *  # noqa: F403
     from labkit.labs.accounting.targets import *  # noqa: F403
     from labkit.labs.accounting.theory import *  # noqa: F403
 

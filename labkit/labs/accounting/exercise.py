@@ -140,7 +140,7 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         if _near(found, value) and why:
             return kind, why
         if _near(found, value / mesh.devices):
-            return kind, "; ".join(filter(None, [why, "that is a device's, and all tokens are asked for"]))
+            return kind, "; ".join(filter(None, [why, "that is per device, and all tokens are asked for"]))
     if found > 0 and (spent := times(mesh, model, found)).math_s < spent.fsdp_s + spent.tensor_s:
         share = units.percent(spent.math_s / (spent.fsdp_s + spent.tensor_s))
         return (
@@ -192,7 +192,7 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
     for kind, each in WHOLE.items():
         found = account[kind] / XXL.parameters
         if abs(found / each - 1) > _SAME_ACCOUNT:
-            counted = f"{kind} take {units.number(found)} bytes a parameter, not {each}"
+            counted = f"{kind} take {units.number(found)} bytes per parameter, not {each}"
             faults[kind] = f"{counted}: counted {found / each:g} times"
     per_number = account["activations"] / TOKENS / XXL.kept()
     if abs(per_number / 2 - 1) > _SAME_ACCOUNT:
@@ -209,10 +209,10 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
     one = times(COURSE_MESH, XXL, account["tokens"])
     if one.math_s < one.fsdp_s + one.tensor_s:
         faults["batch"] = (
-            f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(one.math_s)} a block and "
+            f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(one.math_s)} per block and "
             f"communicating {units.seconds(one.fsdp_s + one.tensor_s)}: the bound is a least batch, not a largest one"
         )
-    merits = () if faults else ("16 bytes a parameter, 2 an activation, enough devices, a batch above the bound",)
+    merits = () if faults else ("16 bytes per parameter, 2 per activation, enough devices, a batch above the bound",)
     return Verdict(name, WRONG if faults else RIGHT, faults, merits)
 
 

@@ -140,12 +140,12 @@ def explore() -> ipywidgets.VBox:
         "tensor": pick("N_TP = Y", powers[:7], COURSE_MESH.tensor),
         "fsdp_axes": pick("M_X", axes, COURSE_MESH.fsdp_axes),
         "tensor_axes": pick("M_Y", axes, COURSE_MESH.tensor_axes),
-        "weight_bytes": pick("bytes a weight", (1, 2, 4), 2),
-        "activation_bytes": pick("bytes an activation", (1, 2, 4), 2),
+        "weight_bytes": pick("bytes per weight", (1, 2, 4), 2),
+        "activation_bytes": pick("bytes per activation", (1, 2, 4), 2),
     }
     machine = {
         "tflops": pick("C, TFLOP/s", (125, 312, 362, 460, 989, 2250), 460),
-        "gb_per_s": pick("W, GB/s an axis", (32, 90, 180, 300, 478, 956), 180),
+        "gb_per_s": pick("W, GB/s per axis", (32, 90, 180, 300, 478, 956), 180),
         "device_gb": pick("device, GB", (24, 40, 80, 95, 141, 180), 95),
     }
     shown = ipywidgets.HTML()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from labkit.labs.accounting.tables.account import TPU_GB, states_bytes
-from labkit.labs.accounting.tables.reading import answers
+from labkit.labs.accounting.tables.answers import answers
+from labkit.labs.accounting.tables.memory import TPU_GB, states_bytes
 from labkit.labs.accounting.theory import COURSE_MESH, MODELS, XXL, devices, least_tokens, number_in, of, smallest_fsdp
 from labkit.tables.targets import Target, card
 
@@ -24,8 +24,8 @@ def scorecard(published: pd.DataFrame) -> pd.DataFrame:
         ("XXL's smallest N_FSDP under 95 GB", smallest_fsdp(XXL, 0, of(TPU_GB, "GB")) or 0, 38, "devices"),
         ("compute-bound batch, at once", round(by_way["at once"]), 20444, "tokens"),
         ("compute-bound batch, in turn", round(by_way["in turn"]), 25302, "tokens"),
-        ("the same a device, at once", round(by_way["at once"] / COURSE_MESH.devices), 319, "tokens"),
-        ("the same a device, in turn", round(by_way["in turn"] / COURSE_MESH.devices), 395, "tokens"),
+        ("the same per device, at once", round(by_way["at once"] / COURSE_MESH.devices), 319, "tokens"),
+        ("the same per device, in turn", round(by_way["in turn"] / COURSE_MESH.devices), 395, "tokens"),
     ]
     for name, (model, weights) in _WEIGHTS_OF_LLAMA.items():
         exact.append(

@@ -144,7 +144,7 @@ def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, e
 def zero_held(
     model: Model, strategy: str, gpus: int, tokens: int, precision: str = "bfloat16", recompute: bool = True
 ) -> dict[str, Fraction]:
-    """Return the bytes a GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
+    """Return the bytes per GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
 
     All that is counted is taken to be there at once. Not counted are DDP's buckets, the activations' gradients and
     logits in float32. "bfloat16" has weights, gradients and activations in two bytes, and twelve of float32 states;

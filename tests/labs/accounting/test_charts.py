@@ -9,7 +9,6 @@ from labkit.course.predict import Prediction
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
 from labkit.labs.accounting.theory import MODELS, Mesh
-from labkit.tables.published import published
 
 
 @pytest.fixture(autouse=True)
@@ -93,12 +92,3 @@ def test_measured_chart():
     unknown = table.assign(bound_tokens=float("nan"))
     unknown.attrs = table.attrs
     checked(accounting.measured_chart(unknown))
-
-
-def test_published_chart():
-    table = accounting.answers(published("communication_accounting"))
-    figure = checked(accounting.published_chart(table))
-    (ax,) = figure.axes
-    rings = next(line for line in ax.lines if line.get_markersize() == 13)
-    assert list(rings.get_ydata()) == [3, 4, 5]
-    assert "CS336 write-up" in figure.get_supxlabel()

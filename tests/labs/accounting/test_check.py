@@ -43,7 +43,7 @@ def test_every_account_is_named_by_its_own_fault(name):
 def test_faults_say_their_numbers():
     said = {name: " ".join(verdict_of(name, ACCOUNTS[name]()).faults.values()) for name in ACCOUNTS}
     assert "they would do if the label meant GiB" in said["mixed_units"]
-    assert "8.00 bytes a parameter, not 4: counted 2 times" in said["gradients_twice"]
+    assert "8.00 bytes per parameter, not 4: counted 2 times" in said["gradients_twice"]
     assert "its bits taken for bytes" in said["bits_for_bytes"]
     assert "a least batch, not a largest one" in said["upside_down"]
 
@@ -169,7 +169,7 @@ def test_a_mistake_says_its_numbers():
     faults = judge_batch(given).faults
     assert faults["no_m_x"] == (
         "for F = 53248, X = 16, Y = 4, M_X = 2, M_Y = 1, C = 4.6e+14, W = 1.8e+11 it gives 790.68, not 25 302: M_X is "
-        "left out; that is a device's, and all tokens are asked for"
+        "left out; that is per device, and all tokens are asked for"
     )
     assert "you divided GiB by GB" in judge_devices([ceil(gib / gb) for gib, gb in SIZES]).faults["mixed"]
 

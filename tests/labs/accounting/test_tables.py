@@ -8,7 +8,7 @@ from made import CPU, gpu_node
 
 from labkit.engine.run import replay
 from labkit.labs import accounting, sharding
-from labkit.labs.accounting.tables.reading import agrees
+from labkit.labs.accounting.tables.answers import agrees
 from labkit.labs.accounting.theory import MODELS, Mesh
 from labkit.tables.published import published
 
@@ -24,7 +24,6 @@ TABLES = {
     "splits": accounting.splits,
     "machines": accounting.machines,
     "drivers": accounting.drivers,
-    "mistakes": accounting.mistakes,
 }
 
 
@@ -168,11 +167,21 @@ def test_answers_agree_to_the_digits_printed(printed, ours, same):
 
 
 def test_answers_that_differ_are_explained_by_one_mistake_each():
-    table = accounting.answers(PRINTED).set_index("quantity")
-    assert table["agrees"].tolist() == [True, True, True, False, False, False]
-    assert table["mistake"].tolist() == ["", "", "", "GiB divided by GB", "GiB divided by GB", "see mistakes"]
-    assert table["ours"].iloc[3:].round().tolist() == [44, 37, 395]
-    assert table["mistaken"].iloc[3:].round(1).tolist() == [41, 34, 640.8]
+    table = accounting.answers(PRINTED)
+    assert table["agrees"].tolist() == [True, True, True, False, False, False, False]
+    differ = table[~table["agrees"]]
+    assert differ["ours"].round(4).tolist() == [44, 37, pytest.approx(395.339, abs=1e-3), 0.0082]
+    assert differ["with_mistake"].round(4).tolist() == [41, 34, 641, 0.0019]
+    assert (differ["mistake"] != "").all() and (table.loc[table["agrees"], "mistake"] == "").all()
+
+
+def test_the_derivation_differs_from_the_reports_in_one_step():
+    table = accounting.derivation(PRINTED).set_index("step")
+    assert table["same"].tolist() == [True, True, False, False, "–", False]
+    compute = table.loc["compute, ns per token"]
+    assert compute["report"] / compute["ours"] == pytest.approx(32), "64 devices, and one of two matrices"
+    assert table["ours"].iloc[3] == pytest.approx(25301.71, abs=0.01)
+    assert table["report"].iloc[3:].tolist() == pytest.approx([642.745, 641.572, 641], abs=1e-3)
 
 
 @pytest.mark.parametrize(("quantity", "value"), [("H100 80GB equivalents", 43), ("compute-bound batch", 700)])
@@ -183,15 +192,6 @@ def test_what_no_mistake_gives_stays_unexplained(quantity, value):
 
 def test_right_answers_need_no_mistake():
     assert accounting.answers(changed("H100 80GB equivalents", 44))["agrees"].iloc[3]
-
-
-def test_one_of_24_ways_gives_what_was_printed():
-    table = accounting.mistakes()
-    assert len(table) == 24 and table["is_printed"].sum() == 1
-    made = table[table["is_printed"]].iloc[0]
-    assert made["mistakes"] == "M_X left out, a device's batch as the whole" and made["batch"] == "a device"
-    right = table[table["mistakes"] == "none"]["gives"].round().tolist()
-    assert sorted(right) == [319, 395, 20444, 25302]
 
 
 def test_scorecard():

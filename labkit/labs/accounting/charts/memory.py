@@ -1,4 +1,4 @@
-"""Bytes by kind beside devices laid end to end, memory a device over their number, and who fits where."""
+"""Bytes by kind beside devices laid end to end, memory per device over their number, and who fits where."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOXES = ("#C3D5E3", "#DCE6EE")  # devices laid end to end, in turn
 
 
 def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure:
-    """A model's memory by kind above devices laid end to end, a lane a reading of their label; GB below, GiB above.
+    """A model's memory by kind above devices laid end to end, one lane per reading of their label; GB below, GiB above.
 
     `guess`: how many devices as labelled, a number or a Prediction.
     """
@@ -55,7 +55,7 @@ def _divided_by(ratio: float) -> Callable[[Any], Any]:
 
 
 def devices_chart(table: pd.DataFrame, published: float | None = None, guess=None) -> Figure:
-    """GB a device by the number of FSDP shards, a line a number of tokens on each, and a device's size by two units.
+    """GB per device by the number of FSDP shards, one line per number of tokens, and the device's size in two units.
 
     A ring marks the fewest shards that fit. `published`: what a report printed; `guess`: the reader's, a number or a
     Prediction.
@@ -64,7 +64,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     size = fact(table, "device_gb")
     for place, (tokens, own) in enumerate(table.groupby("tokens")):
         color, above = canvas.SERIES[place], place > 0
-        name = "no activations" if not tokens else f"{units.count(tokens)} tokens on each"
+        name = "no activations" if not tokens else f"{units.count(tokens)} tokens per device"
         ax.plot(own["fsdp"], own["gb"], color=color, lw=1.6, label=name)
         for fewest in fact(table, "fewest")[tokens].values():
             at = own[own["fsdp"] == fewest]
@@ -86,15 +86,15 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     guess_line(ax, guess)
     ax.set_xlim(table["fsdp"].min(), table["fsdp"].max())
     ax.set_ylim(bottom=0)
-    ax.set(xlabel="devices to shard over (FSDP)", ylabel="GB a device")
-    ax.set_title("Memory of a device, parameters and states in float32")
+    ax.set(xlabel="devices to shard over (FSDP)", ylabel="GB per device")
+    ax.set_title("Memory per device, parameters and states in float32")
     ax.grid(True)
     canvas.legend_above(ax, columns=3)
     return canvas.finish(figure, fact(table, "source"))
 
 
 def fit_chart(table: pd.DataFrame) -> Figure:
-    """The fewest GPUs that fit, a panel a strategy, models down and GPUs across; × where no number is enough."""
+    """The fewest GPUs that fit, one panel per strategy, models down and GPUs across; × where no number is enough."""
     strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
     axes: Any
     figure, axes = canvas.canvas(
@@ -109,7 +109,7 @@ def fit_chart(table: pd.DataFrame) -> Figure:
         ax.tick_params(axis="y", rotation=0, labelsize=9)
     return canvas.finish(
         figure,
-        f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens a GPU, "
+        f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens per GPU, "
         f"× fits on no number, – no bfloat16 · {fact(table, 'source')}",
     )
 

@@ -101,7 +101,7 @@ _LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[5], "ICI": canvas.SE
 
 
 def machines_chart(table: pd.DataFrame) -> Figure:
-    """Tokens a device from which FSDP is compute-bound, a bar a device, coloured by its link."""
+    """Tokens per device from which FSDP is compute-bound, one bar per device, coloured by its link."""
     figure, ax = canvas.canvas(height=3.9)
     names = [f"{row.device} (here)" if row.here else row.device for row in table.itertuples()]
     rows(ax, names)
@@ -112,14 +112,14 @@ def machines_chart(table: pd.DataFrame) -> Figure:
         beside(ax, row.tokens, row.Index, f"{units.number(row.tokens)}  ({rates})", fontsize=8.5)
     swatches(ax, _LINKS)
     ax.set_xlim(0, 1.5 * table["tokens"].max())
-    ax.set(xlabel="tokens a device")
+    ax.set(xlabel="tokens per device")
     ax.set_title("Least batch at which FSDP is compute-bound")
     canvas.legend_above(ax)
     return canvas.finish(figure, fact(table, "source"))
 
 
 def measured_chart(table: pd.DataFrame) -> Figure:
-    """Share of a single GPU's speed by tokens a GPU: datasheets' bound, parts added up, and what was measured."""
+    """Share of a single GPU's speed by tokens per GPU: datasheets' bound, parts added up, and what was measured."""
     figure, ax = canvas.canvas(height=4.2)
     for strategy, own in table.groupby("strategy", sort=False):
         color, last = _COLORS[strategy], own.iloc[-1]
@@ -143,49 +143,8 @@ def measured_chart(table: pd.DataFrame) -> Figure:
     canvas.logarithmic(ax.xaxis)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylim(0, 1.08)
-    ax.set(xlabel="tokens a GPU and micro-batch", ylabel="% of one GPU's speed, a GPU")
+    ax.set(xlabel="tokens per GPU and micro-batch", ylabel="speed per GPU, % of one GPU alone")
     ax.set_title(f"GPT-2 Large on {fact(table, 'ranks')} GPUs: bound and measured")
     ax.grid(True)
     canvas.legend_above(ax)
     return canvas.finish(figure, fact(table, "source"))
-
-
-def published_chart(table: pd.DataFrame) -> Figure:
-    """Each printed answer over ours, 1 where they are the same; a ring is ours with the mistake that was found."""
-    figure, ax = canvas.canvas(height=3.4)
-    ratio = table["printed"] / table["ours"]
-    rows(ax, list(table["quantity"]))
-    ax.axvline(1, color=canvas.THEORY, lw=1.2, label="ours")
-    ax.hlines(table.index, 1, ratio, color=canvas.PUBLISHED, lw=1.2)
-    ax.plot(ratio, table.index, "o", color=canvas.PUBLISHED, ms=8, label="published")
-    made = table[table["mistake"] != ""]
-    ax.plot(
-        made["mistaken"] / made["ours"],
-        made.index,
-        "o",
-        ms=13,
-        mfc="none",
-        mec=canvas.PREDICTED,
-        mew=1.6,
-        label="ours with the mistake",
-    )
-    for row, times in zip(table.itertuples(), ratio, strict=True):
-        text = f"{_number(row.printed)} for {_number(row.ours)}"
-        beside(ax, max(1, times), row.Index, text, xytext=(13, 0))
-    ax.set_xscale("log")
-    ax.xaxis.set(
-        major_locator=FixedLocator([0.8, 0.9, 1, 1.2, 1.5, 2]),
-        minor_locator=NullLocator(),
-        major_formatter=lambda value, _: f"{value:g}",
-    )
-    ax.set_xlim(0.85, 2.3)
-    ax.set(xlabel="times ours")
-    ax.set_title("What was printed")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, f"{fact(table, 'source')} · theory")
-
-
-def _number(value: float) -> str:
-    if value >= 1e9:
-        return f"{units.number(value / 1e9, 4)} billion"
-    return units.count(value) if value == int(value) else units.number(value)
