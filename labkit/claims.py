@@ -29,7 +29,9 @@ def claims_of(name: str) -> pd.DataFrame:
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
     modules = [importlib.import_module(f"labkit.labs.{name}.{room}") for room in _rooms(name)]
-    return claims_table(value for module in modules for value in vars(module).values() if isinstance(value, Claim))
+    # A list: computing a claim may add names to its module, such as Python's registry of warnings.
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Claim)]
+    return claims_table(found)
 
 
 def all_claims() -> pd.DataFrame:

@@ -19,11 +19,11 @@ STRATEGY_LABELS = STRATEGY_NAMES | {
     "fsdp_full": "FSDP, full",
 }
 ATTENTION_NAMES = {
-    "plain": "plain PyTorch",
-    "by_hand": "by hand",
-    "compiled": "compiled",
+    "plain": "plain attention",
+    "by_hand": "plain, softmax by hand",
+    "compiled": "plain, compiled",
     "tiled": "tiles in PyTorch",
-    "flash": "ours",
+    "flash": "our FlashAttention",
     "sdpa_flash": "SDPA-flash",
     "sdpa_cudnn": "cuDNN",
     "sdpa_efficient": "SDPA-efficient",

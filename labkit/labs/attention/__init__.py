@@ -11,15 +11,14 @@ if TYPE_CHECKING:
     from labkit.labs.attention.explorer import *  # noqa: F403
     from labkit.labs.attention.plan import *  # noqa: F403
     from labkit.labs.attention.story.memory import *  # noqa: F403
-    from labkit.labs.attention.story.reports import *  # noqa: F403
     from labkit.labs.attention.story.speed import *  # noqa: F403
     from labkit.labs.attention.tables.memory import *  # noqa: F403
-    from labkit.labs.attention.tables.reading import *  # noqa: F403
+    from labkit.labs.attention.tables.printed import *  # noqa: F403
     from labkit.labs.attention.tables.speed import *  # noqa: F403
     from labkit.labs.attention.targets import *  # noqa: F403
     from labkit.labs.attention.theory import *  # noqa: F403
 
-RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "errors", "tuning", "race", "trial")}
+RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "tuning", "race", "trial")}
 RECORDED |= {name: f"h100/attention/{name}" for name in ("plain", "sweep")}  # on the GPU that the reports timed, too
 
 __getattr__, __dir__ = front_door(__name__)

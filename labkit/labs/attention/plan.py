@@ -73,8 +73,8 @@ class Attention(Plan):
 class Plain(Attention):
     """Attention that builds its N×N matrices, as one report timed it: batch 8, float32, no mask.
 
-    CPUs do not compile: it takes long. Compiling takes seconds a shape, so `compiled_head_dims` and
-    `compiled_sequences` name a few.
+    Compiling takes seconds per shape: `compiled_head_dims` and `compiled_sequences` name the settings to compile. CPUs
+    do not compile, because it takes too long there.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"heads": 2, "sequences": (64, 128, 256, 512), "head_dims": (16, 64)}
@@ -83,8 +83,8 @@ class Plain(Attention):
     sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
     head_dims: tuple[int, ...] = (16, 32, 64, 128)
     precisions: tuple[str, ...] = ("float32",)
-    compiled_head_dims: tuple[int, ...] = (64,)
-    compiled_sequences: tuple[int, ...] = (256, 4096, 16384)
+    compiled_head_dims: tuple[int, ...] = (16, 32, 64, 128)
+    compiled_sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
     heads: int = 8
     causal: bool = False
     repeat_ms: int = 20

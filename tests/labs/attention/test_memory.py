@@ -16,11 +16,14 @@ from labkit.labs.attention.tables import memory as tables
 from labkit.labs.attention.tables.speed import WIDTH
 from labkit.labs.attention.theory import MOMENTS, longest, moment_bytes, needed_bytes
 from labkit.provenance import fact
+from labkit.story.names import ATTENTION_NAMES
 
 MIB, GIB = 2**20, 2**30
+OURS = ATTENTION_NAMES["flash"]
 NO_MEMORY = {"status": "out of memory"}
 MS = {"forward": 1.0, "backward": 2.5, "both": 3.5, "unsynchronised": 0.08}
 
+COMPILED = {"compiled_sequences": (256, 1024, 4096, 8192, 16384, 32768), "compiled_head_dims": (64,)}
 LENGTHS = (256, 1024, 4096, 8192, 16384, 32768)  # of plain attention; the last one fails
 
 
@@ -87,7 +90,9 @@ def small(kind, **knobs):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     return {
-        "plain": written(folder / "plain", full(Plain, sequences=LENGTHS, compiled_sequences=LENGTHS)),
+        "plain": written(
+            folder / "plain", full(Plain, sequences=LENGTHS, compiled_sequences=LENGTHS, compiled_head_dims=(64,))
+        ),
         "plain_small": written(folder / "plain_small", small(Plain)),
         "memory": written(folder / "memory", full(Memory)),
         "memory_small": written(folder / "memory_small", small(Memory)),
@@ -223,7 +228,7 @@ def test_plain_chart(runs, name):
     table = tables.plain(runs[name])
     figure = checked(plain_chart(table))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert ("impossible" in labels) == ("least, plain" in labels) == (name == "plain")
+    assert ("impossible" in labels) == ("least time, plain" in labels) == (name == "plain")
     own = table[(table["head_dim"] == 64) & (table["implementation"] == "plain")]
     assert any(
         list(line.get_ydata()) == list(own["unsynchronised_ms"])
@@ -247,14 +252,15 @@ def test_the_story_of_plain_attention(runs, tmp_path):
     said(
         explain_plain(tables.plain(runs["plain"])),
         (
-            "from 4 096 to 16 384 tokens, where work grows 16×, times grow 16×: they follow it",
-            "launch, not the work",
+            "**Times follow work**",
+            "work grows 16×",
+            "does not wait times the launch",
             "0.0400 to 0.160 ms from 256 to",
             "times impossible, from 4 096 tokens on, and none of our",
             "Compiled, plain attention is 2.0× as fast in forward at 32 768",
-            "from 32 768 on softmax by hand (out of memory in",
+            "from 32 768 tokens plain, softmax by hand (out of memory in",
         ),
-        ("do not follow", "sees the work", "All ran"),
+        ("do not follow", "sees the work", "No setting failed"),
     )
 
 
@@ -264,20 +270,20 @@ def test_the_story_of_plain_attention_the_other_way(tmp_path):
         slow = made | {"unsynchronised": made["forward"], "backward": 1e-5}
         return {name: ms / (0.5 if point.implementation == "compiled" else 1) for name, ms in slow.items()}
 
-    plan = full(Plain, sequences=(1024, 4096), compiled_sequences=(1024, 4096))
+    plan = full(Plain, sequences=(1024, 4096), **COMPILED)
     table = tables.plain(written(tmp_path / "run", plan, time=turned, failed=lambda point: False))
     said(
         explain_plain(table),
         (
-            "torch's softmax in backward",
+            "plain attention in backward",
             "do not follow it",
             "sees the work",
             "0 of this clock's",
-            "**18 of our",
+            "**18 of the",
             "as fast in forward at 4 096 and 2.0× as slow in backward at 4 096",
-            "All ran, up to 4 096",
+            "No setting failed, up to 4 096",
         ),
-        ("the launch, not", "none of our", "Not measured"),
+        ("times the launch", "none of the", "Not measured"),
     )
 
 
@@ -293,17 +299,18 @@ def test_the_story_of_memory(runs):
     said(
         story(runs["memory"]),
         (
-            "softmax by hand 2.00 (exp(S − max) and P), torch's softmax 1.00 (P) and flash 0 (nothing N×N)",
-            "flash as N^1.00: flash is linear",
-            "measured sizes agree within 1 %.",
-            "Softmax by hand fails at 32 768",
-            "backward has 6",
+            f"plain, softmax by hand 2.00 (exp(S − max) and P), plain attention 1.00 (P) and {OURS} 0 (nothing N×N)",
+            f"{OURS} as N^1.00",
+            f"{OURS} is linear",
+            "agree with the formulas within 1 %.",
+            "Plain, softmax by hand fails at 32 768",
+            "backward needs 6",
             "the GPU has 140 GiB, enough for 27 9",
-            "flash to 65 536 (1.01 GiB)",
+            f"{OURS} to 65 536 (1.01 GiB)",
         ),
         ("by formula 2", "not linear", "would fit", "a CPU"),
     )
-    said(story(runs["plain"]), "compiled 1.00", "compiled 1.00 (")
+    said(story(runs["plain"]), "plain, compiled 1.00", "plain, compiled 1.00 (")
 
 
 def test_the_story_of_memory_the_other_way(tmp_path):
@@ -316,13 +323,13 @@ def test_the_story_of_memory_the_other_way(tmp_path):
     said(
         story(early),
         (
-            "torch's softmax 2.00 (**by formula 1**)",
-            "flash is not linear",
+            "plain attention 2.00 (**by formula 1**)",
+            f"{OURS} is not linear",
             "measured sizes 12 agree",
-            "farthest apart is",
+            "the largest difference is",
             "**that would fit** in the GPU's 140 GiB: something else",
         ),
-        ("flash is linear", "agree within 1 %.", "enough for", "Without failing"),
+        (f"{OURS} is linear", "formulas within 1 %.", "enough for", "These did not fail"),
     )
 
 
@@ -341,9 +348,9 @@ def test_the_story_of_memory_on_a_cpu(runs):
     said(
         story(runs["memory_small"]),
         (
-            "flash 0 (nothing N×N)",
-            "all 9 measured sizes agree within 1 %; a CPU tells only what is kept",
-            "flash to 64",
+            f"{OURS} 0 (nothing N×N)",
+            "All 9 measured sizes agree with the formulas within 1 %; on a CPU only",
+            f"{OURS} to 64",
             "This run is small",
         ),
         ("fails", "by formula 2"),
@@ -355,18 +362,18 @@ def test_the_story_of_errors(tmp_path):
     said(
         good,
         (
-            "every tensor of tiles in PyTorch (9 shapes) and flash (10 shapes) is within",
+            f"within the tolerance of float64**: tiles in PyTorch (9 shapes) and {OURS} (10 shapes)",
             "80 % of 0.01",
-            "gives the same bits",
+            "returns the same bits",
         ),
-        ("Beyond", "Other bits"),
+        ("Beyond", "other bits"),
     )
     bad = explain_errors(tables.errors(errors_run(tmp_path / "bad", worst=0.02, same=False)))
     said(
         bad,
         (
-            "**Beyond the tolerance**: dK of flash in bfloat16 (0.0200, at 1 × 1000 × 16)",
-            "**Other bits in a second run**: flash in bfloat16",
+            f"**Beyond the tolerance**: dK of {OURS} in bfloat16 (0.0200, at 1 × 1000 × 16)",
+            f"**A second run returns other bits**: {OURS} in bfloat16",
         ),
-        ("within", "the same bits"),
+        ("is within", "the same bits"),
     )

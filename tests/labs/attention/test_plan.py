@@ -77,7 +77,12 @@ def test_the_sweep_is_the_reports():
 def test_plain_attention_is_compiled_where_compiling_pays():
     points = attention.Plain.full(**GPU).points()
     assert {(p.heads, p.causal, p.precision) for p in points} == {(8, False, "float32")}
-    assert {p.head_dim for p in points if p.implementation == "compiled"} == {64}
+    settings = {
+        name: {(p.head_dim, p.sequence) for p in points if p.implementation == name} for name in ("compiled", "plain")
+    }
+    assert settings["compiled"] == settings["plain"] and len(settings["plain"]) == 20, (
+        "the settings of the report's table"
+    )
     assert {p.head_dim for p in points if p.implementation == "plain"} == {16, 32, 64, 128}
     cpu = attention.Plain.full(device="cpu").points()
     assert {p.implementation for p in cpu} == {"by_hand", "plain"}

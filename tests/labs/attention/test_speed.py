@@ -11,6 +11,7 @@ from labkit.labs.attention.plan import Race, Sweep, Tuning
 from labkit.labs.attention.story import speed as story
 from labkit.labs.attention.tables import speed as tables
 from labkit.provenance import fact
+from labkit.story.names import ATTENTION_NAMES
 
 SWEPT = {"device": "cuda", "sequences": (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)}
 NAN, H200 = float("nan"), "NVIDIA H200"
@@ -198,7 +199,8 @@ def raced(folder, **changed):
 
 
 NEVER, SLOWER = "is **never slower than SDPA-flash**", "**is slower than SDPA-flash**"
-HOST, KERNEL, UNTOLD = "the host takes to launch", "there it is the kernel", "no captured clock tells"
+HOST, KERNEL, UNTOLD = "the host is slow, not the kernel", "the kernel is slow", "there is no captured clock"
+OURS = ATTENTION_NAMES["flash"]
 
 
 @pytest.mark.parametrize(
@@ -207,24 +209,28 @@ HOST, KERNEL, UNTOLD = "the host takes to launch", "there it is the kernel", "no
         (
             {},
             (
-                f"**captured** clock ours {NEVER}",
-                f"**launched** clock ours {SLOWER} in 15 of 36",
+                f"**captured** clock {OURS} {NEVER}",
+                f"**launched** clock {OURS} {SLOWER} in 15 of 36",
                 HOST,
-                "**missed**",
-                "at d = 64 at 1 024 (forward) it works 0.00524 of 0.0802 ms",
-                "8 192 the clocks differ by at most 22 %",
+                "is missed by",
+                "d = 64 at 1 024 (forward) the GPU works 0.00524 of 0.0802 ms",
+                "8 192 tokens the clocks differ by at most 22 %",
             ),
             (KERNEL, UNTOLD),
         ),
         (
             {"flash_ms": 0.1},
-            (f"**captured** clock ours {NEVER}", f"**launched** clock ours {NEVER}"),
+            (f"**captured** clock {OURS} {NEVER}", f"**launched** clock {OURS} {NEVER}"),
             (SLOWER, HOST, KERNEL),
         ),
-        ({"flash": 4e-8}, (f"**captured** clock ours {SLOWER} in 24 of 24", KERNEL, UNTOLD, "1.3×"), (NEVER, HOST)),
-        ({"plan": {"captured": 0}}, (SLOWER, "For 15 of these no captured clock"), (HOST, KERNEL, "captured:")),
-        ({"flash": 1e-8, "flash_ms": 0.2}, ("ours takes 2.88 ms, 28 % below: **met**", "is ours in 9 of 12"), "missed"),
-        ({"flash": 1e-8, "flash_ms": 0.0}, ("launched: fastest is ours in 12 of 12 settings", NEVER), SLOWER),
+        ({"flash": 4e-8}, (f"**captured** clock {OURS} {SLOWER} in 24 of 24", KERNEL, UNTOLD, "1.3×"), (NEVER, HOST)),
+        (
+            {"plan": {"captured": 0}},
+            (SLOWER, "For 15 of these there is no captured clock"),
+            (HOST, KERNEL),
+        ),
+        ({"flash": 1e-8, "flash_ms": 0.2}, ("is met, 28 % below", f"{OURS} 2.88 ms", f"{OURS} in 9 of 12"), "missed"),
+        ({"flash": 1e-8, "flash_ms": 0.0}, (f"(launched clock)**: {OURS} in 12 of 12 settings", NEVER), SLOWER),
         ({"flash": 1e-9, "flash_ms": 0.0}, ("times are shorter than this GPU allows",), "No time is shorter"),
         ({"plan": {"sequences": (64,)}}, ("target's setting was not measured", "measured beside SDPA-flash"), NEVER),
     ],
@@ -235,7 +241,7 @@ def test_explain_race(tmp_path, changed, parts, unsaid):
 
 def test_explain_race_without_a_limit_and_in_an_interpreter(runs):
     said(story.explain_race(tables.race(runs["unknown"])), "No limit of this GPU is known", "peak")
-    said(story.explain_race(tables.race(runs["small race"])), ("nothing about the kernel", "small"), "fastest")
+    said(story.explain_race(tables.race(runs["small race"])), ("nothing about the kernel", "small"), "Fastest")
 
 
 @pytest.mark.parametrize("name", ["race", "partly", "unknown", "small race"])
@@ -256,16 +262,16 @@ def test_explain_floors(runs, tmp_path):
     said(
         story.explain_sweep(table, floors),
         (
-            "ours in bfloat16 takes at least 0.300 ms, and no more than 1.5 times "
-            "that at 4 096 tokens, 1 016× the scores",
-            "**launch-bound.**",
+            f"{OURS} in bfloat16 takes at least 0.300 ms, and at most 1.5 times "
+            "that up to 4 096 tokens, with 1 016× the scores",
+            "launch-bound.**",
         ),
         "greater lengths",
     )
     grows = run_of(tmp_path / "grows", Sweep(**SWEPT), lambda point: 1e-6 * point.sequence**2)
     said(story.explain_sweep(table, tables.floor(grows)), "more than 1.5 times that at greater lengths", "launch-bound")
     busy = floors.assign(share_of_limit=0.6)
-    said(story.explain_sweep(table, busy), "needs at most 60 % of such a time.", "launch-bound")
+    said(story.explain_sweep(table, busy), "needs at most 60 % of that time.", "launch-bound")
     unknown = floors.assign(share_of_limit=NAN)
     said(story.explain_sweep(table, unknown), "No limit of this GPU is known", "launch-bound")
 
@@ -276,26 +282,27 @@ def test_explain_sweep(runs, tmp_path):
     said(
         story.explain_sweep(table, floors),
         (
-            "ours is at most 10× (forward, float32, d = 128 at 65 536) as fast",
+            f"{OURS} is at most 10× (forward, float32, d = 128 at 65 536) as fast",
             "Neither runs out of memory up to 65 536",
             "bfloat16, d = 16 at 128, 256, 512 and 1 024",
-            "times bfloat16's time: three TF32 products each, at the datasheet's rates, are 6.0×",
-            "that is not all",
+            "times bfloat16's time. Three TF32 products",
+            "6.0×",
+            "does not explain all",
         ),
-        (none, "nowhere", "suffice"),
+        (none, "nowhere", "runs out of memory:"),
     )
     full = story.explain_sweep(tables.sweep(runs["full"]), floors)
-    said(full, "suffice for plain PyTorch: float32, d = 16 at 65 536; float32, d = 32 at 65 536", "Neither")
+    said(full, "Plain attention runs out of memory: float32, d = 16 at 65 536; float32, d = 32 at 65 536", "Neither")
     quick = table.assign(flash_ms=0.5 * table["plain_ms"], speed_up=2.0)
     said(story.explain_sweep(quick, floors), (none, "at most 2.0×"), "slower in 1")
     slow = table.assign(flash_ms=2 * table["plain_ms"], speed_up=0.5)
-    said(story.explain_sweep(slow, floors), ("**nowhere faster**: at best 0.50×", "slower in 80 of 80 settings"), none)
+    said(story.explain_sweep(slow, floors), ("nowhere faster, at best 0.50×", "slower in 80 of 80 settings"), none)
     six = table.assign(flash_ms=table["precision"].map({"float32": 6.0, "bfloat16": 1.0}))
-    said(story.explain_sweep(six, floors), ("float32 takes ours 6.00 times", "as that explains"), "not all")
+    said(story.explain_sweep(six, floors), (f"float32 takes {OURS} 6.00 times", "that explains it"), "not explain all")
     one = table[table["precision"] == "bfloat16"]
     said(story.explain_sweep(one, floors), "Neither", "TF32")
     unknown = table.assign(peak_tflops=NAN)
-    said(story.explain_sweep(unknown, floors), "it multiplies float32 as three TF32 products", "datasheet")
+    said(story.explain_sweep(unknown, floors), "as three TF32 products", "datasheet")
     said(
         story.explain_sweep(tables.sweep(runs["small sweep"]), floors), ("nothing about the kernel", "small"), "Neither"
     )

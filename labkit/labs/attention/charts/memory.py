@@ -15,10 +15,11 @@ from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
 from labkit.charts.parts import panels, swatches
-from labkit.labs.attention.charts.speed import BAD, DASHES, IMPLEMENTATIONS, mark_lengths
+from labkit.labs.attention.charts.speed import BAD, DASHES, STYLES, mark_lengths
 from labkit.labs.attention.theory import FULL, SKIPPED, Step
 from labkit.provenance import fact
 from labkit.story import units
+from labkit.story.names import ATTENTION_NAMES
 
 _PREDICTED_AT = 16384  # tokens
 _PANELS = {"kept": "Kept for backward", "backward": "Peak in backward"}
@@ -36,7 +37,7 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
     figure, axes = panels(len(moments), height=4.4, sharey=True)
     for ax, moment in zip(axes, moments, strict=True):
         for name, own in table.groupby("implementation", sort=False):
-            color, marker, label = IMPLEMENTATIONS[name]
+            (color, marker), label = STYLES[name], ATTENTION_NAMES[name]
             ax.plot(own["sequence"], own[f"{moment}_mib"], color=color, marker=marker, ms=5, ls="none", label=label)
             ax.plot(own["sequence"], own[f"{moment}_formula_mib"], color=color, lw=1.1)
             gone = own[own["status"] != "ok"]

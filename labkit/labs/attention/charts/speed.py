@@ -16,14 +16,19 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
 
-_COLORS = dict(
-    zip(
-        ("flash", "sdpa_flash", "sdpa_cudnn", "plain", "tiled", "compiled", "by_hand", "sdpa_efficient"),
-        canvas.SERIES,
-        strict=True,
-    )
-)
+# One colour and marker per implementation, on all charts of the lab.
+STYLES = {
+    "flash": (canvas.SERIES[0], "D"),
+    "sdpa_flash": (canvas.SERIES[1], "o"),
+    "sdpa_cudnn": (canvas.SERIES[2], "v"),
+    "plain": (canvas.SERIES[3], "s"),
+    "tiled": (canvas.SERIES[4], "P"),
+    "compiled": (canvas.SERIES[5], "^"),
+    "by_hand": (canvas.SERIES[6], "o"),
+    "sdpa_efficient": (canvas.SERIES[7], "o"),
+}
 _TITLES = {"forward": "forward", "backward": "backward", "both": "forward + backward"}
+_NOTE: Any = {"va": "top", "fontsize": 9, "color": canvas.QUIET}
 DASHES: Any = (0, (4, 2))
 _CLOCKS: Any = {"launched": "-", "captured": DASHES}
 _AT = {"sequence": 16384, "head_dim": 64}  # what the reader predicts
@@ -32,7 +37,7 @@ _HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 
 
 
 def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
-    """Rate by sequence length, a colour an implementation, a panel a head dimension; dashes are the captured clock.
+    """Rate by sequence length, one colour per implementation, one panel per head dimension; dashes: captured clock.
 
     All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
     `guess` (ms at N = 16 384, d = 64; a number or a Prediction) stands as the rate that it means.
@@ -42,33 +47,17 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
     by_panel = list(rows.groupby(_PANEL, sort=False))
     figure, axes = panels(len(by_panel), height=4.3, sharey=True)
     for ax, ((precision, head_dim), own) in zip(axes, by_panel, strict=True):
-        for name in _COLORS:
+        for name, (color, marker) in STYLES.items():
             lines = own[own["implementation"] == name].groupby("clock", sort=False)
             for clock, line in lines:
-                ax.plot(
-                    line["sequence"],
-                    scale * line["tflops"],
-                    color=_COLORS[name],
-                    ls=_CLOCKS[clock],
-                    lw=1.4,
-                    ms=4,
-                    marker="o",
-                    label=ATTENTION_NAMES[name] if clock == "launched" else None,
-                )
-            _cross(ax, own[(own["implementation"] == name) & _out_of_memory(own["status"])], 0.04, _COLORS[name])
+                label = ATTENTION_NAMES[name] if clock == "launched" else None
+                drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4, "ls": _CLOCKS[clock]}
+                ax.plot(line["sequence"], scale * line["tflops"], label=label, **drawn)
+            _cross(ax, own[(own["implementation"] == name) & _out_of_memory(own["status"])], 0.04, color)
         peak = own["peak_tflops"].max()
         if pd.notna(peak):
             ax.axhline(peak, color=canvas.THEORY, lw=1)
-            ax.annotate(
-                f"peak for {precision}",
-                (0.02, peak),
-                va="top",
-                fontsize=9,
-                color=canvas.QUIET,
-                xycoords=ax.get_yaxis_transform(),
-                xytext=(0, -4),
-                textcoords="offset points",
-            )
+            ax.text(0.02, 0.9 * peak, f"peak for {precision}", transform=ax.get_yaxis_transform(), **_NOTE)
         _guess(ax, own, getattr(guess, "value", guess), scale)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{_TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
@@ -80,7 +69,7 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
 
 
 def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
-    """Time by sequence length, ours and (dashed) plain attention's, a colour a head dimension, a panel a precision.
+    """Time by sequence length: our FlashAttention (solid) and plain attention (dashed), one colour per head dimension.
 
     What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
     """
@@ -91,16 +80,9 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
         for head_dim, own in rows[rows["precision"] == precision].groupby("head_dim"):
             color = _HEAD_DIMS.get(head_dim, canvas.INK)
             for column, dashes in (("flash_ms", "-"), ("plain_ms", DASHES)):
-                ax.plot(
-                    own["sequence"],
-                    own[column],
-                    color=color,
-                    ls=dashes,
-                    marker="o",
-                    ms=3.5,
-                    lw=1.3,
-                    label=f"d = {head_dim}" if column == "flash_ms" else None,
-                )
+                label = f"d = {head_dim}" if column == "flash_ms" else None
+                drawn: Any = {"color": color, "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
+                ax.plot(own["sequence"], own[column], label=label, **drawn)
             _cross(ax, own[_out_of_memory(own["plain_status"])], 0.96, color)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{_TITLES[phase].capitalize()}, {precision}")
@@ -108,8 +90,8 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
     first = axes[0]
     canvas.logarithmic(first.yaxis)
     first.set_ylabel("ms (log)")
-    for label, dashes in (("ours", "-"), (ATTENTION_NAMES["plain"], DASHES)):
-        first.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=label)
+    for name, dashes in (("flash", "-"), ("plain", DASHES)):
+        first.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=ATTENTION_NAMES[name])
     _legend(first, captured=False, failed=_out_of_memory(rows["plain_status"]).any())
     return canvas.finish(figure, fact(table, "source"))
 
@@ -139,24 +121,17 @@ def _legend(ax: Axes, *, captured: bool, failed: bool) -> None:
     canvas.legend_above(ax, columns=7)
 
 
-# Problem and implementation of the assignment: colour, marker, name.
-_PRINTED = {
-    ("pytorch_attention", "by_hand"): (canvas.SERIES[0], "o", "eager"),
-    ("torch_compile", "by_hand"): (canvas.SERIES[4], "s", "eager, other problem"),
-    ("torch_compile", "compiled"): (canvas.SERIES[1], "^", "compiled"),
-}
-IMPLEMENTATIONS = {
-    "by_hand": (canvas.SERIES[0], "o", "softmax by hand"),
-    "plain": (canvas.SERIES[2], "s", "torch's softmax"),
-    "compiled": (canvas.SERIES[1], "^", "compiled"),
-    "flash": (canvas.SERIES[3], "D", "flash"),
+_PRINTED = {  # problem of the assignment and implementation: marker and name
+    ("pytorch_attention", "by_hand"): ("o", "eager, first table"),
+    ("torch_compile", "by_hand"): ("s", "eager, second table"),
+    ("torch_compile", "compiled"): ("^", "compiled, second table"),
 }
 BAD = canvas.PREDICTED
 _LINE: Any = {"ms": 5, "lw": 1.3}
 
 
 def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
-    """Forward and backward by sequence length at one head dimension; dashes are a clock that waits for nobody.
+    """Forward and backward by sequence length at one head dimension; dashes are a clock that does not wait for the GPU.
 
     The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow. Both
     axes are logarithmic.
@@ -165,20 +140,23 @@ def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
     figure, axes = _phase_panels(head_dim, table["sequence"], height=4.3)
     for phase, ax in axes.items():
         for name, own in table.groupby("implementation", sort=False):
-            color, marker, label = IMPLEMENTATIONS[name]
-            ax.plot(own["sequence"], own[f"{phase}_ms"], color=color, marker=marker, label=label, **_LINE)
+            color, marker = STYLES[name]
+            named = {"label": ATTENTION_NAMES[name]}
+            ax.plot(own["sequence"], own[f"{phase}_ms"], color=color, marker=marker, **named, **_LINE)
             if phase == "forward":
                 ax.plot(own["sequence"], own["unsynchronised_ms"], color=color, marker=marker, ms=4, lw=1.1, ls=DASHES)
         for clock in (phase, "unsynchronised") if phase == "forward" else (phase,):
             _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
         least = table[table["implementation"] == "plain"]
         if least[f"{phase}_least_ms"].notna().any():
-            ax.plot(least["sequence"], least[f"{phase}_least_ms"], color=canvas.THEORY, lw=1.3, label="least, plain")
+            ax.plot(
+                least["sequence"], least[f"{phase}_least_ms"], color=canvas.THEORY, lw=1.3, label="least time, plain"
+            )
     first = axes["forward"]
     canvas.logarithmic(first.yaxis)
     fastest = table[["forward_ms", "backward_ms", "unsynchronised_ms"]].min(axis=None)
     first.set_ylim(bottom=fastest / 2)  # the least of short sequences lies far below
-    first.plot([], [], color=canvas.QUIET, lw=1.1, ls=DASHES, label="not waited for")
+    first.plot([], [], color=canvas.QUIET, lw=1.1, ls=DASHES, label="without waiting")
     if table.filter(like="verdict").eq("impossible").any(axis=None):
         first.plot([], [], "o", ms=9, mfc="none", mec=BAD, mew=1.6, label="impossible")
     canvas.legend_above(first, columns=6)
@@ -186,7 +164,7 @@ def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
 
 
 def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
-    """Printed times by sequence length at one head dimension, a panel a phase; a ring where a time is impossible.
+    """Printed times by sequence length at one head dimension, one panel per phase; a ring where a time is impossible.
 
     The lines without markers are the least that an H100 needs, for eager attention (black: scores go through memory)
     and for compiled (dotted: one kernel might do all). Both axes are logarithmic.
@@ -195,16 +173,43 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
     figure, axes = _phase_panels(head_dim, table["sequence"], height=4.2)
     for phase, ax in axes.items():
         rows = table[table["phase"] == phase]
-        for (problem, implementation), (color, marker, name) in _PRINTED.items():
+        for (problem, implementation), (marker, name) in _PRINTED.items():
             own = rows[(rows["problem"] == problem) & (rows["implementation"] == implementation)]
-            ax.plot(own["sequence"], own["ms"], color=color, marker=marker, label=name, **_LINE)
-        for implementation, dashes, name in (("by_hand", "-", "least, eager"), ("compiled", ":", "least, compiled")):
+            color, dashes = STYLES[implementation][0], DASHES if marker == "s" else "-"
+            ax.plot(own["sequence"], own["ms"], color=color, marker=marker, ls=dashes, label=name, **_LINE)
+        for implementation, dashes, name in (
+            ("by_hand", "-", "least time, eager"),
+            ("compiled", ":", "least time, compiled"),
+        ):
             own = rows[rows["implementation"] == implementation].drop_duplicates("sequence")
             ax.plot(own["sequence"], own["least_ms"], color=canvas.THEORY, ls=dashes, lw=1.3, label=name)
         _ring(ax, rows[rows["verdict"] == "impossible"], "ms", label="impossible")
     canvas.logarithmic(axes["forward"].yaxis)
     canvas.legend_above(axes["forward"], columns=6)
     return canvas.finish(figure, fact(times, "source"))
+
+
+def compiled_chart(gains: pd.DataFrame) -> Figure:
+    """Eager attention's time over compiled attention's, one panel per phase, one colour per head dimension.
+
+    Solid lines are measured, dashed lines are what the report prints; 1 is no gain.
+    """
+    figure, axes = panels(2, height=4.0, sharey=True)
+    for ax, (phase, rows) in zip(axes, gains.groupby("phase", sort=False), strict=True):
+        for head_dim, line in rows.groupby("head_dim"):
+            color = _HEAD_DIMS.get(head_dim, canvas.INK)
+            ax.plot(line["sequence"], line["gain"], color=color, marker="o", ms=4, lw=1.4, label=f"d = {head_dim}")
+            ax.plot(line["sequence"], line["printed_gain"], color=color, marker="o", ms=3, lw=1.1, ls=DASHES)
+        ax.axhline(1, color=canvas.THEORY, lw=1)
+        mark_lengths(ax, gains["sequence"])
+        ax.set_title(phase.capitalize())
+        ax.grid(True)
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_ylabel("eager time / compiled time")
+    axes[0].plot([], [], color=canvas.QUIET, lw=1.4, label="measured, waited for")
+    axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=DASHES, label="printed")
+    canvas.legend_above(axes[0], columns=6)
+    return canvas.finish(figure, fact(gains, "source"))
 
 
 def _phase_panels(head_dim: int, sequences: pd.Series, height: float) -> tuple[Figure, dict[str, Axes]]:

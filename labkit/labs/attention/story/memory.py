@@ -9,10 +9,9 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.names import ATTENTION_NAMES
+from labkit.story.names import ATTENTION_NAMES as NAMES
 from labkit.story.words import listed, say
 
-_NAMES = ATTENTION_NAMES | {"by_hand": "softmax by hand", "plain": "torch's softmax", "flash": "flash"}
 _KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
 _BACKWARD = {
     "by_hand": "exp(S − max), dP and four for the gradient of the row sums",
@@ -49,11 +48,11 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     """Say whether every tensor is within the tolerance, which comes nearest, and whether a second run is the same."""
     wrong = table[~(table["share"] <= 1)]
     shapes = table.groupby("implementation", sort=False)["shapes"].max()
-    counts = listed(f"{_NAMES[name]} ({count} shapes)" for name, count in shapes.items())
-    sentences = [f"Beside float64, every tensor of {counts} is within the tolerance."]
+    counts = listed(f"{NAMES[name]} ({count} shapes)" for name, count in shapes.items())
+    sentences = [f"**Every tensor is within the tolerance of float64**: {counts}."]
     if len(wrong):
         rows = (
-            f"{row.tensor} of {_NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
+            f"{row.tensor} of {NAMES[row.implementation]} in {row.precision} ({units.number(row.worst)}, at "
             f"{row.shape})"
             for row in wrong.itertuples()
         )
@@ -61,13 +60,13 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     for precision, own in table.groupby("precision", sort=False):
         worst = own.loc[own["share"].idxmax()]
         sentences.append(
-            f"Nearest to it in {precision} is {worst['tensor']} of {_NAMES[worst['implementation']]}: "
+            f"Closest to the tolerance in {precision} is {worst['tensor']} of {NAMES[worst['implementation']]}: "
             f"{units.percent(worst['share'])} of {worst['tolerance']:g}."
         )
     unlike = table[~table["same_bits"]].drop_duplicates(["implementation", "precision"])
-    where = listed(f"{_NAMES[row.implementation]} in {row.precision}" for row in unlike.itertuples())
+    where = listed(f"{NAMES[row.implementation]} in {row.precision}" for row in unlike.itertuples())
     sentences.append(
-        f"**Other bits in a second run**: {where}." if len(unlike) else "A second run gives the same bits."
+        f"**A second run returns other bits**: {where}." if len(unlike) else "A second run returns the same bits."
     )
     return say(*sentences, small=fact(table, "small"))
 
@@ -88,12 +87,14 @@ def _growing(table: pd.DataFrame) -> str | None:
     first = next(first for first, last, _ in grown.values() if last == longest)
     same = {key: time for key, (start, last, time) in grown.items() if (start, last) == (first, longest)}
     power = {key: math.log(time) / math.log(longest / first) for key, time in same.items()}
-    slow = [f"{_NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < _FOLLOWS]
+    slow = [f"{NAMES[name]} in {phase}" for name, phase in same if power[name, phase] < _FOLLOWS]
     sentence = (
-        f"Waited for, from {units.count(first)} to {units.count(longest)} tokens, where work grows "
-        f"{units.times((longest / first) ** 2)}, times grow {units.span(same.values())}"
+        f"From {units.count(first)} to {units.count(longest)} tokens work grows {units.times((longest / first) ** 2)}, "
+        f"and times that wait for the GPU grow {units.span(same.values())}"
     )
-    return f"{sentence}; **those of {listed(slow)} do not follow it.**" if slow else f"{sentence}: they follow it."
+    return (
+        f"{sentence}; **those of {listed(slow)} do not follow it.**" if slow else f"**Times follow work**: {sentence}."
+    )
 
 
 def _grown(own: pd.DataFrame, column: str) -> tuple[int, int, float] | None:
@@ -110,16 +111,15 @@ def _waiting(table: pd.DataFrame) -> str | None:
     first, last = rows["sequence"].min(), rows["sequence"].max()
     ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
     sentence = (
-        f"A clock that waits for nobody shows {units.span(rows['unsynchronised_ms'], units.number)} ms from "
-        f"{units.count(first)} to {units.count(last)}, where work grows {units.times((last / first) ** 2)}"
+        f"A clock that does not wait shows {units.span(rows['unsynchronised_ms'], units.number)} ms from "
+        f"{units.count(first)} to {units.count(last)} tokens"
     )
     if shown.sum() < _SEEN * ms.sum():
         return (
-            f"{sentence} and forward takes {units.span(ms, units.number)} ms at the end: **the launch, not the work.**"
+            f"**A clock that does not wait times the launch.** {sentence}; forward takes "
+            f"{units.span(ms, units.number)} ms at the longest."
         )
-    return (
-        f"{sentence}; at the end that is {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
-    )
+    return f"{sentence}, at the end {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
 
 
 def _checked(table: pd.DataFrame) -> str:
@@ -132,21 +132,21 @@ def _checked(table: pd.DataFrame) -> str:
     waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
     alone = verdicts["unsynchronised"].eq("impossible")
     ours = (
-        f"**{waited.sum()} of our {len(waited)} times that were waited for**"
+        f"**{waited.sum()} of the {len(waited)} times that wait for the GPU**"
         if waited.any()
-        else f"none of our {len(waited)} times that were waited for"
+        else f"none of the {len(waited)} times that wait for the GPU"
     )
     from_ = f", from {units.count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
     return (
-        f"The check of the published table calls {alone.sum()} of this clock's {len(alone)} forward times "
-        f"impossible{from_}, and {ours}."
+        f"The check of physics calls {alone.sum()} of this clock's {len(alone)} forward times impossible{from_}, and "
+        f"{ours}."
     )
 
 
 def _compiled(table: pd.DataFrame) -> str | None:
     keys = ["head_dim", "sequence"]
     eager, compiled = (table[table["implementation"] == name].set_index(keys) for name in ("plain", "compiled"))
-    found = []
+    speeds = []
     for phase in ("forward", "backward"):
         gains = (eager[f"{phase}_ms"] / compiled[f"{phase}_ms"]).dropna()
         if len(gains):
@@ -156,16 +156,16 @@ def _compiled(table: pd.DataFrame) -> str | None:
                 if abs(gain - 1) <= _SAME
                 else f"{units.times(max(gain, 1 / gain))} as " + ("fast" if gain > 1 else "slow")
             )
-            found.append(f"{how} in {phase} at {units.count(gains.index.get_level_values('sequence').max())}")
-    return f"Compiled, plain attention is {listed(found)}." if found else None
+            speeds.append(f"{how} in {phase} at {units.count(gains.index.get_level_values('sequence').max())}")
+    return f"Compiled, plain attention is {listed(speeds)}." if speeds else None
 
 
 def _gone(table: pd.DataFrame) -> str:
     bad = table[table["status"] != "ok"].sort_values("sequence", kind="stable").drop_duplicates("implementation")
     if bad.empty:
-        return f"All ran, up to {units.count(table['sequence'].max())}."
+        return f"No setting failed, up to {units.count(table['sequence'].max())} tokens."
     parts = [
-        f"from {units.count(sequence)} on {listed(_NAMES[name] for name in own['implementation'])} ({status})"
+        f"from {units.count(sequence)} tokens {listed(NAMES[name] for name in own['implementation'])} ({status})"
         for (sequence, status), own in bad.groupby(["sequence", "status"])
     ]
     return f"Not measured: {listed(parts)}."
@@ -176,41 +176,41 @@ def _kept(held: pd.DataFrame) -> str:
     for name, own in held.groupby("implementation", sort=False):
         column = "kept_squares" if own["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
         for one in own[own[column].notna()].tail(1).to_dict("records"):
-            part = f"{_NAMES[name]} {units.number(round(one[column], 2))}"
+            part = f"{NAMES[name]} {units.number(round(one[column], 2))}"
             if abs(one[column] - one["due_squares"]) <= _WHOLE:
                 part += f" ({_KEPT[name]})"
             elif pd.notna(one["due_squares"]):
                 part += f" (**by formula {one['due_squares']:.0f}**)"
             parts.append(part)
-    return f"N×N matrices kept for backward: {listed(parts)}."
+    return f"**N×N matrices kept for backward**: {listed(parts)}."
 
 
 def _exponents(held: pd.DataFrame) -> str | None:
     parts, odd = [], []
     for name, own in held[held["exponent"].notna()].groupby("implementation", sort=False):
         one = own.iloc[-1]
-        parts.append(f"{_NAMES[name]} as N^{units.number(one['exponent'])}")
+        parts.append(f"{NAMES[name]} as N^{units.number(one['exponent'])}")
         if name == "flash" and abs(one["exponent"] - 1) > _EXPONENT:
-            odd.append(_NAMES[name])
+            odd.append(NAMES[name])
     if not parts:
         return None
-    flash = any(part.startswith(_NAMES["flash"]) for part in parts)
-    end = f": **{listed(odd)} is not linear.**" if odd else (": flash is linear." if flash else ".")
-    return f"At the end it grows: {listed(parts)}{end}"
+    flash = any(part.startswith(NAMES["flash"]) for part in parts)
+    end = f". **{listed(odd)} is not linear.**" if odd else (f". **{NAMES['flash']} is linear.**" if flash else ".")
+    return f"Memory grows at the longest lengths: {listed(parts)}{end}"
 
 
 def _formulas(held: pd.DataFrame) -> str:
     moments = ("kept", "forward", "held", "backward")
     apart = pd.concat({name: held[f"{name}_mib"] / held[f"{name}_formula_mib"] - 1 for name in moments}).dropna()
-    alone = "; a CPU tells only what is kept" if held["backward_mib"].isna().all() else ""
+    alone = "; on a CPU only the kept bytes are known" if held["backward_mib"].isna().all() else ""
     beyond = apart[apart.abs() > _EXACT]
     if beyond.empty:
-        return f"Formulas and all {len(apart)} measured sizes agree within 1 %{alone}."
+        return f"All {len(apart)} measured sizes agree with the formulas within 1 %{alone}."
     moment, at = beyond.abs().idxmax()
     worst = held.loc[at]
     return (
         f"Of {len(apart)} measured sizes {len(apart) - len(beyond)} agree with the formulas within 1 %{alone}; "
-        f"farthest apart is {moment} of {_NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
+        f"the largest difference is {moment} of {NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
         f"{units.number(worst[f'{moment}_mib'])} MiB, by formula {units.number(worst[f'{moment}_formula_mib'])}."
     )
 
@@ -223,9 +223,9 @@ def _shortest(limit: pd.DataFrame) -> list:
 
 def _limited(row) -> str:
     sentence = (
-        f"{_NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
-        f"{units.gib(row.square_gib)}, backward has {row.backward_squares} ({_BACKWARD[row.implementation]}), "
-        f"with the rest {units.gib(row.needed_gib)}; "
+        f"{NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
+        f"{units.gib(row.square_gib)}, backward needs {row.backward_squares} ({_BACKWARD[row.implementation]}), "
+        f"in all {units.gib(row.needed_gib)}; "
     )
     if row.needed_gib > row.memory_gib:
         return f"{sentence}the GPU has {units.gib(row.memory_gib)}, enough for {units.count(row.fits)}."
@@ -244,7 +244,7 @@ def _runs(limit: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
     parts = (
-        f"{_NAMES[row.implementation]} to {units.count(row.ran)} ({units.gib(row.needed_gib)})"
+        f"{NAMES[row.implementation]} to {units.count(row.ran)} ({units.gib(row.needed_gib)})"
         for row in rows.itertuples()
     )
-    return f"Without failing, with what each needs by formula, ran: {listed(parts)}."
+    return f"These did not fail (in brackets the memory by formula): {listed(parts)}."

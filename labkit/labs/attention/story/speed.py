@@ -14,25 +14,26 @@ from labkit.story.names import ATTENTION_NAMES
 from labkit.story.units import span
 from labkit.story.words import listed, say
 
-_OURS, _FROM = "flash", 1024  # the length from which on ours is to be no slower than its rival
+_OURS, _FROM = "flash", 1024  # from this length on our FlashAttention is to be no slower than its rival
+_NAME = ATTENTION_NAMES[_OURS]
 _CLOCKS = ("captured", "launched")
 _SETTING = ["precision", "head_dim", "sequence"]
 _TARGET = {"clock": "launched", "precision": "bfloat16", "head_dim": 64, "sequence": 16384, "phase": "both"}
 _TARGET_MS, _TF32_PRODUCTS = 4.0, 3
 _LITTLE, _SAME = 0.05, 0.1
 _INTERPRETED = (
-    "Triton's interpreter runs our kernel, one program after another in Python: **its times tell nothing about the "
-    "kernel.**"
+    "Triton's interpreter runs our kernel in Python, one program after another. **Its times say nothing about the "
+    "kernel on a GPU.**"
 )
 
 
 def explain_race(table: pd.DataFrame) -> Markdown:
-    """Say who is fastest where, whether ours is ever slower than its rival and why, and whether the target is met."""
+    """Say who is fastest, whether and why our FlashAttention is slower than its rival, and if it meets the target."""
     return _sentences(table, _winners, *(partial(_slower, clock=clock) for clock in _CLOCKS), _why, _target, _limit)
 
 
 def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
-    """Say the largest speed-up, who runs out of memory, where ours is slower, and what float32 costs.
+    """Say the largest speed-up, who runs out of memory, where our FlashAttention is slower, and what float32 costs.
 
     And of the same run's `floors`, how far the shortest time reaches while the work grows: what of it is launching.
     """
@@ -53,22 +54,22 @@ def _winners(table: pd.DataFrame) -> str:
         names += [
             f"{ATTENTION_NAMES[name]} in {n} ({_where(best[best['implementation'] == name])})" for name, n in others
         ]
-        sentences.append(f"Forward and backward, {clock}: fastest is {listed(names)}.")
+        sentences.append(f"**Fastest in forward and backward ({clock} clock)**: {listed(names)}.")
     return " ".join(sentences)
 
 
 def _slower(table: pd.DataFrame, clock: str) -> str:
     rows, rival = _beside(table, clock), ATTENTION_NAMES[fact(table, "rival")]
-    slower, by = rows[rows["versus"] > 1], f"By the **{clock}** clock ours"
+    slower, by = rows[rows["versus"] > 1], f"On the **{clock}** clock {_NAME}"
     if rows.empty:
-        return f"{by} was not measured beside {rival} from {units.count(_FROM)} tokens up."
+        return f"{by} was not measured beside {rival} from {units.count(_FROM)} tokens on."
     if slower.empty:
         return (
-            f"{by} is **never slower than {rival}** from {units.count(_FROM)} tokens up: "
-            f"{span(rows['versus'], units.number)} of its time, in {len(rows)} times of forward, backward and both."
+            f"{by} is **never slower than {rival}** from {units.count(_FROM)} tokens on: it takes "
+            f"{span(rows['versus'], units.number)} of {rival}'s time in {len(rows)} measurements."
         )
     where, most = _where(slower), _most(slower, "versus")
-    return f"{by} **is slower than {rival}** in {len(slower)} of {len(rows)} times: {where}; at most {most}."
+    return f"{by} **is slower than {rival}** in {len(slower)} of {len(rows)} measurements, at most {most}: {where}."
 
 
 def _why(table: pd.DataFrame) -> str:
@@ -76,21 +77,24 @@ def _why(table: pd.DataFrame) -> str:
     launched, captured = (_beside(table, clock) for clock in ("launched", "captured"))
     both = launched.merge(captured, on=[*_SETTING, "phase"], suffixes=("", "_alone"))
     slow = both[both["versus"] > 1]
-    host, sentences = slow[slow["versus_alone"] <= 1], []
+    host, sentences, rival = slow[slow["versus_alone"] <= 1], [], ATTENTION_NAMES[fact(table, "rival")]
     for worst in host.nlargest(1, "versus").to_dict("records"):
         longest = both[both["sequence"] == both["sequence"].max()]
         middle_half = f"{units.number(worst['low_ms'])} to {units.number(worst['high_ms'])}"
         difference = (longest["ms"] / longest["ms_alone"] - 1).abs().max()
         sentences.append(
-            f"In {len(host)} of these the GPU alone is no slower: at {_cell(worst)} ({worst['phase']}) it works "
-            f"{units.number(worst['ms_alone'])} of {units.number(worst['ms'])} ms (the middle half of the repetitions: "
-            f"{middle_half}), **the rest the host takes to launch**; at {units.count(longest['sequence'].iloc[0])} the "
-            f"clocks differ by at most {units.percent(difference)}."
+            f"**In {len(host)} of these the host is slow, not the kernel**: the GPU alone is no slower than "
+            f"{rival}'s. At {_cell(worst)} ({worst['phase']}) the GPU works {units.number(worst['ms_alone'])} of "
+            f"{units.number(worst['ms'])} ms (middle half of the repetitions: {middle_half} ms); the host takes "
+            f"the rest to launch. At {units.count(longest['sequence'].iloc[0])} tokens the clocks differ by at most "
+            f"{units.percent(difference)}."
         )
     if len(kernel := slow.drop(host.index)):
-        sentences.append(f"At {_where(kernel)} the GPU alone is slower, too: **there it is the kernel.**")
+        sentences.append(
+            f"**In {len(kernel)} the kernel is slow**: {_where(kernel)}. There the GPU alone is slower, too."
+        )
     if untold := (launched["versus"] > 1).sum() - len(slow):
-        sentences.append(f"For {untold} of these no captured clock tells whether the host or the kernel is slow.")
+        sentences.append(f"For {untold} of these there is no captured clock, so the host or the kernel may be slow.")
     return " ".join(sentences)
 
 
@@ -99,14 +103,14 @@ def _target(table: pd.DataFrame) -> str:
     if _OURS not in rows:
         return "The target's setting was not measured."
     ours, apart = rows[_OURS], units.percent(abs(rows[_OURS] / _TARGET_MS - 1))
-    met = f"{apart} below: **met**" if ours <= _TARGET_MS else f"{apart} above: **missed**"
+    met = f"met, {apart} below" if ours <= _TARGET_MS else f"missed by {apart}"
     others = [
-        f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)} ours)"
+        f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)})"
         for name, ms in rows.drop(_OURS).items()
     ]
     return (
-        f"The target for forward and backward of {units.count(_TARGET['sequence'])} tokens, d = {_TARGET['head_dim']}, "
-        f"is {_TARGET_MS} ms; ours takes {units.number(ours)} ms, {met}. Beside it: {listed(others)}."
+        f"**The target of {_TARGET_MS} ms is {met}**: forward and backward of {units.count(_TARGET['sequence'])} "
+        f"tokens at d = {_TARGET['head_dim']} take {_NAME} {units.number(ours)} ms. Others there: {listed(others)}."
     )
 
 
@@ -127,7 +131,7 @@ def _floors(table: pd.DataFrame) -> str:
         least = (
             f"{ATTENTION_NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
         )
-        more = f"no more than 1.5 times that at {units.count(row.until)} tokens, {units.times(row.work)} the scores"
+        more = f"at most 1.5 times that up to {units.count(row.until)} tokens, with {units.times(row.work)} the scores"
         more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
         parts.append(f"{least}, and {more}")
     return f"Forward and backward of {units.count(table['first'].min())} tokens or more: {'; '.join(parts)}."
@@ -141,9 +145,9 @@ def _bound(table: pd.DataFrame) -> str | None:
     if pd.isna(share):
         return "No limit of this GPU is known."
     sentence = (
-        f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of such a time"
+        f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of that time"
     )
-    return f"{sentence}, so what is flat is not its work: **launch-bound.**" if share < _LITTLE else f"{sentence}."
+    return f"{sentence}. **The rest is launching: launch-bound.**" if share < _LITTLE else f"{sentence}."
 
 
 def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
@@ -153,9 +157,9 @@ def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
 def _largest(table: pd.DataFrame) -> str:
     rows = table.dropna(subset=["speed_up"])
     if rows.empty:
-        return "Ours was not measured beside plain PyTorch."
-    wins = "at most" if rows["speed_up"].max() > 1 else "**nowhere faster**: at best"
-    return f"Beside plain PyTorch ours is {wins} {_most(rows, 'speed_up')} as fast."
+        return f"{_NAME} was not measured beside plain attention."
+    wins = "at most" if rows["speed_up"].max() > 1 else "nowhere faster, at best"
+    return f"**Compared with plain attention {_NAME} is {wins} {_most(rows, 'speed_up')} as fast.**"
 
 
 def _memory(table: pd.DataFrame) -> str:
@@ -163,7 +167,7 @@ def _memory(table: pd.DataFrame) -> str:
     for name in ("plain", _OURS):
         failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
         if len(failed):
-            sentences.append(f"Memory does not suffice for {ATTENTION_NAMES[name]}: {_where(failed)}.")
+            sentences.append(f"{ATTENTION_NAMES[name].capitalize()} runs out of memory: {_where(failed)}.")
     return " ".join(sentences) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
 
 
@@ -171,7 +175,7 @@ def _lost(table: pd.DataFrame) -> str:
     rows = table[table["phase"] == "both"].dropna(subset=["speed_up"])
     lost = rows[rows["speed_up"] < 1 / (1 + _SAME)].assign(loss=lambda found: 1 / found["speed_up"])
     sentence = (
-        f"Forward and backward, ours is more than {units.percent(_SAME)} **slower in {len(lost) or 'none'} of "
+        f"In forward and backward {_NAME} is more than {units.percent(_SAME)} **slower in {len(lost) or 'none'} of "
         f"{len(rows)} settings**"
     )
     return f"{sentence}: {_where(lost)}; at most {_most(lost, 'loss')}." if len(lost) else f"{sentence}."
@@ -184,14 +188,12 @@ def _precisions(table: pd.DataFrame) -> str | None:
         return None
     ratios = wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"]
     times = span(ratios, units.number)
-    sentence = f"At {units.count(rows['sequence'].iloc[0])} tokens float32 takes ours {times} times bfloat16's time"
+    sentence = f"At {units.count(rows['sequence'].iloc[0])} tokens float32 takes {_NAME} {times} times bfloat16's time"
     if rows["peak_tflops"].isna().any():
-        return f"{sentence}: it multiplies float32 as three TF32 products."
+        return f"{sentence}. It multiplies float32 numbers as three TF32 products."
     products = _TF32_PRODUCTS * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
-    verdict = "as that explains" if ratios.max() <= (1 + _SAME) * products else "that is not all that it costs"
-    return (
-        f"{sentence}: three TF32 products each, at the datasheet's rates, are {units.times(products)}, **{verdict}.**"
-    )
+    verdict = "that explains it" if ratios.max() <= (1 + _SAME) * products else "that does not explain all of it"
+    return f"{sentence}. Three TF32 products in place of one cost {units.times(products)} by datasheet: **{verdict}.**"
 
 
 def _beside(table: pd.DataFrame, clock: str) -> pd.DataFrame:

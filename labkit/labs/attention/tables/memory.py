@@ -18,7 +18,7 @@ from labkit.labs.attention.theory import (
     needed_bytes,
     square_bytes,
 )
-from labkit.provenance import fact, of_run
+from labkit.provenance import fact, like, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -49,6 +49,26 @@ def plain(run: Run) -> pd.DataFrame:
         checked = physics(table.assign(phase=phase, ms=table[f"{name}_ms"]))
         table[f"{phase}_least_ms"], table[f"{name}_verdict"] = checked["least_ms"], checked["verdict"]
     return _sourced(table, run)
+
+
+def compiled_gains(run: Run, attention: pd.DataFrame) -> pd.DataFrame:
+    """Return, per phase, head dimension and length of a Plain run with "compiled": eager's time over compiled's.
+
+    `gain` is the run's (eager with torch's softmax), `printed_gain` that of the published attention.csv (eager with a
+    softmax written by hand); NaN where either has no such setting.
+    """
+    keys = ["head_dim", "sequence"]
+    measured = plain(run)
+    ours = measured.set_index(keys)
+    theirs = attention[attention["problem"] == "torch_compile"].set_index(keys)
+    parts = []
+    for phase in ("forward", "backward"):
+        eager, compiled = (ours.loc[ours["implementation"] == name, f"{phase}_ms"] for name in ("plain", "compiled"))
+        printed = [theirs.loc[theirs["mode"] == name, f"{phase}_seconds"] for name in ("eager", "compiled")]
+        gains = pd.DataFrame({"gain": eager / compiled, "printed_gain": printed[0] / printed[1]})
+        parts.append(gains.reset_index().assign(phase=phase))
+    table = pd.concat(parts, ignore_index=True)[["phase", *keys, "gain", "printed_gain"]]
+    return like(table, measured, attention)
 
 
 def held(run: Run) -> pd.DataFrame:

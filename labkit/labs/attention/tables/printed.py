@@ -1,4 +1,4 @@
-"""The published attention times and memory re-computed: what a GPU allows, what grows, what was held and won."""
+"""The published attention times and memory recomputed: what a GPU allows, what grows, what was kept and gained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.labs.attention.tables.speed import WIDTH, physics, rates
-from labkit.labs.attention.theory import SQUARES, square_bytes, squares_bytes
+from labkit.labs.attention.theory import square_bytes
 from labkit.node import limits
 from labkit.provenance import fact, of_source
 
@@ -17,30 +17,11 @@ _H100: Any = limits.spec(_GPU)
 _BATCH, _PRECISION = 8, "float32"  # of attention.csv, as the assignment asks
 _NAMES = {"eager": "by_hand", "pytorch": "plain", "triton": "flash", "forward_backward": "both"}
 _COLUMNS = ["problem", "implementation", "precision", "head_dim", "phase"]
-_SPANS, _FLASH_SPANS = ((256, 4096), (4096, 16384)), ((128, 1024), (8192, 32768))
 _FITTED = 1024  # from this length on the memory follows one line; below it a workspace is not there yet
-_ASKED = 65536  # the longest sequence that the assignment asks for
-_SAME, _WHOLE = 0.03, 0.01
+ASKED = 65536  # the longest sequence that the assignment asks for
 
 
-def everything(attention: pd.DataFrame, flash_attention: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return every table of this file by name, as `doubt_reports` takes them, from the two published ones."""
-    checked, flash_checked = times(attention), flash(flash_attention)
-    return {
-        "times": checked,
-        "growth": growth(checked, _SPANS),
-        "backwards": backwards(checked),
-        "memory": memory(attention),
-        "flash": flash_checked,
-        "flash_growth": growth(flash_checked, _FLASH_SPANS),
-        "precisions": precisions(flash_checked),
-        "speedups": speedups(flash_checked),
-        "parts": parts(flash_checked),
-        "head_dims": head_dims(flash_checked),
-    }
-
-
-def times(attention: pd.DataFrame) -> pd.DataFrame:
+def printed_times(attention: pd.DataFrame) -> pd.DataFrame:
     """Return a row per printed time of attention.csv, in ms, with the least that an H100 needs and the verdict."""
     keys = ["problem", "mode", "head_dim", "sequence"]
     table = attention.melt(keys, ["forward_seconds", "backward_seconds"], "phase", "seconds")
@@ -56,55 +37,43 @@ def times(attention: pd.DataFrame) -> pd.DataFrame:
     return _sourced(physics(table.drop(columns=["mode", "seconds"])), attention)
 
 
-def flash(flash_attention: pd.DataFrame) -> pd.DataFrame:
+def printed_flash_times(flash_attention: pd.DataFrame) -> pd.DataFrame:
     """Return a row per printed time of flash_attention.csv, its least time, verdict, TFLOP/s and share of peak."""
     table = flash_attention.drop(columns="report").rename(columns={"milliseconds": "ms"})
     table = table.replace({"implementation": _NAMES, "phase": _NAMES}).assign(gpu=_GPU, heads=1, causal=True)
     return _sourced(rates(physics(table)), flash_attention)
 
 
-def growth(checked: pd.DataFrame, spans: tuple[tuple[int, int], ...]) -> pd.DataFrame:
-    """Return, per printed column and a span of sequence lengths, how much the work grows (as N²) and how much the time.
+def growth(checked: pd.DataFrame, first: int, last: int) -> pd.DataFrame:
+    """Return, per printed column, how much the work (as N²) and the time grow from one sequence length to another.
 
     `exponent` is the power of N with which the time grows: 2 where it follows the work, 0 where it stays.
     """
     keys = [name for name in _COLUMNS if name in checked]
-    grown = []
-    for first, last in spans:
-        ms = checked.pivot_table(index=keys, columns="sequence", values="ms")
-        grown.append((ms[last] / ms[first]).rename("time").reset_index().assign(first=first, last=last))
-    table = pd.concat(grown)
-    longer = table["last"] / table["first"]
-    return _sourced(table.assign(work=longer**2, exponent=np.log(table["time"]) / np.log(longer)), checked)
+    ms = checked.pivot_table(index=keys, columns="sequence", values="ms")
+    table = (ms[last] / ms[first]).rename("time").reset_index().assign(work=(last / first) ** 2)
+    return _sourced(table.assign(exponent=np.log(table["time"]) / np.log(last / first)), checked)
 
 
-def backwards(checked: pd.DataFrame) -> pd.DataFrame:
-    """Return, per setting, the backward that the two problems print for eager attention, and the compiled one, in ms.
+def printed_backwards(checked: pd.DataFrame) -> pd.DataFrame:
+    """Return, per setting, eager attention's backward in ms as two of the report's tables print it.
 
-    `ratio` is first over second; `passes`, how often an N×N matrix could pass through memory in their difference;
-    `compiled_ratio` is eager over compiled, `same` where those two agree within 3 %. `forward_` columns likewise.
+    `ratio` is first over second; `apart_ms` their difference, and `passes` how often an N×N matrix could pass through
+    memory in it.
     """
-    columns = ["phase", "problem", "implementation"]
-    ms = checked.pivot_table(index=["head_dim", "sequence"], columns=columns, values="ms")
-    table = pd.DataFrame(index=ms.index)
-    for phase, prefix in (("backward", ""), ("forward", "forward_")):
-        first = ms[phase, "pytorch_attention", "by_hand"]
-        second, compiled = (ms[phase, "torch_compile", name] for name in ("by_hand", "compiled"))
-        table[f"{prefix}first_ms"], table[f"{prefix}second_ms"], table[f"{prefix}compiled_ms"] = first, second, compiled
-        table[f"{prefix}ratio"], table[f"{prefix}compiled_ratio"] = first / second, second / compiled
-    table = table.reset_index()
-    table["same"] = (table["compiled_ratio"] - 1).abs() <= _SAME
-    table["apart_ms"] = table["first_ms"] - table["second_ms"]
-    table["passes"] = table["apart_ms"] / _pass_ms(table["sequence"], _BATCH)
-    return _sourced(table, checked)
+    eager = checked[(checked["phase"] == "backward") & (checked["implementation"] == "by_hand")]
+    table = eager.pivot_table(index=["head_dim", "sequence"], columns="problem", values="ms").reset_index()
+    first, second = table["pytorch_attention"], table["torch_compile"]
+    table = table.rename_axis(columns=None).assign(ratio=first / second, apart_ms=first - second)
+    return _sourced(table.assign(passes=table["apart_ms"] / _pass_ms(table["sequence"], _BATCH)), checked)
 
 
-def memory(attention: pd.DataFrame) -> pd.DataFrame:
+def printed_memory(attention: pd.DataFrame) -> pd.DataFrame:
     """Return, per setting, the memory before backward, and the N×N matrices, N×d tensors and bytes per row in it.
 
     `squares`, `tensors`, `row_bytes` and `fixed_mib` are one least-squares fit of all lengths from 1024 on; `left_mb`
-    is what it leaves of each row. `holds` names the implementations that keep so many matrices (theory.SQUARES). An
-    index of the maximum (8 bytes) and a sum (4) are what a softmax written by hand keeps of a row.
+    is what the fit leaves of each setting. A softmax written by hand keeps the index of the maximum (8 bytes) and a sum
+    (4 bytes) of each row.
     """
     table = attention.loc[attention["memory_gb"].notna(), ["head_dim", "sequence", "memory_gb"]].reset_index(drop=True)
     width, rows = WIDTH[_PRECISION], _BATCH * table["sequence"]
@@ -117,11 +86,10 @@ def memory(attention: pd.DataFrame) -> pd.DataFrame:
     table["printed_squares"] = table["memory_gb"] / table["square_gb"]
     table["squares"], table["tensors"], table["row_bytes"], table["fixed_mib"] = fit
     table["left_mb"] = printed_mb - shares @ fit
-    held = [name for name, counts in SQUARES.items() if abs(counts["held"] - fit[0]) <= _WHOLE]
-    return _sourced(table.assign(holds=", ".join(held)), attention)
+    return _sourced(table, attention)
 
 
-def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
+def printed_precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
     """Return, per setting, float32's time over bfloat16's, and the rates of both as shares of an H100's peaks.
 
     `share_of_fp32` is float32's rate over that of the units that are no tensor cores: more than 1 needs TF32.
@@ -136,19 +104,15 @@ def precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
     return _sourced(table.reset_index(), flash_checked)
 
 
-def speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Return, per setting and phase, how many times as fast Triton is as PyTorch.
-
-    Facts: `asked`, the longest sequence of the assignment, and `asked_gb`, plain attention's N×N matrices there.
-    """
+def printed_speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Return, per setting and phase, how many times as fast Triton is as PyTorch."""
     keys = ["phase", "precision", "head_dim", "sequence"]
     ms = flash_checked.pivot_table(index=keys, columns="implementation", values="ms")
-    needed = squares_bytes("plain", "backward", _ASKED, _ASKED, WIDTH["float32"])
     table = (ms["plain"] / ms["flash"]).rename("speedup").reset_index()
-    return _sourced(table, flash_checked, asked=_ASKED, asked_gb=needed / 1e9)
+    return _sourced(table, flash_checked)
 
 
-def parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
+def printed_parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
     """Return, per setting, forward and backward, each timed alone, as a `share` of both timed together."""
     keys = ["implementation", "precision", "head_dim", "sequence"]
     ms = flash_checked.pivot_table(index=keys, columns="phase", values="ms").reset_index()
@@ -156,8 +120,8 @@ def parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
     return _sourced(table, flash_checked)
 
 
-def head_dims(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Give, at the longest sequence, the part of a time that no head dimension shortens: a line's value at none.
+def fixed_shares(flash_checked: pd.DataFrame) -> pd.DataFrame:
+    """Return, at the longest sequence, the part of a time that no head dimension shortens: a line's value at none.
 
     `share` is that part of the time at the largest head dimension, `passes` how often an N×N matrix of float32 could
     pass through memory meanwhile.
@@ -178,5 +142,5 @@ def _pass_ms(sequence: Any, heads: int) -> Any:
     return 1e3 * limits.least_seconds_to_move(moved, _H100.hbm_gb_per_s)
 
 
-def _sourced(table: pd.DataFrame, published: pd.DataFrame, **facts: Any) -> pd.DataFrame:
-    return of_source(table.reset_index(drop=True), fact(published, "source"), **facts)
+def _sourced(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    return of_source(table.reset_index(drop=True), fact(published, "source"))
