@@ -22,8 +22,8 @@ STYLES = {
     "sdpa_flash": (canvas.SERIES[1], "o"),
     "sdpa_cudnn": (canvas.SERIES[2], "v"),
     "plain": (canvas.SERIES[3], "s"),
-    "tiled": (canvas.SERIES[4], "P"),
-    "compiled": (canvas.SERIES[5], "^"),
+    "tiled": (canvas.SERIES[5], "P"),
+    "compiled": (canvas.SERIES[4], "^"),
     "by_hand": (canvas.SERIES[6], "o"),
     "sdpa_efficient": (canvas.SERIES[7], "o"),
 }
@@ -170,7 +170,7 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
     and for compiled (dotted: one kernel might do all). Both axes are logarithmic.
     """
     table = times[times["head_dim"] == head_dim]
-    figure, axes = _phase_panels(head_dim, table["sequence"], height=4.2)
+    figure, axes = _phase_panels(head_dim, table["sequence"], height=4.5)
     for phase, ax in axes.items():
         rows = table[table["phase"] == phase]
         for (problem, implementation), (marker, name) in _PRINTED.items():
@@ -185,7 +185,7 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
             ax.plot(own["sequence"], own["least_ms"], color=canvas.THEORY, ls=dashes, lw=1.3, label=name)
         _ring(ax, rows[rows["verdict"] == "impossible"], "ms", label="impossible")
     canvas.logarithmic(axes["forward"].yaxis)
-    canvas.legend_above(axes["forward"], columns=6)
+    canvas.legend_above(axes["forward"], columns=3)
     return canvas.finish(figure, fact(times, "source"))
 
 
