@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from labkit.labs.attention.worker.checking import TENSORS, error
+from labkit.labs.attention.worker import TENSORS, error
 from labkit.labs.attention.worker.plain import exact
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

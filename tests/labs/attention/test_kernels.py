@@ -13,8 +13,9 @@ from made_attention import DEVICE, LAYOUTS, LIMITS, LIMITS_ROUNDED, Problem, ass
 from torch.nn.functional import scaled_dot_product_attention
 
 from labkit.labs.attention.plan import PRECISIONS
-from labkit.labs.attention.worker.checking import TENSORS, Watch, attended, error, kept
+from labkit.labs.attention.worker import TENSORS, attended, error
 from labkit.labs.attention.worker.flash import PADDED, flash
+from labkit.labs.attention.worker.measuring import Watch, kept
 from labkit.labs.attention.worker.plain import exact, tiled
 
 LENGTHS = st.integers(1, 70) | st.sampled_from([16, 32, 33, PADDED, PADDED + 1])

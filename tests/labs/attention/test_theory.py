@@ -7,7 +7,7 @@ from made_attention import Problem
 
 from labkit.labs.attention import theory as memory
 from labkit.labs.attention import theory as work
-from labkit.labs.attention.worker.checking import attended
+from labkit.labs.attention.worker import attended
 from labkit.labs.attention.worker.flash import flash
 
 

@@ -7,10 +7,9 @@ import torch
 import triton
 from made_attention import Problem, assert_exact
 
+from labkit.labs.attention.worker import attended, measuring
 from labkit.labs.attention.worker import flash as kernels
-from labkit.labs.attention.worker import tuning
-from labkit.labs.attention.worker.checking import attended
-from labkit.labs.attention.worker.tuning import CANDIDATES, Tile
+from labkit.labs.attention.worker.measuring import CANDIDATES, Tile
 
 FEW = Tile(64, 64, 1, 4, described=False)  # of few programs, for the kernels that a test is not about
 
@@ -38,7 +37,7 @@ class Launches:
         monkeypatch.setattr(triton.testing, "do_bench", self.clock)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
         for known in ("measured", "chosen"):
-            monkeypatch.setattr(tuning, known, {})
+            monkeypatch.setattr(measuring, known, {})
 
     def clock(self, work, **_):
         work()
@@ -53,19 +52,19 @@ class Launches:
         class OnGpu:
             dtype, shape, is_cuda = precision, (16, queries, 64), True
 
-        return tuning.tile_for("forward", OnGpu, 64, True, self.launch)
+        return measuring.tile_for("forward", OnGpu, 64, True, self.launch)
 
 
 @pytest.mark.parametrize("queries", [1024, 4096])
 def test_the_fastest_tile_that_fits_is_chosen_once(monkeypatch, queries):
     first, second, third = (
-        tile._replace(described=queries >= tuning.LONG) for tile in CANDIDATES["forward", "bfloat16", 64]
+        tile._replace(described=queries >= measuring.LONG) for tile in CANDIDATES["forward", "bfloat16", 64]
     )
     gpu = Launches(monkeypatch, {first: None, second: [3.0, 3.0, 1.0], third: [2.0, 2.0, 9.0]})
     assert gpu.choose(queries) == third, "the median decides"
     assert gpu.tried == [first, second, third]
     assert gpu.choose(queries) == gpu.choose(queries - 1) == third and len(gpu.tried) == 3, "it is measured once"
-    (times,) = tuning.measured.values()
+    (times,) = measuring.measured.values()
     assert (str(times[first]), times[second], times[third]) == ("nan", 3.0, 2.0)
 
 
@@ -88,7 +87,7 @@ def test_longer_sequences_are_measured_anew_up_to_the_longest(monkeypatch):
 
 def test_a_cpu_has_one_tile():
     q = torch.zeros(1, 5, 16)
-    assert tuning.tile_for("forward", q, 16, False, None) == tuning.ON_CPU
+    assert measuring.tile_for("forward", q, 16, False, None) == measuring.ON_CPU
 
 
 def test_a_tile_says_what_it_is():

@@ -15,11 +15,10 @@ from labkit.labs.attention import plan
 from labkit.labs.attention import theory as memory
 from labkit.labs.attention.exercise import SYMPTOMS, verdict_of
 from labkit.labs.attention.plan import PROBE, VARIANTS
-from labkit.labs.attention.worker import measure, tuning
-from labkit.labs.attention.worker.checking import Watch, attended, kept, symptoms
+from labkit.labs.attention.worker import attended, measure, measuring, symptoms
 from labkit.labs.attention.worker.implementations import ATTENTIONS, OWN, TILE, implementation
+from labkit.labs.attention.worker.measuring import Watch, kept, summary, unsynchronised_ms
 from labkit.labs.attention.worker.plain import by_hand, exact, plain
-from labkit.labs.attention.worker.tuning import summary, unsynchronised_ms
 
 
 def accept(attention) -> None:
@@ -195,18 +194,18 @@ def test_a_point_records_its_phases(kind, recorded):
 
 @pytest.mark.skipif(DEVICE.type == "cuda", reason="Triton's interpreter runs where there is no GPU")
 def test_a_cpus_tiles_are_named_and_not_timed(monkeypatch):
-    monkeypatch.setattr(tuning, "measured", {})
-    monkeypatch.setattr(tuning, "chosen", {})
+    monkeypatch.setattr(measuring, "measured", {})
+    monkeypatch.setattr(measuring, "chosen", {})
     worker = Worker(plan.Tuning.small(device="cpu"))
     measure(worker, worker.plan.points()[0])
     assert [row["kernel"] for row in worker.rows] == ["forward", "keys_values", "queries"]
-    assert all(row == row | {"tile": str(tuning.ON_CPU), "chosen": True, "ms": None} for row in worker.rows)
+    assert all(row == row | {"tile": str(measuring.ON_CPU), "chosen": True, "ms": None} for row in worker.rows)
 
 
 def test_a_clock_that_waits_for_nobody_divides_by_its_calls(monkeypatch):
     worker, calls = Worker(None), []
     seconds = iter([10.0, 10.5])
-    monkeypatch.setattr("labkit.labs.attention.worker.tuning.time.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr("labkit.labs.attention.worker.measuring.time.perf_counter", lambda: next(seconds))
     assert unsynchronised_ms(worker, lambda: calls.append(worker.calls)) == pytest.approx(500 / len(calls))
     assert set(calls) == {1} and worker.calls == 2, "it waits before the first call and after the clock has stopped"
 

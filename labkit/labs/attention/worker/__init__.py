@@ -1,4 +1,4 @@
-"""Lab 08, what the worker does: runs an attention, times it, weighs it, and sets it beside float64."""
+"""Lab 08, what the worker does: runs an attention, times it, weighs it, and compares it with float64."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from labkit.engine.worker import Worker
-from labkit.labs.attention.plan import Errors, Memory, Plain, Trial, Tuning
-from labkit.labs.attention.worker import tuning
-from labkit.labs.attention.worker.checking import errors, kept, peaks, symptoms
-from labkit.labs.attention.worker.implementations import implementation
-from labkit.labs.attention.worker.tuning import captured, launched, summary, unsynchronised_ms
+from labkit.labs.attention.plan import PROBE, Errors, Memory, Plain, Trial, Tuning
+from labkit.labs.attention.worker import measuring
+from labkit.labs.attention.worker.implementations import ATTENTIONS, implementation
+from labkit.labs.attention.worker.measuring import (
+    Watch,
+    captured,
+    kept,
+    launched,
+    peaks,
+    summary,
+    unsynchronised_ms,
+)
+from labkit.labs.attention.worker.plain import exact
 
 
 def prepare(worker: Worker) -> None:
@@ -105,14 +113,14 @@ class Work:
 
     def tune(self) -> None:
         """Record every candidate's time for each kernel, and which is chosen; a CPU has one, and no time for it."""
-        known = set(tuning.measured)
+        known = set(measuring.measured)
         self.both()
-        for problem in [problem for problem in tuning.measured if problem not in known]:
-            for tile, ms in tuning.measured[problem].items():
+        for problem in [problem for problem in measuring.measured if problem not in known]:
+            for tile, ms in measuring.measured[problem].items():
                 self.worker.record(
                     kernel=problem[0],
                     tile=str(tile),
-                    chosen=tile == tuning.chosen[problem],
+                    chosen=tile == measuring.chosen[problem],
                     ms=None if math.isnan(ms) else ms,
                 )
 
@@ -122,3 +130,90 @@ class Work:
 
     def _record(self, phase: str, work: Callable[[], object]) -> None:
         self.worker.record(phase=phase, **summary(launched(self.worker, work, self.repeat_ms)))
+
+
+TENSORS = ("O", "L", "dQ", "dK", "dV")
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the largest |found − wanted| / (1 + |wanted|): the least t at which allclose(rtol=t, atol=t) holds."""
+    return ((found.double() - wanted).abs() / (1 + wanted.abs())).max().item()
+
+
+def row_lse(o: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
+    """Return the row log-sum-exp (…, Nq), the last tensor that attention saves for backward; None if it saves none.
+
+    The shape alone does not tell: with one key and Nq = d, K and V saved as (heads, 1, d) may have it, too.
+    """
+    saved = getattr(o.grad_fn, "saved_tensors", ())
+    return saved[-1] if saved and saved[-1] is not None and saved[-1].shape == q.shape[:-1] else None
+
+
+def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
+    """Return O, L (where it was kept) and the gradients."""
+    o = attention(q, k, v, causal)
+    lse = row_lse(o, q)
+    found = {"O": o.detach()} | ({} if lse is None else {"L": lse})
+    return found | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
+
+
+def errors(point: SimpleNamespace, device: torch.device) -> dict:
+    """Return the error of each tensor, and whether a second run gives the same bits."""
+    q, k, v, do = _tensors(point, point.queries, point.keys, device)
+    found, again = (attended(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2))
+    wanted = exact(q, k, v, do, point.causal)
+    same = all(torch.equal(found[name], again[name]) for name in found)
+    return {f"{name}_error": error(found[name], wanted[name]) for name in found} | {"same_bits": same}
+
+
+def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
+    """Return what one variant shows.
+
+    `all_error`, `causal_error`, `gradient_error`: the worst without and with a mask, and of gradients with one.
+    `keeps_lse`; `sees_ahead`: how many keys after its own a query attends to at most, with a mask. `early_weight`: the
+    most that a probability is too large, times. `forward_largest`, `backward_largest`: the largest tensor that torch
+    makes, in N×N matrices; `products`: its operators that multiply matrices.
+    """
+    attention = ATTENTIONS[point.variant]
+    q, k, v, do = _tensors(point, point.sequence, point.sequence, device)
+    found, causal = (attended(attention, q, k, v, do, mask) for mask in (False, True))
+    wanted, wanted_causal = (exact(q, k, v, do, mask) for mask in (False, True))
+    square = point.heads * point.sequence**2 * q.element_size()
+    with Watch() as forward:
+        o = attention(q, k, v, True)
+    with Watch() as backward:
+        torch.autograd.grad(o, (q, k, v), do)
+    ahead, early = _probed(attention, device, point.seed)
+    return {
+        "all_error": error(found["O"], wanted["O"]),
+        "causal_error": error(causal["O"], wanted_causal["O"]),
+        "gradient_error": max(error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
+        "keeps_lse": "L" in causal,
+        "sees_ahead": ahead,
+        "early_weight": early,
+        "forward_largest": forward.largest / square,
+        "backward_largest": backward.largest / square,
+        "products": forward.products + backward.products,
+    }
+
+
+def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
+    """Return how far ahead queries see under a mask, and the largest excess of a probability without one.
+
+    With V the identity, O is the matrix of probabilities itself.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    q, k = (torch.randn(1, PROBE, PROBE, generator=generator, device=device) for _ in range(2))
+    v = torch.eye(PROBE, device=device)[None].contiguous()
+    rows, columns = (attention(q, k, v, True)[0] > 0).nonzero(as_tuple=True)
+    wanted = exact(q, k, v, torch.ones_like(v))["O"]
+    return int((columns - rows).max()), (attention(q, k, v, False).double() / wanted).max().item()
+
+
+def _tensors(point: SimpleNamespace, queries: int, keys: int, device: torch.device) -> list[torch.Tensor]:
+    """Return Q, K, V that want gradients, and dO."""
+    generator = torch.Generator(device).manual_seed(point.seed)
+    form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": device}
+    lengths = (queries, keys, keys, queries)
+    q, k, v, do = (torch.randn(point.heads, n, point.head_dim, **form) for n in lengths)
+    return [*(x.requires_grad_() for x in (q, k, v)), do]

@@ -11,7 +11,7 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from labkit.labs.attention.worker import backward, forward
-from labkit.labs.attention.worker.tuning import Tile, tile_for
+from labkit.labs.attention.worker.measuring import Tile, tile_for
 
 PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
 _MOST_HEADS = 65535
@@ -24,7 +24,7 @@ class Flash(torch.autograd.Function):
 
     float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and, last, the row log-sum-exp
     as (..., Nq): nothing that grows with Nq × Nk. The same tile gives the same bits every time. A first call for a new
-    kind of problem times tiles (tuning.py): make it before you capture a CUDA graph. Raises TypeError or ValueError
+    kind of problem times tiles (measuring.py): make it before you capture a CUDA graph. Raises TypeError or ValueError
     for tensors that do not fit.
     """
 
