@@ -46,8 +46,8 @@ def devices_needed():
 
 @claim("cs336-a2", "on 34 devices the states need just over 95 GB each, on more they fit", "devices")
 def shards():
-    """The report divides 3 276 GiB by 95 GB, the same mistake. With one unit, 37 devices are still too few and 38 are
-    enough."""
+    """The report divides 3 276 GiB by 95 GB, the same mistake: with a label of 95 GiB our function gives 34, too. With
+    one unit, 37 devices are still too few and 38 are enough."""
     row = _answer(SHARDS)
     return row["printed"], row["ours"], row["agrees"]
 
