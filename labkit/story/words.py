@@ -38,7 +38,13 @@ def text(said: Markdown) -> str:
 
 def beside(here: Markdown, recorded: Markdown) -> Markdown:
     """Return the sentences about this machine's run and those about the recorded run, each under its heading."""
-    return Markdown(f"**Here.** {here.data}\n\n**Recorded.** {recorded.data}")
+    parts = [("Here", here.data or ""), ("Recorded", recorded.data or "")]
+    return Markdown("\n\n".join(f"**{name}.**{_gap(text)}{text}" for name, text in parts))
+
+
+def _gap(text: str) -> str:
+    """Return what stands between a heading and a text: a list begins on a line of its own."""
+    return "\n\n" if text.startswith("- ") else " "
 
 
 def listed(items: Iterable[object]) -> str:
@@ -50,3 +56,13 @@ def listed(items: Iterable[object]) -> str:
 def resolved(a: float, b: float, spread_a: float, spread_b: float) -> bool:
     """Say whether two medians differ by more than their half-spreads together, so that one may be called faster."""
     return abs(a - b) > spread_a + spread_b
+
+
+def bullets(*sentences: str | None, small: bool = False) -> Markdown:
+    """Return the sentences as a list, one bullet each, without those that are empty; `small` adds what that means."""
+    return say("\n".join(f"- {sentence}" for sentence in sentences if sentence), small=small)
+
+
+def capitalised(name: str) -> str:
+    """Return a name as it begins a sentence: "our FlashAttention" as "Our FlashAttention"."""
+    return name[:1].upper() + name[1:]

@@ -2,13 +2,23 @@
 
 import pytest
 
-from labkit.story.words import SMALL_NOTE, beside, listed, resolved, say
+from labkit.story.words import SMALL_NOTE, beside, bullets, capitalised, listed, resolved, say
 
 
 def test_say_leaves_out_what_has_nothing_to_say():
     assert say("One.", None, "", "Two.").data == "One. Two."
     assert say().data == ""
     assert say("One.", small=True).data == f"One.\n\n{SMALL_NOTE}"
+
+
+def test_bullets_are_a_list_also_under_a_heading():
+    assert bullets("One.", None, "", "Two.").data == "- One.\n- Two."
+    assert bullets("One.", small=True).data == f"- One.\n\n{SMALL_NOTE}"
+    assert beside(bullets("One."), say("Two.")).data == "**Here.**\n\n- One.\n\n**Recorded.** Two."
+
+
+def test_a_name_begins_a_sentence_and_keeps_its_other_capitals():
+    assert (capitalised("our FlashAttention"), capitalised("")) == ("Our FlashAttention", "")
 
 
 @pytest.mark.parametrize(

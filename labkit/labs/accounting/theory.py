@@ -152,14 +152,14 @@ def zero_held(
     """
     element_bytes, state_bytes = PRECISIONS[precision]
     each = {"parameters": element_bytes, "gradients": element_bytes, "optimizer": state_bytes}
-    found = {
+    sizes = {
         kind: Fraction(size * model.parameters, gpus if kind in STRATEGIES[strategy] else 1)
         for kind, size in each.items()
     }
     gathers = strategy == "ZeRO-3" and gpus > 1
     whole = _GATHERED_BLOCKS * model.block_parameters + model.root_parameters
     kept = Fraction(element_bytes * tokens * model.kept(recompute))
-    return found | {"activations": kept, "gathered": Fraction(element_bytes * whole * gathers)}
+    return sizes | {"activations": kept, "gathered": Fraction(element_bytes * whole * gathers)}
 
 
 def fewest_gpus(

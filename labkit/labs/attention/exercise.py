@@ -106,7 +106,7 @@ def _faults(setting: tuple, found) -> dict[str, str]:
 
 def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
     (old, total, output, scores, values), top = setting, wanted.maximum
-    factor, upside_down, own = exp(old - top), exp(top - old), max(scores)
+    factor, upside_down, tile_max = exp(old - top), exp(top - old), max(scores)
 
     def made(keep: float, base: float) -> Running:
         """Return the row if its old sums are multiplied by `keep` and its scores count from `base`."""
@@ -120,7 +120,10 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
         "not_rescaled": (made(1.0, top), f": the old one is kept as it was, not times {times}"),
         "forgotten": (made(0.0, top), f": the old one, times {times}, is missing"),
         "upside_down": (made(upside_down, top), f": the old one is times {_as_read(upside_down)}, not times {times}"),
-        "own_maximum": (made(factor, own), f": the scores count from {_as_read(own)}, the tile's own maximum"),
+        "own_maximum": (
+            made(factor, tile_max),
+            f": the scores count from {_as_read(tile_max)}, the tile's own maximum",
+        ),
         "misaligned": (shifted, ": scores and values are out of step: leave out a masked key's value with its score"),
         "normalised": (normalised, ": it is divided by l, which is left to the end of the row"),
     }

@@ -32,8 +32,8 @@ def _race(run: Run) -> list[Target]:
     at = launched[(launched["sequence"] == 16384) & (launched["head_dim"] == 64) & (launched["phase"] == "both")]
     ms, spread = at["ms"].iloc[0], at["spread"].iloc[0]
     targets = [Target("forward + backward, N 16 384, d 64, causal", ms, "≤", _TARGET_MS, "ms", spread)]
-    for clock, own in ours.groupby("clock", sort=False):
-        worst = own.loc[own["versus"].idxmax()]
+    for clock, group in ours.groupby("clock", sort=False):
+        worst = group.loc[group["versus"].idxmax()]
         named = f"{clock} over SDPA-flash: {worst['phase']}, N {worst['sequence']}, d {worst['head_dim']}"
         targets.append(Target(named, worst["versus"], "≤", 1, "×", _spread_of_ratio(table, worst)))
     ran = int(launched[launched["sequence"] == _LONG]["ms"].notna().sum())
@@ -51,8 +51,8 @@ def _errors(run: Run) -> list[Target]:
     table = memory.errors(run)
     ours = table[table["implementation"] == "flash"]
     targets = []
-    for precision, own in ours.groupby("precision", sort=False):
-        worst, goal = 1e3 * own["worst"].max(), 1e3 * own["tolerance"].iloc[0]
+    for precision, group in ours.groupby("precision", sort=False):
+        worst, goal = 1e3 * group["worst"].max(), 1e3 * group["tolerance"].iloc[0]
         targets.append(Target(f"largest error, {precision}", worst, "≤", goal, "thousandths"))
     return [*targets, Target("a second run gives the same bits", float(ours["same_bits"].all()), "=", 1)]
 

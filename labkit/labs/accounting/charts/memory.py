@@ -62,12 +62,12 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     """
     figure, ax = canvas.canvas(height=4.2)
     size = fact(table, "device_gb")
-    for place, (tokens, own) in enumerate(table.groupby("tokens")):
+    for place, (tokens, group) in enumerate(table.groupby("tokens")):
         color, above = canvas.SERIES[place], place > 0
         name = "no activations" if not tokens else f"{units.count(tokens)} tokens per device"
-        ax.plot(own["fsdp"], own["gb"], color=color, lw=1.6, label=name)
+        ax.plot(group["fsdp"], group["gb"], color=color, lw=1.6, label=name)
         for fewest in fact(table, "fewest")[tokens].values():
-            at = own[own["fsdp"] == fewest]
+            at = group[group["fsdp"] == fewest]
             ax.plot(at["fsdp"], at["gb"], "o", ms=9, mfc="none", mec=color, mew=1.6)
             ax.annotate(
                 str(fewest),

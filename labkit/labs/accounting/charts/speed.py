@@ -121,16 +121,16 @@ def machines_chart(table: pd.DataFrame) -> Figure:
 def measured_chart(table: pd.DataFrame) -> Figure:
     """Share of a single GPU's speed by tokens per GPU: datasheets' bound, parts added up, and what was measured."""
     figure, ax = canvas.canvas(height=4.2)
-    for strategy, own in table.groupby("strategy", sort=False):
-        color, last = _COLORS[strategy], own.iloc[-1]
+    for strategy, group in table.groupby("strategy", sort=False):
+        color, last = _COLORS[strategy], group.iloc[-1]
         tokens = np.geomspace(100, 1.5 * table["tokens"].max(), 200)
         if np.isfinite(last["bound_tokens"]):
             ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
-        ax.plot(own["tokens"], own["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
+        ax.plot(group["tokens"], group["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
         ax.errorbar(
-            own["tokens"],
-            own["efficiency"],
-            yerr=own["spread"],
+            group["tokens"],
+            group["efficiency"],
+            yerr=group["spread"],
             color=color,
             fmt="o",
             ms=7,

@@ -62,8 +62,8 @@ def answers(published: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, value in ours.items():
         same = agrees(printed[name], float(value))
-        found = not same and name in mistaken and agrees(printed[name], float(mistaken[name]))
-        mistake, with_mistake = (_MISTAKES[name], mistaken[name]) if found else ("", math.nan)
+        reproduced = not same and name in mistaken and agrees(printed[name], float(mistaken[name]))
+        mistake, with_mistake = (_MISTAKES[name], mistaken[name]) if reproduced else ("", math.nan)
         rows.append((name, unit[name], printed[name], float(value), same, mistake, with_mistake))
     columns = ["quantity", "unit", "printed", "ours", "agrees", "mistake", "with_mistake"]
     return of_source(pd.DataFrame(rows, columns=columns).astype({"with_mistake": float}), fact(published, "source"))

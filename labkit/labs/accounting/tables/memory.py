@@ -108,8 +108,8 @@ def fit(
         able = precision != "bfloat16" or known.tflops("bf16") is not None
         for model_name, model in models.items():
             for strategy in theory.STRATEGIES:
-                found = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
-                status = "ok" if found and able else "does not fit" if able else "no bfloat16"
-                rows.append((strategy, model_name, label, found if status == "ok" else None, status))
+                fewest = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
+                status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
+                rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
     return of_source(table, _COUNTED, precision=precision, tokens=tokens, recompute=recompute)

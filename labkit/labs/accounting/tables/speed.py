@@ -175,8 +175,8 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
                 row.efficiency * row.spread_step_ms / row.step_ms,
             )
         )
-    found = pd.DataFrame(rows, columns=_COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
-    return of_run(found, strategies_run)
+    table = pd.DataFrame(rows, columns=_COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
+    return of_run(table, strategies_run)
 
 
 def _datasheet(run: Run) -> tuple[float | None, float | None]:

@@ -36,11 +36,11 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
     moments = [moment for moment in _PANELS if table[f"{moment}_mib"].notna().any()]
     figure, axes = panels(len(moments), height=4.4, sharey=True)
     for ax, moment in zip(axes, moments, strict=True):
-        for name, own in table.groupby("implementation", sort=False):
+        for name, group in table.groupby("implementation", sort=False):
             (color, marker), label = STYLES[name], ATTENTION_NAMES[name]
-            ax.plot(own["sequence"], own[f"{moment}_mib"], color=color, marker=marker, ms=5, ls="none", label=label)
-            ax.plot(own["sequence"], own[f"{moment}_formula_mib"], color=color, lw=1.1)
-            gone = own[own["status"] != "ok"]
+            ax.plot(group["sequence"], group[f"{moment}_mib"], color=color, marker=marker, ms=5, ls="none", label=label)
+            ax.plot(group["sequence"], group[f"{moment}_formula_mib"], color=color, lw=1.1)
+            gone = group[group["status"] != "ok"]
             ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], "x", color=BAD, ms=8, mew=2)
         if fact(table, "gpu_mib") > 0:
             ax.axhline(fact(table, "gpu_mib"), color=canvas.THEORY, ls=DASHES, lw=1.2)
@@ -83,12 +83,12 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
     The row is the one that is rescaled most often; factors below 1 stand over its bars. × is a skipped tile.
     """
     row = _followed(steps)
-    own = [step for step in steps if row in step.rows and step.kind != SKIPPED]
+    visited = [step for step in steps if row in step.rows and step.kind != SKIPPED]
     figure, (matrix, maxima, sums) = panels(3, height=3.9, width_ratios=(1.1, 1, 1))
     _draw_matrix(matrix, steps, row)
-    _draw_maxima(maxima, own, row)
-    _draw_sums(sums, own, row)
-    maxima.set_xlim(own[0].columns[0] - 0.7, own[-1].columns[-1] + 0.7)
+    _draw_maxima(maxima, visited, row)
+    _draw_sums(sums, visited, row)
+    maxima.set_xlim(visited[0].columns[0] - 0.7, visited[-1].columns[-1] + 0.7)
     sums.set_xlim(maxima.get_xlim())
     for axis in (matrix.xaxis, matrix.yaxis, maxima.xaxis, sums.xaxis):
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 4, 10]))
@@ -134,8 +134,8 @@ def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
     ax.set(title="Tiles as they are visited", xlabel="key", ylabel="query")
 
 
-def _draw_maxima(ax: Axes, own: Sequence[Step], row: int) -> None:
-    for step in own:
+def _draw_maxima(ax: Axes, visited: Sequence[Step], row: int) -> None:
+    for step in visited:
         place, (start, end) = row - step.rows[0], (step.columns[0] - 0.5, step.columns[-1] + 0.5)
         for key, score in zip(step.columns, step.scores[place], strict=True):
             if score == -np.inf:
@@ -146,8 +146,8 @@ def _draw_maxima(ax: Axes, own: Sequence[Step], row: int) -> None:
     ax.set(title=f"Query {row}: running maximum m", xlabel="key", ylabel="score")
 
 
-def _draw_sums(ax: Axes, own: Sequence[Step], row: int) -> None:
-    for step in own:
+def _draw_sums(ax: Axes, visited: Sequence[Step], row: int) -> None:
+    for step in visited:
         place, middle, width = row - step.rows[0], (step.columns[0] + step.columns[-1]) / 2, 0.4 * len(step.columns)
         before, after, factor = step.before[place].total, step.after[place].total, step.factors[place]
         ax.bar(middle - width / 2, before, width=width, color=BEFORE)

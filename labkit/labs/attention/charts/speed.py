@@ -46,19 +46,19 @@ def race_chart(table: pd.DataFrame, phase: str = "both", guess=None) -> Figure:
     scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
     by_panel = list(rows.groupby(_PANEL, sort=False))
     figure, axes = panels(len(by_panel), height=4.3, sharey=True)
-    for ax, ((precision, head_dim), own) in zip(axes, by_panel, strict=True):
+    for ax, ((precision, head_dim), group) in zip(axes, by_panel, strict=True):
         for name, (color, marker) in STYLES.items():
-            lines = own[own["implementation"] == name].groupby("clock", sort=False)
+            lines = group[group["implementation"] == name].groupby("clock", sort=False)
             for clock, line in lines:
                 label = ATTENTION_NAMES[name] if clock == "launched" else None
                 drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4, "ls": _CLOCKS[clock]}
                 ax.plot(line["sequence"], scale * line["tflops"], label=label, **drawn)
-            _cross(ax, own[(own["implementation"] == name) & _out_of_memory(own["status"])], 0.04, color)
-        peak = own["peak_tflops"].max()
+            _cross(ax, group[(group["implementation"] == name) & _out_of_memory(group["status"])], 0.04, color)
+        peak = group["peak_tflops"].max()
         if pd.notna(peak):
             ax.axhline(peak, color=canvas.THEORY, lw=1)
             ax.text(0.02, 0.9 * peak, f"peak for {precision}", transform=ax.get_yaxis_transform(), **_NOTE)
-        _guess(ax, own, getattr(guess, "value", guess), scale)
+        _guess(ax, group, getattr(guess, "value", guess), scale)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{_TITLES[phase].capitalize()}, d = {head_dim}, {precision}")
         ax.grid(True)
@@ -77,13 +77,13 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
     precisions = list(dict.fromkeys(rows["precision"]))
     figure, axes = panels(len(precisions), height=4.3, sharey=True)
     for ax, precision in zip(axes, precisions, strict=True):
-        for head_dim, own in rows[rows["precision"] == precision].groupby("head_dim"):
+        for head_dim, group in rows[rows["precision"] == precision].groupby("head_dim"):
             color = _HEAD_DIMS.get(head_dim, canvas.INK)
             for column, dashes in (("flash_ms", "-"), ("plain_ms", DASHES)):
                 label = f"d = {head_dim}" if column == "flash_ms" else None
                 drawn: Any = {"color": color, "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
-                ax.plot(own["sequence"], own[column], label=label, **drawn)
-            _cross(ax, own[_out_of_memory(own["plain_status"])], 0.96, color)
+                ax.plot(group["sequence"], group[column], label=label, **drawn)
+            _cross(ax, group[_out_of_memory(group["plain_status"])], 0.96, color)
         mark_lengths(ax, rows["sequence"])
         ax.set_title(f"{_TITLES[phase].capitalize()}, {precision}")
         ax.grid(True)
@@ -139,12 +139,13 @@ def plain_chart(table: pd.DataFrame, head_dim: int = 64) -> Figure:
     table = table[table["head_dim"] == head_dim]
     figure, axes = _phase_panels(head_dim, table["sequence"], height=4.3)
     for phase, ax in axes.items():
-        for name, own in table.groupby("implementation", sort=False):
+        for name, group in table.groupby("implementation", sort=False):
             color, marker = STYLES[name]
             named = {"label": ATTENTION_NAMES[name]}
-            ax.plot(own["sequence"], own[f"{phase}_ms"], color=color, marker=marker, **named, **_LINE)
+            ax.plot(group["sequence"], group[f"{phase}_ms"], color=color, marker=marker, **named, **_LINE)
             if phase == "forward":
-                ax.plot(own["sequence"], own["unsynchronised_ms"], color=color, marker=marker, ms=4, lw=1.1, ls=DASHES)
+                dashed: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.1, "ls": DASHES}
+                ax.plot(group["sequence"], group["unsynchronised_ms"], **dashed)
         for clock in (phase, "unsynchronised") if phase == "forward" else (phase,):
             _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
         least = table[table["implementation"] == "plain"]
@@ -174,15 +175,15 @@ def attention_chart(times: pd.DataFrame, head_dim: int = 64) -> Figure:
     for phase, ax in axes.items():
         rows = table[table["phase"] == phase]
         for (problem, implementation), (marker, name) in _PRINTED.items():
-            own = rows[(rows["problem"] == problem) & (rows["implementation"] == implementation)]
+            group = rows[(rows["problem"] == problem) & (rows["implementation"] == implementation)]
             color, dashes = STYLES[implementation][0], DASHES if marker == "s" else "-"
-            ax.plot(own["sequence"], own["ms"], color=color, marker=marker, ls=dashes, label=name, **_LINE)
+            ax.plot(group["sequence"], group["ms"], color=color, marker=marker, ls=dashes, label=name, **_LINE)
         for implementation, dashes, name in (
             ("by_hand", "-", "least time, eager"),
             ("compiled", ":", "least time, compiled"),
         ):
-            own = rows[rows["implementation"] == implementation].drop_duplicates("sequence")
-            ax.plot(own["sequence"], own["least_ms"], color=canvas.THEORY, ls=dashes, lw=1.3, label=name)
+            group = rows[rows["implementation"] == implementation].drop_duplicates("sequence")
+            ax.plot(group["sequence"], group["least_ms"], color=canvas.THEORY, ls=dashes, lw=1.3, label=name)
         _ring(ax, rows[rows["verdict"] == "impossible"], "ms", label="impossible")
     canvas.logarithmic(axes["forward"].yaxis)
     canvas.legend_above(axes["forward"], columns=3)

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES as NAMES
-from labkit.story.words import listed, say
+from labkit.story.words import bullets, capitalised, listed
 
 _KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
 _BACKWARD = {
@@ -19,17 +19,14 @@ _BACKWARD = {
     "flash": "none",
 }
 _FOLLOWS = 1.5  # a time that grows with at least this power of N follows work that grows as N²
-_SEEN = 0.5  # of forward's time: a clock that shows less does not see the work
-_SAME = 0.1  # times within 10 % are called the same
-_EXACT = 0.01  # of a formula's bytes
-_WHOLE = 0.05  # of an N×N matrix
-_EXPONENT = 0.15
+_SEEN, _SAME = 0.5, 0.1  # a clock that shows less of forward's time does not see it; times this close are the same
+_EXACT, _WHOLE, _EXPONENT = 0.01, 0.05, 0.15  # of a formula's bytes; of an N×N matrix; of a power of N
 
 
 def explain_plain(table: pd.DataFrame) -> Markdown:
     """Say what grows on which clock, what the check says of each, what compiling changes, and what does not fit."""
     sentences = [_growing(table), _waiting(table), _checked(table), _compiled(table), _gone(table)]
-    return say(*sentences, small=fact(table, "small"))
+    return bullets(*sentences, small=fact(table, "small"))
 
 
 def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
@@ -41,7 +38,7 @@ def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
         *[_limited(row) for row in _shortest(limit)],
         _runs(limit),
     ]
-    return say(*sentences, small=fact(held, "small"))
+    return bullets(*sentences, small=fact(held, "small"))
 
 
 def explain_errors(table: pd.DataFrame) -> Markdown:
@@ -57,8 +54,8 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
             for row in wrong.itertuples()
         )
         sentences = [f"**Beyond the tolerance**: {listed(rows)}."]
-    for precision, own in table.groupby("precision", sort=False):
-        worst = own.loc[own["share"].idxmax()]
+    for precision, group in table.groupby("precision", sort=False):
+        worst = group.loc[group["share"].idxmax()]
         sentences.append(
             f"Closest to the tolerance in {precision} is {worst['tensor']} of {NAMES[worst['implementation']]}: "
             f"{units.percent(worst['share'])} of {worst['tolerance']:g}."
@@ -68,7 +65,7 @@ def explain_errors(table: pd.DataFrame) -> Markdown:
     sentences.append(
         f"**A second run returns other bits**: {where}." if len(unlike) else "A second run returns the same bits."
     )
-    return say(*sentences, small=fact(table, "small"))
+    return bullets(*sentences, small=fact(table, "small"))
 
 
 def _growing(table: pd.DataFrame) -> str | None:
@@ -76,11 +73,11 @@ def _growing(table: pd.DataFrame) -> str | None:
     ran = table.dropna(subset=["forward_ms", "backward_ms"])
     table = table[table["sequence"] <= ran.groupby("implementation")["sequence"].max().min()]
     grown = {
-        (name, phase): _grown(own, f"{phase}_ms")
-        for name, own in table.groupby("implementation", sort=False)
+        (name, phase): _grown(group, f"{phase}_ms")
+        for name, group in table.groupby("implementation", sort=False)
         for phase in ("forward", "backward")
     }
-    grown = {key: own for key, own in grown.items() if own is not None}
+    grown = {key: group for key, group in grown.items() if group is not None}
     if not grown:
         return None
     longest = max(last for _, last, _ in grown.values())
@@ -97,9 +94,9 @@ def _growing(table: pd.DataFrame) -> str | None:
     )
 
 
-def _grown(own: pd.DataFrame, column: str) -> tuple[int, int, float] | None:
+def _grown(group: pd.DataFrame, column: str) -> tuple[int, int, float] | None:
     """Return the last length of a time, the one at most a quarter of it, and how much the median over widths grew."""
-    ms = own.groupby("sequence")[column].median().dropna()
+    ms = group.groupby("sequence")[column].median().dropna()
     short = ms.index[ms.index <= ms.index.max() / 4]
     return (short.max(), ms.index.max(), ms.iloc[-1] / ms[short.max()]) if len(short) else None
 
@@ -110,16 +107,15 @@ def _waiting(table: pd.DataFrame) -> str | None:
         return None
     first, last = rows["sequence"].min(), rows["sequence"].max()
     ms, shown = (rows.loc[rows["sequence"] == last, f"{clock}_ms"] for clock in ("forward", "unsynchronised"))
-    sentence = (
-        f"A clock that does not wait shows {units.span(rows['unsynchronised_ms'], units.number)} ms from "
-        f"{units.count(first)} to {units.count(last)} tokens"
-    )
+    span_ms = units.span(rows["unsynchronised_ms"], units.number)
+    shows = f"shows {span_ms} ms from {units.count(first)} to {units.count(last)} tokens"
     if shown.sum() < _SEEN * ms.sum():
         return (
-            f"**A clock that does not wait times the launch.** {sentence}; forward takes "
+            f"**A clock that does not wait times the launch.** It {shows}; forward takes "
             f"{units.span(ms, units.number)} ms at the longest."
         )
-    return f"{sentence}, at the end {units.percent(shown.sum() / ms.sum())} of forward's time: it sees the work."
+    share = units.percent(shown.sum() / ms.sum())
+    return f"A clock that does not wait {shows}, at the end {share} of forward's time: it sees the work."
 
 
 def _checked(table: pd.DataFrame) -> str:
@@ -127,7 +123,7 @@ def _checked(table: pd.DataFrame) -> str:
         name: table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
         for name in ("forward", "backward", "unsynchronised")
     }
-    if all((own == "no limit known").all() for own in verdicts.values()):
+    if all((group == "no limit kngroup").all() for group in verdicts.values()):
         return "No limit is known here that a time could beat."
     waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
     alone = verdicts["unsynchronised"].eq("impossible")
@@ -165,17 +161,17 @@ def _gone(table: pd.DataFrame) -> str:
     if bad.empty:
         return f"No setting failed, up to {units.count(table['sequence'].max())} tokens."
     parts = [
-        f"from {units.count(sequence)} tokens {listed(NAMES[name] for name in own['implementation'])} ({status})"
-        for (sequence, status), own in bad.groupby(["sequence", "status"])
+        f"from {units.count(sequence)} tokens {listed(NAMES[name] for name in group['implementation'])} ({status})"
+        for (sequence, status), group in bad.groupby(["sequence", "status"])
     ]
     return f"Not measured: {listed(parts)}."
 
 
 def _kept(held: pd.DataFrame) -> str:
     parts = []
-    for name, own in held.groupby("implementation", sort=False):
-        column = "kept_squares" if own["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
-        for one in own[own[column].notna()].tail(1).to_dict("records"):
+    for name, group in held.groupby("implementation", sort=False):
+        column = "kept_squares" if group["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
+        for one in group[group[column].notna()].tail(1).to_dict("records"):
             part = f"{NAMES[name]} {units.number(round(one[column], 2))}"
             if abs(one[column] - one["due_squares"]) <= _WHOLE:
                 part += f" ({_KEPT[name]})"
@@ -187,15 +183,19 @@ def _kept(held: pd.DataFrame) -> str:
 
 def _exponents(held: pd.DataFrame) -> str | None:
     parts, odd = [], []
-    for name, own in held[held["exponent"].notna()].groupby("implementation", sort=False):
-        one = own.iloc[-1]
+    for name, group in held[held["exponent"].notna()].groupby("implementation", sort=False):
+        one = group.iloc[-1]
         parts.append(f"{NAMES[name]} as N^{units.number(one['exponent'])}")
         if name == "flash" and abs(one["exponent"] - 1) > _EXPONENT:
             odd.append(NAMES[name])
     if not parts:
         return None
     flash = any(part.startswith(NAMES["flash"]) for part in parts)
-    end = f". **{listed(odd)} is not linear.**" if odd else (f". **{NAMES['flash']} is linear.**" if flash else ".")
+    end = (
+        f". **{listed(odd)} is not linear.**"
+        if odd
+        else (f". **{capitalised(NAMES['flash'])} is linear.**" if flash else ".")
+    )
     return f"Memory grows at the longest lengths: {listed(parts)}{end}"
 
 
@@ -223,7 +223,7 @@ def _shortest(limit: pd.DataFrame) -> list:
 
 def _limited(row) -> str:
     sentence = (
-        f"{NAMES[row.implementation].capitalize()} fails at {units.count(row.sequence)}: one matrix is "
+        f"{capitalised(NAMES[row.implementation])} fails at {units.count(row.sequence)}: one matrix is "
         f"{units.gib(row.square_gib)}, backward needs {row.backward_squares} ({_BACKWARD[row.implementation]}), "
         f"in all {units.gib(row.needed_gib)}; "
     )

@@ -12,7 +12,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
 from labkit.story.units import span
-from labkit.story.words import listed, say
+from labkit.story.words import bullets, capitalised, listed
 
 _OURS, _FROM = "flash", 1024  # from this length on our FlashAttention is to be no slower than its rival
 _NAME = ATTENTION_NAMES[_OURS]
@@ -42,7 +42,7 @@ def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
 
 def _sentences(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
     sentences = [_INTERPRETED] if fact(table, "interpreted") else [tell(table) for tell in tellers]
-    return say(*sentences, small=fact(table, "small"))
+    return bullets(*sentences, small=fact(table, "small"))
 
 
 def _winners(table: pd.DataFrame) -> str:
@@ -126,19 +126,22 @@ def _limit(table: pd.DataFrame) -> str:
 
 
 def _floors(table: pd.DataFrame) -> str:
-    parts = []
-    for row in _own_floors(table).query("clock == 'launched'").itertuples():
-        least = (
-            f"{ATTENTION_NAMES[row.implementation]} in {row.precision} takes at least {units.number(row.floor_ms)} ms"
-        )
-        more = f"at most 1.5 times that up to {units.count(row.until)} tokens, with {units.times(row.work)} the scores"
-        more = more if row.until > row.first else "more than 1.5 times that at greater lengths"
-        parts.append(f"{least}, and {more}")
-    return f"Forward and backward of {units.count(table['first'].min())} tokens or more: {'; '.join(parts)}."
+    shortest = units.count(table["first"].min())
+    lines = [
+        f"**The shortest times of forward and backward do not follow the work** ({shortest} tokens or more):",
+        "",
+        "  | | least time | at most 1.5 times that up to | scores there, of the shortest's |",
+        "  | --- | --- | --- | --- |",
+    ]
+    for row in _both_floors(table).query("clock == 'launched'").itertuples():
+        reach = [f"{units.count(row.until)} tokens", units.times(row.work)] if row.until > row.first else ["–", "–"]
+        cells = [f"{ATTENTION_NAMES[row.implementation]}, {row.precision}", f"{units.number(row.floor_ms)} ms", *reach]
+        lines.append(f"  | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def _bound(table: pd.DataFrame) -> str | None:
-    flat = _own_floors(table).query("clock == 'launched' and until > first")
+    flat = _both_floors(table).query("clock == 'launched' and until > first")
     if flat.empty:
         return None
     share = flat["share_of_limit"].max()
@@ -150,14 +153,14 @@ def _bound(table: pd.DataFrame) -> str | None:
     return f"{sentence}. **The rest is launching: launch-bound.**" if share < _LITTLE else f"{sentence}."
 
 
-def _own_floors(table: pd.DataFrame) -> pd.DataFrame:
+def _both_floors(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["phase"] == "both") & table["implementation"].isin([_OURS, "plain"])]
 
 
 def _largest(table: pd.DataFrame) -> str:
     rows = table.dropna(subset=["speed_up"])
     if rows.empty:
-        return f"{_NAME} was not measured beside plain attention."
+        return f"{capitalised(_NAME)} was not measured beside plain attention."
     wins = "at most" if rows["speed_up"].max() > 1 else "nowhere faster, at best"
     return f"**Compared with plain attention {_NAME} is {wins} {_most(rows, 'speed_up')} as fast.**"
 
@@ -167,7 +170,7 @@ def _memory(table: pd.DataFrame) -> str:
     for name in ("plain", _OURS):
         failed = table[table[f"{name}_status"].notna() & (table[f"{name}_status"] != "ok")]
         if len(failed):
-            sentences.append(f"{ATTENTION_NAMES[name].capitalize()} runs out of memory: {_where(failed)}.")
+            sentences.append(f"{capitalised(ATTENTION_NAMES[name])} runs out of memory: {_where(failed)}.")
     return " ".join(sentences) or f"Neither runs out of memory up to {units.count(table['sequence'].max())} tokens."
 
 
@@ -204,9 +207,9 @@ def _beside(table: pd.DataFrame, clock: str) -> pd.DataFrame:
 def _where(rows: pd.DataFrame) -> str:
     """Say where rows stand: "bfloat16, d = 64 at 1 024 and 2 048; float32, d = 64 at 1 024"."""
     places = []
-    for (precision, width), own in rows.groupby(["precision", "head_dim"], sort=False):
+    for (precision, width), group in rows.groupby(["precision", "head_dim"], sort=False):
         places.append(
-            f"{precision}, d = {width} at {listed(units.count(length) for length in sorted(set(own['sequence'])))}"
+            f"{precision}, d = {width} at {listed(units.count(length) for length in sorted(set(group['sequence'])))}"
         )
     return "; ".join(places)
 

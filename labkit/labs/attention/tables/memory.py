@@ -60,11 +60,11 @@ def compiled_gains(run: Run, attention: pd.DataFrame) -> pd.DataFrame:
     keys = ["head_dim", "sequence"]
     measured = plain(run)
     ours = measured.set_index(keys)
-    theirs = attention[attention["problem"] == "torch_compile"].set_index(keys)
+    printed_rows = attention[attention["problem"] == "torch_compile"].set_index(keys)
     parts = []
     for phase in ("forward", "backward"):
         eager, compiled = (ours.loc[ours["implementation"] == name, f"{phase}_ms"] for name in ("plain", "compiled"))
-        printed = [theirs.loc[theirs["mode"] == name, f"{phase}_seconds"] for name in ("eager", "compiled")]
+        printed = [printed_rows.loc[printed_rows["mode"] == name, f"{phase}_seconds"] for name in ("eager", "compiled")]
         gains = pd.DataFrame({"gain": eager / compiled, "printed_gain": printed[0] / printed[1]})
         parts.append(gains.reset_index().assign(phase=phase))
     table = pd.concat(parts, ignore_index=True)[["phase", *keys, "gain", "printed_gain"]]
@@ -149,11 +149,11 @@ def errors(run: Run) -> pd.DataFrame:
     of the tolerance; `same_bits` says whether a second run gave the same bits in every shape.
     """
     rows, parts = run.rows, []
-    for (implementation, precision), own in rows[rows["status"] == "ok"].groupby(
+    for (implementation, precision), group in rows[rows["status"] == "ok"].groupby(
         ["implementation", "precision"], sort=False
     ):
-        for tensor in (name for name in TENSORS if own[f"{name}_error"].notna().any()):
-            worst = own.loc[own[f"{tensor}_error"].idxmax()]
+        for tensor in (name for name in TENSORS if group[f"{name}_error"].notna().any()):
+            worst = group.loc[group[f"{tensor}_error"].idxmax()]
             shape = f"{worst['queries']} × {worst['keys']} × {worst['head_dim']}"
             parts.append(
                 {
@@ -163,8 +163,8 @@ def errors(run: Run) -> pd.DataFrame:
                     "worst": worst[f"{tensor}_error"],
                     "tolerance": _TOLERANCES[precision],
                     "shape": shape,
-                    "shapes": len(own),
-                    "same_bits": bool(own["same_bits"].all()),
+                    "shapes": len(group),
+                    "same_bits": bool(group["same_bits"].all()),
                 }
             )
     table = pd.DataFrame(parts)
@@ -178,7 +178,7 @@ def _settings(run: Run) -> pd.DataFrame:
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
     settings = rows.groupby(_SETTING, sort=False)
     table = settings[_MEMORY].max().join(ms.reindex(columns=[*_PHASES][1:]).add_suffix("_ms"))
-    table["status"] = [_status(own) for _, own in settings]
+    table["status"] = [_status(group) for _, group in settings]
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     return table.reset_index()
 

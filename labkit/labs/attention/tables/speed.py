@@ -172,9 +172,9 @@ def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     keys, times = [*_SETTING, "phase"], ["ms", "low_ms", "high_ms"]
     table = table.astype(dict.fromkeys([*times, "repeats"], float))
     groups = table.groupby(keys, sort=False)
-    told = groups[times].median().join(groups["repeats"].sum(min_count=1))
+    medians = groups[times].median().join(groups["repeats"].sum(min_count=1))
     reached_first = table.sort_values("status", key=lambda status: status != "ok", kind="stable")
-    return reached_first.drop_duplicates(keys).drop(columns=[*times, "repeats"]).join(told, on=keys)
+    return reached_first.drop_duplicates(keys).drop(columns=[*times, "repeats"]).join(medians, on=keys)
 
 
 def _captured_backward(table: pd.DataFrame) -> pd.DataFrame:

@@ -106,10 +106,10 @@ class Work:
         """
         if self.point.implementation == "flash":
             self.both()
-        found = {} if self.point.implementation == "compiled" else kept(self.forward)
+        memory = {} if self.point.implementation == "compiled" else kept(self.forward)
         if self.worker.device.type == "cuda":
-            found |= peaks(self.forward, self.do, self.inputs)
-        self.worker.record(phase="memory", **found)
+            memory |= peaks(self.forward, self.do, self.inputs)
+        self.worker.record(phase="memory", **memory)
 
     def tune(self) -> None:
         """Record every candidate's time for each kernel, and which is chosen; a CPU has one, and no time for it."""
@@ -153,17 +153,17 @@ def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.
     """Return O, L (where it was kept) and the gradients."""
     o = attention(q, k, v, causal)
     lse = row_lse(o, q)
-    found = {"O": o.detach()} | ({} if lse is None else {"L": lse})
-    return found | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
+    outputs = {"O": o.detach()} | ({} if lse is None else {"L": lse})
+    return outputs | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
 
 
 def errors(point: SimpleNamespace, device: torch.device) -> dict:
     """Return the error of each tensor, and whether a second run gives the same bits."""
     q, k, v, do = _tensors(point, point.queries, point.keys, device)
-    found, again = (attended(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2))
+    first, second = (attended(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2))
     wanted = exact(q, k, v, do, point.causal)
-    same = all(torch.equal(found[name], again[name]) for name in found)
-    return {f"{name}_error": error(found[name], wanted[name]) for name in found} | {"same_bits": same}
+    same = all(torch.equal(first[name], second[name]) for name in first)
+    return {f"{name}_error": error(first[name], wanted[name]) for name in first} | {"same_bits": same}
 
 
 def symptoms(point: SimpleNamespace, device: torch.device) -> dict:

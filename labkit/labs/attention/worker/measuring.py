@@ -115,14 +115,14 @@ def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[t
 
     torch.cuda.reset_peak_memory_stats(gpu)
     o = forward()
-    found = {
+    sizes_mib = {
         "forward_mib": beyond(torch.cuda.max_memory_allocated(gpu)),
         "held_mib": beyond(torch.cuda.memory_allocated(gpu)),
     }
     torch.cuda.reset_peak_memory_stats(gpu)
     torch.autograd.grad(o, inputs, do)
-    found["backward_mib"] = beyond(torch.cuda.max_memory_allocated(gpu))
-    return found | {"reserved_mib": torch.cuda.max_memory_reserved(gpu) / 2**20}
+    sizes_mib["backward_mib"] = beyond(torch.cuda.max_memory_allocated(gpu))
+    return sizes_mib | {"reserved_mib": torch.cuda.max_memory_reserved(gpu) / 2**20}
 
 
 class Watch(TorchDispatchMode):
