@@ -191,7 +191,7 @@ def verdict_of(row: dict) -> Verdict:
     if row["products"]:
         faults["torch_inside"] = f"{row['products']} of torch's own matrix operators run in it: no kernel does its work"
     if not row["keeps_lse"]:
-        faults["no_lse"] = "it keeps no log-sum-exp a row, of which a backward by tiles could make P again"
+        faults["no_lse"] = "it keeps no log-sum-exp per row, from which a backward by tiles could compute P again"
     worst = max(row["all_error"], row["causal_error"], row["gradient_error"])
     if worst > _TOLERANCE and not faults:
         faults["wrong"] = f"it differs from float64 by {units.number(worst)}"

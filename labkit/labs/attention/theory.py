@@ -7,7 +7,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
 from typing import NamedTuple
 
 # "kept": what autograd saves for backward, of it K and V the caller's. The others are beyond Q, K, V and dO: at most in
@@ -28,21 +28,11 @@ TENSORS = {
     "by_hand": {"kept": 3, "forward": 2, "held": 2, "backward": 3},
     "flash": {"kept": 4, "forward": 1, "held": 1, "backward": 4},
 }
-LSE_BYTES, OF_ROWS_BYTES = 4, 8  # a row: flash's log-sum-exp; in backward again, to base 2, and δ
-
-
-def inputs_bytes(queries: int, keys: int, head_dim: int, width: int, heads: int = 1) -> int:
-    """Return the bytes of Q, K and V."""
-    return heads * (queries + 2 * keys) * head_dim * width
-
-
-def squares_bytes(implementation: str, moment: str, queries: int, keys: int, width: int, heads: int = 1) -> int:
-    """Return the bytes of the N×N matrices that an implementation has at a moment (`MOMENTS`)."""
-    return SQUARES[implementation][moment] * square_bytes(queries, keys, width, heads)
+LSE_BYTES, OF_ROWS_BYTES = 4, 8  # per row: flash's log-sum-exp; in backward again, to base 2, and δ
 
 
 def linear_bytes(implementation: str, moment: str, sequence: int, head_dim: int, width: int, heads: int = 1) -> int:
-    """Return the bytes of the N×d tensors at a moment, and of what there is one of a row: row sums, log-sum-exp."""
+    """Return the bytes of the N×d tensors at a moment, and of single numbers per row: row sums, log-sum-exp."""
     a_row = {"plain": 0, "by_hand": width, "flash": LSE_BYTES}[implementation]
     if (implementation, moment) == ("flash", "backward"):
         a_row += OF_ROWS_BYTES
@@ -50,7 +40,7 @@ def linear_bytes(implementation: str, moment: str, sequence: int, head_dim: int,
 
 
 def mask_bytes(implementation: str, sequence: int, causal: bool) -> int:
-    """Return the bytes of the causal mask that plain attention makes: a byte a score, once for all heads."""
+    """Return the bytes of the causal mask that plain attention makes: a byte per score, once for all heads."""
     return sequence**2 if causal and SQUARES[implementation]["held"] else 0
 
 
@@ -58,7 +48,7 @@ def moment_bytes(
     implementation: str, moment: str, sequence: int, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
 ) -> int:
     """Return all bytes at a moment: squares, tensors, rows and mask."""
-    squares = squares_bytes(implementation, moment, sequence, sequence, width, heads)
+    squares = SQUARES[implementation][moment] * square_bytes(sequence, sequence, width, heads)
     linear = linear_bytes(implementation, moment, sequence, head_dim, width, heads)
     return squares + linear + mask_bytes(implementation, sequence, causal)
 
@@ -90,7 +80,7 @@ Matrix = Sequence[Sequence[float]]
 class Running(NamedTuple):
     """What a row keeps from tile to tile: m, the maximum; l, the sum of exp(score − m); o, that of exp(score − m) · v.
 
-    Before the first tile they are −inf, 0 and zeros; o / l is the attention's output once every tile was there.
+    Before the first tile they are −inf, 0 and zeros. After the last tile o / l is the output of attention.
     """
 
     maximum: float
@@ -164,12 +154,6 @@ def _kind(rows: range, columns: range, causal: bool) -> str:
     return SKIPPED if columns[0] > rows[-1] else PARTLY
 
 
-def finished(steps: Sequence[Step]) -> list[tuple[tuple[float, ...], float]]:
-    """Return each row's output o / l and its log-sum-exp m + ln l, which is all that backward needs of the softmax."""
-    last = {row: kept for step in steps for row, kept in zip(step.rows, step.after, strict=True)}
-    return [(tuple(part / row.total for part in row.output), row.maximum + log(row.total)) for row in last.values()]
-
-
 def example(length: int = 16, dimension: int = 2, seed: int = 8) -> tuple[list[list[float]], list[list[float]]]:
     """Return scores (length × length) and values (length × dimension) to look at: random, the same every time."""
     draw = random.Random(seed)
@@ -196,14 +180,14 @@ def scores(queries: int, keys: int, causal: bool) -> int:
 
 
 def flops(phase: str, queries: int, keys: int, head_dim: int, *, causal: bool, heads: int = 1) -> int:
-    """Return the floating-point operations of a phase, two a multiply-add, for all heads (batch × heads)."""
+    """Return the floating-point operations of a phase, two per multiply-add, for all heads (batch × heads)."""
     return 2 * PRODUCTS[phase] * scores(queries, keys, causal) * head_dim * heads
 
 
 def least_bytes(phase: str, queries: int, keys: int, head_dim: int, width: int, heads: int = 1) -> int:
     """Return the bytes that a phase must move if it reads each input and writes each output once.
 
-    `width`: bytes an element of Q, K, V, O and their gradients; the log-sum-exp of a row is a float32.
+    `width`: bytes per element of Q, K, V, O and their gradients; the log-sum-exp of a row is a float32.
     """
     rows, columns, lse = queries * head_dim * width, keys * head_dim * width, 4 * queries
     forward = 2 * rows + 2 * columns + lse  # reads Q, K, V; writes O and L

@@ -256,7 +256,7 @@ def test_the_story_of_plain_attention(runs, tmp_path):
             "work grows 16×",
             "does not wait times the launch",
             "0.0400 to 0.160 ms from 256 to",
-            "times impossible, from 4 096 tokens on, and none of our",
+            "times impossible, from 4 096 tokens on, and none of the",
             "Compiled, plain attention is 2.0× as fast in forward at 32 768",
             "from 32 768 tokens plain, softmax by hand (out of memory in",
         ),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.labs.attention.charts.memory import tiles_chart
-from labkit.labs.attention.theory import FULL, PARTLY, SKIPPED, Running, example, finished, merged, rescale, tiled
+from labkit.labs.attention.theory import FULL, PARTLY, SKIPPED, Running, example, merged, rescale, tiled
 
 EXACT = 1e-12
 
@@ -24,6 +24,12 @@ def direct(scores, values, causal):
         outputs = [sum(w * v for w, v in zip(weights, column, strict=False)) for column in zip(*values, strict=True)]
         found.append((tuple(output / sum(weights) for output in outputs), most + log(sum(weights))))
     return found
+
+
+def finished(steps):
+    """Return each row's output o / l and its log-sum-exp m + ln l after the last tile."""
+    last = {row: kept for step in steps for row, kept in zip(step.rows, step.after, strict=True)}
+    return [(tuple(part / row.total for part in row.output), row.maximum + log(row.total)) for row in last.values()]
 
 
 def agree(found, wanted):

@@ -123,7 +123,7 @@ def _checked(table: pd.DataFrame) -> str:
         name: table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
         for name in ("forward", "backward", "unsynchronised")
     }
-    if all((group == "no limit kngroup").all() for group in verdicts.values()):
+    if all((group == "no limit known").all() for group in verdicts.values()):
         return "No limit is known here that a time could beat."
     waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
     alone = verdicts["unsynchronised"].eq("impossible")

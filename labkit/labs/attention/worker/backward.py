@@ -18,7 +18,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit(do_not_specialize=("queries", "padded", "width"))
 def prepare_rows(O, dO, L, OF_ROWS, queries, padded, width, D: tl.constexpr, ROWS: tl.constexpr):
-    """Give, of `padded` rows of one head, the log-sum-exp to base 2 and δ; beyond the last query, P will be 0."""
+    """Store, for `padded` rows of one head, the log-sum-exp to base 2 and δ; beyond the last query, P will be 0."""
     head = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, D)
