@@ -60,7 +60,14 @@ def test_steps_gain_by_precision_where_the_gpu_is_the_limit(make):
     told = lab.explain_steps(lab.steps(make(steps_run)))
     said(told, ("TF32 makes it", "fewer layers count for more"), "no gain", "impossible")
     slow = lab.explain_steps(lab.steps(make(steps_run, host_us=500.0)))
-    said(slow, ("**no gain in `small`, `medium`, `large`, `xl` and `2.7b`**", "fewer layers count for more", "A layer takes 12.5 ms"))
+    said(
+        slow,
+        (
+            "**no gain in `small`, `medium`, `large`, `xl` and `2.7b`**",
+            "fewer layers count for more",
+            "A layer takes 12.5 ms",
+        ),
+    )
     fast = lab.explain_steps(lab.steps(make(steps_run, host_us=0.1)))
     said(fast, "the larger model is the slower one", "fewer layers")
     said(lab.explain_steps(lab.steps(make(steps_run, fusion=3.0))), "shorter than this GPU allows")
