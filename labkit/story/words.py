@@ -43,8 +43,8 @@ def beside(here: Markdown, recorded: Markdown) -> Markdown:
 
 
 def _gap(text: str) -> str:
-    """Return what stands between a heading and a text: a list begins on a line of its own."""
-    return "\n\n" if text.startswith("- ") else " "
+    """Return what stands between a heading and a text: a list or a table begins on a line of its own."""
+    return "\n\n" if text.startswith(("- ", "|")) else " "
 
 
 def listed(items: Iterable[object]) -> str:

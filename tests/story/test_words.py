@@ -1,8 +1,9 @@
 """Sentences: what is left out, how things are listed, and when a difference counts."""
 
+import pandas as pd
 import pytest
 
-from labkit.story.words import SMALL_NOTE, beside, bullets, capitalised, listed, resolved, say
+from labkit.story.words import SMALL_NOTE, beside, bullets, capitalised, listed, resolved, say, with_table
 
 
 def test_say_leaves_out_what_has_nothing_to_say():
@@ -49,3 +50,9 @@ def test_resolved(a, b, spread_a, spread_b, differ):
 
 def test_beside_names_whose_sentence_it_is():
     assert beside(say("Fast."), say("Slow.")).data == "**Here.** Fast.\n\n**Recorded.** Slow."
+
+
+def test_a_table_stands_in_a_paragraph_of_its_own():
+    table = with_table(pd.DataFrame({"way": ["direct"], "ms": [1234.5]}), say("Fast."))
+    assert table.data.splitlines() == ["| way | ms |", "| --- | --- |", "| direct | 1 234 |", "", "Fast."]
+    assert "**Here.**\n\n| way" in beside(table, say("Slow.")).data, "the name is no head of a column"

@@ -49,7 +49,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     gpus, pieces = run.plan.gpus, run.plan.chunks * (1 if reference == "pipelined" else run.plan.gpus)
     copies, best = (_copies(run, name) for name in (function, f"methods.{reference}"))
     graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
-    found = _swapped(graph) or {
+    sentences = _swapped(graph) or {
         "source_reused": _source(rows),
         "early_forward": _order(graph),
         "wrong_copy": _values(rows),
@@ -58,7 +58,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
         "wrong_lane": _lanes(graph),
         "unsynchronised": _clock(rows),
     }
-    faults = {kind: sentence for kind, sentence in found.items() if sentence}
+    faults = {kind: sentence for kind, sentence in sentences.items() if sentence}
     # A forward that came too early, or a source that changed, explains the wrong values: name the cause alone.
     if faults.keys() & {"source_reused", "early_forward"}:
         faults.pop("wrong_copy", None)
@@ -133,10 +133,10 @@ def _chunks(graph: Graph, rows: pd.DataFrame, chunks: int, pieces: int) -> str |
     """The tensor comes from the host in as many pieces as `chunks` asks for, whatever it is; no copy is larger."""
     fewer, share = int(rows["fewer_chunks"].iloc[0]), pieces // chunks
     pulls = sum(copy.origin == "host" for copy in graph.copies)
-    for asked, found in ((chunks, pulls), (fewer, int(rows["fewer_pulls"].iloc[0]))):
-        if found != asked * share:
+    for asked, counted in ((chunks, pulls), (fewer, int(rows["fewer_pulls"].iloc[0]))):
+        if counted != asked * share:
             return (
-                f"with chunks={asked} the tensor comes from the host in {found} pieces, not in {asked * share}: cut "
+                f"with chunks={asked} the tensor comes from the host in {counted} pieces, not in {asked * share}: cut "
                 f"{'it' if share == 1 else 'every share'} with `lanes.parts(…, chunks)`"
             )
     largest = max(graph.copies, key=lambda copy: copy.elements, default=None)

@@ -64,24 +64,24 @@ class Graph:
         Without `waits` or `after` only those of them that bring the elements it copies.
         """
         lanes: dict[str, int] = {}
-        found = []
+        direct = []
         for index, copy in enumerate(self.copies):
             before = {lanes[copy.lane]} if copy.lane in lanes else set()
             before |= set(copy.after) if after else {one for one in copy.after if one in self.brings_all[index]}
             before |= set(copy.waited) if waits else set()
-            found.append(before if waits and after else before | self.brings[index])
+            direct.append(before if waits and after else before | self.brings[index])
             lanes[copy.lane] = index
-        return found
+        return direct
 
     @cached_property
     def brings(self) -> list[set[int]]:
         """For each copy the earlier ones that wrote some element of its origin."""
         written: dict[str, list[int]] = defaultdict(list)
-        found = []
+        bringing = []
         for index, copy in enumerate(self.copies):
-            found.append({one for one in written[copy.origin] if copy.overlaps(self.copies[one])})
+            bringing.append({one for one in written[copy.origin] if copy.overlaps(self.copies[one])})
             written[copy.target].append(index)
-        return found
+        return bringing
 
     @cached_property
     def brings_all(self) -> list[set[int]]:
@@ -176,13 +176,13 @@ class Graph:
 
 def _closed(chains: Iterable[set[int]]) -> list[int]:
     """Return for each copy, as a set of bits, what it waits for, what that waits for, and so on."""
-    found: list[int] = []
+    closures: list[int] = []
     for before in chains:
         bits = 0
         for one in before:
-            bits |= found[one] | 1 << one
-        found.append(bits)
-    return found
+            bits |= closures[one] | 1 << one
+        closures.append(bits)
+    return closures
 
 
 def _members(bits: int) -> Iterator[int]:

@@ -21,37 +21,37 @@ def scorecard(run: Run) -> pd.DataFrame:
 
     Empty for a run without GPUs or on a single one: the targets are about pipelines over GPUs.
     """
-    targets = {"schedules": _schedules, "microbatches": _micro_batches, "gpus": _gpus, "splits": _splits}
-    return card_of(run, "pipeline", targets | {"trial": _trial})
+    by_plan = {"schedules": _schedules, "microbatches": _micro_batches, "gpus": _gpus, "splits": _splits}
+    return card_of(run, "pipeline", by_plan | {"trial": _trial})
 
 
 def _schedules(run: Run) -> list[Target]:
-    found = []
+    targets = []
     for _, row in predictions(run).iterrows():
         where = f"{row['schedule']}, {row['micro_batches']}"
         if row["schedule"] in ("gpipe", "1f1b"):
             spread = 100 * row["spread_residual"]
             step = Target(f"simulated step off, {where}", 100 * row["residual"], "within ±", 5, "%", spread=spread)
-            found.append(step)
+            targets.append(step)
         apart = 100 * (row["bubble_simulated"] - row["bubble_measured"])
-        found.append(Target(f"simulated bubble off, {where}", apart, "within ±", 5, "points"))
-    return found
+        targets.append(Target(f"simulated bubble off, {where}", apart, "within ±", 5, "points"))
+    return targets
 
 
 def _micro_batches(run: Run) -> list[Target]:
     if run.plan.ranks:  # the targets are about all GPUs of the node
         return []
-    table, found = throughput(run), []
+    table, targets = throughput(run), []
     rates = table.pivot_table(index="micro_batches", columns="mode", values="samples_per_s")
     spreads = table.pivot_table(index="micro_batches", columns="mode", values="spread_samples_per_s") / rates
     if "training" in rates:
         best = rates["training"].idxmax()
-        found.append(Target("best micro-batch count, training", best, ">", 4, "micro-batches"))
+        targets.append(Target("best micro-batch count, training", best, ">", 4, "micro-batches"))
     if "streaming" in rates and {4, 16} <= set(rates.index):
         ratio = rates.loc[16, "streaming"] / rates.loc[4, "streaming"]
         spread = ratio * spreads.loc[[4, 16], "streaming"].sum()
-        found.append(Target("streaming throughput, 16 over 4 micro-batches", ratio, "<", 1, "×", spread=spread))
-    return found
+        targets.append(Target("streaming throughput, 16 over 4 micro-batches", ratio, "<", 1, "×", spread=spread))
+    return targets
 
 
 def _gpus(run: Run) -> list[Target]:
@@ -68,12 +68,12 @@ def _gpus(run: Run) -> list[Target]:
 def _splits(run: Run) -> list[Target]:
     table = split_forecast(run)
     even = table[table["split"] == fact(table, "even")].iloc[0]
-    found = []
+    targets = []
     for _, row in table[table["split"] != even["split"]].iterrows():
         spread = (1 + row["error"]) * sum(one["spread_step_ms"] / one["step_ms"] for one in (row, even))
         what = f"{row['split']} over {even['split']}, forecast off"
-        found.append(Target(what, 100 * row["error"], "within ±", 5, "%", spread=100 * spread))
-    return found
+        targets.append(Target(what, 100 * row["error"], "within ±", 5, "%", spread=100 * spread))
+    return targets
 
 
 def _trial(run: Run) -> list[Target]:

@@ -56,7 +56,7 @@ def _transfers(spans: list[Span]) -> list[Span]:
     It begins when both sides were ready, the sender's step over and the receiver's step before over, and ends when the
     step starts. What lies before it is waiting.
     """
-    last, free, found = max(span.stage for span in spans), {}, []
+    last, free, complete = max(span.stage for span in spans), {}, []
     ends = {(("B" if span.kind == "I" else span.kind), span.stage, span.micro_batch): span for span in spans}
     for span in sorted(spans, key=lambda span: span.start):
         step = 1 if span.kind in ("B", "I") else -1
@@ -64,10 +64,10 @@ def _transfers(spans: list[Span]) -> list[Span]:
         if span.kind in ("F", "B", "I") and 0 <= key[1] <= last and key in ends and ends[key].rank != span.rank:
             begin = max(ends[key].end, free.get(span.rank, 0.0))
             if begin < span.start:
-                found.append(Span(span.rank, "T", span.stage, span.micro_batch, begin, span.start))
-        found.append(span)
+                complete.append(Span(span.rank, "T", span.stage, span.micro_batch, begin, span.start))
+        complete.append(span)
         free[span.rank] = max(span.end, free.get(span.rank, 0.0))
-    return found
+    return complete
 
 
 def _with_waits(spans: list[Span]) -> pd.DataFrame:
