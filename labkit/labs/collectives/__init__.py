@@ -5,17 +5,14 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.collectives.charts.growth import *  # noqa: F403
-    from labkit.labs.collectives.charts.overview import *  # noqa: F403
+    from labkit.labs.collectives.charts.comparisons import *  # noqa: F403
     from labkit.labs.collectives.charts.sizes import *  # noqa: F403
     from labkit.labs.collectives.exercise import *  # noqa: F403
     from labkit.labs.collectives.explorer import *  # noqa: F403
     from labkit.labs.collectives.plan import *  # noqa: F403
     from labkit.labs.collectives.story.lines import *  # noqa: F403
     from labkit.labs.collectives.story.rates import *  # noqa: F403
-    from labkit.labs.collectives.story.reports import *  # noqa: F403
-    from labkit.labs.collectives.tables.measured import *  # noqa: F403
-    from labkit.labs.collectives.tables.reading import *  # noqa: F403
+    from labkit.labs.collectives.tables import *  # noqa: F403
     from labkit.labs.collectives.targets import *  # noqa: F403
     from labkit.labs.collectives.theory import *  # noqa: F403
 

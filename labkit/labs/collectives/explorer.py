@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipywidgets
 
 from labkit.charts import canvas, svg
-from labkit.labs.collectives.charts.overview import MOVED, shade
+from labkit.labs.collectives.charts.comparisons import MOVED, shade
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 from labkit.story import units
 

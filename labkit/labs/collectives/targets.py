@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.labs.collectives.tables.measured import against, bandwidths, rings, symptoms
+from labkit.labs.collectives.tables import against, bandwidths, rings, symptoms
 from labkit.labs.collectives.theory import AGAINST_FROM_BYTES, AGAINST_GOAL
 from labkit.tables.targets import Target, card_of
 

@@ -10,8 +10,8 @@ from matplotlib.colors import to_hex
 from labkit.charts import canvas
 from labkit.course.predict import Prediction
 from labkit.labs import collectives
-from labkit.labs.collectives.charts.growth import COLORS, factor_bars, named
-from labkit.labs.collectives.charts.overview import MOVED, shade
+from labkit.labs.collectives.charts.comparisons import MOVED, shade
+from labkit.labs.collectives.charts.sizes import COLORS, factor_bars, named
 from labkit.labs.collectives.theory import COLLECTIVES, ring
 from labkit.tables.published import published
 

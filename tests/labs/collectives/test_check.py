@@ -5,8 +5,7 @@ import pytest
 from labkit.course.verdict import RIGHT, WRONG
 from labkit.engine.launch import launch
 from labkit.labs import collectives
-from labkit.labs.collectives.bugs import SYMPTOMS
-from labkit.labs.collectives.exercise import diagnose, verdict_of
+from labkit.labs.collectives.exercise import SYMPTOMS, diagnose, verdict_of
 from labkit.labs.collectives.plan import VARIANTS, Trial
 
 

@@ -5,7 +5,7 @@ import pytest
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.labs import collectives
-from labkit.labs.collectives.bugs import SYMPTOMS
+from labkit.labs.collectives.exercise import SYMPTOMS
 from labkit.labs.collectives.plan import CLOCKS, KIB, MIB, VARIANTS, Collectives
 from labkit.labs.collectives.theory import COLLECTIVES
 from labkit.labs.collectives.worker.calls import CALLS

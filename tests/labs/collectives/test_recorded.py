@@ -65,7 +65,6 @@ def test_the_sentences_have_no_gap(runs):
         collectives.explain_bandwidth(sweep, fits),
         collectives.explain_latency(sweep),
         collectives.explain_fit(collectives.residuals(runs["sweep"]), fits, sweep, captured),
-        collectives.explain_backends(sweep),
         collectives.explain_growth(sweep, fits, captured),
         collectives.explain_growth(growth, collectives.fits(runs["growth"])),
         collectives.explain_ring(collectives.rings(runs["ring"])),

@@ -1,29 +1,68 @@
-"""Bandwidth and time by message size, with the lines through them and where these do not fit."""
+"""Bandwidth and time by message size with fitted lines; and the look that all charts of lab 09 share."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
-from labkit.labs.collectives.charts.growth import (
-    BACKENDS,
-    CLOCK,
-    COLLECTIVE,
-    COLORS,
-    DASHES,
-    mark_regions,
-    mark_sizes,
-    marks,
-)
-from labkit.labs.collectives.theory import bus_factor
+from labkit.labs.collectives.theory import COLLECTIVES, bus_factor
 from labkit.provenance import sources
 from labkit.story import units
+
+# The reader's prediction keeps its colour to itself.
+COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
+BACKENDS = {"nccl": "NCCL", "gloo": "gloo"}
+MARKERS = {"nccl": "o", "gloo": "s"}
+_MOST = 6  # names that fit under one of two panels
+DASHES = (0, (4, 2))
+COLLECTIVE, CLOCK = "all-reduce", "in flight"
+
+
+def factor_bars(values: pd.Series, share: pd.Series) -> list[pd.Series]:
+    """Return how far bars reach down and up that are a factor 1 + share each way: alike on a logarithmic axis."""
+    return [values - values / (1 + share), values * share]
+
+
+def marks(ax: Axes, x: pd.Series, y: pd.Series, spread_share: pd.Series, **look: Any) -> None:
+    """Draw measured values with the factor by which they scatter, on a logarithmic axis."""
+    style = {"ms": 5, "lw": 1.3, "capsize": 2} | look
+    ax.errorbar(x, y, yerr=factor_bars(y, spread_share), **style)
+
+
+def named(size_bytes: float) -> str:
+    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
+    number, unit = units.size(size_bytes).split(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def mark_sizes(ax: Axes, sizes: Iterable[float], most: int = _MOST) -> None:
+    """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
+    places = sorted(set(sizes))
+    shown = places[:: -math.ceil(len(places) / most)]
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
+    ax.set_xticks(shown, [named(size) for size in shown], fontsize=8.5)
+
+
+def mark_regions(ax: Axes, knee_bytes: float) -> None:
+    """Shade where latency takes longer than transfer, up to the knee; name both sides over the panel."""
+    low, high = ax.get_xlim()
+    if math.isfinite(knee_bytes) and knee_bytes > low:
+        ax.axvspan(low, min(knee_bytes, high), color=canvas.IDLE, alpha=0.3, lw=0, zorder=0)
+        if knee_bytes < high:
+            ax.axvline(knee_bytes, color=canvas.QUIET, ls=":", lw=1.3)
+    ax.set_xlim(low, high)
+    for place, side, name in ((0.02, "left", "← latency"), (0.98, "right", "bandwidth →")):
+        ax.text(place, 0.98, name, ha=side, va="top", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
+
 
 _HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data
 _CLOCK_MARKERS = {"in flight": "o", "one call": "^", "captured": "s"}

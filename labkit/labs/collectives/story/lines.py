@@ -7,8 +7,8 @@ from math import log
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
-from labkit.labs.collectives.theory import bus_factor, hops
+from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, ends, paragraphs, us, widest
+from labkit.labs.collectives.theory import AGAINST_FROM_BYTES, AGAINST_GOAL, bus_factor, hops
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
@@ -16,27 +16,22 @@ from labkit.story.words import listed, resolved, say
 _GOOD, _EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than that nobody asks
 _BEYOND = 1.25  # times as much as the ring's larger term
 _SAME = ("backend", "collective", "ranks", "bytes")
-_MANY = 8  # ranks that the lines foretell
-_HIDDEN = (
-    "in flight, launching hides behind transfer while the line adds both; NCCL's protocols may add to it: not told "
-    "apart by these data"
-)
-_UNTOLD = "why is not told by these data; a change of NCCL's protocol may be"
+_MANY = 8  # ranks that the lines predict for
+_HIDDEN = "launching overlaps transfer in flight, and the line adds both; NCCL's protocols may add to the miss, too"
+_UNTOLD = "the data do not say why; NCCL may change its protocol there"
 
 
 def explain_fit(
     residuals: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured: pd.DataFrame | None = None
 ) -> Markdown:
-    """Say α, β and the knee of each backend's all-reduce, where and by how much the line is off, and why.
+    """Say α, β and the knee of each backend's all-reduce, where the line is off and why, and compare the backends.
 
     `table` has the same run's bandwidths by all clocks: whether the host's launching alone explains a miss. `captured`
     has the lines of that clock: NCCL's hops without the host.
     """
     rows = by_backend(widest(residuals))
-    return paragraphs(
-        [(_line(_chosen(own), fits, table, captured, backend), _others(own)) for backend, own in rows],
-        small=fact(residuals, "small"),
-    )
+    lines = [(_line(_chosen(own), fits, table, captured, backend), _others(own)) for backend, own in rows]
+    return paragraphs([*lines, (_backends(table),)], small=fact(residuals, "small"))
 
 
 def _chosen(table: pd.DataFrame) -> pd.DataFrame:
@@ -48,7 +43,8 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, 
     line, worst = _at(fits, own), own.loc[own["residual"].abs().idxmax()]
     assert line is not None, "a residual is that of a line"
     said = (
-        f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} a call ({_hops(line, captured, own)}), "
+        f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} per call "
+        f"({_hops(line, captured, own)}), "
         f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
         f"{units.size(line['knee_bytes'])}."
     )
@@ -103,23 +99,22 @@ def _others(own: pd.DataFrame) -> str | None:
     return f"Of the {len(worst)} other collectives {which} fit a line to within {units.percent(_GOOD)}."
 
 
-def explain_backends(table: pd.DataFrame) -> Markdown:
+def _backends(table: pd.DataFrame) -> str:
     """Say how many times as fast as gloo NCCL is at the smallest and the largest message that both moved."""
     rows = _chosen(widest(table[table["clock"] == CLOCK]))
-    pair = [rows[rows["backend"] == name].set_index("bytes") for name in NAMES]
-    both = sorted(set(pair[0].index) & set(pair[1].index))
+    nccl, gloo = (rows[rows["backend"] == name].set_index("bytes") for name in NAMES)
+    both = sorted(set(nccl.index) & set(gloo.index))
     if not both:
-        (name, _), *_ = by_backend(rows)
-        return say(f"Only {name} was measured: the two need GPUs to meet.", small=fact(table, "small"))
-    said = [_compared(pair[0].loc[size], pair[1].loc[size], size) for size in dict.fromkeys((both[0], both[-1]))]
+        return f"Only {by_backend(rows)[0][0]} was measured: comparing the backends needs GPUs."
+    parts = [_compared(nccl.loc[size], gloo.loc[size], size) for size in dict.fromkeys((both[0], both[-1]))]
     where = "gloo's tensors lie in host memory and go through the CPU; NCCL's never leave the GPUs and their links."
-    return say(f"All-reduce, {listed(said)}. {where}", small=fact(table, "small"))
+    return f"**NCCL against gloo**, all-reduce: {listed(parts)}. {where}"
 
 
 def _compared(nccl: pd.Series, gloo: pd.Series, size: int) -> str:
     at = f"at {units.size(size)}"
     if not resolved(nccl["median_us"], gloo["median_us"], nccl["spread_us"], gloo["spread_us"]):
-        return f"{at} which backend is faster is not resolved by these data"
+        return f"{at} the two backends differ by no more than noise"
     fast, slow, name = (nccl, gloo, "NCCL") if nccl["median_us"] < gloo["median_us"] else (gloo, nccl, "**gloo**")
     ratio = units.times(slow["median_us"] / fast["median_us"])
     return f"{at} {name} is {ratio} as fast ({us(fast['median_us'])} against {us(slow['median_us'])})"
@@ -128,11 +123,11 @@ def _compared(nccl: pd.Series, gloo: pd.Series, size: int) -> str:
 def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None = None) -> Markdown:
     """Say how many times as long the smallest and the largest all-reduce take on more ranks, beside a ring's terms.
 
-    Where one number of ranks was timed, what its line foretells for more; NCCL's with the hops of `captured` lines.
+    Where one number of ranks was timed, what its line predicts for more; NCCL's with the hops of `captured` lines.
     """
     rows = _chosen(table[table["clock"] == CLOCK].dropna(subset="median_us"))
     sentences = [
-        _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _foretold(own, fits, captured, backend)
+        _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _predicted(own, fits, captured, backend)
         for backend, own in by_backend(rows)
     ]
     return say(*sentences, small=fact(table, "small"))
@@ -156,7 +151,7 @@ def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> st
         return f"{name} was not timed at both"
     a, b = at.loc[few], at.loc[many]
     if not resolved(a["median_us"], b["median_us"], a["spread_us"], b["spread_us"]):
-        return f"whether {name} takes longer is not resolved by these data"
+        return f"{name} takes the same time within noise"
     found = b["median_us"] / a["median_us"]
     if found > _BEYOND * max(terms.values()):
         return f"{name} takes {units.times(found)} the time, **more than either term of a ring**"
@@ -164,13 +159,13 @@ def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> st
     return f"{name} takes {units.times(found)} the time, nearer to **{near}**"
 
 
-def _foretold(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None, backend: str) -> str | None:
+def _predicted(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None, backend: str) -> str | None:
     ranks, line = own["ranks"].max(), _at(fits, own)
     if line is None:
         return None
     said, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, own)
     if hop is None:
-        return f"{said} Its α in flight may be mostly the host's, no hop's: it foretells no larger ring."
+        return f"{said} Its α in flight may be mostly the host's, no hop's: it predicts no larger ring."
     sizes = (own["bytes"].min(), own["bytes"].max())
     rate = line["beta_gb_per_s"]
     small, large = (
@@ -181,8 +176,62 @@ def _foretold(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | No
         f"{said} {source} a ring of {_MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "
         f"{units.times(large)} for {units.size(sizes[1])}"
     )
-    return f"{said}: **hops are the small message's cost.**" if small > 1.5 * large else f"{said}: both pay for hops."
+    return f"{said}: **a small message costs hops.**" if small > 1.5 * large else f"{said}: hops cost both."
 
 
 def _ring_us(hop_us: float, beta_gb_per_s: float, size: int, ranks: int) -> float:
     return hops(COLLECTIVE, ranks) * hop_us + bus_factor(COLLECTIVE, ranks) * size / beta_gb_per_s / 1e3
+
+
+def explain_against(table: pd.DataFrame) -> Markdown:
+    """Say whether our bus bandwidth reaches the goal of nccl-tests' from 64 MiB up, collective by collective."""
+    small = fact(table, "small")
+    if not fact(table, "installed"):
+        return say("**nccl-tests is not installed here**, so there is nothing to compare with.", small=small)
+    rows = table[table["ratio"].notna()]
+    large = rows[rows["bytes"] >= AGAINST_FROM_BYTES]
+    if large.empty:
+        size = units.size(AGAINST_FROM_BYTES)
+        return say(f"Nothing was timed beside nccl-tests from {size} up: {_failed(table)}.", small=small)
+    shares = ends(large["ratio"], lambda value: units.number(value, 3))
+    span = f"from {units.size(large['bytes'].min())} up"
+    reached = f"In one run, {span}, ours reaches {shares} of nccl-tests' bus bandwidth."
+    return say(reached, *_verdicts(large), _gone(table), small=small)
+
+
+def _verdicts(large: pd.DataFrame) -> list[str]:
+    """Say who meets the goal, who misses it, and for whom our times' spread leaves it open."""
+    worst = large.loc[large.groupby("collective", sort=False)["ratio"].idxmin()]
+    below, apart = worst["ratio"] < AGAINST_GOAL, (worst["ratio"] - AGAINST_GOAL).abs()
+    is_open = apart <= worst["spread_share"] * worst["ratio"]
+    missed, undecided = worst[below & ~is_open], worst[is_open]
+    met = f"{len(worst) - len(missed) - len(undecided)} of {len(worst)} collectives meet it"
+    if missed.empty and undecided.empty:
+        return [f"**The goal, {AGAINST_GOAL}, is met** by all {len(worst)} collectives at every size."]
+    sentences = []
+    if len(missed):
+        sentences.append(f"**The goal, {AGAINST_GOAL}, is missed** by {_ratios(missed)}; {met}.")
+    else:
+        sentences.append(f"**Whether the goal, {AGAINST_GOAL}, is met is open** for {_ratios(undecided)}; {met}.")
+    if len(undecided):
+        distance = "miss" if below[is_open].all() else "distance from the goal"
+        names = listed(undecided["collective"])
+        sentences.append(f"For {names} the {distance} is within the spread of our times.")
+    return sentences
+
+
+def _ratios(rows: pd.DataFrame) -> str:
+    return listed(
+        f"{row.collective} ({units.number(row.ratio)} at {units.size(row.bytes)})" for row in rows.itertuples()
+    )
+
+
+def _gone(table: pd.DataFrame) -> str | None:
+    gone = sorted(set(table.loc[table["status"] != "ok", "collective"]))
+    return f"No comparison for {listed(gone)}: {_failed(table)}." if gone else None
+
+
+def _failed(table: pd.DataFrame) -> str:
+    rows = table[table["status"] != "ok"]
+    said = dict.fromkeys(f"{row.status}{f' ({row.said})' if row.said else ''}" for row in rows.itertuples())
+    return listed(said) if said else "no size was that large"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.collectives.theory import bus_factor
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
@@ -135,7 +136,7 @@ def _smallest(own: pd.DataFrame, backend: str) -> str:
     if link.empty:
         return f"{head}{others}."
     moves = us(first["bytes"].min() / link.iloc[0] / 1e3)
-    return f"{head}{others}. The links would move its bytes in {moves}: **all the rest is latency.**"
+    return f"{head}{others}. The links would move its bytes in {moves}: **the rest is latency.**"
 
 
 def _launching(own: pd.DataFrame) -> str | None:
@@ -145,11 +146,11 @@ def _launching(own: pd.DataFrame) -> str | None:
         return None
     launched, alone = rows.loc[CLOCK], rows.loc["captured"]
     if not resolved(launched["median_us"], alone["median_us"], launched["spread_us"], alone["spread_us"]):
-        return "Whether launching by the host costs anything is not resolved by these data."
+        return "The time that the host needs to launch a call is within noise."
     gap = us(abs(launched["median_us"] - alone["median_us"]))
     if launched["median_us"] > alone["median_us"]:
-        return f"Without the host to launch it, a call takes {gap} less: so long the GPU waits for Python and driver."
-    return f"Replayed it takes {gap} **more**: the host is no brake here."
+        return f"Without the host to launch it, a call takes {gap} less: the GPU waits that long for Python and driver."
+    return f"Replayed it takes {gap} **more**: the host does not limit here."
 
 
 def _flat(own: pd.DataFrame, backend: str) -> str | None:
@@ -169,7 +170,7 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
 
 
 def _first(own: pd.DataFrame, backend: str) -> str | None:
-    """Say what the first call of the smallest message, with which the measurement begins, took over a later one."""
+    """Say what the first call of the smallest message, with which the measurement begins, took over of a later call."""
     rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)]
     if rows.empty:
         return None
@@ -178,8 +179,55 @@ def _first(own: pd.DataFrame, backend: str) -> str | None:
     if pd.isna(ratio):
         return None
     if ratio < 2:
-        return f"{backend}'s very first call takes no more than {units.times(ratio)} a later one."
+        return f"{backend}'s very first call takes no more than {units.times(ratio)} of a later call."
     return (
         f"The very first call of {units.size(row['bytes'])} took {us(row['first_us'])}, {units.times(ratio)} "
-        "a later one: **start-up must stay outside the clock.**"
+        "of a later call: **keep start-up outside the clock.**"
     )
+
+
+_SAME_BYTES = 0.01  # of the bytes: chunks differ by an element
+
+
+def explain_ring(table: pd.DataFrame) -> Markdown:
+    """Say whether our ring is right for every length and sends what the formula says, and what it costs in time."""
+    return say(_right(table), _sent(table), *_timed(table), small=fact(table, "small"))
+
+
+def _right(table: pd.DataFrame) -> str:
+    wrong = table[table["status"] != "ok"]
+    counts = listed(sorted(set(table["ranks"])))
+    if wrong.empty:
+        odd = (table["elements"] % table["ranks"] != 0).sum()
+        return f"Our ring gives the right sums on {counts} ranks, {odd} of {len(table)} lengths not divisible by them."
+    where = listed(f"length {units.count(row.elements)} on {row.ranks} ranks" for row in wrong.itertuples())
+    return f"**Our ring is wrong** for {where}: {listed(dict.fromkeys(wrong['status']))}."
+
+
+def _sent(table: pd.DataFrame) -> str:
+    large = table[table["elements"] > 100 * table["ranks"]]  # in fewer, one element more is not small
+    share = [bus_factor("all-reduce", ranks) for ranks in large["ranks"]]
+    off = (large["sent_bytes"] / (share * large["bytes"]) - 1).abs().max()
+    if pd.isna(off):
+        return "No length was large enough to hold the bytes against the formula."
+    if off <= _SAME_BYTES:
+        counts = listed(f"N = {ranks}" for ranks in sorted(set(large["ranks"])))
+        return f"A rank sends 2(N − 1)/N of the message, as the formula says, for {counts}."
+    return f"**What a rank sends differs from 2(N − 1)/N of the message by {units.percent(off)}.**"
+
+
+def _timed(table: pd.DataFrame) -> list[str]:
+    """Say of the shortest and the longest message what ours takes, and of how many times the library's that is."""
+    said = []
+    for ranks, own in table.dropna(subset="times").groupby("ranks"):
+        rows = [own.loc[own["elements"] == pick(own["elements"])].iloc[0] for pick in (min, max)]
+        known = [row for row in rows if _clear(row)]
+        parts = [f"{units.times(row['times'])} the library's time for {units.size(row['bytes'])}" for row in known]
+        if vague := [units.size(row["bytes"]) for row in rows if not _clear(row)]:
+            parts.append(f"for {listed(vague)} the library's time within noise")
+        said.append(f"On {ranks} ranks it takes {listed(parts)}.")
+    return said
+
+
+def _clear(row: pd.Series) -> bool:
+    return resolved(row["ours_us"], row["library_us"], row["spread_ours_us"], row["spread_library_us"])

@@ -1,4 +1,4 @@
-"""Rows of timed collectives → bandwidths beside the limit, the line through them, and what the line misses."""
+"""Rows of timed collectives, and a report's times → bandwidths and their limits, lines through them, symptoms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.labs.collectives import theory as ring
 from labkit.labs.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
 from labkit.node import limits
-from labkit.provenance import of_run
+from labkit.provenance import like, of_run
 from labkit.theory.lines import fit
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
 _LINE = ["backend", "collective", "ranks"]
+_FIT = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
 _MEASURED = {
     "seconds": "median",
     "low_seconds": "median",
@@ -72,9 +73,8 @@ def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
     transfer take equally long), residual (the largest relative miss) and points. What was measured at
     fewer than two sizes has no row.
     """
-    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(run, clock)]
-    columns = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
-    return of_run(pd.DataFrame(lines, columns=columns), run)
+    lines = [_line(*setting, rows) for setting, rows in _lines(bandwidths(run), clock)]
+    return of_run(pd.DataFrame(lines, columns=_FIT), run)
 
 
 def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
@@ -93,8 +93,7 @@ def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
     return of_run(table, run)
 
 
-def _lines(run: Run, clock: str):
-    table = bandwidths(run)
+def _lines(table: pd.DataFrame, clock: str):
     table = table[(table["clock"] == clock) & (table["status"] == "ok")]
     return [(setting, rows) for setting, rows in table.groupby(_LINE, sort=False) if len(rows) > 1]
 
@@ -102,19 +101,36 @@ def _lines(run: Run, clock: str):
 def _line(backend: str, collective: str, ranks: int, rows: pd.DataFrame) -> tuple:
     share, steps = bus_factor(collective, ranks), hops(collective, ranks)
     line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
-    alpha_us = 1e6 * line.alpha_s
-    return (
-        backend,
-        collective,
-        ranks,
-        alpha_us,
-        steps,
-        alpha_us / steps,
-        line.beta_gb_per_s,
-        line.knee_bytes / share,
-        line.residual,
-        len(rows),
+    alpha_us, knee = 1e6 * line.alpha_s, line.knee_bytes / share
+    fitted = (alpha_us, steps, alpha_us / steps, line.beta_gb_per_s, knee, line.residual, len(rows))
+    return (backend, collective, ranks, *fitted)
+
+
+def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
+    """Return all_reduce.csv with bus_gb_per_s, and for NCCL the limit of a V100's NVLinks, the share and a verdict.
+
+    least_ms is the time that the bytes need at that limit. "suspiciously low" is less than a tenth of the limit.
+    """
+    limit = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB"))  # of all V100s the ones with NVLink
+    moved = [bus_factor("all-reduce", row.processes) * 1e6 * row.megabytes for row in all_reduce.itertuples()]
+    moved = pd.Series(moved, index=all_reduce.index)
+    table = all_reduce.assign(bus_gb_per_s=moved / GB / all_reduce["seconds"])
+    table["limit"] = [limit if backend == "nccl" else math.nan for backend in table["backend"]]
+    table["least_ms"] = 1e3 * limits.least_seconds_to_move(moved, table["limit"])
+    table = limits.against_limit(table, "bus_gb_per_s", "limit", low=0.1).reset_index(drop=True)
+    return like(table, all_reduce, small=False)
+
+
+def published_fits(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines through `published_times`, with the columns of `fits`; `ranks` are processes."""
+    named = times.rename(columns={"processes": "ranks"}).assign(
+        collective="all-reduce",
+        message_bytes=1e6 * times["megabytes"],
+        median_us=1e6 * times["seconds"],
+        clock="",
+        status="ok",
     )
+    return like(pd.DataFrame([_line(*setting, rows) for setting, rows in _lines(named, "")], columns=_FIT), times)
 
 
 def _limit(known: limits.Spec | None, row) -> float | None:
@@ -129,21 +145,9 @@ def _worst(said: pd.Series) -> str:
 
 
 _KEYS = ["collective", "ranks", "bytes"]
-_SHOWN = [
-    "variant",
-    "collective",
-    "ranks",
-    "message_bytes",
-    "seconds",
-    "late_seconds",
-    "again_seconds",
-    "calls_before",
-    "claimed_gb_per_s",
-    "bus_gb_per_s",
-    "wrong_ranks",
-    "wrong_on_rank_0",
-    "wrong_share",
-]
+_TIMED = ["seconds", "late_seconds", "again_seconds", "calls_before"]
+_WRONG = ["wrong_ranks", "wrong_on_rank_0", "wrong_share"]
+_SHOWN = ["variant", "collective", "ranks", "message_bytes", *_TIMED, "claimed_gb_per_s", "bus_gb_per_s", *_WRONG]
 
 
 def against(run: Run) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""One all-reduce by size: predicted, by theory, measured, recorded and published; and the published times alone."""
+"""All-reduces here, recorded, published and predicted; growth with ranks; nccl-tests; the ring step by step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from labkit.charts import canvas
-from labkit.labs.collectives.charts.growth import BACKENDS, CLOCK, COLLECTIVE, DASHES, MARKERS, mark_sizes, marks
-from labkit.labs.collectives.theory import ALL_GATHER, START, Step, bus_factor
-from labkit.provenance import sources
+from labkit.charts import canvas, parts
+from labkit.labs.collectives.charts.sizes import (
+    BACKENDS,
+    CLOCK,
+    COLLECTIVE,
+    COLORS,
+    DASHES,
+    MARKERS,
+    mark_sizes,
+    marks,
+    named,
+)
+from labkit.labs.collectives.theory import AGAINST_GOAL, ALL_GATHER, START, Step, bus_factor, hops
+from labkit.provenance import fact, sources
 
 _SMALL, _LARGE = 2**10, 2**30  # bytes that the reader predicts
 _MB = 1e6
+_STYLES = {"latency": "-", "bandwidth": DASHES}  # of a ring's terms
+_OCTAVES = [2.0**power for power in range(-6, 7)]
 _PROCESSES = dict(zip((2, 4, 6), (canvas.SERIES[0], canvas.SERIES[1], canvas.SERIES[2]), strict=True))
 
 
@@ -73,8 +85,8 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
         ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], **look)
     for line in fits.itertuples():
         sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
-        sent = bus_factor(COLLECTIVE, line.processes) * sizes * _MB
-        ax.plot(sizes, line.alpha_s + sent / line.beta_gb_per_s / 1e9, color=_PROCESSES[line.processes], lw=1.2)
+        sent = bus_factor(COLLECTIVE, line.ranks) * sizes * _MB
+        ax.plot(sizes, line.alpha_us / 1e6 + sent / line.beta_gb_per_s / 1e9, color=_PROCESSES[line.ranks], lw=1.2)
     least = times[(times["backend"] == "nccl") & (times["processes"] == times["processes"].min())]
     ax.plot(least["megabytes"], least["least_ms"] / 1e3, color=canvas.THEORY, lw=1.4, label="at best, a V100's NVLinks")
     canvas.logarithmic(ax.xaxis)
@@ -117,8 +129,8 @@ def ring_chart(steps: Sequence[Step]) -> Figure:
 
 def _draw(ax: Axes, step: Step, ranks: int) -> None:
     for rank, row in enumerate(step.held):
-        for chunk, parts in enumerate(row):
-            values, corner = len(parts), (chunk - 0.5, rank - 0.5)
+        for chunk, ranks_in_it in enumerate(row):
+            values, corner = len(ranks_in_it), (chunk - 0.5, rank - 0.5)
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=shade(values, ranks), edgecolor="white", lw=2))
             if ranks <= _NAMED:
                 ink = "white" if values > 0.6 * ranks else canvas.INK
@@ -135,3 +147,102 @@ def _draw(ax: Axes, step: Step, ranks: int) -> None:
         ax.set_ylabel("rank")
     if step.number >= ranks:
         ax.set_xlabel("chunk")
+
+
+def against_chart(table: pd.DataFrame) -> Figure:
+    """Our bus bandwidth as a share of nccl-tests' by message size, a colour per collective; the dashes are the goal.
+
+    Where nccl-tests is not installed or gave nothing, our own bus bandwidths stand alone.
+    """
+    figure, ax = canvas.canvas(height=4.2)
+    compared = table["ratio"].notna().any()
+    column = "ratio" if compared else "ours_gb_per_s"
+    for collective, own in table.groupby("collective", sort=False):
+        look = {"color": COLORS[collective], "marker": "o", "ms": 5, "lw": 1.3, "capsize": 2, "label": collective}
+        ax.errorbar(own["bytes"], own[column], yerr=own[column] * own["spread_share"], **look)
+    mark_sizes(ax, table["bytes"], most=8)
+    ranks = int(table["ranks"].max())
+    if compared:
+        ax.axhline(AGAINST_GOAL, color=canvas.THEORY, lw=1.2, ls=DASHES, label="goal")
+        ax.axhline(1, color=canvas.THEORY, lw=0.8)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        ax.set_ylim(min(0.95, table[column].min() - 0.01), max(1.02, table[column].max() + 0.01))
+        ax.set(ylabel="% of nccl-tests' bus bandwidth", title=f"Ours against nccl-tests, {ranks} ranks, in one run")
+    else:
+        why = "gave nothing" if fact(table, "installed") else "is not installed"
+        ax.set_ylim(bottom=0)
+        ax.set(ylabel="bus bandwidth, GB/s", title=f"Ours alone, {ranks} ranks: nccl-tests {why}")
+    ax.set_xlabel("message")
+    ax.grid(True)
+    canvas.legend_above(ax, columns=7)
+    return canvas.finish(figure, sources(table))
+
+
+def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
+
+    The lines are the ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. A run in which
+    no two numbers of ranks were timed stays out. `published`: `published_times`, in grey.
+    """
+    figure, axes = parts.panels(2, height=4.4, sharey=True)
+    tables = (here, *recorded)
+    most = max(8, *(int(table["ranks"].max()) for table in tables))
+    for ax, largest in zip(axes, (False, True), strict=True):
+        _ring_lines(ax, most)
+        for table in tables:
+            where, color = ("here", canvas.MEASURED) if table is here else ("recorded", canvas.RECORDED)
+            _measured_growth(ax, table, largest, where, color)
+        title = f"{'Largest' if largest else 'Smallest'}: {named(_end(here['bytes'], largest))}"
+        if published is not None:
+            _published_growth(ax, published, largest)
+            title += f" (report: {_end(published['megabytes'], largest):g} MB)"
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        ax.set(xlabel="ranks", title=title)
+        ax.grid(True)
+    first = axes[0]
+    first.set_yscale("log", base=2)
+    low, high = first.get_ylim()
+    low, high = min(0.8, low), max(1.3 * hops(COLLECTIVE, most) / hops(COLLECTIVE, 2), high)
+    shown = [octave for octave in _OCTAVES if low <= octave <= high]
+    first.yaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
+    first.set_yticks(shown, [f"{octave:g}" for octave in shown])
+    first.set_ylim(low, high)
+    first.set_ylabel("times as long as with 2 ranks (log)")
+    canvas.shared_legend(figure, axes, columns=4)
+    drawn = [table for table in tables if not _grown(table).empty] + ([] if published is None else [published])
+    return canvas.finish(figure, sources(*(drawn or tables)))
+
+
+def _end(values: pd.Series, largest: bool) -> Any:
+    return values.max() if largest else values.min()
+
+
+def _ring_lines(ax: Axes, most: int) -> None:
+    counts = list(range(2, most + 1))
+    for name, term in {"latency": hops, "bandwidth": bus_factor}.items():
+        growth = [term(COLLECTIVE, ranks) / term(COLLECTIVE, 2) for ranks in counts]
+        ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=_STYLES[name], label=f"a ring's {name}")
+
+
+def _grown(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the all-reduces in flight of the backends that were timed with two ranks and with more."""
+    rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK)].dropna(subset="median_us")
+    counts = rows.groupby("backend")["ranks"]
+    return rows[(counts.transform("min") == 2) & (counts.transform("max") > 2)]
+
+
+def _measured_growth(ax: Axes, table: pd.DataFrame, largest: bool, where: str, color: str) -> None:
+    for backend, own in _grown(table).groupby("backend", sort=False):
+        line = own[own["bytes"] == _end(own["bytes"], largest)].sort_values("ranks")
+        growth, share = line["median_us"] / line["median_us"].iloc[0], line["spread_us"] / line["median_us"]
+        label = f"{where}, {BACKENDS[backend]}"
+        marks(ax, line["ranks"], growth, share, color=color, marker=MARKERS[backend], lw=1.2, label=label)
+
+
+def _published_growth(ax: Axes, published: pd.DataFrame, largest: bool) -> None:
+    for backend, rows in published.groupby("backend", sort=False):
+        line = rows[rows["megabytes"] == _end(published["megabytes"], largest)].sort_values("processes")
+        if len(line):
+            look = {"color": canvas.PUBLISHED, "marker": MARKERS[backend], "ms": 5, "lw": 1.2, "ls": DASHES}
+            growth = line["seconds"] / line["seconds"].iloc[0]
+            ax.plot(line["processes"], growth, label=f"report, {BACKENDS[backend]}", **look)

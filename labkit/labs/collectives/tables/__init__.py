@@ -1,1 +1,0 @@
-"""Rows of lab 09 → tables: bandwidths and lines, ours beside others', wrong benchmarks, published timings, targets."""

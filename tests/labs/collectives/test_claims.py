@@ -1,0 +1,86 @@
+"""The claims of reports that lab 09 reads: figures, verdicts, and verdicts that flip when the printed table does."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+from labkit.claims import claims
+from labkit.labs import collectives
+from labkit.labs.collectives.claims import PARAMETERS, communication
+from labkit.repository import PUBLISHED
+from labkit.tables import published
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims(collectives).set_index("claim")
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """Returns a function that changes a published table and returns the claims that follow from it."""
+
+    def edit(name, change):
+        shutil.copytree(PUBLISHED, tmp_path / "published")
+        file = tmp_path / "published" / f"{name}.csv"
+        change(pd.read_csv(file)).to_csv(file, index=False)
+        monkeypatch.setattr(published, "PUBLISHED", tmp_path / "published")
+        return claims(collectives).set_index("claim")
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("claim", "printed", "recomputed", "holds"),
+    [
+        ("small_message", 364.5, 0.0489, False),
+        ("growth_with_size", 1.16, 66.5, False),
+        ("rate_of_the_links", 2.36, 154.8, False),
+        ("gloo_against_nccl", 3.5, 109, None),
+        ("stated_bytes", 0.1718, 0.178, False),
+        ("rate_of_gradients", 1.19, 233.85, False),
+    ],
+)
+def test_a_claim_is_recomputed(table, claim, printed, recomputed, holds):
+    row = table.loc[claim]
+    assert row["printed"] == pytest.approx(printed, rel=1e-3)
+    assert row["recomputed"] == pytest.approx(recomputed, rel=1e-2)
+    assert row["holds"] is holds
+
+
+def test_claims_whose_figures_are_words(table):
+    assert table.loc["latency", ["printed", "recomputed"]].tolist() == ["365 to 702 ms", "374 to 703 ms"]
+    assert table.loc["growth_with_processes", "printed"] == "1.9 × (1 MB), 2.0 × (1000 MB)"
+    assert table.loc["growth_with_processes", "recomputed"] == "5.0 × (latency), 1.7 × (transfer)"
+    assert table.loc["exchanged_bytes", "recomputed"] == "178.0 MB in every row"
+    assert table.loc["gloo_times", "printed"] == "1.47, 2.13, 2.67 s"
+    assert table["holds"][["latency", "growth_with_processes", "exchanged_bytes"]].tolist() == [False] * 3
+    assert table["holds"]["gloo_times"] is None
+
+
+def test_times_of_a_ring_hold(edited):
+    def ring(rows):
+        n, megabytes = rows["processes"], rows["megabytes"]
+        return rows.assign(seconds=2 * (n - 1) * 20e-6 + 2 * (n - 1) / n * megabytes / 1e3 / 120)
+
+    table = edited("all_reduce", ring)
+    assert table["holds"][["small_message", "growth_with_size", "latency", "rate_of_the_links"]].all()
+
+
+def test_times_below_the_links_least_do_not_hold(edited):
+    table = edited("all_reduce", lambda rows: rows.assign(seconds=rows["megabytes"] / 1e6))
+    assert table["holds"]["rate_of_the_links"] is False
+
+
+def test_a_bandwidth_of_gradients_holds(edited):
+    needed = communication()["needed_gb_per_s"]
+    table = edited("resnet_compute_communication", lambda rows: rows.assign(bandwidth_gb_per_second=needed.to_numpy()))
+    assert table["holds"][["exchanged_bytes", "rate_of_gradients"]].all()
+
+
+def test_the_published_bandwidth_is_one_size_over_the_time():
+    table = communication()
+    assert table["product_mb"].max() / table["product_mb"].min() - 1 < 1e-6
+    assert table["steps"].tolist() == [782, 391, 196, 98, 49, 25]
+    assert table["gradients_gb"].iloc[0] == pytest.approx(782 * 4 * PARAMETERS / 1e9)
