@@ -5,16 +5,13 @@ from typing import TYPE_CHECKING
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
-    from labkit.labs.optimizer_sharding.charts.memory import *  # noqa: F403
-    from labkit.labs.optimizer_sharding.charts.speed import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.charts import *  # noqa: F403
     from labkit.labs.optimizer_sharding.exercise import *  # noqa: F403
     from labkit.labs.optimizer_sharding.explorer import *  # noqa: F403
     from labkit.labs.optimizer_sharding.plan import *  # noqa: F403
-    from labkit.labs.optimizer_sharding.story.reports import *  # noqa: F403
-    from labkit.labs.optimizer_sharding.story.runs import *  # noqa: F403
+    from labkit.labs.optimizer_sharding.story import *  # noqa: F403
     from labkit.labs.optimizer_sharding.tables.balance import *  # noqa: F403
     from labkit.labs.optimizer_sharding.tables.measured import *  # noqa: F403
-    from labkit.labs.optimizer_sharding.tables.reading import *  # noqa: F403
     from labkit.labs.optimizer_sharding.targets import *  # noqa: F403
     from labkit.labs.optimizer_sharding.theory import *  # noqa: F403
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from labkit.course.exercise import Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
 from labkit.labs.optimizer_sharding.tables.balance import faults, symptoms
 from labkit.labs.optimizer_sharding.theory import loads
 from labkit.story import units
 
-if TYPE_CHECKING:
-    pass
-
+SYMPTOMS = {
+    "shards_nothing": "every rank updates everything: the values are right, and each holds all states",
+    "sends_nothing": "every rank updates its part and keeps it: replicas drift apart",
+    "by_count": "every rank has as many parameters, but not as many elements",
+    "own_part": "the state_dict holds this rank's part; the rest of each moment is zero",
+    "stale_rate": "the optimizers inside keep the learning rate that they were made with",
+}
 SETTINGS = (  # elements of each parameter, ranks
     ([6, 6, 6, 6], 2),
     ([10, 1, 1], 2),

@@ -6,7 +6,7 @@ import ipywidgets
 
 from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import with_picture
-from labkit.labs.optimizer_sharding.charts.memory import STAGES
+from labkit.labs.optimizer_sharding.charts import STAGES
 from labkit.labs.optimizer_sharding.theory import PRECISIONS, Stage, stage
 from labkit.story import units
 from labkit.theory.transformer import SIZES, transformer

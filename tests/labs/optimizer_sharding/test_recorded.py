@@ -5,8 +5,7 @@ from figures import checked
 
 from labkit.engine.run import replay
 from labkit.labs import optimizer_sharding
-from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
-from labkit.labs.optimizer_sharding.exercise import verdict_of
+from labkit.labs.optimizer_sharding.exercise import SYMPTOMS, verdict_of
 from labkit.labs.optimizer_sharding.plan import CASES
 
 

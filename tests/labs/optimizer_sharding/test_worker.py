@@ -10,8 +10,7 @@ import torch.distributed as dist
 from labkit.engine.errors import PlanError
 from labkit.engine.launch import launch
 from labkit.labs import optimizer_sharding
-from labkit.labs.optimizer_sharding.bugs import SYMPTOMS
-from labkit.labs.optimizer_sharding.exercise import verdict_of
+from labkit.labs.optimizer_sharding.exercise import SYMPTOMS, verdict_of
 from labkit.labs.optimizer_sharding.plan import CASES, OPTIMIZERS, VARIANTS, WAYS, Equality, Memory, Steps, Trial
 from labkit.labs.optimizer_sharding.theory import fullest_bucket
 from labkit.labs.optimizer_sharding.worker.sharded import NEED_WHOLE, ShardedOptimizer, in_buckets

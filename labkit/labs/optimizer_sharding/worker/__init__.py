@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from labkit.labs.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
-from labkit.labs.optimizer_sharding.worker.equality import compare
+from labkit.labs.optimizer_sharding.worker.equality import attempt, compare
 from labkit.labs.optimizer_sharding.worker.training import time_steps, time_updates, weigh
-from labkit.labs.optimizer_sharding.worker.trials import attempt
 from labkit.worker.settings import forget, prepare, set_precision
 
 __all__ = ["measure", "prepare"]

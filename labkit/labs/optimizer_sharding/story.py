@@ -32,9 +32,9 @@ def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
     else:
         error = table["counted_error"].max()
         sentences.append(
-            "A CPU has no allocator to ask; parameters, gradients and states that the ranks counted are the formulas'."
+            "No allocator counts a CPU's memory. The ranks' parameters, gradients and states have the formulas' bytes."
             if error < 0.01
-            else f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**"
+            else f"**The bytes that ranks counted differ from the formulas by up to {units.percent(error)}.**"
         )
     for kernel, rows in saved[saved["way"] == "sharded"].groupby("kernel", sort=False):
         sentences.append(_saved(kernel, rows.iloc[0]))
@@ -67,12 +67,12 @@ def _beside_torch(saved: pd.DataFrame) -> list[str]:
         return []
     ratio = (peaks["sharded"] / peaks[theirs].min(axis=1)).max()
     if ratio <= 1.01:
-        return [f"Nowhere does ours need 1 % more than torch's leaner sharded optimizer ({units.number(ratio)}×)."]
-    return [f"**Ours needs up to {units.number(ratio)}× what torch's sharded optimizer needs.**"]
+        return [f"Our peak is at most {units.number(ratio)}× that of torch's leaner sharded optimizer."]
+    return [f"**Our peak is up to {units.number(ratio)}× that of torch's sharded optimizer.**"]
 
 
 def explain_steps(table: pd.DataFrame) -> Markdown:
-    """Say, an optimizer, how our update stands beside torch's two and beside none sharded, and what is exposed."""
+    """Say for each optimizer how our update compares with torch's two and with unsharded, and what is exposed."""
     sentences = []
     for (optimizer, kernel), rows in table.groupby(["optimizer", "kernel"], sort=False):
         own = rows.set_index("way")
@@ -88,14 +88,14 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
             beside = (
                 f"{units.number(ours['over_torch'])}× {_NAMES[best.name]}"
                 if clear
-                else (f"not told apart from {_NAMES[best.name]} by these data")
+                else (f"equal to {_NAMES[best.name]} within noise")
             )
             said += f", {beside}"
         hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
         said += (
-            "; what it sends is hidden"
+            "; its sending is hidden"
             if hidden
-            else (f"; {units.number(ours['exposed_ms'])} ms of it is sending that nothing hides")
+            else (f"; {units.number(ours['exposed_ms'])} ms of that is sending that nothing hides")
         )
         sentences.append(f"{said}. {_whole_step(own.loc['unsharded'], ours)}")
     return say(*sentences or ["There is nothing to compare with."], small=fact(table, "small"))
@@ -108,7 +108,7 @@ def _clear(one: pd.Series, other: pd.Series, part: str) -> bool:
 def _whole_step(without: pd.Series, ours: pd.Series) -> str:
     apart = without["step_ms"] - ours["step_ms"]
     if not _clear(without, ours, "step"):
-        return "Whole steps with and without sharding are not told apart."
+        return "Whole steps with and without sharding differ by no more than noise."
     return f"A step is {units.number(abs(apart))} ms {'shorter' if apart > 0 else '**longer**'} than with whole states."
 
 
@@ -123,18 +123,18 @@ def explain_buckets(table: pd.DataFrame) -> Markdown:
         if end.name == best.name:
             sentences.append(f"No size tried is too {kind}.")
         elif _clear(end, best, "update"):
-            why = "a call for every bucket" if kind == "small" else "little is left to hide the sending behind"
+            why = "every bucket costs a call" if kind == "small" else "little computing is left to hide the sending"
             more = f"{units.times(end['update_ms'] / best['update_ms'])}"
-            sentences.append(f"{end.name:g} MiB take {more} that: {why}.")
+            sentences.append(f"{end.name:g} MiB take {more} as long: {why}.")
         else:
-            sentences.append(f"{end.name:g} MiB are not told apart from it.")
+            sentences.append(f"{end.name:g} MiB take the same time within noise.")
     alike = [
         f"{row.name:g}"
         for _, row in rows.iloc[1:-1].iterrows()
         if row.name != best.name and not _clear(row, best, "update")
     ]
     if alike:
-        sentences.insert(1, f"Not told apart from it: {listed(alike)} MiB.")
+        sentences.insert(1, f"Equal to it within noise: {listed(alike)} MiB.")
     return say(*sentences, small=fact(table, "small"))
 
 
@@ -169,11 +169,11 @@ def explain_stages(table: pd.DataFrame) -> Markdown:
     rows = table.set_index("stage")
     ours, first = rows.loc["ours"], rows.loc["zero1"]
     same = abs(ours["held_gib"] - first["held_gib"]) < 1e-6
-    sentences = ["Ours holds what ZeRO-1 holds" if same else "Ours does not hold what ZeRO-1 holds"]
+    sentences = ["Ours holds as much as ZeRO-1" if same else "Ours does not hold as much as ZeRO-1"]
     more = ours["sent_gb"] / first["sent_gb"] if first["sent_gb"] else 1.0
     sentences[0] += (
         f", and **sends {units.times(more)} as much**: it all-reduces gradients of which a rank uses "
-        "one N-th, where ZeRO-1 scatters them."
+        "one N-th, and ZeRO-1 scatters them."
         if more > 1
         else ", and sends as much."
     )
@@ -192,9 +192,9 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     wrong, ranks = table[~table["equal"]], fact(table, "ranks")
     if wrong.empty:
         worst = table[["error", "drift"]].max(axis=None)
-        said = "equal to the last bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
+        said = "equal bit by bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
         asked = table[table["case"] == "closure"]["asked"]
-        once = " A closure is asked once a step." if len(asked) and (asked == 1).all() else ""
+        once = " A closure is called once per step." if len(asked) and (asked == 1).all() else ""
         return say(
             f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}", small=fact(table, "small")
         )

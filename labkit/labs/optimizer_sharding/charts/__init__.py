@@ -1,1 +1,0 @@
-"""Tables of lab 11 → figures: memory, times, buckets, balance, stages, the report."""

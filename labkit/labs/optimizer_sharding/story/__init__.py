@@ -1,1 +1,0 @@
-"""Tables of lab 11 → sentences, each tested on its table before it is said."""

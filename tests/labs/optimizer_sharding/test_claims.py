@@ -1,0 +1,71 @@
+"""The claims of the report that lab 11 reads: figures, verdicts, and verdicts that flip when the printed table does."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+from labkit.claims import claims
+from labkit.labs import optimizer_sharding
+from labkit.repository import PUBLISHED
+from labkit.tables import published
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims(optimizer_sharding).set_index("claim")
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """Returns a function that prints other figures, of the sharded run and of the other, and returns the verdicts."""
+
+    def edit(column, sharded, unsharded):
+        shutil.copytree(PUBLISHED, tmp_path / "published")
+        file = tmp_path / "published" / "optimizer_sharding.csv"
+        pd.read_csv(file).assign(**{column: [sharded, unsharded]}).to_csv(file, index=False)
+        monkeypatch.setattr(published, "PUBLISHED", tmp_path / "published")
+        return claims(optimizer_sharding).set_index("claim")["holds"]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("claim", "printed", "recomputed", "holds"),
+    [
+        ("states_saved", 13, 7.993, False),
+        ("states_and_temporaries_saved", 13, 11.989, True),
+        ("saving_measured", 13, 16.35, None),
+        ("saving_in_gib", 13, 11.166, False),
+        ("peak_is_four_models", 42, 31.97, False),
+    ],
+)
+def test_a_claim_is_recomputed(table, claim, printed, recomputed, holds):
+    row = table.loc[claim]
+    assert row["printed"] == printed
+    assert row["recomputed"] == pytest.approx(recomputed, rel=2e-3)
+    assert row["holds"] is holds
+
+
+def test_claims_whose_figures_are_words(table):
+    formula = table.loc["memory_formula"]
+    assert (formula["printed"], formula["recomputed"]) == ("4Ψ + KΨ/n: 20 GB", "8Ψ + 8Ψ/n: 24 GB")
+    assert formula["holds"] is False
+    step = table.loc["step_is_shorter"]
+    assert (step["printed"], step["recomputed"]) == ("12.0 ms", "7.1 to 15.5 ms with many kernels, 0.0 ms with one")
+    assert step["holds"] is None
+
+
+@pytest.mark.parametrize(
+    ("column", "sharded", "unsharded", "claim", "holds"),
+    [
+        ("peak_gb", 47, 55, "states_saved", True),
+        ("peak_gb", 35, 55, "states_and_temporaries_saved", False),
+        ("peak_gb", 44, 55, "saving_in_gib", True),
+        ("peak_gb", 32, 45, "peak_is_four_models", True),
+        ("step_seconds", 0.22, 0.26, "step_is_shorter", False),
+        ("step_seconds", 0.26, 0.26, "step_is_shorter", False),
+    ],
+)
+def test_a_verdict_follows_the_printed_table(edited, column, sharded, unsharded, claim, holds):
+    assert edited(column, sharded, unsharded)[claim] is holds
