@@ -75,27 +75,28 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     return canvas.finish(figure, sources(held))
 
 
-def memory_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
+def memory_chart(*tables: pd.DataFrame) -> Figure:
     """Stacked bars by item of the second step's three moments, a bar per way; diamonds where the allocator saw peaks.
 
-    A panel per kernel. `guess` (GiB, a number or a Prediction) is a line in the first panel.
+    A row of panels per run, a panel per kernel.
     """
-    kernels = list(dict.fromkeys(table["kernel"]))
-    shown = table[(table["step"] == table["step"].max()) | (table["moment"] == "built")]
-    ways = list(dict.fromkeys(shown["way"]))
-    figure, axes = parts.panels(len(kernels), height=1.7 + 0.25 * 3 * (len(ways) + GAP), sharey=True)
-    scale, unit = ledgers.memory_unit(shown["predicted"].max())
-    for ax, kernel in zip(axes, kernels, strict=True):
-        own = shown[shown["kernel"] == kernel]
-        groups = [list(MOMENTS).index(moment) for moment in own["moment"]]
-        places = grouped_rows(ax, list(MOMENTS.values()), ways, groups, [ways.index(way) for way in own["way"]])
-        sizes = {name: own[item].to_numpy() / scale for item, name in ITEMS.items()}
-        ledgers.held_bars(ax, places, sizes, height=BAR)
-        ledgers.peak_marks(ax, places, own["peak"] / scale, size=26)
-        ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory on a rank, {unit}")
-    parts.guess_line(axes[0], guess, 1024 / scale)
-    canvas.legend_above(axes[0], columns=7)
-    return canvas.finish(figure, sources(table))
+    kernels = list(dict.fromkeys(kernel for table in tables for kernel in table["kernel"]))
+    ways = list(dict.fromkeys(way for table in tables for way in table["way"]))
+    height = len(tables) * (1.3 + 0.25 * 3 * (len(ways) + GAP))
+    figure, grid = canvas.canvas(len(kernels), len(tables), height=height, squeeze=False, sharey="row", sharex="row")
+    for axes, table in zip(grid, tables, strict=True):
+        shown = table[(table["step"] == table["step"].max()) | (table["moment"] == "built")]
+        scale, unit = ledgers.memory_unit(shown["predicted"].max())
+        for ax, kernel in zip(axes, kernels, strict=True):
+            rows = shown[shown["kernel"] == kernel]
+            groups = [list(MOMENTS).index(moment) for moment in rows["moment"]]
+            places = grouped_rows(ax, list(MOMENTS.values()), ways, groups, [ways.index(way) for way in rows["way"]])
+            sizes = {name: rows[item].to_numpy() / scale for item, name in ITEMS.items()}
+            ledgers.held_bars(ax, places, sizes, height=BAR)
+            ledgers.peak_marks(ax, places, rows["peak"] / scale, size=26)
+            ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory on a rank, {unit}")
+    canvas.shared_legend(figure, grid.flat, columns=7)
+    return canvas.finish(figure, sources(*tables))
 
 
 def grouped_rows(
@@ -118,35 +119,44 @@ _LEAST = "#F0E442"
 _GB_PER_MIB = 2**20 / 1e9
 
 
-def steps_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
-    """Two panels, a bar per way and optimizer: the update (own elements, what sending adds), and the step around it.
+def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
+    """Two panels per run, a bar per way and optimizer: the update (own elements, what sending adds), the whole step.
 
-    Strokes are the least that memory's and the links' rates allow, one after the other. `guess` (ms, a number or a
-    Prediction) is a line in the first panel.
+    Strokes are the least time that memory's and the links' rates allow, one after the other. `guess` (ms, a number or a
+    Prediction) is a line in the panels of updates.
     """
-    settings = list(dict.fromkeys(zip(table["optimizer"], table["kernel"], strict=True)))
-    ways = list(dict.fromkeys(table["way"]))
-    figure, (left, right) = parts.panels(
-        2, height=max(2.4, 1.6 + 0.24 * len(settings) * (len(ways) + GAP)), sharey=True
+    heights = [max(2.0, 1.2 + 0.24 * len(_settings(table)) * (table["way"].nunique() + GAP)) for table in tables]
+    figure, grid = canvas.canvas(
+        2, len(tables), height=0.4 + sum(heights), squeeze=False, sharey="row", height_ratios=heights
     )
-    left.set(title=f"Update. {where(table)}", xlabel="update, ms")
-    right.set(title="Whole step", xlabel="step, ms")
-    if table.empty:
-        for ax in (left, right):
-            ax.text(0.5, 0.5, "no setting is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
-        return canvas.finish(figure, sources(table))
+    for (left, right), table in zip(grid, tables, strict=True):
+        left.set(title=f"Update. {where(table)}", xlabel="update, ms")
+        right.set(title="Whole step", xlabel="step, ms")
+        if table.empty:
+            for ax in (left, right):
+                ax.text(0.5, 0.5, "no setting is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
+            continue
+        _updates_and_steps(left, right, table)
+        parts.guess_line(left, guess)
+    canvas.shared_legend(figure, grid.flat, columns=4)
+    return canvas.finish(figure, sources(*tables))
+
+
+def _settings(table: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(zip(table["optimizer"], table["kernel"], strict=True)))
+
+
+def _updates_and_steps(left: Axes, right: Axes, table: pd.DataFrame) -> None:
+    settings, ways = _settings(table), list(dict.fromkeys(table["way"]))
     groups = [settings.index(setting) for setting in zip(table["optimizer"], table["kernel"], strict=True)]
     headings = [SETTINGS[setting] for setting in settings]
     for ax in (left, right):
         places = grouped_rows(ax, headings, ways, groups, [ways.index(way) for way in table["way"]])
     _updates(left, table, places)
-    parts.guess_line(left, guess)
     rest = (table["step_ms"] - table["update_ms"]).clip(lower=0)
     right.barh(places, rest, color=_REST, height=BAR, label="forward, backward, average")
     right.barh(places, table["step_ms"] - rest, left=rest, color=_UPDATE, height=BAR, label="update and sending")
     _whiskers(right, table["step_ms"], places, table["spread_step_ms"])
-    canvas.shared_legend(figure, (left, right), columns=4)
-    return canvas.finish(figure, sources(table))
 
 
 def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
@@ -166,27 +176,27 @@ def _whiskers(ax: Axes, ends: pd.Series, places: list[float], spread: pd.Series)
     ax.errorbar(ends, places, xerr=spread, ls="", color=canvas.INK, capsize=2, lw=1)
 
 
-def buckets_chart(table: pd.DataFrame) -> Figure:
-    """The update by the size of its buckets, and the part of it that sends nothing; between them, what sending adds."""
-    figure, ax = canvas.canvas(height=3.6)
-    rows = table.sort_values("bucket_mib")
-    sizes = rows["bucket_mib"]
-    ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms", ylim=(0, None))
-    if table.empty:
-        ax.text(0.5, 0.5, "no size is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
-        return canvas.finish(figure, sources(table))
-    lines = (("update", canvas.INK, "update"), ("local", canvas.COMPUTE, "update of own elements, nothing sent"))
-    for part, color, name in lines:
-        look = {"color": color, "marker": "o", "capsize": 3, "label": name}
-        ax.errorbar(sizes, rows[f"{part}_ms"], yerr=rows[f"spread_{part}_ms"], **look)
-    between = {"color": canvas.COMMUNICATE, "alpha": 0.45, "lw": 0, "label": "sending that nothing hides"}
-    ax.fill_between(sizes, rows["local_ms"], rows["update_ms"], **between)
-    canvas.logarithmic(ax.xaxis)
-    ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
-    ax.set_ylim(0, None)
-    ax.grid(axis="y")
-    canvas.legend_above(ax, columns=3)
-    return canvas.finish(figure, sources(table))
+def buckets_chart(*tables: pd.DataFrame) -> Figure:
+    """The update by the size of its buckets, and its part that sends nothing; between them, what sending adds."""
+    figure, axes = parts.panels(len(tables), height=3.6)
+    for ax, table in zip(axes, tables, strict=True):
+        rows = table.sort_values("bucket_mib")
+        sizes = rows["bucket_mib"]
+        ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms", ylim=(0, None))
+        if table.empty:
+            ax.text(0.5, 0.5, "no size is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
+            continue
+        for part, color, name in (("update", canvas.INK, "update"), ("local", canvas.COMPUTE, "without sending")):
+            look = {"color": color, "marker": "o", "capsize": 3, "label": name}
+            ax.errorbar(sizes, rows[f"{part}_ms"], yerr=rows[f"spread_{part}_ms"], **look)
+        between = {"color": canvas.COMMUNICATE, "alpha": 0.45, "lw": 0, "label": "sending that nothing hides"}
+        ax.fill_between(sizes, rows["local_ms"], rows["update_ms"], **between)
+        canvas.logarithmic(ax.xaxis)
+        ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        ax.set_ylim(0, None)
+        ax.grid(axis="y")
+    canvas.shared_legend(figure, axes, columns=3)
+    return canvas.finish(figure, sources(*tables))
 
 
 def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame, guess: Any = None) -> Figure:

@@ -67,10 +67,12 @@ def test_ring_chart(ranks):
 @pytest.mark.parametrize("name", KINDS)
 def test_bandwidth_chart(runs, name):
     table, fits = collectives.bandwidths(runs[name]), collectives.fits(runs[name])
-    figure = checked(collectives.bandwidth_chart(table, fits, guess=Prediction("?", "GB/s", 150.0)))
+    figure = checked(collectives.bandwidth_chart((table, fits), guess=Prediction("?", "GB/s", 150.0)))
     ranks = table["ranks"].max()
     backends = ["gloo"] if name == "small" else ["NCCL", "gloo"]
-    assert [ax.get_title(loc="left") for ax in figure.axes] == [f"{backend}, {ranks} ranks" for backend in backends]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [
+        f"Here: {backend}, {ranks} ranks" for backend in backends
+    ]
     assert ("your prediction" in labels(figure)) == (name != "small")
     assert set(COLLECTIVES) <= set(labels(figure))
     rows = table[(table["clock"] == "in flight") & (table["ranks"] == ranks) & (table["collective"] == "all-gather")]
@@ -85,8 +87,8 @@ def test_the_knee_parts_the_regions(runs):
     table, fits = collectives.bandwidths(runs["two"]), collectives.fits(runs["two"])
     knee = fits[(fits["backend"] == "nccl") & (fits["collective"] == "all-reduce")]["knee_bytes"].iloc[0]
     for figure in (
-        collectives.bandwidth_chart(table, fits),
-        collectives.time_chart(table, collectives.residuals(runs["two"])),
+        collectives.bandwidth_chart((table, fits)),
+        collectives.time_chart((table, collectives.residuals(runs["two"]))),
     ):
         ax = figure.axes[0]
         dotted = [own for own in ax.lines if own.get_linestyle() == ":"]
@@ -95,15 +97,23 @@ def test_the_knee_parts_the_regions(runs):
         assert [text.get_text() for text in ax.texts][:2] == ["← latency", "bandwidth →"]
 
 
+def test_two_runs_are_drawn_side_by_side(runs):
+    made = [(collectives.bandwidths(run), collectives.fits(run)) for run in (runs["small"], runs["two"])]
+    figure = checked(collectives.bandwidth_chart(*made, guess=150.0))
+    assert [ax.get_title(loc="left").split(",")[0] for ax in figure.axes] == ["Here: gloo", "Here: NCCL", "Here: gloo"]
+    made = [(collectives.bandwidths(run), collectives.residuals(run)) for run in (runs["small"], runs["two"])]
+    assert len(checked(collectives.time_chart(*made, guess=12.0)).axes) == 6
+
+
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("collective", ["all-reduce", "send/recv"])
 def test_time_chart(runs, name, collective):
     table, residuals = collectives.bandwidths(runs[name]), collectives.residuals(runs[name])
-    figure = checked(collectives.time_chart(table, residuals, collective, guess=12.0))
+    figure = checked(collectives.time_chart((table, residuals), collective=collective, guess=12.0))
     panels = 1 if name == "small" else 2
     assert len(figure.axes) == 2 * panels
     clocks = {"small": 2}.get(name, 3)
-    assert len(labels(figure)) == clocks + 2, "clocks, line and prediction"
+    assert len(labels(figure)) == clocks + panels, "clocks, line, and where NCCL was timed the prediction"
     misses = residuals[(residuals["collective"] == collective) & (residuals["ranks"] == table["ranks"].max())]
     shown = figure.axes[panels].lines[0].get_ydata()
     own = misses[misses["backend"] == ("gloo" if name == "small" else "nccl")]["residual"]
@@ -113,7 +123,7 @@ def test_time_chart(runs, name, collective):
 
 def test_the_fitted_line_goes_through_exact_times(runs):
     table, residuals = collectives.bandwidths(runs["two"]), collectives.residuals(runs["two"])
-    ax = collectives.time_chart(table, residuals).axes[0]
+    ax = collectives.time_chart((table, residuals)).axes[0]
     (smooth,) = [own for own in ax.lines if len(own.get_xdata()) == 80]
     own = residuals[(residuals["backend"] == "nccl") & (residuals["collective"] == "all-reduce")]
     assert smooth.get_ydata()[[0, -1]] == pytest.approx(own["median_us"].iloc[[0, -1]].to_numpy(), rel=1e-6)

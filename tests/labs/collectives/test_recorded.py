@@ -79,8 +79,8 @@ def test_the_sentences_have_no_gap(runs):
 def test_the_charts_are_drawn(runs):
     sweep, growth = (collectives.bandwidths(runs[name]) for name in ("sweep", "growth"))
     times = collectives.published_times(published("all_reduce"))
-    drawn(collectives.bandwidth_chart(sweep, collectives.fits(runs["sweep"]), guess=300), 2)
-    drawn(collectives.time_chart(sweep, collectives.residuals(runs["sweep"]), guess=20), 4)
+    drawn(collectives.bandwidth_chart((sweep, collectives.fits(runs["sweep"])), guess=300), 2)
+    drawn(collectives.time_chart((sweep, collectives.residuals(runs["sweep"])), guess=20), 4)
     drawn(collectives.growth_chart(growth, sweep, published=times), 2)
     drawn(collectives.overview_chart(growth, sweep, times, 20, 300), 1)
     drawn(collectives.against_chart(collectives.against(runs["nccltests"])), 1)

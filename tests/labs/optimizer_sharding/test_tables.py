@@ -104,10 +104,9 @@ def test_scorecard(runs, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["memory", "small memory", "full"])
-@pytest.mark.parametrize("guess", [None, 9.0])
-def test_memory_chart(runs, name, guess):
+def test_memory_chart(runs, name):
     table = optimizer_sharding.memory(runs[name])
-    figure = checked(optimizer_sharding.memory_chart(table, guess=guess))
+    figure = checked(optimizer_sharding.memory_chart(table))
     assert len(figure.axes) == 2
     peaks = [len(part.get_offsets()) for ax in figure.axes for part in ax.collections]
     assert peaks == ([] if name == "small memory" else [12, 12]), "three moments of four ways"
@@ -121,6 +120,15 @@ def test_steps_chart(runs, name, guess):
     left = figure.axes[0]
     ends = {round(patch.get_x() + patch.get_width(), 6) for patch in left.patches}
     assert {round(value, 6) for value in table["update_ms"]} <= ends
+
+
+def test_two_runs_are_drawn_one_beside_the_other(runs):
+    small, full = optimizer_sharding.memory(runs["small memory"]), optimizer_sharding.memory(runs["memory"])
+    assert len(checked(optimizer_sharding.memory_chart(small, full)).axes) == 4
+    small, full = optimizer_sharding.steps(runs["small steps"]), optimizer_sharding.steps(runs["steps"])
+    assert len(checked(optimizer_sharding.steps_chart(small, full, guess=12.0)).axes) == 4
+    swept = optimizer_sharding.buckets(runs["buckets"])
+    assert len(checked(optimizer_sharding.buckets_chart(swept, swept)).axes) == 2
 
 
 def test_other_charts(runs):

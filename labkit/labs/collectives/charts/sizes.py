@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
 from labkit.labs.collectives.theory import COLLECTIVES, bus_factor
-from labkit.provenance import sources
+from labkit.provenance import sources, where
 from labkit.story import units
 
 # The reader's prediction keeps its colour to itself.
@@ -74,35 +74,40 @@ _CLOCK_NAMES = {
 _LARGEST = 2**30  # bytes that the reader predicts
 
 
-def bandwidth_chart(table: pd.DataFrame, fits: pd.DataFrame, guess: Any = None) -> Figure:
-    """Bus bandwidth by message size at the most ranks, a colour a collective, a panel a backend; both axes logarithmic.
+def bandwidth_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) -> Figure:
+    """Bus bandwidth by message size at the most ranks, a colour per collective, a panel per run and backend.
 
-    Grey is where an all-reduce's latency takes longer than its transfer; the dashes are its fitted line. The black line
-    is what a GPU's links carry at most. `guess`: GB/s of an all-reduce at 1 GiB, a number or a Prediction.
+    A run is its bandwidths and its fits; both axes are logarithmic. Grey is where an all-reduce's latency takes longer than its transfer; the
+    dashes are its fitted line. The black line is what a GPU's links carry at most. `guess`: GB/s of an all-reduce at
+    1 GiB, a number or a Prediction, marked in NCCL's panels.
     """
-    rows = _widest(table[table["clock"] == CLOCK])
-    backends = [name for name in BACKENDS if name in set(rows["backend"])]
-    figure, axes = parts.panels(len(backends), height=4.6, sharey=True)
-    for ax, backend in zip(axes, backends, strict=True):
+    shown = [(_widest(table[table["clock"] == CLOCK]), table, fits) for table, fits in runs]
+    drawn = [(backend, *run) for run in shown for backend in BACKENDS if backend in set(run[0]["backend"])]
+    figure, axes = parts.panels(len(drawn), height=4.6, sharey=True)
+    for ax, (backend, rows, table, fits) in zip(axes, drawn, strict=True):
         own = rows[rows["backend"] == backend]
         for collective, line in own.groupby("collective", sort=False):
             look = {"color": COLORS[collective], "marker": "o", "ms": 4, "lw": 1.4, "label": collective}
             marks(ax, line["bytes"], line["bus_gb_per_s"], line["spread_us"] / line["median_us"], **look)
-        mark_sizes(ax, rows["bytes"])
+        mark_sizes(ax, rows["bytes"], most=12 // len(drawn))
         _fitted(ax, fits, backend, own)
         _limits(ax, own)
         value = getattr(guess, "value", guess)
-        if value and backend == backends[0] and _LARGEST in set(own["bytes"]):
+        if value and backend == "nccl" and _LARGEST in set(own["bytes"]):
             ax.plot(_LARGEST, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
-        ax.set_title(f"{BACKENDS[backend]}, {own['ranks'].max()} ranks")
+        ax.set_title(_panel_title(table, backend, own))
         ax.set_xlabel("message")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylim(top=axes[0].get_ylim()[1] * _HEADROOM)
     axes[0].set_ylabel("bus bandwidth, GB/s (log)")
     axes[0].plot([], [], color=COLORS[COLLECTIVE], lw=1.2, ls=DASHES, label=f"{COLLECTIVE}, fitted")
-    canvas.legend_above(axes[0], columns=5)
-    return canvas.finish(figure, sources(table))
+    canvas.shared_legend(figure, axes, columns=5)
+    return canvas.finish(figure, sources(*(table for table, _ in runs)))
+
+
+def _panel_title(table: pd.DataFrame, backend: str, own: pd.DataFrame) -> str:
+    return f"{where(table).partition(',')[0]}: {BACKENDS[backend]}, {own['ranks'].max()} ranks"
 
 
 def _widest(table: pd.DataFrame) -> pd.DataFrame:
@@ -143,36 +148,38 @@ def _limits(ax: Axes, own: pd.DataFrame) -> None:
         )
 
 
-def time_chart(table: pd.DataFrame, residuals: pd.DataFrame, collective: str = COLLECTIVE, guess: Any = None) -> Figure:
+def time_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], collective: str = COLLECTIVE, guess: Any = None) -> Figure:
     """A call's time by message size at the most ranks with its fitted line, and below by how much that line is off.
 
-    A panel per backend. Triangles are the other clocks. Grey is where latency takes longer than transfer. `guess`: µs
-    at 1 KiB, a number or a Prediction.
+    A run is its bandwidths and its residuals; a panel per run and backend. Triangles are the other clocks. Grey is
+    where latency takes longer than transfer. `guess`: µs at 1 KiB, a number or a Prediction, marked in NCCL's panels.
     """
-    rows, misses = (_widest(every[every["collective"] == collective]) for every in (table, residuals))
-    backends = [name for name in BACKENDS if name in set(misses["backend"])]
+    drawn = []
+    for table, residuals in runs:
+        rows, misses = (_widest(every[every["collective"] == collective]) for every in (table, residuals))
+        drawn += [(backend, rows, misses, table) for backend in BACKENDS if backend in set(misses["backend"])]
     shared = {"squeeze": False, "sharex": "col", "sharey": "row", "height_ratios": (3, 1.2)}
-    figure, axes = canvas.canvas(len(backends), 2, height=5.4, **shared)
-    for top, bottom, backend in zip(*axes, backends, strict=True):
+    figure, axes = canvas.canvas(len(drawn), 2, height=5.4, **shared)
+    for top, bottom, (backend, rows, misses, table) in zip(*axes, drawn, strict=True):
         own, off = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
         _times(top, own)
         _line_and_misses(top, bottom, off, collective)
-        mark_sizes(bottom, own["bytes"])
+        mark_sizes(bottom, own["bytes"], most=12 // len(drawn))
         mark_regions(top, off["knee_bytes"].iloc[0])
-        top.set_title(f"{collective}, {BACKENDS[backend]}, {own['ranks'].max()} ranks")
+        top.set_title(_panel_title(table, backend, own))
+        if backend == "nccl" and (value := getattr(guess, "value", guess)):
+            top.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
     first = axes[0][0]
     canvas.logarithmic(first.yaxis)
     first.set_ylim(top=first.get_ylim()[1] * _HEADROOM)
-    first.set_ylabel("µs per call (log)")
+    first.set_ylabel(f"{collective}, µs per call (log)")
     axes[1][0].yaxis.set_major_formatter(PercentFormatter(1.0))
     axes[1][0].set_ylabel("%")
-    if value := getattr(guess, "value", guess):
-        first.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
-    for clock in dict.fromkeys(rows["clock"]):
+    for clock in dict.fromkeys(clock for _, rows, _, _ in drawn for clock in rows["clock"]):
         first.plot([], [], ls="", label=_CLOCK_NAMES[clock], **_look(clock))
     first.plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
-    canvas.legend_above(first)
-    return canvas.finish(figure, sources(table))
+    canvas.shared_legend(figure, axes[0])
+    return canvas.finish(figure, sources(*(table for table, _ in runs)))
 
 
 def _look(clock: str) -> dict[str, Any]:
