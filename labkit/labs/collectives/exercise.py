@@ -81,10 +81,10 @@ def _mismatch(own: list, ranks: int) -> tuple[str, str] | None:
         return None
     rank = wrong[0]
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
-    said = f"rank {before} sends chunk {own[before][0]}, but rank {rank} takes it for chunk {own[rank][1]}"
+    sentence = f"rank {before} sends chunk {own[before][0]}, but rank {rank} takes it for chunk {own[rank][1]}"
     if ranks > 2 and all(own[(place + 1) % ranks][0] == own[place][1] for place in range(ranks)):
-        return "direction", f"{said}, which rank {after} sends: a rank receives from the rank before it, not after"
-    return "mismatch", f"{said}: a rank receives what the rank before it sends"
+        return "direction", f"{sentence}, which rank {after} sends: a rank receives from the rank before it, not after"
+    return "mismatch", f"{sentence}: a rank receives what the rank before it sends"
 
 
 def _miscounted(before: Held, after: Held, own: list, step: int) -> tuple[str, str] | None:

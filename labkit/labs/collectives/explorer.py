@@ -56,7 +56,7 @@ def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_g
     waits = units.percent(steps_of(ranks) * alpha_s / every)
     in_all = units.size(sent_bytes(steps_of(ranks), message_bytes, ranks))
     begun = f"So far a rank has sent {units.size(sent)} in {units.seconds(took)}; " if number else ""
-    end = f"a whole all-reduce sends {in_all} a rank in {units.seconds(every)}, of which {waits} is latency."
+    end = f"a whole all-reduce sends {in_all} per rank in {units.seconds(every)}, of which {waits} is latency."
     return begun + end if number else end.capitalize()
 
 
@@ -121,7 +121,7 @@ def explore() -> ipywidgets.VBox:
         "message_bytes": ipywidgets.SelectionSlider(
             options=list(SIZES.items()), value=2**20, description="message s", **long
         ),
-        "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α a step, µs", **long),
+        "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α per step, µs", **long),
         "beta_gb_per_s": ipywidgets.SelectionSlider(options=_BETAS_GB_PER_S, value=100, description="β, GB/s", **long),
     }
     shown = ipywidgets.HTML()

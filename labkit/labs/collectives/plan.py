@@ -1,4 +1,4 @@
-"""Knobs of lab 09: collectives by size, ranks and backend; nccl-tests beside them; a ring by hand; wrong benchmarks."""
+"""Knobs of lab 09: collectives by size, ranks and backend; nccl-tests; a ring by hand; wrong benchmarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS = (2, 3, 4, 6, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class Collectives(Plan):
-    """What every plan of this lab shares: the least two ranks, and how often a call is repeated.
+    """What every plan of this lab shares: at least two ranks, and how often a call is repeated.
 
     `warm_ups` and `repeats` count repetitions; each is of `in_flight` calls where the clock is "in flight".
     """
@@ -107,7 +107,7 @@ class NcclTests(Collectives):
     """Ours and nccl-tests' programs in one run, collective after collective, from `sizes_kib` on.
 
     A point adds source: "ours" (one size), or "nccl-tests" (all sizes: `bytes` is the largest). The programs are looked
-    for in the folder LABKIT_NCCL_TESTS, then on PATH; each drives all GPUs from one process, a thread a GPU.
+    for in the folder LABKIT_NCCL_TESTS, then on PATH; each drives all GPUs from one process, a thread per GPU.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"sizes_kib": (64, 256, 1024)}

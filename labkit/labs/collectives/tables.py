@@ -139,9 +139,9 @@ def _limit(known: limits.Spec | None, row) -> float | None:
     return limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
 
 
-def _worst(said: pd.Series) -> str:
+def _worst(statuses: pd.Series) -> str:
     """Return the first status that is not "ok", or "ok"."""
-    return next((status for status in said if status != "ok"), "ok")
+    return next((status for status in statuses if status != "ok"), "ok")
 
 
 _KEYS = ["collective", "ranks", "bytes"]

@@ -46,7 +46,7 @@ class Move(NamedTuple):
 
 
 Chunk = Counter[int]  # how often the chunk holds each rank's values
-Held = tuple[tuple[Chunk, ...], ...]  # a row a rank, a column a chunk
+Held = tuple[tuple[Chunk, ...], ...]  # a row per rank, a column per chunk
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def algorithm_gb_per_s(message_bytes: float, collective_seconds: float) -> float
 
 
 def bus_gb_per_s(collective: str, ranks: int, message_bytes: float, collective_seconds: float) -> float:
-    """Return what a link carried a second, had the ranks stood in a ring."""
+    """Return what a link of a ring of these ranks would carry per second."""
     return bus_factor(collective, ranks) * algorithm_gb_per_s(message_bytes, collective_seconds)
 
 

@@ -66,7 +66,7 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     canvas.logarithmic(left.xaxis)
     counts = sorted(set(held["ranks"]))
     left.set_xticks(counts, [str(count) for count in counts])
-    left.set(title="Parameters, gradients and states", xlabel="ranks", ylabel="GiB on a rank", ylim=(0, None))
+    left.set(title="Parameters, gradients and states", xlabel="ranks", ylabel="GiB per rank", ylim=(0, None))
     left.grid(axis="y")
     parts.rows(right, [STAGES[name] for name in sent["stage"]])
     parts.bars(right, sent["volume"], color=[_STAGE_COLORS[name] for name in sent["stage"]])
@@ -94,7 +94,7 @@ def memory_chart(*tables: pd.DataFrame) -> Figure:
             sizes = {name: rows[item].to_numpy() / scale for item, name in ITEMS.items()}
             ledgers.held_bars(ax, places, sizes, height=BAR)
             ledgers.peak_marks(ax, places, rows["peak"] / scale, size=26)
-            ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory on a rank, {unit}")
+            ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory per rank, {unit}")
     canvas.shared_legend(figure, grid.flat, columns=7)
     return canvas.finish(figure, sources(*tables))
 
@@ -102,7 +102,7 @@ def memory_chart(*tables: pd.DataFrame) -> Figure:
 def grouped_rows(
     ax: Axes, headings: Sequence[str], ways: Sequence[str], groups: Sequence[int], ways_at: Sequence[int]
 ) -> list[float]:
-    """Give the axes a row per way under each heading; return the places of bars by group and way, both as numbers."""
+    """Make the axes a row per way under each heading; return the places of bars by group and way, both as numbers."""
     step = len(ways) + GAP
     rows = [(number * step + row, _NAMES[way]) for number in range(len(headings)) for row, way in enumerate(ways)]
     ax.set_yticks([place for place, _ in rows], [name for _, name in rows], fontsize=9)

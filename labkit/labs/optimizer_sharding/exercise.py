@@ -43,7 +43,7 @@ def _said(sizes: list[int]) -> str:
 def _form(parts, ranks: int) -> tuple[str, str] | None:
     if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
         why = ": is a `return` missing?" if parts is None else ""
-        return "form", f"it gives {parts!r:.60}, not a list a rank{why}"
+        return "form", f"it returns {parts!r:.60}, not a list per rank{why}"
     pieces = [piece for part in parts for piece in part]
     if not all(
         isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
@@ -107,7 +107,7 @@ def verdict_of(row: dict) -> Verdict:
         f"{units.number(row['together'])}× of them: nothing is sharded",
         "by_count": f"the fullest rank holds {fullest} of the states, not {units.percent(1 / ranks)}: parameters are "
         "counted, not their elements",
-        "sends_nothing": f"replicas are {units.percent(row['drift'])} of a weight apart: a rank keeps what it updated",
+        "sends_nothing": f"replicas are {units.percent(row['drift'])} of a weight apart: updates are not sent",
         "stale_rate": f"the first step is right, and the last {units.percent(row['error'])} off: the rate fell, and "
         "the optimizers inside did not see it",
         "own_part": f"{units.percent(row['saved'])} of the numbers in its state_dict are right: the other ranks' "

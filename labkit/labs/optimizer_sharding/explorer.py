@@ -11,7 +11,7 @@ from labkit.labs.optimizer_sharding.theory import PRECISIONS, Stage, stage
 from labkit.story import units
 from labkit.theory.transformer import SIZES, transformer
 
-OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states an element
+OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states per element
 _COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 ITEMS = {"parameters": "parameters", "gradients": "gradients", "states": "optimizer"}  # of a Stage → of a ledger
 LANE, _LEFT, MIDDLE = 32, 70, 560  # pixels of a bar's lane, where held and sent begin
@@ -24,7 +24,7 @@ def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
     found = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
     most = max(one.held for one in found.values())
     sent = max(one.sent for one in found.values()) or 1.0
-    drawing = [svg.word(_LEFT, 12, "GiB on a rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
+    drawing = [svg.word(_LEFT, 12, "GiB per rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
     for place, name in enumerate(STAGES):
         drawing += _row(place, name, found[name], HELD / most, SENT / sent)
     colors = ledgers.colors(ITEMS.values()) | {"sent per step": canvas.COMMUNICATE}

@@ -59,7 +59,7 @@ class Sharding(Course):
             self.require("optimizer", knobs["optimizer"], OPTIMIZERS)
             self.require("kernel", knobs["kernel"], KERNELS)
             if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
-                raise PlanError(f"bucket_mib={knobs['bucket_mib']}: a bucket holds more than nothing")
+                raise PlanError(f"bucket_mib={knobs['bucket_mib']}: set a size above 0")
 
     def setting(
         self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0

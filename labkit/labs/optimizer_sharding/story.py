@@ -48,16 +48,16 @@ def _saved(kernel: str, row: pd.Series) -> str:
     if least <= 0:
         return f"**With {kernel} kernels sharding saves nothing.**"
     verb = "saves" if known else "should save"
-    said = f"With {kernel} kernels ours {verb} {units.size(least * MIB)} of the peak"
+    sentence = f"With {kernel} kernels ours {verb} {units.size(least * MIB)} of the peak"
     states, made = row["states"], row["temporary"]
     if abs(states + made - row["predicted"]) > 0.05 * row["predicted"]:
-        return f"{said}; the fullest moment is then another one."
+        return f"{sentence}; the fullest moment is then another one."
     if made > 0.05 * row["predicted"]:
         return (
-            f"{said}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
+            f"{sentence}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
             "roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours."
         )
-    return f"{said}; by formula {units.size(states * MIB)}, which are states."
+    return f"{sentence}; by formula {units.size(states * MIB)}, which are states."
 
 
 def _beside_torch(saved: pd.DataFrame) -> list[str]:
@@ -81,7 +81,7 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
         torchs = own[own.index.str.startswith("zero")]
         name = f"{_KINDS[optimizer]}, {kernel}"
         ours = own.loc["sharded"]
-        said = f"**{name}**: our update takes {units.number(ours['update_ms'])} ms"
+        sentence = f"**{name}**: our update takes {units.number(ours['update_ms'])} ms"
         if len(torchs):
             best = torchs.loc[torchs["update_ms"].idxmin()]
             clear = _clear(ours, best, "update")
@@ -90,14 +90,14 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
                 if clear
                 else (f"equal to {_NAMES[best.name]} within noise")
             )
-            said += f", {beside}"
+            sentence += f", {beside}"
         hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
-        said += (
+        sentence += (
             "; its sending is hidden"
             if hidden
             else (f"; {units.number(ours['exposed_ms'])} ms of that is sending that nothing hides")
         )
-        sentences.append(f"{said}. {_whole_step(own.loc['unsharded'], ours)}")
+        sentences.append(f"{sentence}. {_whole_step(own.loc['unsharded'], ours)}")
     return say(*sentences or ["There is nothing to compare with."], small=fact(table, "small"))
 
 
@@ -147,13 +147,13 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
             over = f" and {units.percent(worst['excess'])}" if worst["excess"] > 1e-4 else ""
             sentences.append(f"**{rule.capitalize()}**, no rank ever has more than an equal part{over}.")
             continue
-        said = (
+        sentence = (
             f"**{rule.capitalize()}**, the fullest rank has up to {units.percent(worst['excess'])} more than an "
             f"equal part ({worst['model']}, {worst['ranks']} ranks)"
         )
         bound = rule == "whole parameters" and worst["least_excess"] > _EVEN
         alone = f": one parameter alone is {units.percent(worst['least_excess'])} more than that" if bound else ""
-        sentences.append(f"{said}{alone}.")
+        sentences.append(f"{sentence}{alone}.")
     if owned is not None:
         ours = owned.set_index("way").loc["sharded"]
         sentences.append(
@@ -192,11 +192,11 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     wrong, ranks = table[~table["equal"]], fact(table, "ranks")
     if wrong.empty:
         worst = table[["error", "drift"]].max(axis=None)
-        said = "equal bit by bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
+        equality = "equal bit by bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
         asked = table[table["case"] == "closure"]["asked"]
         once = " A closure is called once per step." if len(asked) and (asked == 1).all() else ""
         return say(
-            f"In all {len(table)} cases on {ranks} ranks the weights are {said}.{once}", small=fact(table, "small")
+            f"In all {len(table)} cases on {ranks} ranks the weights are {equality}.{once}", small=fact(table, "small")
         )
     names = listed(f"{r.optimizer}, {r.case} ({r.error:.0e})" for r in wrong.itertuples())
     return say(f"**Not equal to the optimizer that shards nothing**: {names}.", small=fact(table, "small"))

@@ -103,13 +103,13 @@ def ledger(
 
 
 STAGES = ("ddp", "ours", "zero1", "zero2", "zero3")
-# Bytes an element of parameters, gradients, and what mixed precision's optimizer keeps besides its states: a float32
+# Bytes per element of parameters, gradients, and what mixed precision's optimizer keeps besides its states: a float32
 # copy of the parameters (Rajbhandari and others, "ZeRO", 2020: 2 + 2 + 12).
 PRECISIONS = {"float32": (4, 4, 0), "bfloat16, float32 copies": (2, 2, 4)}
 
 
 class Stage(NamedTuple):
-    """What one rank holds, by use, and what it sends a step, in bytes."""
+    """What one rank holds, by use, and what it sends per step, in bytes."""
 
     parameters: float
     gradients: float
@@ -142,8 +142,8 @@ STATE_BYTES = {"sgd": 0, "momentum": 4, "adam": 8, "adamw": 8, "rmsprop": 4, "ad
 # torch/optim/adam.py, _multi_tensor_adam keeps √v of all its tensors at once; the fused kernel nothing.
 TEMPORARY_BYTES = {("adamw", "foreach"): 4, ("adamw", "fused"): 0, ("momentum", "foreach"): 0}
 
-# Bytes read and written an element, each kernel its operands once. AdamW by torch's many: decay 8, lerp 12, two of v
-# 8 + 12, √v 8, its correction 8, + ε 8, the update 16. In one kernel: p, g, m, v in and p, m, v out. SGD with
+# Bytes read and written per element; each kernel moves its operands once. AdamW by torch's many: decay 8, lerp 12, two
+# of v 8 + 12, √v 8, its correction 8, + ε 8, the update 16. In one kernel: p, g, m, v in and p, m, v out. SGD with
 # momentum by many: 8 + 12 + 12.
 MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "foreach"): 32, ("momentum", "fused"): 20}
 

@@ -88,7 +88,7 @@ def test_a_step_says_what_it_does_and_costs():
         "the sum now has those of 3 ranks of 4. 0 of 16 chunks are whole."
     ) in html
     # 6 steps of 5 µs, and of 256 KiB at 100 GB/s: 2.62 µs.
-    assert "sent 512 KiB in 15.2 µs; a whole all-reduce sends 1.50 MiB a rank in 45.7 µs, of which 66 % is" in html
+    assert "sent 512 KiB in 15.2 µs; a whole all-reduce sends 1.50 MiB per rank in 45.7 µs, of which 66 % is" in html
     assert "what arrives is whole and replaces its own. 8 of 16 chunks are whole." in picture(4, 4, *LINK)
     assert "every rank has its own values of 4 chunks; none is whole." in picture(4, 0, *LINK)
     assert "A whole all-reduce sends" in picture(4, 0, *LINK)

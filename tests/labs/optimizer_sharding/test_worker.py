@@ -145,7 +145,7 @@ def test_an_optimizer_that_looks_at_whole_tensors_is_refused(name):
         (lambda: Memory.small(heads=3), "does not divide into heads=3"),
         (lambda: Memory.small(ways=("magic",)), "way='magic' is not known; it is one of unsharded"),
         (lambda: Memory.small(kernels=("slow",)), "kernel='slow' is not known"),
-        (lambda: Memory.small(bucket_mib=0), "a bucket holds more than nothing"),
+        (lambda: Memory.small(bucket_mib=0), "set a size above 0"),
         (lambda: Steps.small(repeats=0), "at least 1"),
         (lambda: Equality.small(cases=("odd",)), "case='odd' is not known"),
         (lambda: Equality.small(optimizers=("muon",)), "optimizer='muon' is not known"),

@@ -77,9 +77,9 @@ _LARGEST = 2**30  # bytes that the reader predicts
 def bandwidth_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) -> Figure:
     """Bus bandwidth by message size at the most ranks, a colour per collective, a panel per run and backend.
 
-    A run is its bandwidths and its fits; both axes are logarithmic. Grey is where an all-reduce's latency takes longer than its transfer; the
-    dashes are its fitted line. The black line is what a GPU's links carry at most. `guess`: GB/s of an all-reduce at
-    1 GiB, a number or a Prediction, marked in NCCL's panels.
+    A run is its bandwidths and its fits; both axes are logarithmic. Grey is where an all-reduce's latency takes longer
+    than its transfer; the dashes are its fitted line. The black line is what a GPU's links carry at most. `guess`: GB/s
+    of an all-reduce at 1 GiB, a number or a Prediction, marked in NCCL's panels.
     """
     shown = [(_widest(table[table["clock"] == CLOCK]), table, fits) for table, fits in runs]
     drawn = [(backend, *run) for run in shown for backend in BACKENDS if backend in set(run[0]["backend"])]
@@ -131,10 +131,10 @@ def _fitted(ax: Axes, fits: pd.DataFrame, backend: str, own: pd.DataFrame) -> No
 def _limits(ax: Axes, own: pd.DataFrame) -> None:
     """Draw what the links carry, and above it what an all-reduce may seem to reach where the switch adds."""
     known = own["limit"].dropna()
-    said = {known.min(): "a GPU's links"} if len(known) else {}
+    names = {known.min(): "a GPU's links"} if len(known) else {}
     if len(known) and known.max() > 1.001 * known.min():
-        said[known.max()] = "all-reduce in the switch"
-    for (limit, name), (side, away) in zip(said.items(), (("top", -3), ("bottom", 2)), strict=False):
+        names[known.max()] = "all-reduce in the switch"
+    for (limit, name), (side, away) in zip(names.items(), (("top", -3), ("bottom", 2)), strict=False):
         ax.axhline(limit, color=canvas.THEORY, lw=1)
         ax.annotate(
             f"{name}: {units.rate(limit)}",

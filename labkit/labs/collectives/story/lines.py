@@ -42,7 +42,7 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, 
     ranks = own["ranks"].max()
     line, worst = _at(fits, own), own.loc[own["residual"].abs().idxmax()]
     assert line is not None, "a residual is that of a line"
-    said = (
+    sentence = (
         f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} per call "
         f"({_hops(line, captured, own)}), "
         f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
@@ -50,10 +50,10 @@ def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, 
     )
     off = units.percent(max(abs(worst["residual"]), _EXACT))
     if abs(worst["residual"]) <= _GOOD:
-        return f"{said} One line fits every size to within {off}."
+        return f"{sentence} One line fits every size to within {off}."
     side = "too short" if worst["residual"] < 0 else "too long"
     why = _why(worst, table)
-    return f"{said} **One line does not fit**: at {units.size(worst['bytes'])} it is {off} {side}{why}."
+    return f"{sentence} **One line does not fit**: at {units.size(worst['bytes'])} it is {off} {side}{why}."
 
 
 def _at(fits: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
@@ -139,9 +139,11 @@ def _grown(own: pd.DataFrame, backend: str) -> str:
         "latency": hops(COLLECTIVE, many) / hops(COLLECTIVE, few),
         "bandwidth": bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few),
     }
-    said = [_times(own[own["bytes"] == pick(own["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)]
+    parts = [
+        _times(own[own["bytes"] == pick(own["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)
+    ]
     ring = listed(f"{units.times(value)} by {term}" for term, value in terms.items())
-    return f"**{backend}**, from {few} to {many} ranks: {listed(said)}. A ring would grow {ring}."
+    return f"**{backend}**, from {few} to {many} ranks: {listed(parts)}. A ring would grow {ring}."
 
 
 def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> str:
@@ -163,20 +165,20 @@ def _predicted(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | N
     ranks, line = own["ranks"].max(), _at(fits, own)
     if line is None:
         return None
-    said, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, own)
+    sentence, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, own)
     if hop is None:
-        return f"{said} Its α in flight may be mostly the host's, no hop's: it predicts no larger ring."
+        return f"{sentence} Its α in flight may be mostly the host's, no hop's: it predicts no larger ring."
     sizes = (own["bytes"].min(), own["bytes"].max())
     rate = line["beta_gb_per_s"]
     small, large = (
         _ring_us(hop["hop_us"], rate, size, _MANY) / _ring_us(hop["hop_us"], rate, size, ranks) for size in sizes
     )
     source = "By its line" if hop is line else f"By its hops without the host ({us(hop['hop_us'])} each) and its β"
-    said = (
-        f"{said} {source} a ring of {_MANY} would take {units.times(small)} the time for {units.size(sizes[0])} and "
+    sentence = (
+        f"{sentence} {source} a ring of {_MANY} takes {units.times(small)} the time for {units.size(sizes[0])} and "
         f"{units.times(large)} for {units.size(sizes[1])}"
     )
-    return f"{said}: **a small message costs hops.**" if small > 1.5 * large else f"{said}: hops cost both."
+    return f"{sentence}: **a small message costs hops.**" if small > 1.5 * large else f"{sentence}: hops cost both."
 
 
 def _ring_us(hop_us: float, beta_gb_per_s: float, size: int, ranks: int) -> float:
@@ -233,5 +235,5 @@ def _gone(table: pd.DataFrame) -> str | None:
 
 def _failed(table: pd.DataFrame) -> str:
     rows = table[table["status"] != "ok"]
-    said = dict.fromkeys(f"{row.status}{f' ({row.said})' if row.said else ''}" for row in rows.itertuples())
-    return listed(said) if said else "no size was that large"
+    reasons = dict.fromkeys(f"{row.status}{f' ({row.said})' if row.said else ''}" for row in rows.itertuples())
+    return listed(reasons) if reasons else "no size was that large"

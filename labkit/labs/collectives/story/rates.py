@@ -41,9 +41,9 @@ def explain_latency(table: pd.DataFrame) -> Markdown:
     )
 
 
-def paragraphs(said: list[tuple[str | None, ...]], *, small: bool) -> Markdown:
+def paragraphs(sentences_of: list[tuple[str | None, ...]], *, small: bool) -> Markdown:
     """Return a paragraph for each of several lists of sentences."""
-    return say("\n\n".join(str(say(*sentences).data) for sentences in said), small=small)
+    return say("\n\n".join(str(say(*sentences).data) for sentences in sentences_of), small=small)
 
 
 def widest(table: pd.DataFrame) -> pd.DataFrame:
@@ -57,9 +57,9 @@ def by_backend(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(name, own) for backend, name in NAMES.items() if len(own := rows[rows["backend"] == backend])]
 
 
-def ends(values: pd.Series, said) -> str:
+def ends(values: pd.Series, form) -> str:
     """Return the least and the most in words, or the one value that both are."""
-    least, most = said(values.min()), said(values.max())
+    least, most = form(values.min()), form(values.max())
     return least if least == most else f"{least} to {most}"
 
 
@@ -71,13 +71,13 @@ def us(value: float) -> str:
 def _reached(own: pd.DataFrame, backend: str) -> str:
     largest = own[own["bytes"] == own["bytes"].max()]
     best, least = (largest.loc[getattr(largest["bus_gb_per_s"], pick)()] for pick in ("idxmax", "idxmin"))
-    said = (
+    sentence = (
         f"**{backend}**, {best['ranks']} ranks, {units.size(best['bytes'])}: bus bandwidth from "
         f"{units.rate(least['bus_gb_per_s'])} ({least['collective']}) to {units.rate(best['bus_gb_per_s'])} "
         f"({best['collective']})"
     )
     shares = largest["share_of_limit"].dropna()
-    return f"{said}, {ends(shares, units.percent)} of what the links allow." if len(shares) else f"{said}."
+    return f"{sentence}, {ends(shares, units.percent)} of what the links allow." if len(shares) else f"{sentence}."
 
 
 def _above(rows: pd.DataFrame) -> str | None:
@@ -94,15 +94,15 @@ def _above(rows: pd.DataFrame) -> str | None:
 
 
 def _crossing(rows: pd.DataFrame, fits: pd.DataFrame) -> str | None:
-    said = []
+    parts = []
     for backend, own in by_backend(rows):
         line = fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())]
         known = line[line["knee_bytes"].between(own["bytes"].min(), own["bytes"].max())]
         if len(known):
-            said.append(f"at {ends(known['knee_bytes'], units.size)} for {backend}")
+            parts.append(f"at {ends(known['knee_bytes'], units.size)} for {backend}")
         elif len(line):
-            said.append(f"for {backend} at no size that was measured")
-    return f"Latency and transfer take equally long {listed(said)}, by the fitted lines." if said else None
+            parts.append(f"for {backend} at no size that was measured")
+    return f"Latency and transfer take equally long {listed(parts)}, by the fitted lines." if parts else None
 
 
 def _wrong(table: pd.DataFrame) -> str:
@@ -110,12 +110,12 @@ def _wrong(table: pd.DataFrame) -> str:
     broken = table[table["verdict"] == "impossible"]
     if failed.empty and broken.empty:
         return f"All {len(table)} points gave the right values, and none beats the links."
-    said = []
+    parts = []
     for status, own in failed.groupby("status", sort=False):
-        said.append(f"**{status}** in {len(own)} of {len(table)} points ({_named(own)})")
+        parts.append(f"**{status}** in {len(own)} of {len(table)} points ({_named(own)})")
     if len(broken):
-        said.append(f"**impossible** is the bandwidth of {len(broken)} points ({_named(broken)})")
-    return f"{listed(said)[0].upper()}{listed(said)[1:]}."
+        parts.append(f"**impossible** is the bandwidth of {len(broken)} points ({_named(broken)})")
+    return f"{listed(parts)[0].upper()}{listed(parts)[1:]}."
 
 
 def _named(rows: pd.DataFrame) -> str:
@@ -162,11 +162,11 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
         return f"{backend}'s time grows with the size from the first step on."
     on_the_way = grown[grown.index <= last]
     scatter = on_the_way.max() / on_the_way.min()
-    said = (
+    sentence = (
         f"Up to {units.size(last)} {backend}'s time hardly depends on the size: {units.number(last / grown.index[0])} "
         f"times the bytes take {units.times(grown[last])} the time"
     )
-    return f"{said}; on the way times scatter by {units.times(scatter)}." if scatter > _FLAT else f"{said}."
+    return f"{sentence}; on the way times scatter by {units.times(scatter)}." if scatter > _FLAT else f"{sentence}."
 
 
 def _first(own: pd.DataFrame, backend: str) -> str | None:
@@ -218,15 +218,15 @@ def _sent(table: pd.DataFrame) -> str:
 
 def _timed(table: pd.DataFrame) -> list[str]:
     """Say of the shortest and the longest message what ours takes, and of how many times the library's that is."""
-    said = []
+    sentences = []
     for ranks, own in table.dropna(subset="times").groupby("ranks"):
         rows = [own.loc[own["elements"] == pick(own["elements"])].iloc[0] for pick in (min, max)]
         known = [row for row in rows if _clear(row)]
         parts = [f"{units.times(row['times'])} the library's time for {units.size(row['bytes'])}" for row in known]
         if vague := [units.size(row["bytes"]) for row in rows if not _clear(row)]:
             parts.append(f"for {listed(vague)} the library's time within noise")
-        said.append(f"On {ranks} ranks it takes {listed(parts)}.")
-    return said
+        sentences.append(f"On {ranks} ranks it takes {listed(parts)}.")
+    return sentences
 
 
 def _clear(row: pd.Series) -> bool:

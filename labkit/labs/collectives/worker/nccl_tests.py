@@ -48,7 +48,7 @@ def program(collective: str) -> str | None:
 
 
 def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, calls: int, limit_s: float) -> str:
-    """Return what the program prints: one process, a thread a GPU, sizes from first to last by a factor.
+    """Return what the program prints: one process, a thread per GPU, sizes from first to last by a factor.
 
     Raises ValueError with its last words where it fails, or is not done within `limit_s`.
     """
@@ -62,8 +62,8 @@ def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, cal
     except OSError as error:
         raise ValueError(f"{os.path.basename(path)} does not start: {error.strerror}") from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-        raise ValueError(f"{os.path.basename(path)} ended with status {done.returncode}; it said: {said}")
+        last_line = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        raise ValueError(f"{os.path.basename(path)} ended with status {done.returncode}; it said: {last_line}")
     return done.stdout
 
 

@@ -149,7 +149,7 @@ class SendsNothing(ShardedOptimizer):
 
 
 class ByCount(ShardedOptimizer):
-    """Gives every rank as many parameters of a bucket, whatever their size; parts differ, so each is broadcast."""
+    """Assigns equal numbers of parameters to ranks, whatever their size; parts are unequal, so each is broadcast."""
 
     def cuts(self, parameters):
         ends = [0]
