@@ -19,7 +19,7 @@ _LANES = {"backward": canvas.COMPUTE, "call": canvas.WAIT, "on the link": canvas
 def picture(
     model_mb: float, parameters: int, overhead_ms: float, gb_per_s: float, backward_ms: float, bucket_mb: float
 ) -> str:
-    """Return HTML: a sentence over an SVG, buckets against backward above, what every size leaves exposed below.
+    """Return HTML: a sentence over an SVG, buckets and backward above, the exposed time of every size below.
 
     MB are 10^6 bytes; the formula is n·o + s/(n·w).
     """
@@ -31,42 +31,39 @@ def picture(
         "bytes_per_s": gb_per_s * 1e9,
     }
     sizes_mb = sorted({*SIZES_MB, bucket_mb})
-    late_ms = {mb: 1e3 * exposed_s(timeline(bucket_bytes=mb * 1e6, **knobs), backward_ms / 1e3) for mb in sizes_mb}
+    exposed_ms = {mb: 1e3 * exposed_s(timeline(bucket_bytes=mb * 1e6, **knobs), backward_ms / 1e3) for mb in sizes_mb}
     flights = timeline(bucket_bytes=bucket_mb * 1e6, **knobs)
     model = Overhead(0.0, overhead_ms / 1e3, gb_per_s * 1e9)
     top = 2 * _LANE + _BELOW
-    longest_ms = max(late_ms.values())
+    longest_ms = max(exposed_ms.values())
     bars = [
         part
-        for row, (mb, late) in enumerate(late_ms.items())
+        for row, (mb, late) in enumerate(exposed_ms.items())
         for part in _size(top + _BELOW + _BAR * row, mb, late, longest_ms, chosen=mb == bucket_mb)
     ]
-    drawing = [*_lanes(flights, backward_ms), svg.word(0, top + 8, "exposed, by size of bucket:"), *bars]
-    label = f"Buckets of {bucket_mb:g} MB against backward, and what each size leaves exposed"
+    drawing = [*_lanes(flights, backward_ms), svg.word(0, top + 8, "exposed time by bucket size:"), *bars]
+    label = f"Buckets of {bucket_mb:g} MB during backward, and the exposed time of each size"
     return (
-        f'<div style="min-height:3em">{_sentence(flights, model, model_mb, backward_ms, late_ms)}</div>'
+        f'<div style="min-height:3em">{_sentence(flights, model, model_mb, backward_ms, exposed_ms)}</div>'
         f"{svg.legend(_LANES)}"
         f"{svg.page(drawing, top + _BELOW + _BAR * len(sizes_mb) + 4, label=label, font_size=11)}"
     )
 
 
 def _sentence(
-    flights: list[Flight], model: Overhead, model_mb: float, backward_ms: float, late_ms: dict[float, float]
+    flights: list[Flight], model: Overhead, model_mb: float, backward_ms: float, exposed_ms: dict[float, float]
 ) -> str:
     exposed, formula = exposed_s(flights, backward_ms / 1e3), model.seconds(len(flights), model_mb * 1e6)
-    best = min(late_ms, key=lambda mb: (round(late_ms[mb], 6), mb))
-    waited = waited_s(flights)
-    why = (
-        f"the formula says {units.seconds(formula)}, but full buckets wait {units.seconds(waited)} for the link, which "
-        "the formula does not know"
-        if waited > 0
-        else f"the formula says {units.seconds(formula)}"
+    best = min(exposed_ms, key=lambda mb: (round(exposed_ms[mb], 6), mb))
+    waited, best_bytes = waited_s(flights), model.best_bytes(model_mb * 1e6)
+    left_out = (
+        f", but full buckets wait {units.seconds(waited)} for the link, which it leaves out" if waited > 0 else ""
     )
-    there = model.best_bytes(model_mb * 1e6)
-    root = f"; √(s·w·o) is {units.number(there / 1e6)} MB" if there == there else ""
+    root = f"; √(s·w·o) is {units.number(best_bytes / 1e6)} MB" if best_bytes == best_bytes else ""
     return (
-        f"<b>{len(flights)} buckets</b>: the last is there {units.seconds(exposed)} after a backward that sends "
-        f"nothing would end; {why}. Of the sizes below {best:g} MB leaves least{root}."
+        f"<b>{len(flights)} buckets</b>: the last one arrives {units.seconds(exposed)} after a backward that sends "
+        f"nothing would end. The formula gives {units.seconds(formula)}{left_out}. Of the sizes below {best:g} MB is best"
+        f"{root}."
     )
 
 
@@ -92,26 +89,26 @@ def _lanes(flights: list[Flight], backward_ms: float) -> list[str]:
     return [*drawn, svg.word(WIDTH - RIGHT + 6, _LANE + 20, units.seconds(end_s))]
 
 
-def _size(y: int, bucket_mb: float, late_ms: float, longest_ms: float, *, chosen: bool) -> list[str]:
-    """Return the bar of what a size leaves exposed, with its name and value; the chosen one stands out."""
-    width = (WIDTH - LEFT - RIGHT) * late_ms / longest_ms
+def _size(y: int, bucket_mb: float, exposed_ms: float, longest_ms: float, *, chosen: bool) -> list[str]:
+    """Return the bar of a size's exposed time, with its name and value; the chosen one stands out."""
+    width = (WIDTH - LEFT - RIGHT) * exposed_ms / longest_ms
     color, weight = (canvas.COMMUNICATE, "bold") if chosen else (canvas.IDLE, "normal")
     return [
         svg.word(0, y + 12, f"{bucket_mb:g} MB", font_weight=weight),
         svg.bar(LEFT, y + 2, width, _BAR - 4, color),
-        svg.word(LEFT + width + 6, y + 12, units.seconds(late_ms / 1e3), font_weight=weight),
+        svg.word(LEFT + width + 6, y + 12, units.seconds(exposed_ms / 1e3), font_weight=weight),
     ]
 
 
 def explore() -> ipywidgets.VBox:
-    """Return the sliders with the timeline that they change; they begin at the course's XL in float32."""
+    """Return the sliders with the timeline that they change; they start at XL in float32."""
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "model_mb": ("gradients, MB", 8000, (100, 500, 1000, 2000, 4000, 8000, 16_000)),
         "parameters": ("parameters", 435, (50, 150, 435, 1000)),
         "backward_ms": ("backward, ms", 300, (10, 30, 100, 300, 1000)),
-        "overhead_ms": ("a call, o, ms", 0.1, (0, 0.01, 0.03, 0.1, 0.3, 1, 3)),
-        "gb_per_s": ("link, w, GB/s", 100, (3, 10, 25, 50, 100, 200, 400)),
+        "overhead_ms": ("o, ms per call", 0.1, (0, 0.01, 0.03, 0.1, 0.3, 1, 3)),
+        "gb_per_s": ("w, GB/s of the link", 100, (3, 10, 25, 50, 100, 200, 400)),
         "bucket_mb": ("bucket, MB", 25, SIZES_MB),
     }
     knobs: dict[str, ipywidgets.Widget] = {

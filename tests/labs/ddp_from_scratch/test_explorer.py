@@ -24,16 +24,16 @@ def rectangles(html: str, color: str) -> list[tuple[float, float, float]]:
 def test_the_sentence_is_the_models(bucket_mb, gb_per_s):
     html = picture(**XL | {"gb_per_s": gb_per_s}, bucket_mb=bucket_mb)
     flights = timeline(8e9, 435, bucket_mb * 1e6, 0.3, 1e-4, gb_per_s * 1e9)
-    assert f"<b>{len(flights)} buckets</b>: the last is there {units.seconds(exposed_s(flights, 0.3))} after" in html
+    assert f"<b>{len(flights)} buckets</b>: the last one arrives {units.seconds(exposed_s(flights, 0.3))} after" in html
     late = {mb: exposed_s(timeline(8e9, 435, mb * 1e6, 0.3, 1e-4, gb_per_s * 1e9), 0.3) for mb in SIZES_MB}
-    assert f"Of the sizes below {min(late, key=lambda mb: (round(late[mb], 9), mb)):g} MB leaves least" in html
-    assert ("which the formula does not know" in html) == (gb_per_s == 3 and len(flights) > 1)
+    assert f"Of the sizes below {min(late, key=lambda mb: (round(late[mb], 9), mb)):g} MB is best" in html
+    assert ("which it leaves out" in html) == (gb_per_s == 3 and len(flights) > 1)
     assert f"√(s·w·o) is {units.number((8e9 * gb_per_s * 1e9 * 1e-4) ** 0.5 / 1e6)} MB" in html
 
 
 def test_a_call_that_costs_nothing_has_no_best_size():
     html = picture(**XL | {"overhead_ms": 0}, bucket_mb=25)
-    assert "√" not in html and "Of the sizes below 1 MB leaves least" in html
+    assert "√" not in html and "Of the sizes below 1 MB is best" in html
     assert not rectangles(html, canvas.WAIT)
 
 
