@@ -62,8 +62,8 @@ def _sentence(
     root = f"; √(s·w·o) is {units.number(best_bytes / 1e6)} MB" if best_bytes == best_bytes else ""
     return (
         f"<b>{len(flights)} buckets</b>: the last one arrives {units.seconds(exposed)} after a backward that sends "
-        f"nothing would end. The formula gives {units.seconds(formula)}{left_out}. Of the sizes below {best:g} MB is best"
-        f"{root}."
+        f"nothing would end. The formula gives {units.seconds(formula)}{left_out}. "
+        f"Of the sizes below {best:g} MB is best{root}."
     )
 
 
