@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from labkit.engine.run import replay
 from labkit.labs.collectives.tables import bandwidths, published_fits, published_times
-from labkit.labs.collectives.theory import GB, bus_factor, hops
+from labkit.labs.collectives.theory import bus_factor, hops
 from labkit.repository import RECORDED
 from labkit.tables.claims import claim
 from labkit.tables.published import published
+from labkit.tables.resnet import published_bandwidth
 
 TIMES, RESNET = "cs336-a2", "hpml4"
-MB = 1e6
-IMAGES, PIXELS = 50_000, 32 * 32 * 3  # CIFAR-10's for training
-FILES_BYTES = 31_035_704 + 31_035_320 + 31_035_999 + 31_035_696 + 31_035_623 + 31_035_526 + 158 + 88  # unpacked
-PARAMETERS = 11_173_962  # of ResNet-18 for 32 × 32 pixels and 10 classes
 _ALL_REDUCE = "all-reduce"
 _RING_LIKE = 0.1  # largest relative difference from a ring's growth
 
@@ -137,19 +132,8 @@ def gloo_times():
 
 
 def communication() -> pd.DataFrame:
-    """Return the printed communication of ResNet-18, with product_mb (bandwidth × time) and a training's gradients.
-
-    steps is an epoch's number of steps; gradients_gb what each link of a ring carries in them; needed_gb_per_s the rate
-    at which it would do so in the printed time.
-    """
-    keep = ["batch_per_gpu", "gpus", "communication_seconds", "bandwidth_gb_per_second"]
-    table = published("resnet_compute_communication")[keep].copy()
-    table["product_mb"] = table["bandwidth_gb_per_second"] * GB / MB * table["communication_seconds"]
-    table["steps"] = [math.ceil(IMAGES / (row.batch_per_gpu * row.gpus)) for row in table.itertuples()]
-    moved = [bus_factor(_ALL_REDUCE, row.gpus) * 4 * PARAMETERS * row.steps for row in table.itertuples()]
-    table["gradients_gb"] = [size / GB for size in moved]
-    table["needed_gb_per_s"] = table["gradients_gb"] / table["communication_seconds"]
-    return table
+    """Return the printed communication of ResNet-18, with product_mb (bandwidth × time) and a training's gradients."""
+    return published_bandwidth(published("resnet_compute_communication"))
 
 
 @claim(RESNET, "the GPUs exchange 0.87 to 5.7 GB per second")
@@ -174,7 +158,7 @@ def stated_bytes():
     Neither is a number of bytes that training exchanges. Files on disk have 186.2 MB, or 177.6 MiB; the training
     images have 153.6 MB.
     """
-    printed = float(published("resnet_text").set_index("item")["printed"]["data moved per epoch"])
+    printed = float(published("resnet_statements").set_index("statement")["value"]["data_set_gb"])
     recomputed = communication()["product_mb"].median() / 1e3
     return printed, recomputed, abs(recomputed / printed - 1) <= 0.005
 

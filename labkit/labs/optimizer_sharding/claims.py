@@ -26,9 +26,9 @@ def within_rounding(row: pd.Series, value_gb: float) -> bool:
     return bool(row["low_gb"] - _EDGE_GB <= value_gb <= row["high_gb"] + _EDGE_GB)
 
 
-def printed_text(item: str) -> str:
-    """Return what the report's text says about an item."""
-    return str(published("optimizer_sharding_text").set_index("item")["printed"][item])
+def stated(statement: str) -> str:
+    """Return a statement of the report's text."""
+    return str(published("optimizer_sharding_statements").set_index("statement")["value"][statement])
 
 
 @claim(REPORT, "sharding the states makes the peak 13 GB smaller", "GB")
@@ -81,7 +81,7 @@ def peak_is_four_models():
     not name.
     """
     printed = float(published("optimizer_sharding").set_index("sharded")["peak_gb"]["yes"])
-    times_model = float(printed_text("peak of the sharded run"))
+    times_model = float(stated("peak of the sharded run"))
     recomputed = times_model * 4 * figures()["elements"] / 1e9
     return printed, recomputed, abs(recomputed / printed - 1) <= 0.05
 
@@ -95,7 +95,7 @@ def memory_formula():
     """
     elements, state_bytes = figures()["elements"], STATE_BYTES["adamw"]
     mixed, float32 = 4 + 12 / RANKS, 8 + state_bytes / RANKS
-    printed = f"{printed_text('memory per GPU')}: {mixed * elements / 1e9:.0f} GB"
+    printed = f"{stated('memory per GPU')}: {mixed * elements / 1e9:.0f} GB"
     return printed, f"8Ψ + {state_bytes}Ψ/n: {float32 * elements / 1e9:.0f} GB", mixed == float32
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from labkit.claims import claims
 from labkit.labs import collectives
-from labkit.labs.collectives.claims import PARAMETERS, communication
+from labkit.labs.collectives.claims import communication
 from labkit.repository import PUBLISHED
 from labkit.tables import published
+from labkit.tables.resnet import PARAMETERS
 
 
 @pytest.fixture(scope="module")
