@@ -161,7 +161,7 @@ def test_growth_is_told_apart(four, two, tmp_path):
     assert "1.00 KiB takes the same time within noise" in told(collectives.explain_growth, vague, collectives.fits)
     said = growth_told(two, collectives.fits(two, "captured"))
     assert "**NCCL** was timed with 2 ranks only. By its hops without the host (2.50 µs each) and its β a ring" in said
-    assert "**gloo** was timed with 2 ranks only. By its line a ring of 8 would take 7.0× the time for 1.00 KiB" in said
+    assert "**gloo** was timed with 2 ranks only. By its line a ring of 8 takes 7.0× the time for 1.00 KiB" in said
     assert "**a small message costs hops.**" in said
     slow = made_sweep(tmp_path / "slow", gpus=2, lines={"nccl": (1.0, 380), "gloo": (1.0, 2.0)})
     assert ": hops cost both." in told(collectives.explain_growth, slow, collectives.fits)

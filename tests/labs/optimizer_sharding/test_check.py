@@ -115,7 +115,7 @@ def changed(function, change):
         (changed(own, lambda parts: [[(n + 1, a, b) for n, a, b in part] for part in parts]), {"bounds"}, "the last"),
         (changed(own, lambda parts: [[(n, a, b + 1) for n, a, b in part] for part in parts]), {"bounds"}, "which has"),
         (changed(own, lambda parts: [[*part, (0, 0, 0)] for part in parts]), {"empty"}, "is empty"),
-        (lambda sizes, ranks: None, {"form"}, "it gives None, not a list per rank: is a `return` missing?"),
+        (lambda sizes, ranks: None, {"form"}, "it returns None, not a list per rank: is a `return` missing?"),
         (repeated, {"alias"}, "`[[]] * ranks` is one list"),
         (few(dealt), set(), ""),
         (few(changed(dealt, lambda parts: [*parts[:-1], parts[-1][:-1]])), {"missing"}, "it would never change"),

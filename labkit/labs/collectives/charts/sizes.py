@@ -167,12 +167,13 @@ def time_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], collective: str = COLLE
         mark_sizes(bottom, own["bytes"], most=12 // len(drawn))
         mark_regions(top, off["knee_bytes"].iloc[0])
         top.set_title(_panel_title(table, backend, own))
+        if top is axes[0][0] or table is not drawn[list(axes[0]).index(top) - 1][-1]:  # the first panel of a run
+            top.set_ylabel(f"{collective}, µs per call (log)")
         if backend == "nccl" and (value := getattr(guess, "value", guess)):
             top.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
     first = axes[0][0]
     canvas.logarithmic(first.yaxis)
     first.set_ylim(top=first.get_ylim()[1] * _HEADROOM)
-    first.set_ylabel(f"{collective}, µs per call (log)")
     axes[1][0].yaxis.set_major_formatter(PercentFormatter(1.0))
     axes[1][0].set_ylabel("%")
     for clock in dict.fromkeys(clock for _, rows, _, _ in drawn for clock in rows["clock"]):
