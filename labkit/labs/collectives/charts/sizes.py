@@ -160,14 +160,14 @@ def time_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], collective: str = COLLE
         drawn += [(backend, rows, misses, table) for backend in BACKENDS if backend in set(misses["backend"])]
     shared = {"squeeze": False, "sharex": "col", "sharey": "row", "height_ratios": (3, 1.2)}
     figure, axes = canvas.canvas(len(drawn), 2, height=5.4, **shared)
-    for top, bottom, (backend, rows, misses, table) in zip(*axes, drawn, strict=True):
+    for place, (top, bottom, (backend, rows, misses, table)) in enumerate(zip(*axes, drawn, strict=True)):
         own, off = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
         _times(top, own)
         _line_and_misses(top, bottom, off, collective)
         mark_sizes(bottom, own["bytes"], most=12 // len(drawn))
         mark_regions(top, off["knee_bytes"].iloc[0])
         top.set_title(_panel_title(table, backend, own))
-        if top is axes[0][0] or table is not drawn[list(axes[0]).index(top) - 1][-1]:  # the first panel of a run
+        if place == 0 or table is not drawn[place - 1][-1]:  # the first panel of a run
             top.set_ylabel(f"{collective}, µs per call (log)")
         if backend == "nccl" and (value := getattr(guess, "value", guess)):
             top.plot(1024, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
