@@ -57,7 +57,8 @@ def _steps(ax: Axes, table: pd.DataFrame, published: pd.DataFrame | None, room: 
         spread = f" ± {units.number(row.spread_step_ms, 2)}" if row.spread_step_ms > 0 else ""
         text = f"{units.number(row.step_ms)}{spread}" if row.status == "ok" else row.status
         ax.text(1.06 * longest_ms, place, text, va="center", fontsize=9)
-    ax.set(title=f"{where(table)}, {fact(table, 'ranks')} ranks", xlabel="ms per step", xlim=(0, room * longest_ms))
+    batch = f"{fact(table, 'ranks')} ranks\n{fact(table, 'sequences')} × {fact(table, 'positions')} positions"
+    ax.set(title=f"{where(table)}\n{batch}", xlabel="ms per step", xlim=(0, room * longest_ms))
 
 
 def _label(row: Any) -> str:

@@ -182,7 +182,7 @@ def buckets_chart(*tables: pd.DataFrame) -> Figure:
     for ax, table in zip(axes, tables, strict=True):
         rows = table.sort_values("bucket_mib")
         sizes = rows["bucket_mib"]
-        ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms", ylim=(0, None))
+        ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms")
         if table.empty:
             ax.text(0.5, 0.5, "no size is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
             continue

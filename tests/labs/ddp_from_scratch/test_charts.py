@@ -54,6 +54,7 @@ def test_steps_chart(runs, name):
     marks = [line for line in two.axes[1].lines if line.get_label() == "published, 2 × H100"]
     assert len(marks[0].get_xdata()) == 7, "all that ran and belong to a strategy"
     assert sorted(marks[0].get_ydata()) == [1, 1, 2, 3, 4, 4, 4], "on the strategies' own bars, naive's two"
+    assert two.axes[1].get_title(loc="left").endswith("4 × 128 positions"), "runs of two batches are named apart"
     small = ddp.steps_chart(ddp.implementations(runs["small"]), published=PRINTED)
     assert "published, 2 × H100" not in labels(small), "a small model's steps are not comparable"
 

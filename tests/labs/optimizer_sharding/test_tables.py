@@ -128,7 +128,9 @@ def test_two_runs_are_drawn_one_beside_the_other(runs):
     small, full = optimizer_sharding.steps(runs["small steps"]), optimizer_sharding.steps(runs["steps"])
     assert len(checked(optimizer_sharding.steps_chart(small, full, guess=12.0)).axes) == 4
     swept = optimizer_sharding.buckets(runs["buckets"])
-    assert len(checked(optimizer_sharding.buckets_chart(swept, swept)).axes) == 2
+    figure = checked(optimizer_sharding.buckets_chart(swept, swept))
+    assert [ax.get_ylim()[0] for ax in figure.axes] == [0, 0]
+    assert min(ax.get_ylim()[1] for ax in figure.axes) > swept["update_ms"].max(), "no mark lies outside the axes"
 
 
 def test_other_charts(runs):

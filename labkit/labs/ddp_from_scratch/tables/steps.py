@@ -30,7 +30,7 @@ def implementations(run: Run) -> pd.DataFrame:
     over ranks and rounds; longer_ms, the step minus the step of "none", and its spread; peak_mib of the fullest rank
     (NaN on a CPU, and if ranks or rounds differ: then it does not describe the strategy) and extra_mib, minus the peak
     of "none"; over_ddp, the step divided by that of torch's DDP, and its spread. A comparison is NaN if the run lacks
-    the strategy to compare with.
+    the strategy to compare with. Facts: `sequences` of all ranks together, and `positions` per sequence.
     """
     table = run.medians(SETTING, "step_ms")
     rows = _timed(run)
@@ -44,7 +44,7 @@ def implementations(run: Run) -> pd.DataFrame:
     table["extra_mib"] = table["peak_mib"] - none["peak_mib"]
     table["over_ddp"] = table["step_ms"] / ddp["step_ms"]
     table["spread_over_ddp"] = (table["spread_step_ms"] + ddp["spread_step_ms"] * table["over_ddp"]) / ddp["step_ms"]
-    return of_run(table, run)
+    return of_run(table, run, sequences=run.plan.samples * run.plan.gpus, positions=run.plan.sequence)
 
 
 def costs(run: Run) -> pd.DataFrame:
