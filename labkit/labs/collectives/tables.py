@@ -73,7 +73,7 @@ def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
     transfer take equally long), residual (the largest relative miss) and points. What was measured at
     fewer than two sizes has no row.
     """
-    lines = [_line(*setting, rows) for setting, rows in _lines(bandwidths(run), clock)]
+    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(bandwidths(run), clock)]
     return of_run(pd.DataFrame(lines, columns=_FIT), run)
 
 
@@ -130,7 +130,8 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
         clock="",
         status="ok",
     )
-    return like(pd.DataFrame([_line(*setting, rows) for setting, rows in _lines(named, "")], columns=_FIT), times)
+    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(named, "")]
+    return like(pd.DataFrame(lines, columns=_FIT), times)
 
 
 def _limit(known: limits.Spec | None, row) -> float | None:
