@@ -43,13 +43,7 @@ def test_a_name_is_defined_in_one_place(lab):
 
 FILES_OF_LABS = {*ROOMS, "worker", "bugs", "claims"}
 # Given before this rule, and shown by notebooks: each goes from this list when it is renamed, and none is added.
-NAMED_LIKE_FILES = {
-    "broadcast": {"theory"},
-    "optimizer_sharding": {"faults"},
-    "pipeline": {"claims"},
-    "precision_memory": {"faults"},
-    "topology": {"claims"},
-}
+NAMED_LIKE_FILES = {"optimizer_sharding": {"faults"}, "precision_memory": {"faults"}}
 
 
 def test_no_name_hides_what_another_file_of_the_lab_may_be_called(lab):
