@@ -34,10 +34,10 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
             parts.guess_line(ax, guess)
         ax.set(title=where(table), xlabel=f"{unit}/second")
         ax.xaxis.set_major_locator(MaxNLocator(4))
-        ax.xaxis.set_major_formatter(lambda value, _: units.number(value, 4) if value else "0")
+        ax.xaxis.set_major_formatter(lambda value, _: units.count(value))
         ax.set_xlim(0, 1.22 * max(table[f"{unit}_per_s"].max(), published or 0, guess or 0))
-    if published is not None or guess is not None:
-        canvas.shared_legend(figure, axes[::-1])
+    parts.swatches(axes[0], {"first": canvas.MEASURED, "faster": FASTER, "slower": SLOWER, "within noise": canvas.IDLE})
+    canvas.shared_legend(figure, axes[::-1], columns=6)
     return canvas.finish(figure, sources(*tables))
 
 
@@ -53,6 +53,8 @@ def _rungs(ax: Axes, table: pd.DataFrame, rates: pd.Series, spreads: pd.Series) 
         color = canvas.MEASURED if first else FASTER if rate >= start else SLOWER
         resolved = first or abs(rate - start) > unsure.iloc[place]
         ax.barh(place, rate - start, left=start, color=color if resolved else canvas.IDLE, height=parts.BAR)
+        if not resolved:
+            ax.plot([rate], [place], "|", ms=16, mew=2, color=canvas.IDLE)
         factor = units.number(rate) if first else f"{units.number(row.times_previous)}×"
         room = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # a line for a given rate may pass there
         parts.beside(ax, max(rate, start), place, factor, bbox=room)

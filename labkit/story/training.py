@@ -14,24 +14,23 @@ EXPLAINED = 0.1  # of the peak: what may stay unexplained
 
 
 def explain_sent(table: pd.DataFrame) -> Markdown:
-    """Say whether what was counted is what the formula gives, and what full sharding sends beside DDP."""
+    """Say whether the counted collectives are the formulas', and what full sharding sends compared with DDP."""
     unequal = table[~table["equal"].astype(bool)]
-    total = f"All {len(table)} collectives"
     if unequal.empty:
-        sentences = [f"{total} were called as often, and with as many bytes, as the formulas say."]
+        sentences = [f"**All {len(table)} collectives agree with the formulas**, in calls and in bytes."]
     else:
         names = listed(
             f"{STRATEGY_NAMES[r.strategy]}: {r.collective} ({r.counted_calls} calls, not {r.calls})"
             for r in unequal.itertuples()
         )
-        sentences = [f"**{len(unequal)} of {len(table)} collectives are not the formulas'**: {names}."]
+        sentences = [f"**{len(unequal)} of {len(table)} collectives differ from the formulas**: {names}."]
     link = table.assign(link=table["counted_mib"] * table["collective"].map({"all-reduce": 2.0}).fillna(1.0))
     link = link[link["collective"] != "broadcast"].groupby("strategy", sort=False)["link"].sum()
     if {"ddp", "fsdp_full"} <= set(link.index):
         ratio = link["fsdp_full"] / link["ddp"]
         sentences.append(
-            f"FSDP full sends {units.times(ratio)} what DDP sends: the blocks' parameters twice, the rest's and all "
-            "gradients once."
+            f"Through each link FSDP full sends {units.times(ratio)} what DDP sends. An all-reduce sends its bytes "
+            "twice; FSDP full gathers the blocks' parameters twice and scatters all gradients once."
         )
     return say(*sentences, small=fact(table, "small"))
 
@@ -43,28 +42,28 @@ def explain_knobs(table: pd.DataFrame) -> Markdown:
     failed = [f"{r.knob} ({r.status})" for r in table[table[rate].isna()].itertuples()]
     sentences = [f"Not measured: {listed(failed)}."] if failed else []
     if len(rows) < 2:
-        return say("One rung is no ladder.", *sentences, small=fact(table, "small"))
+        return say("Only one setting was measured.", *sentences, small=fact(table, "small"))
     spread = rows[f"spread_{rate}"] / rows[rate]
     gains = rows.assign(clear=(rows["times_previous"] - 1).abs() > spread + spread.shift()).iloc[1:]
     faster = gains[gains["clear"] & (gains["times_previous"] > 1)]
     if faster.empty:
-        sentences.insert(0, "No knob made the step faster, as far as these data tell.")
+        sentences.insert(0, "No knob made the step faster beyond noise.")
     else:
         most, best = faster.loc[faster["times_previous"].idxmax()], gains.loc[gains[rate].idxmax()]
-        reach = "All together" if best.name == gains.index[-1] else f"Up to {best['knob']}"
+        reach = "All knobs together" if best.name == gains.index[-1] else f"All knobs up to {best['knob']}"
         sentences.insert(
             0,
-            f"{reach}: {units.times(best['times_first'])} the first configuration's rate. Most comes "
-            f"from {most['knob']}, {units.times(most['times_previous'])}.",
+            f"{reach} make the step {units.times(best['times_first'])} as fast. The largest gain is "
+            f"{most['knob']}: {units.times(most['times_previous'])}.",
         )
     slower = [
         f"{r.knob} ({units.times(r.times_previous)})" for r in gains.itertuples() if r.clear and r.times_previous < 1
     ]
     nothing = [r.knob for r in gains.itertuples() if not r.clear]
     if slower:
-        sentences.append(f"**Slower**: {listed(slower)}.")
+        sentences.append(f"**Slower** than the setting before: {listed(slower)}.")
     if nothing:
-        sentences.append(f"Not resolved by these data: {listed(nothing)}.")
+        sentences.append(f"Within noise: {listed(nothing)}.")
     return say(*sentences, small=fact(table, "small"))
 
 
@@ -73,12 +72,12 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     wrong = table[~table["equal"]]
     worst = table[["loss_error", "update_error"]].max(axis=None)
     if wrong.empty:
-        return say(
-            f"All {len(table)} strategies on {fact(table, 'ranks')} ranks trained as one process does on the "
-            f"same samples; losses and changes of the weights differ by {worst:.0e}, rounding.",
-            small=fact(table, "small"),
+        sentence = (
+            f"**All {len(table)} strategies on {fact(table, 'ranks')} ranks train as one process does** on the same "
+            f"samples. Losses and changes of the weights differ by at most {units.number(1e6 * worst, 2)} millionths, "
+            "which is rounding."
         )
-    names = listed(STRATEGY_NAMES[name] for name in wrong["strategy"])
-    return say(
-        f"**{names} trained otherwise than one process** (by up to {units.percent(worst)}).", small=fact(table, "small")
-    )
+    else:
+        names = listed(STRATEGY_NAMES[name] for name in wrong["strategy"])
+        sentence = f"**{names} trained otherwise than one process** (by up to {units.percent(worst)})."
+    return say(sentence, small=fact(table, "small"))

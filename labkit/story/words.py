@@ -36,6 +36,13 @@ def text(said: Markdown) -> str:
     return said.data or ""
 
 
+def together(*sayings: Markdown) -> Markdown:
+    """Return what several functions say, a paragraph each; what a small run means is said once, at the end."""
+    paragraphs = [part for said in sayings for part in text(said).split("\n\n") if part]
+    notes = [SMALL_NOTE] if SMALL_NOTE in paragraphs else []
+    return Markdown("\n\n".join([*(part for part in paragraphs if part != SMALL_NOTE), *notes]))
+
+
 def beside(here: Markdown, recorded: Markdown) -> Markdown:
     """Return the sentences about this machine's run and those about the recorded run, each under its heading."""
     parts = [("Here", here.data or ""), ("Recorded", recorded.data or "")]

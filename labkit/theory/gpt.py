@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
 from labkit.theory.configurations import configuration
 from labkit.theory.shapes import Model
+from labkit.theory.training import Training, roomy
 
 FILES = {"GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 Large": "gpt2-large", "GPT-2 XL": "gpt2-xl"}
 GPT2 = {name: configuration(file) for name, file in FILES.items()}
@@ -15,7 +20,8 @@ SIZES = {name: (one["n_layer"], one["n_embd"], one["n_head"]) for name, one in G
 }
 VOCABULARY: int = GPT2["GPT-2 Large"]["vocab_size"]
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
-    "the report's": {"micro_batch": 0},
+    "float32": {"micro_batch": 0},
+    "bfloat16 autocast": {"precision": "autocast"},
     "fused attention": {"attention": "fused"},
     "fused AdamW": {"fused": True},
     "torch.compile": {"compiled": "blocks"},
@@ -47,7 +53,7 @@ def gpt(layers: int, hidden: int, vocabulary: int = VOCABULARY, positions: int =
 
 
 def flop_per_token(parameters: int, layers: int, hidden: int, sequence: int) -> float:
-    """Return the FLOP of training on one token: 6 a parameter, and 12·layers·hidden·sequence for attention.
+    """Return the FLOP of training on one token: 6 per parameter, and 12·layers·hidden·sequence for attention.
 
     A multiply-add counts as two, backward as twice the forward; attention as if it were not causal (Chowdhery and
     others, "PaLM", 2022, appendix B).
@@ -67,9 +73,86 @@ def activations(
 
     In units of tokens × hidden a block keeps 16: its input, the first LayerNorm's output, q, k and v, the attention's
     output, the second LayerNorm's input and output, four before GELU and four after. The head keeps its LayerNorm's
-    input and output, and one number a token and word. Beside them stand rows of statistics in float32: one number a
-    head and token from the attention, two a token from each LayerNorm. Compiled or not: it is the same.
+    input and output, and one number per token and word. Beside them stand rows of statistics in float32: one number per
+    head and token from the attention, two per token from each LayerNorm. Compiled or not: it is the same.
     """
     tokens = micro_batch * sequence
     statistics = tokens * (layers * (heads + 4) + 2) * 4
     return tokens * ((16 * layers + 2) * hidden + vocabulary) * element_bytes + statistics
+
+
+_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
+_SMALL: dict[str, Any] = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+_SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GptTraining(Training):
+    """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
+
+    A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
+    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
+    `compiled` is "no", "blocks" (one graph for all of them, and one for the head) or "whole".
+    """
+
+    FULLER: ClassVar[dict[str, Any]] = {}
+    LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
+
+    layers: int = 36
+    hidden: int = 1280
+    heads: int = 20
+    words: int = VOCABULARY
+    sequence: int = 1024
+    batch: int = 32
+    micro_batch: int = 8
+    precision: str = "bfloat16"
+    warm_ups: int = 3
+    repeats: int = 6
+
+    def validate(self) -> None:
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        super().validate()
+        for knobs in self.knobs():
+            for name, allowed in _CHOICES.items():
+                self.require(name, knobs[name], allowed)
+            if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
+                raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
+
+    def model(self, vocabulary: int) -> Model:
+        """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
+        return gpt(self.layers, self.hidden, vocabulary, self.sequence)
+
+    def setting(
+        self,
+        strategy: str = "single",
+        ranks: int = 1,
+        *,
+        micro_batch: int = 0,
+        batch: int = 0,
+        precision: str = "",
+        fused: bool = True,
+        compiled: str | None = None,
+        attention: str = "fused",
+        pad: bool = True,
+        synced: str = "last",
+        times: int = 1,
+    ) -> dict[str, Any]:
+        """Return a point's knobs; without a batch, `times` micro-batches per rank. CPUs do not compile (slow)."""
+        micro = micro_batch or self.micro_batch
+        batch = batch or micro * ranks * times
+        sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
+        sizes |= {"micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused}
+        compiled = (compiled or "blocks") if self.device == "cuda" else "no"
+        rows = padded(self.words) if pad else self.words
+        return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        return cls(**_SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
+
+    @classmethod
+    def full(cls, **knobs: Any) -> Self:
+        usual: dict[str, Any] = {"size": "full"} | cls.FULLER
+        large: dict[str, Any] = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
+        return cls(**usual | large | knobs)

@@ -32,8 +32,11 @@ class BertPlan(Protocol):
     def sequence(self) -> int: ...
 
 
-def config(plan: BertPlan) -> BertConfig:
-    """Return the model's configuration; without dropout, so that a pipeline can be compared with the whole model."""
+IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}  # of attention: torch's fused kernels, or product by product
+
+
+def config(plan: BertPlan, dropout: float = 0.0, attention: str = "fused") -> BertConfig:
+    """Return the model's configuration; only without dropout can a pipeline be compared with the whole model."""
     shape = {
         "hidden_size": plan.hidden,
         "num_hidden_layers": plan.layers,
@@ -41,9 +44,9 @@ def config(plan: BertPlan) -> BertConfig:
         "intermediate_size": 4 * plan.hidden,
         "vocab_size": plan.vocabulary,
         "max_position_embeddings": max(512, plan.sequence),
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "attn_implementation": "sdpa",
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "attn_implementation": IMPLEMENTATIONS[attention],
     }
     return BertConfig(**configuration("bert-base") | shape)
 
@@ -52,7 +55,7 @@ class Stage(nn.Module):
     """Some consecutive layers of BERT; tokens (batch, sequence) enter the first, logits (batch, 2) leave the last.
 
     Between stages goes the hidden state (batch, sequence, hidden). `precision` bfloat16 is autocast: weights, and what
-    goes between stages, stay float32.
+    goes between stages, stay float32. `attention` is a name in IMPLEMENTATIONS.
     """
 
     def __init__(
@@ -65,9 +68,11 @@ class Stage(nn.Module):
         *,
         first: bool = False,
         last: bool = False,
+        dropout: float = 0.0,
+        attention: str = "fused",
     ):
         super().__init__()
-        shape = config(plan)
+        shape = config(plan, dropout, attention)
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "bfloat16"}
         self.embedding = _part(BertEmbeddings, shape, (seed, EMBEDDING), device) if first else None
         self.numbers = layers
@@ -118,9 +123,28 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 class Bert(Stage):
     """BERT with a head; `blocks` are its layers. `precision` "bfloat16" holds the weights in it, too."""
 
-    def __init__(self, plan: BertPlan, seed: int, device: torch.device, precision: str = "float32"):
+    def __init__(
+        self,
+        plan: BertPlan,
+        seed: int,
+        device: torch.device,
+        precision: str = "float32",
+        *,
+        dropout: float = 0.0,
+        attention: str = "fused",
+    ):
         autocast = "bfloat16" if precision == "autocast" else "float32"
-        super().__init__(plan, range(plan.layers), seed, device, autocast, first=True, last=True)
+        super().__init__(
+            plan,
+            range(plan.layers),
+            seed,
+            device,
+            autocast,
+            first=True,
+            last=True,
+            dropout=dropout,
+            attention=attention,
+        )
         if precision == "bfloat16":
             self.to(torch.bfloat16)
 

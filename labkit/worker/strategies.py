@@ -17,9 +17,10 @@ from torch.nn.parallel import DistributedDataParallel
 def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, device: torch.device) -> nn.Module:
     """Return the model under a strategy, on the ranks of `group` (None: all of them).
 
-    "ddp" keeps everything on every rank; the gradients' memory is the buckets'. "fsdp_full" shards parameters,
-    gradients and states and gathers a block when it is needed (ZeRO-3); "fsdp_grad" gathers once a step and keeps
-    (ZeRO-2); "fsdp_root" makes the whole model one group. "single" is left as it is.
+    "ddp" keeps everything on every rank; the gradients' memory is the buckets'. The others shard parameters, gradients
+    and states. "fsdp_full" gathers a block for forward and again for backward (as ZeRO-3). "fsdp_grad" gathers it once
+    and keeps it until backward has used it. This is not ZeRO-2, which keeps all parameters whole between steps, too.
+    "fsdp_root" makes the whole model one group. "single" is left as it is.
     """
     if strategy == "single":
         return model
