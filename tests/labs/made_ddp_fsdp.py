@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.labs.ddp_fsdp.plan import Knobs, Strategies, Zero
-from labkit.labs.ddp_fsdp.tables.measured import forecast
+from labkit.labs.ddp_fsdp.tables import forecast
 from labkit.tables.ledgers import MIB
 from labkit.theory.traffic import traffic
 
@@ -60,9 +60,10 @@ def knobs_run(folder, rates=(290, 293, 750, 1700, 1600), *, size="full", failed=
     return made_run(folder, plan, lambda point: 64e3 / at[point.knob], failed=failed)
 
 
-def zero_run(folder, *, device="cuda"):
+def zero_run(folder, *, device="cuda", strategies=("ddp", "zero1", "fsdp_grad", "zero2", "fsdp_full"), **knobs):
     """Write DeepSpeed's stages beside the others: their ledgers hold what the allocator and the counter said."""
-    plan = Zero(device=device, gpus=4, size="full" if device == "cuda" else "small", repeats=3, warm_ups=1, seeds=(0,))
+    knobs |= {"size": "full" if device == "cuda" else "small", "repeats": 3, "warm_ups": 1, "seeds": (0,)}
+    plan = Zero(device=device, gpus=4, strategies=strategies, **knobs)
     run = made_run(folder, plan, lambda point: 130.0 if point.strategy.startswith("zero") else 100.0)
     for point in plan.points():
         if point.strategy.startswith("zero"):

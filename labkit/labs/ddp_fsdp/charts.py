@@ -15,6 +15,7 @@ from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
 
 _BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3])
+_LIBRARIES = {"torch": canvas.SERIES[0], "DeepSpeed": canvas.SERIES[2]}
 _MARKERS = "^vsP"  # one per report
 
 
@@ -41,7 +42,10 @@ def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
 
 
 def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
-    """Samples per second by strategy, a colour per batch, with spread; a panel per run, published ones in the last."""
+    """Samples per second by strategy, a colour per batch, with spread; a panel per run, published rates in the last.
+
+    `published` are the rows of `printed_runs`, of four GPUs.
+    """
     figure, axes = parts.panels(len(tables), height=3.9)
     for ax, table in zip(axes, tables, strict=True):
         names, batches = (list(dict.fromkeys(table[column])) for column in ("strategy", "batch"))
@@ -58,61 +62,103 @@ def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = Non
         ax.set_xticks(range(len(names)), [STRATEGY_LABELS[name].replace(", ", "\n") for name in names], fontsize=8.5)
         ax.grid(axis="y")
     if published is not None:
-        for report, marker in zip(published["report"].unique(), _MARKERS, strict=False):
-            axes[0].scatter([], [], marker=marker, color=canvas.PUBLISHED, label=f"{report} (4 GPUs)")
+        for name, marker in zip(published["name"].unique(), _MARKERS, strict=False):
+            axes[0].scatter([], [], marker=marker, color=canvas.PUBLISHED, label=f"{name}: 4 GPUs")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(*tables, published))
 
 
 def _printed(ax: Axes, published: pd.DataFrame, batch: int, places: dict[str, float]) -> None:
     """Mark what reports print for a batch, a marker per report."""
-    markers = dict(zip(published["report"].unique(), _MARKERS, strict=False))
+    markers = dict(zip(published["name"].unique(), _MARKERS, strict=False))
     rows = published[(published["global_batch"] == batch) & published["strategy"].isin(list(places))]
-    for row in rows.drop_duplicates(["report", "strategy"]).itertuples():
-        style = {"marker": markers[row.report], "color": canvas.PUBLISHED, "ec": "white", "s": 60, "zorder": 3}
+    for row in rows.itertuples():
+        style = {"marker": markers[row.name], "color": canvas.PUBLISHED, "ec": "white", "s": 60, "zorder": 3}
         ax.scatter([places[row.strategy]], [row.samples_per_second], **style)
 
 
 def differences_chart(*tables: pd.DataFrame, printed: pd.DataFrame | None = None) -> Figure:
     """How far each strategy is from DDP in percent, with an interval; hollow where the difference is within noise.
 
-    Small runs are left out where there is a full one: processes on a CPU say nothing of GPUs here.
+    A panel per run; reports' differences (`printed_differences`) stand below the last one's.
     """
-    tables = tuple(table for table in tables if not fact(table, "small")) or tables
-    rows = [
-        (f"{STRATEGY_LABELS[r.strategy]}, batch {r.batch}", r.percent, r.spread_percent, r.resolved, where(table))
-        for table in tables
-        for r in table.itertuples()
+    known = printed.itertuples() if printed is not None else []
+    reports = [
+        (f"FSDP full, batch {r.global_batch}:\n{r.name}", 100 * r.difference, 200 * r.standard_error, r.resolved)
+        for r in known
     ]
-    if printed is not None:
-        rows += [
-            (f"{r.report}, batch {r.global_batch}", 100 * r.difference, 200 * r.standard_error, r.resolved, "published")
-            for r in printed.itertuples()
+    rows = [
+        [
+            (f"{STRATEGY_LABELS[r.strategy]}, batch {r.batch}", r.percent, r.spread_percent, r.resolved)
+            for r in table.itertuples()
         ]
-    figure, ax = canvas.canvas(height=1.3 + 0.3 * len(rows))
-    places = parts.rows(ax, [f"{name} ({origin})" for name, *_, origin in rows])
-    for place, (_, percent, spread, resolved, origin) in zip(places, rows, strict=True):
-        color = canvas.RECORDED if origin.startswith("Recorded") else canvas.MEASURED
-        color = canvas.PUBLISHED if origin == "published" else color
-        face = color if resolved else "white"
-        ax.errorbar([percent], [place], xerr=[spread], color=color, marker="o", capsize=3, ms=6, mfc=face)
-    ax.axvline(0, color=canvas.INK, lw=1)
-    ax.set(title="Rate compared with DDP's: filled where beyond noise", xlabel="difference from DDP, %")
+        for table in tables
+    ]
+    most = max(len(rows[-1]) + len(reports), *map(len, rows))
+    figure, axes = parts.panels(len(tables), height=1.8 + 0.34 * most)
+    for ax, table, measured in zip(axes, tables, rows, strict=True):
+        drawn = measured + reports if ax is axes[-1] else measured
+        places = parts.rows(ax, [name for name, *_ in drawn], fontsize=8.5)
+        color = canvas.RECORDED if where(table).startswith("Recorded") else canvas.MEASURED
+        for place, (_, percent, spread, beyond) in zip(places, drawn, strict=True):
+            origin = color if place < len(measured) else canvas.PUBLISHED
+            face = origin if beyond else "white"
+            ax.errorbar([percent], [place], xerr=[spread], color=origin, marker="o", capsize=3, ms=6, mfc=face)
+        ax.axvline(0, color=canvas.INK, lw=1)
+        ax.set(title=where(table), xlabel="rate compared with DDP's, %")
+    for label, face in (("beyond noise", canvas.QUIET), ("within noise", "white")):
+        axes[0].plot([], [], "o", color=canvas.QUIET, mfc=face, label=label)
+    if reports:
+        axes[0].plot([], [], "o", color=canvas.PUBLISHED, label="published")
+    canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(*tables, printed))
 
 
 def zero_chart(table: pd.DataFrame) -> Figure:
     """Three panels, a bar per strategy: samples per second, peak memory, bytes through each link per step."""
-    figure, axes = parts.panels(3, height=1.6 + 0.36 * len(table), sharey=True)
+    figure, axes = parts.panels(3, height=1.9 + 0.36 * len(table), sharey=True)
     columns = (
         ("samples_per_s", 1, "samples/second", "Rate"),
         ("peak_mib", 1024, "peak memory, GiB", "Memory"),
         ("link_mib", 1, "MiB through a link per step", "Traffic"),
     )
-    colors = [canvas.SERIES[2] if name.startswith("zero") else canvas.SERIES[0] for name in table["strategy"]]
+    limits = {"zero": "\nlimits at 0", "default": "\ndefault limits", "": ""}
+    names = [STRATEGY_LABELS[row.strategy] + limits[row.limits] for row in table.itertuples()]
+    colors = [_LIBRARIES["DeepSpeed" if name.startswith("zero") else "torch"] for name in table["strategy"]]
     for ax, (column, scale, label, title) in zip(axes, columns, strict=True):
-        parts.rows(ax, [STRATEGY_LABELS[name] for name in table["strategy"]])
+        places = parts.rows(ax, names, fontsize=8.5)
         spread = table["spread_samples_per_s"] if ax is axes[0] else None
         parts.bars(ax, table[column] / scale, color=colors, spread=spread)
-        ax.set(xlabel=label, title=title)
+        ends = (table[column] + (0 if spread is None else spread)) / scale
+        for place, value, end in zip(places, table[column] / scale, ends, strict=True):
+            parts.beside(ax, 0 if pd.isna(value) else end, place, "not known" if pd.isna(value) else f"{value:,.4g}")
+        longest = (table[column] / scale).max()
+        ax.set(xlabel=label, title=title, xlim=(0, 1.35 * longest if longest > 0 else 1))
+    for library, color in _LIBRARIES.items():
+        axes[0].barh([0], [0], color=color, label=library)
+    canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(table))
+
+
+def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Figure:
+    """What a sample adds to the peak: by formula and measured, per attention and dropout; a panel per run.
+
+    `printed_mb` are the reports' figures by their names, lines in the last panel.
+    """
+    figure, axes = parts.panels(len(tables), rows=4, row_height=0.5)
+    for ax, table in zip(axes, tables, strict=True):
+        dropped = ["no dropout", f"dropout {table['dropout'].max():g}"]
+        names = [f"{row.attention} attention,\n{dropped[row.dropout > 0]}" for row in table.itertuples()]
+        places = parts.rows(ax, names, fontsize=8.5)
+        ax.barh(places, table["formula_mb"], parts.BAR, color=canvas.THEORY, label="activations by formula")
+        ax.scatter(table["peak_mb"], places, marker="D", s=30, color=canvas.MEASURED, zorder=3, label="measured peak")
+        if ax is axes[-1]:
+            for (name, value), dashes in zip(printed_mb.items(), ((4, 2), (1, 2)), strict=False):
+                ax.axvline(value, color=canvas.PUBLISHED, ls=(0, dashes), lw=1.4, label=name)
+        ax.set(title=where(table), xlabel="MB (10^6 bytes) per sample")
+        ax.set_xlim(
+            0,
+            1.1 * max(table[["formula_mb", "peak_mb"]].max().max(), *(printed_mb.values() if ax is axes[-1] else [0])),
+        )
+    canvas.shared_legend(figure, axes[::-1])
+    return canvas.finish(figure, sources(*tables))

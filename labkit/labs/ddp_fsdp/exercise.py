@@ -8,7 +8,7 @@ from labkit.course.exercise import Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
-from labkit.labs.ddp_fsdp.tables.measured import symptoms
+from labkit.labs.ddp_fsdp.tables import symptoms
 from labkit.story import units
 
 SETTINGS = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.theory.configurations import configuration
 from labkit.theory.shapes import Model, bert
-from labkit.theory.training import STRATEGIES, Training
+from labkit.theory.training import STRATEGIES, ZERO, Training
 
 BERT = configuration("bert-base")
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
@@ -40,7 +41,7 @@ def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Bert(Training):
-    """BERT-base for classification, as in two published reports."""
+    """BERT-base for classification: the model of two published reports, without their dropout (see AsReported)."""
 
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
@@ -128,18 +129,72 @@ class Knobs(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AsReported(Bert):
+    """The reports' model: with dropout and with attention product by product, each on and off, at two batches."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
+
+    strategy: str = "ddp"
+    dropout: float = BERT["hidden_dropout_prob"]
+    repeats: int = 6
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for attention, dropout, batch in product(("fused", "plain"), (0.0, self.dropout), self.batches):
+            yield self.setting(self.strategy, batch, fused=False) | {"attention": attention, "dropout": dropout}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulation(Bert):
+    """One batch in several micro-batches: gradients exchanged after each of them, or once per step."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (16,)}
+
+    batches: tuple[int, ...] = (64,)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full")
+    times: int = 4  # micro-batches per step
+
+    def validate(self) -> None:
+        super().validate()
+        if self.times < 1 or self.batches[0] % (self.times * self.gpus):
+            raise PlanError(f"batch={self.batches[0]} does not divide into times={self.times} for {self.gpus} ranks")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            for times, synced in ((1, "last"), (self.times, "last"), (self.times, "every")):
+                yield self.setting(strategy) | {"micro_batches": times, "synced": synced}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Zero(Bert):
-    """DeepSpeed's ZeRO stages beside the strategies that shard the same things, in one launch."""
+    """One of DeepSpeed's ZeRO stages, or strategies of torch beside it; a launch per stage: its buffers stay behind.
+
+    `limits` of stage 3: "default", DeepSpeed's own (small parameters stay whole, gathered ones are kept for reuse), or
+    "zero": all of them 0, so that it gathers and frees every parameter as FSDP full does.
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
 
     batches: tuple[int, ...] = (64,)
     seeds: tuple[int, ...] = (0,)
-    strategies: tuple[str, ...] = ("ddp", "zero1", "fsdp_grad", "zero2", "fsdp_full", "zero3")
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full")
+    limits: str = "default"
+
+    def validate(self) -> None:
+        super().validate()
+        self.require("limits", self.limits, ("default", "zero"))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for strategy in self.strategies:
-            yield self.setting(strategy)
+            yield self.setting(strategy) | {"limits": self.limits if strategy == "zero3" else ""}
+
+
+ZERO_RUNS = ("strategies", "zero1", "zero2", "zero3", "zero3_zero")  # recorded: torch's strategies, then the stages
+
+
+def zero_plans(size: str, gpus: int, seeds: int) -> list[Zero]:
+    """Return plans to measure the same here, a launch each, at the notebook's parameters."""
+    each: tuple[dict[str, Any], ...] = ({}, *({"strategies": (stage,)} for stage in ZERO))
+    return [Zero.sized(size, gpus=gpus, seeds=seeds, **knobs) for knobs in (*each, each[-1] | {"limits": "zero"})]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.labs.ddp_fsdp.tables.measured import memory, throughput
+from labkit.labs.ddp_fsdp.tables import memory, throughput
 from labkit.tables.equality import equality, equality_targets
 from labkit.tables.ledgers import sent
 from labkit.tables.rates import ladder

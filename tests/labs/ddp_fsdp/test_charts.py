@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from labkit.course.predict import Prediction
 from labkit.labs import ddp_fsdp
-from labkit.tables.published import published
 
 UNITS = ("GiB", "MiB", "/second", "%")
 
@@ -79,24 +78,24 @@ def test_theory_has_a_ledger_chart():
 def test_strategies_chart(runs, name):
     table = ddp_fsdp.throughput(runs[name])
     drawn(ddp_fsdp.strategies_chart(table), 1)
-    printed = published("ddp_fsdp")
+    printed = ddp_fsdp.printed_runs()
     figure = drawn(ddp_fsdp.strategies_chart(table, ddp_fsdp.throughput(runs["full"]), published=printed), 2)
     dots = [dots for dots in figure.axes[1].collections if isinstance(dots, PathCollection)]
     assert sum(len(one.get_offsets()) for one in dots) == 3 * 2, "DDP and full FSDP of three report and batch pairs"
     assert len({place[0] for one in dots for place in one.get_offsets()}) == 4, "each mark on its own bar"
-    assert "eml3-4xh100 (4 GPUs)" in labels(figure)
+    assert "course report on 4 × H100: 4 GPUs" in labels(figure)
 
 
 @pytest.mark.parametrize("name", ["full", "small", "failed", "eight"])
 def test_differences_chart(runs, name):
     table = ddp_fsdp.differences(ddp_fsdp.throughput(runs[name]))
     drawn(ddp_fsdp.differences_chart(table), 1)
-    printed = ddp_fsdp.printed_differences(published("ddp_fsdp"))
+    printed = ddp_fsdp.printed_differences()
     full = ddp_fsdp.differences(ddp_fsdp.throughput(runs["full"]))
-    figure = drawn(ddp_fsdp.differences_chart(table, full, printed=printed), 1)
-    said = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-    assert len(said) == (len(full) if name == "small" else len(table) + len(full)) + len(printed)
-    assert not any("small" in line for line in said)
+    figure = drawn(ddp_fsdp.differences_chart(table, full, printed=printed), 2)
+    rows = [len(ax.get_yticklabels()) for ax in figure.axes]
+    assert rows == [len(table), len(full) + len(printed)], "what was launched stands beside what was recorded"
+    assert {"beyond noise", "within noise", "published"} <= set(labels(figure))
 
 
 @pytest.mark.parametrize("failed", [(), ("TF32",), ("float32, unfused AdamW",), ("bfloat16 autocast", "torch.compile")])
@@ -112,7 +111,8 @@ def test_waterfall_chart(tmp_path, failed):
     assert starts == pytest.approx([0, *ends[:-1]]), "each begins where the last that ran has ended"
     two = ddp_fsdp.ladder(knobs_run(tmp_path / "two", (30, 31), steps=table["knob"].tolist()[:2], size="small"))
     figure = drawn(ddp_fsdp.waterfall_chart(two, table, published=415.0, guess=Prediction("?", "/s", 3000.0)), 2)
-    assert labels(figure) == ["published", "your prediction"]
+    assert labels(figure)[:2] == ["published", "your prediction"]
+    assert set(labels(figure)) >= {"faster", "slower", "within noise"}, "every colour is named"
     assert figure.axes[1].get_xlim()[1] > 3000
 
 
@@ -127,3 +127,15 @@ def test_zero_chart(tmp_path, device):
     one = table[table["strategy"] == "ddp"]
     assert isinstance(one, pd.DataFrame)
     FigureCanvasAgg(ddp_fsdp.zero_chart(one)).draw()
+
+
+def test_per_sample_chart():
+    sizes = {"formula_mb": [305.0, 315, 456, 655], "peak_mb": [310.0, float("nan"), 470, 650]}
+    knobs = {"attention": ["fused", "fused", "plain", "plain"], "dropout": [0.0, 0.1, 0.0, 0.1]}
+    made = pd.DataFrame(knobs | sizes)
+    made.attrs = {"source": "recorded on 2 × NVIDIA H200", "small": False}
+    figure = ddp_fsdp.per_sample_chart(made, made, printed_mb={"a report": 575.0, "another report": 570.0})
+    FigureCanvasAgg(figure).draw()
+    apart(figure)
+    assert {"a report", "another report", "measured peak", "activations by formula"} <= set(labels(figure))
+    assert all(ax.get_xlim()[0] == 0 for ax in figure.axes) and figure.axes[1].get_xlim()[1] > 655

@@ -5,7 +5,6 @@ from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.labs import ddp_fsdp
-from labkit.tables.published import published
 
 SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
 
@@ -17,7 +16,7 @@ def runs():
 
 
 def test_what_was_recorded(runs):
-    assert set(runs) >= {"strategies", "knobs", "trial", "zero"}
+    assert set(runs) >= {"strategies", "knobs", "trial", "asreported", "accumulation", *ddp_fsdp.ZERO_RUNS}
     for run in runs.values():
         plan = run.plan
         assert (plan.device, plan.size) == ("cuda", "full")
@@ -70,32 +69,51 @@ def test_knobs_reach_four_times_the_first_rate(runs):
     assert table.loc["bfloat16 autocast", "times_previous"] > 1.2
 
 
-def test_zero_sends_more_than_fsdp_at_the_same_sharding(runs):
-    table = ddp_fsdp.zero(runs["zero"]).set_index("strategy")
-    assert table.drop(columns="peak_mib").notna().all(axis=None)
-    assert table.loc["zero2", "link_mib"] > 1.4 * table.loc["fsdp_grad", "link_mib"]
-    assert table.loc["zero1", "peak_mib"] < table.loc["ddp", "peak_mib"]
-    assert table.loc["zero3", "calls"] > table.loc["fsdp_full", "calls"]
+def test_zero_is_measured_stage_by_stage(runs):
+    table = ddp_fsdp.zero(*(runs[name] for name in ddp_fsdp.ZERO_RUNS))
+    assert table["strategy"].tolist() == ["ddp", "fsdp_grad", "fsdp_full", "zero1", "zero2", "zero3", "zero3"]
+    assert table["limits"].tolist() == [""] * 5 + ["default", "zero"]
+    assert table.notna().all(axis=None), "each stage has its memory"
+    rows = table.set_index(["strategy", "limits"])
+    assert rows["link_mib"]["zero2", ""] > 1.4 * rows["link_mib"]["fsdp_grad", ""]
+    assert rows["link_mib"]["ddp", ""] == pytest.approx(4 * 109_483_778 / 2**20, rel=1e-3), "of one batch, not of two"
+    assert rows["peak_mib"]["zero1", ""] < rows["peak_mib"]["ddp", ""]
+    assert rows["calls"]["zero3", "zero"] > rows["calls"]["zero3", "default"] > rows["calls"]["fsdp_full", ""]
+    assert rows["samples_per_s"]["zero3", "zero"] < rows["samples_per_s"]["zero3", "default"]
+
+
+def test_dropout_and_plain_attention_need_more_than_the_reports(runs):
+    table = ddp_fsdp.per_sample(runs["asreported"]).set_index(["attention", "dropout"])
+    assert (table["peak_mb"] / table["formula_mb"] - 1).abs().max() < 0.05, "the formula explains the peaks"
+    without, with_dropout = table["peak_mb"]["plain", 0.0], table["peak_mb"]["plain", 0.1]
+    assert all(without < printed < with_dropout for printed in ddp_fsdp.printed_per_sample().values())
+
+
+def test_accumulation_trades_rate_for_memory(runs):
+    rows = ddp_fsdp.accumulation(runs["accumulation"]).set_index(["strategy", "micro_batches", "synced"])
+    once, whole = rows.loc[("ddp", 4, "last")], rows.loc[("ddp", 1, "last")]
+    assert once["peak_mib"] < 0.5 * whole["peak_mib"] and once["samples_per_s"] < whole["samples_per_s"]
+    assert rows["gradients_mib"]["ddp", 4, "every"] == pytest.approx(4 * once["gradients_mib"])
 
 
 def test_targets_are_met(runs):
     cards = {name: ddp_fsdp.scorecard(run) for name, run in runs.items()}
-    assert {name for name, card in cards.items() if card.empty} == {"zero"}
+    assert {name for name, card in cards.items() if len(card)} == {"strategies", "knobs", "trial"}
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
 
 
 def test_every_chart_and_sentence(runs):
     held, rates = ddp_fsdp.memory(runs["strategies"]), ddp_fsdp.throughput(runs["strategies"])
     apart, ladder = ddp_fsdp.differences(rates), ddp_fsdp.ladder(runs["knobs"])
-    printed = published("ddp_fsdp")
     drawn(ddp_fsdp.ledger_chart(held, held, guess=9.0), 2)
-    drawn(ddp_fsdp.strategies_chart(rates, rates, published=printed), 2)
-    drawn(ddp_fsdp.differences_chart(apart, printed=ddp_fsdp.printed_differences(printed)), 1)
+    drawn(ddp_fsdp.strategies_chart(rates, rates, published=ddp_fsdp.printed_runs()), 2)
+    drawn(ddp_fsdp.differences_chart(apart, printed=ddp_fsdp.printed_differences()), 1)
     drawn(ddp_fsdp.waterfall_chart(ladder, ladder), 2)
-    drawn(ddp_fsdp.zero_chart(ddp_fsdp.zero(runs["zero"])), 3)
-    assert "trained as one process does" in ddp_fsdp.explain_equality(ddp_fsdp.equality(runs["trial"])).data
-    assert "as the formulas say" in ddp_fsdp.explain_sent(ddp_fsdp.sent(runs["strategies"])).data
+    drawn(ddp_fsdp.zero_chart(ddp_fsdp.zero(*(runs[name] for name in ddp_fsdp.ZERO_RUNS))), 3)
+    as_reported = ddp_fsdp.per_sample(runs["asreported"])
+    drawn(ddp_fsdp.per_sample_chart(as_reported, as_reported, printed_mb=ddp_fsdp.printed_per_sample()), 2)
+    assert "as one process does" in ddp_fsdp.explain_equality(ddp_fsdp.equality(runs["trial"])).data
+    assert "16 collectives agree" in ddp_fsdp.explain_sent(ddp_fsdp.sent(runs["strategies"])).data
     assert "Full sharding saves" in ddp_fsdp.explain_memory(held).data
-    assert "DDP, batch 64" in ddp_fsdp.explain_strategies(rates, apart).data
-    assert "the first configuration's rate" in ddp_fsdp.explain_knobs(ladder).data
-    assert "it all-reduces gradients" in ddp_fsdp.explain_zero(ddp_fsdp.zero(runs["zero"])).data
+    assert "At batch 64 DDP trains" in ddp_fsdp.explain_strategies(rates, apart).data
+    assert "make the step 5.8× as fast" in ddp_fsdp.explain_knobs(ladder).data

@@ -5,9 +5,8 @@ from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
 from labkit.labs import ddp_fsdp
-from labkit.labs.ddp_fsdp.plan import Strategies, Trial
+from labkit.labs.ddp_fsdp.plan import AsReported, Strategies, Trial
 from labkit.tables.ledgers import MIB
-from labkit.tables.published import published
 
 
 def test_throughput_is_of_the_slowest_rank_and_beside_ranks_alone(tmp_path):
@@ -139,7 +138,10 @@ def test_scorecards_of_other_plans(tmp_path):
 
 
 def test_zero(tmp_path):
-    table = ddp_fsdp.zero(zero_run(tmp_path / "run")).set_index("strategy")
+    stage = zero_run(tmp_path / "three", strategies=("zero3",), limits="zero")
+    both = ddp_fsdp.zero(zero_run(tmp_path / "run"), stage)
+    assert both["limits"].tolist() == [""] * 5 + ["zero"]
+    table = both.set_index("strategy")
     assert table.loc["zero1", ["samples_per_s", "peak_mib", "calls"]].tolist() == pytest.approx([64e3 / 130, 9003, 7])
     assert table.loc["zero1", "link_mib"] == pytest.approx(0.75 * 3 * 400)
     assert table.loc["ddp", "link_mib"] == pytest.approx(1.5 * 4 * 109_483_778 / MIB, rel=1e-3)
@@ -147,6 +149,35 @@ def test_zero(tmp_path):
     assert ddp_fsdp.zero(zero_run(tmp_path / "cpu", device="cpu"))["peak_mib"].isna().all()
     assert list(ddp_fsdp.features()) == ["FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
     assert ddp_fsdp.features().map(bool).all(axis=None)
+    assert {"pipeline parallel", "tensor parallel", "choose it for"} <= set(ddp_fsdp.features().index)
+
+
+def reported_run(folder, plan, peak_mib=None):
+    """Write steps of 100 ms (plain attention: 150), and peaks."""
+    rows = []
+    for point in plan.points():
+        who = vars(point) | {"warm_up": False}
+        ms = 100.0 if point.attention == "fused" else 150.0
+        held = {"peak_mib": peak_mib(point)} if peak_mib else {}
+        rows += [(rank, who | {"entry": "step", "iteration": 0, "step_ms": ms}) for rank in range(plan.gpus)]
+        rows += [(rank, who | {"entry": "memory"} | held) for rank in range(plan.gpus)]
+    return write_run(folder, plan, gpu_node(plan.gpus), rows)
+
+
+def test_memory_per_sample_is_the_slope_of_the_peak(tmp_path):
+    plan = AsReported(device="cuda", gpus=4, size="full", repeats=1)
+    table = ddp_fsdp.per_sample(reported_run(tmp_path / "run", plan, lambda point: 2000 + 500 * point.batch / 4))
+    assert table[["attention", "dropout"]].to_numpy().tolist() == [
+        [attention, dropout] for attention in ("fused", "plain") for dropout in (0.0, 0.1)
+    ]
+    assert table["peak_mb"].to_list() == pytest.approx([500 * MIB / 1e6] * 4)
+    assert table["formula_mb"].to_list() == pytest.approx([305.5, 315.4, 456.2, 654.8], abs=0.1)
+    assert table["samples_per_s"].to_list() == pytest.approx([640, 640, 64e3 / 150, 64e3 / 150])
+    assert ddp_fsdp.per_sample(reported_run(tmp_path / "cpu", plan))["peak_mb"].isna().all()
+
+
+def test_reports_peaks_as_memory_per_sample():
+    assert list(ddp_fsdp.printed_per_sample().values()) == pytest.approx([574.6, 570.15], abs=0.01)
 
 
 def test_theory_as_tables():
@@ -156,10 +187,3 @@ def test_theory_as_tables():
     states = 0.75 * 12 * 109_483_778 / MIB  # of weights and two moments
     saved = held.loc["ddp", ["parameters", "optimizer"]] - held.loc["fsdp_full", ["parameters", "optimizer"]]
     assert saved.sum() == pytest.approx(states, rel=1e-3)
-    table = ddp_fsdp.wrappings(ddp_fsdp.savings(published("ddp_fsdp"))).set_index("strategy")
-    assert list(table.index) == ["fsdp_root", "fsdp_grad", "fsdp_full"]
-    assert table["predicted_mib"].is_monotonic_increasing
-    assert (table["printed_mib"] - table["predicted_mib"]).tolist() == pytest.approx(table["apart_mib"].tolist())
-    full = table.loc["fsdp_full", "predicted_mib"]
-    assert full == pytest.approx(held.loc["ddp", "predicted"] - held.loc["fsdp_full", "predicted"])
-    assert "theory" in table.attrs["source"]

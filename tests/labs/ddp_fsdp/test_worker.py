@@ -7,7 +7,7 @@ from labkit.engine.launch import launch
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
 from labkit.labs.ddp_fsdp.exercise import verdict_of
-from labkit.labs.ddp_fsdp.plan import VARIANTS, Strategies, Trial
+from labkit.labs.ddp_fsdp.plan import VARIANTS, Accumulation, AsReported, Strategies, Trial
 from labkit.theory.training import STRATEGIES
 
 SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
@@ -92,3 +92,20 @@ def test_autocast_and_an_unfused_optimizer_run():
     assert ddp_fsdp.sent(run, by=["knob"])["equal"].all()
     kept = run.rows[run.rows["entry"] == "memory"].groupby("precision")["activations_mib"].max()
     assert kept["autocast"] < 0.8 * kept["float32"]
+
+
+def test_micro_batches_send_gradients_once_or_each_time():
+    table = ddp_fsdp.accumulation(launch(Accumulation.small(gpus=2, repeats=1, times=2), progress=False))
+    rows = table.set_index(["strategy", "micro_batches", "synced"])["gradients_mib"]
+    for strategy in ("ddp", "fsdp_full"):
+        assert rows[strategy, 2, "last"] == pytest.approx(rows[strategy, 1, "last"])
+        assert rows[strategy, 2, "every"] == pytest.approx(2 * rows[strategy, 1, "last"])
+
+
+def test_dropout_and_attention_reach_the_model():
+    plan = AsReported.small(gpus=2, repeats=1, batches=(8, 4), layers=1)
+    run = launch(plan, progress=False)
+    kept = run.rows[run.rows["entry"] == "memory"].groupby(["attention", "dropout", "batch"])["activations_mib"].max()
+    assert kept["plain", 0.0, 8] > kept["fused", 0.0, 8], "attention's weights"
+    assert kept["plain", 0.1, 8] > kept["plain", 0.0, 8], "masks"
+    assert len(ddp_fsdp.per_sample(run)) == 4

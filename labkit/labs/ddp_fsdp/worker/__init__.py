@@ -14,7 +14,7 @@ from labkit.worker.bert import Bert, samples
 from labkit.worker.data import batches
 from labkit.worker.ledger import keep_ledgers
 from labkit.worker.settings import forget, prepare, set_precision
-from labkit.worker.trainer import adamw, time_steps
+from labkit.worker.trainer import Batch, adamw, time_steps
 
 __all__ = ["measure", "prepare"]
 
@@ -36,12 +36,18 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model, time its steps, and for the first seed keep the ledgers."""
     plan = worker.plan
-    model = Bert(plan, point.seed, worker.device, point.precision)
+    knobs = {name: getattr(point, name) for name in ("dropout", "attention") if hasattr(point, name)}
+    model = Bert(plan, point.seed, worker.device, point.precision, **knobs)
     if point.compiled:
         model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
     trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
     data = batches(samples(plan, _EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
-    time_steps(worker, trainer, lambda: [next(data)[:-1]], group)
+    share = point.batch // point.ranks // getattr(point, "micro_batches", 1)
+
+    def next_batches() -> list[Batch]:
+        return list(zip(*(part.split(share) for part in next(data)[:-1]), strict=True))
+
+    time_steps(worker, trainer, next_batches, group)
     if point.seed == plan.seeds[0]:
-        keep_ledgers(worker, trainer, [next(data)[:-1]])
+        keep_ledgers(worker, trainer, next_batches())
     trainer.close()

@@ -55,8 +55,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     right = batches(tensors, batch, 0, 1, point.seed)
     losses, seen, row = [], [], {}
     try:
-        for *own, numbers in islice(mine, 2 * plan.steps):
-            loss, right_loss = trainer.step([tuple(own)]), reference.step([next(right)[:-1]])
+        for *share, numbers in islice(mine, 2 * plan.steps):
+            loss, right_loss = trainer.step([tuple(share)]), reference.step([next(right)[:-1]])
             losses.append((mean(loss, group), right_loss.item()))
             seen.append(_gathered(numbers, point.ranks, group))
             if len(losses) == 1:
@@ -91,7 +91,7 @@ def train(
 ) -> Trainer:
     """Return the trainer of the point's strategy; DeepSpeed is imported only for its own strategies."""
     if point.strategy not in ZERO:
-        return Trainer(model, point.strategy, group, device, optimizer)
+        return Trainer(model, point.strategy, group, device, optimizer, synced=getattr(point, "synced", "last"))
     from labkit.labs.ddp_fsdp.worker.zero import ZeroTrainer
 
-    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks)
+    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks, point.limits)

@@ -24,10 +24,19 @@ _BUCKET = 25_000_000  # elements; DeepSpeed's own 5e8 would keep 2 GB whatever t
 class ZeroTrainer(Trainer):
     """A model under ZeRO: stage 1 shards optimizer states, 2 gradients too, 3 parameters too.
 
-    Stage 3 keeps nothing small whole and gathers again in backward, as "fsdp_full" does.
+    Stage 3 has DeepSpeed's own limits (`limits` "default"), or "zero": then it keeps no small parameter whole and none
+    for reuse, and gathers each again in backward, as "fsdp_full" does with its blocks.
     """
 
-    def __init__(self, model: nn.Module, strategy: str, device: torch.device, optimizer: Callable, micro_batch: int):
+    def __init__(
+        self,
+        model: nn.Module,
+        strategy: str,
+        device: torch.device,
+        optimizer: Callable,
+        micro_batch: int,
+        limits: str = "default",
+    ):
         if device.type == "cpu":
             deepspeed.ops.__compatible_ops__ = {}  # it would build a shared-memory operator for a minute
         logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
@@ -35,7 +44,7 @@ class ZeroTrainer(Trainer):
         self.model, self.strategy, self.device, self.stage = model, strategy, device, int(strategy[-1])
         self.synced, self.divide = "last", True
         sizes = {"reduce_bucket_size": min(sum(map(torch.Size.numel, self.shapes)), _BUCKET)}
-        if self.stage == 3:
+        if self.stage == 3 and limits == "zero":
             sizes |= {
                 "stage3_param_persistence_threshold": 0,
                 "stage3_max_reuse_distance": 0,
