@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 RECORDED = {
     name: f"h200x2/sharding/{name}"
-    for name in ("accumulation", "batches", "ladder", "links", "profiles", "strategies", "timeline", "trial")
+    for name in (
+        *("accumulation", "asreported", "batches", "ladder", "links", "losses"),
+        *("profiles", "strategies", "timeline", "trial"),
+    )
 }
 
 __getattr__, __dir__ = front_door(__name__)

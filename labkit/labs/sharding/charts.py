@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
@@ -24,6 +24,7 @@ _STRATEGIES = {
     "fsdp_full": canvas.SERIES[2],
     "fsdp_root": canvas.SERIES[3],
 }
+_CURVES = [*canvas.SERIES, canvas.QUIET, canvas.INK, canvas.PUBLISHED]
 _PUBLISHED = {"ddp_speedup": ("^", "report, DDP"), "fsdp_speedup": ("v", "report, FSDP")}
 
 
@@ -44,7 +45,7 @@ def scaling_chart(*tables: pd.DataFrame) -> Figure:
                 if pd.notna(rate):
                     ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color="white")
         ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
-        ax.set(title=where(every), xlabel="rate per GPU, times one GPU's", xlim=(0, 1.1))
+        ax.set(title=where(every), xlabel="rate per GPU: times one GPU's rate", xlim=(0, 1.1))
     canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))
 
@@ -118,38 +119,59 @@ def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
         ax.text(end, 0.03, " several nodes", ha="left", **style)
 
 
-def timeline_chart(table: pd.DataFrame) -> Figure:
-    """Memory in use by kind, moment by moment, with what the allocator has reserved; the phases stand on top."""
-    figure, ax = canvas.canvas(height=4.2)
-    if table.empty:
-        return _without_memory(figure, ax, table, "ms")
-    memory_layers(ax, table)
-    most = units.gib(table["allocated_mib"].max() / 1024)
-    ax.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(table)}: at most {most}")
-    canvas.legend_above(ax, columns=6)
-    return canvas.finish(figure, sources(table))
+def memory_chart(timeline: pd.DataFrame, segments: pd.DataFrame) -> Figure:
+    """Memory in use by kind, moment by moment; beside it the allocator's segments at the end of backward.
+
+    A step of the stairs is a segment, the largest first; its blue part is in use.
+    """
+    figure, (left, right) = parts.panels(2, height=4.4, gridspec_kw={"width_ratios": (3, 2)})
+    if timeline.empty or segments.empty:
+        for ax in (left, right):
+            ax.set(title="Memory", xlabel="ms", ylabel="GiB", xticks=[], yticks=[])
+            ax.text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=ax.transAxes)
+        return canvas.finish(figure, sources(timeline, segments))
+    memory_layers(left, timeline)
+    most = units.gib(timeline["allocated_mib"].max() / 1024)
+    left.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(timeline)}: at most {most}")
+    bars = segments[segments["segments"] == 1]
+    edges = [place - 0.5 for place in range(len(bars) + 1)]
+    right.stairs(bars["segment_mib"], edges, fill=True, color=canvas.IDLE, label="reserved, not in use")
+    right.stairs(bars["allocated_mib"], edges, fill=True, color=canvas.COMPUTE, label="in use")
+    unused, reserved = units.percent(fact(segments, "unused_share")), units.gib(segments["segment_mib"].sum() / 1024)
+    smaller = int(segments["segments"].sum()) - len(bars)
+    more = f"\n({smaller} smaller ones are not drawn)" if smaller else ""
+    right.set(title=f"{unused} of {reserved} not in use", ylabel="MiB", xlabel=f"segments, largest first{more}")
+    right.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
+    right.grid(axis="y")
+    canvas.shared_legend(figure, (left, right), columns=4)
+    return canvas.finish(figure, sources(timeline, segments))
 
 
-def segments_chart(table: pd.DataFrame) -> Figure:
-    """The allocator's segments at the end of backward, a bar each, largest first; the filled part is in use."""
-    figure, ax = canvas.canvas(height=3.6)
-    if table.empty:
-        return _without_memory(figure, ax, table, "rank 0's segments")
-    bars = table[table["segments"] == 1]
-    ax.bar(range(len(bars)), bars["segment_mib"], color=canvas.IDLE, width=0.9, label="reserved")
-    ax.bar(range(len(bars)), bars["allocated_mib"], color=canvas.COMPUTE, width=0.9, label="in use")
-    unused, reserved = units.percent(fact(table, "unused_share")), units.gib(table["segment_mib"].sum() / 1024)
-    smaller = int(table["segments"].sum()) - len(bars)
-    more = f"; {smaller} smaller ones are not drawn" if smaller else ""
-    title = f"{setting_label(table)}: {unused} of {reserved} reserved is not in use"
-    ax.set(title=title, ylabel="MiB", xlabel=f"rank 0's segments, largest first{more}")
-    ax.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
-    ax.grid(axis="y")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))
-
-
-def _without_memory(figure: Figure, ax: Axes, table: pd.DataFrame, across: str) -> Figure:
-    ax.set(title="Memory", xlabel=across, ylabel="GiB", xticks=[], yticks=[])
-    ax.text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=ax.transAxes)
-    return canvas.finish(figure, sources(table))
+def losses_chart(losses: pd.DataFrame, options: pd.DataFrame) -> Figure:
+    """The loss of every strategy and option by step; beside it their rates, and their peaks (or activations)."""
+    figure, (left, middle, right) = parts.panels(3, height=5.2, gridspec_kw={"width_ratios": (5, 4, 4)})
+    names = [
+        f"{STRATEGY_LABELS[row.strategy]}{f',{chr(10)}{row.option}' if row.option else ''}"
+        for row in options.itertuples()
+    ]
+    for place, (name, row) in enumerate(zip(names, options.itertuples(), strict=True)):
+        one = losses[(losses["strategy"] == row.strategy) & (losses["option"] == row.option)]
+        style = {"lw": 6 - 0.6 * place, "alpha": 0.9, "color": _CURVES[place % len(_CURVES)]}
+        left.plot(one["iteration"], one["loss"], label=name.replace("\n", " "), **style)
+    left.set(title=where(losses), xlabel="step", ylabel="mean loss of all samples")
+    left.grid(axis="y")
+    memory, what = ("peak_mib", "peak") if options["peak_mib"].notna().any() else ("activations_mib", "activations")
+    scale, unit = ledgers.memory_unit(options[memory].max())
+    for ax, values, title in (
+        (middle, options["tokens_per_s"], "tokens/second"),
+        (right, options[memory] / scale, f"{what}, {unit}"),
+    ):
+        parts.rows(ax, names if ax is middle else [""] * len(names), fontsize=8)
+        ax.barh(range(len(names)), values, parts.BAR, color=[_CURVES[i % len(_CURVES)] for i in range(len(names))])
+        for place, value in enumerate(values):
+            parts.beside(ax, value, place, units.number(value), fontsize=8)
+        ax.xaxis.set_major_locator(MaxNLocator(3))
+        ax.xaxis.set_major_formatter(lambda value, _: units.count(value))
+        ax.set(xlabel=title, title=title.partition(",")[0].capitalize(), xlim=(0, 1.35 * values.max()))
+    canvas.legend_above(left, columns=4)
+    return canvas.finish(figure, sources(losses))

@@ -13,7 +13,7 @@ from labkit.labs.sharding.tables.training import symptoms
 from labkit.story import units
 
 _SYMPTOMS = {
-    "root_only": "the blocks are never wrapped: all parameters are gathered at once",
+    "root_only": "the blocks are never wrapped: all parameters are gathered together",
     "synced_every_time": "gradients are exchanged after every micro-batch, though one exchange per step would do",
     "undivided": "the micro-batches' losses are added up and never divided by their number",
 }
@@ -22,7 +22,7 @@ SETTINGS = tuple(
     for parameters, ranks in ((774_030_080, 2), (1_000_000, 8), (7_000_003, 3))
     for stage in range(4)
 )
-_SHARDED = (0, 8, 12, 16)  # bytes of 16 a parameter that a stage shards: none, states, + gradients, + parameters
+_SHARDED = (0, 8, 12, 16)  # bytes of 16 per parameter that a stage shards: none, states, + gradients, + parameters
 _MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32
 _WORDS = ("nothing", "the optimizer's states", "states and gradients", "states, gradients and parameters")
 _CLOSE = 0.01
@@ -51,7 +51,7 @@ _MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
 
 
 def judge(given: list) -> Verdict:
-    """Return the verdict on bytes a rank holds, a number for each setting (parameters, ranks, stage)."""
+    """Return the verdict on bytes a rank holds, one number per setting (parameters, ranks, stage)."""
     faults: dict[str, str] = {}
     made = next(((kind, why) for kind, value, why in _MISTAKES if _same(given, value)), None)
     behind = [stage for stage in (1, 2, 3) if _same(given, lambda p, n, s: held_bytes(p, n, s - 1), stage)]
@@ -70,8 +70,8 @@ def judge(given: list) -> Verdict:
         elif value < 16 * parameters / ranks * (1 - _CLOSE):
             faults.setdefault("impossible", f"{where}, it is {units.size(value)}, less than 1/N of all there is")
         else:
-            said = f"{where}, it is {units.size(value)}, not {units.size(right)}"
-            faults.setdefault("bytes", f"{said}: 4 + 4 + 8 bytes a parameter")
+            difference = f"it is {units.size(value)}, not {units.size(right)}"
+            faults.setdefault("bytes", f"{where}, {difference}: 4 + 4 + 8 bytes per parameter")
     merits = ("every stage holds what it should, and none saves more than 1/N",)
     return Verdict("held_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 

@@ -31,23 +31,23 @@ def picture(size: str, gpus: int, gpu: str, precision: str, micro_batch: int, se
     knobs: dict[str, Any] = {"precision": precision, "micro_batch": micro_batch, "sequence": sequence}
     memory_gib = MEMORY_GIB[gpu]
     held = {strategy: fits_memory(size, strategy, gpus, memory_gib, **knobs) for strategy in STRATEGIES}
-    most = max(memory_gib, *(found["total_gib"] for found in held.values()))
+    most = max(memory_gib, *(fit["total_gib"] for fit in held.values()))
     shown_gib = min(1.05 * most, _LONGEST * memory_gib)
     scale = (svg.WIDTH - LEFT - _RIGHT) / shown_gib
     line, height = LEFT + memory_gib * scale, _LANE * len(held)
-    drawn = [part for row, found in enumerate(held.values()) for part in _bar(row, found, scale, shown_gib)]
+    drawn = [part for row, fit in enumerate(held.values()) for part in _bar(row, fit, scale, shown_gib)]
     drawn.append(svg.line(line, 0, line, height, stroke_width=1.5))
     drawn.append(svg.word(line, height + 14, f"{gpu}: {units.number(memory_gib)} GiB", text_anchor="middle"))
-    for row, (strategy, found) in enumerate(held.items()):
-        drawn += _words(row, strategy, found, scale, shown_gib)
-    used = [item for item in ITEMS if any(found["ledger"][item] for found in held.values())]
+    for row, (strategy, fit) in enumerate(held.items()):
+        drawn += _words(row, strategy, fit, scale, shown_gib)
+    used = [item for item in ITEMS if any(fit["ledger"][item] for fit in held.values())]
     sentence = _sentence(size, gpus, gpu, held, fewest_gpus(size, "fsdp_full", memory_gib, **knobs))
     label = "what a GPU holds under each strategy, beside its memory"
     return f"<div>{sentence}</div>{svg.legend(ledgers.colors(used))}{svg.page(drawn, height + 20, label=label)}"
 
 
 def _sentence(size: str, gpus: int, gpu: str, held: dict[str, dict], fewest: int | None) -> str:
-    fitting = [strategy for strategy, found in held.items() if found["fits"]]
+    fitting = [strategy for strategy, fit in held.items() if fit["fits"]]
     which = f"{'fit' if len(fitting) > 1 else 'fits'} {listed(fitting)}" if fitting else "fits <b>no strategy</b>"
     least = f"fits on {_count(fewest)} or more" if fewest else f"fits on none of 1 to {COUNTS[-1]} GPUs"
     return f"<b>{size}</b> on {_count(gpus)}, {gpu}: there {which}; fsdp_full {least}."
@@ -57,10 +57,10 @@ def _count(gpus: int) -> str:
     return f"{gpus} GPU{'s' if gpus > 1 else ''}"
 
 
-def _bar(row: int, found: dict, scale: float, shown_gib: float) -> list[str]:
+def _bar(row: int, fit: dict, scale: float, shown_gib: float) -> list[str]:
     begun, drawn = 0.0, []
     for item in ITEMS:
-        ended = min(begun + found["ledger"][item], shown_gib)
+        ended = min(begun + fit["ledger"][item], shown_gib)
         if ended > begun:
             place = LEFT + begun * scale
             width = (ended - begun) * scale
@@ -69,11 +69,11 @@ def _bar(row: int, found: dict, scale: float, shown_gib: float) -> list[str]:
     return drawn
 
 
-def _words(row: int, strategy: str, found: dict, scale: float, shown_gib: float) -> list[str]:
-    y, ended = _LANE * row + 20, LEFT + scale * min(found["total_gib"], shown_gib)
-    cut = "» " if found["total_gib"] > shown_gib else ""
-    mark, color = ("✔", _FITS) if found["fits"] else ("✘", _EXCEEDS)
-    total = f"{cut}{mark} {units.number(found['total_gib'])} GiB"
+def _words(row: int, strategy: str, fit: dict, scale: float, shown_gib: float) -> list[str]:
+    y, ended = _LANE * row + 20, LEFT + scale * min(fit["total_gib"], shown_gib)
+    cut = "» " if fit["total_gib"] > shown_gib else ""
+    mark, color = ("✔", _FITS) if fit["fits"] else ("✘", _EXCEEDS)
+    total = f"{cut}{mark} {units.number(fit['total_gib'])} GiB"
     halo = {"stroke": svg.PAPER, "stroke_width": 4, "paint_order": "stroke"}  # the memory's line may pass there
     return [svg.word(0, y, strategy), svg.word(ended + 6, y, total, color, **halo)]
 

@@ -7,96 +7,25 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Self
 
-from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.gpt import LADDER, VOCABULARY, gpt, padded
-from labkit.theory.shapes import Model
-from labkit.theory.training import Training, roomy
+from labkit.theory.gpt import LADDER, GptTraining
 
-_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
+OPTIONS = ("", "recomputed", "float16 gradients", "PowerSGD")
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-_SMALL: dict[str, Any] = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
-_SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt(Training):
-    """GPT-2 Large as one report trained it: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
-
-    A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
-    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
-    `compiled` is "no", "blocks" (one graph for all of them, and one for the head) or "whole".
-    """
+class Gpt(GptTraining):
+    """GPT-2 Large as the report trained it: 32 sequences per step over all ranks, 8 at a time."""
 
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "labkit.labs.sharding.worker"
-    FULLER: ClassVar[dict[str, Any]] = {}
-    LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
-
-    layers: int = 36
-    hidden: int = 1280
-    heads: int = 20
-    words: int = VOCABULARY
-    sequence: int = 1024
-    batch: int = 32
-    micro_batch: int = 8
-    precision: str = "bfloat16"
-    warm_ups: int = 3
-    repeats: int = 6
-
-    def validate(self) -> None:
-        if self.hidden % self.heads:
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
-        super().validate()
-        for knobs in self.knobs():
-            for name, allowed in _CHOICES.items():
-                self.require(name, knobs[name], allowed)
-            if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
-                raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
-
-    def model(self, vocabulary: int) -> Model:
-        """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
-        return gpt(self.layers, self.hidden, vocabulary, self.sequence)
-
-    def setting(
-        self,
-        strategy: str = "single",
-        ranks: int = 1,
-        *,
-        micro_batch: int = 0,
-        batch: int = 0,
-        precision: str = "",
-        fused: bool = True,
-        compiled: str | None = None,
-        attention: str = "fused",
-        pad: bool = True,
-        synced: str = "last",
-        times: int = 1,
-    ) -> dict[str, Any]:
-        """Return a point's knobs; without a batch, `times` micro-batches per rank. CPUs do not compile (slow)."""
-        micro = micro_batch or self.micro_batch
-        batch = batch or micro * ranks * times
-        sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
-        sizes |= {"micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused}
-        compiled = (compiled or "blocks") if self.device == "cuda" else "no"
-        rows = padded(self.words) if pad else self.words
-        return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
-
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
-
-    @classmethod
-    def full(cls, **knobs: Any) -> Self:
-        usual: dict[str, Any] = {"size": "full"} | cls.FULLER
-        large: dict[str, Any] = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
-        return cls(**usual | large | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strategies(Gpt):
-    """Every strategy on all GPUs, interleaved, `large` sequences each; two on fewer, and on the report's batch."""
+    """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"large": 8, "seeds": (0,), "repeats": 4}
     LARGE: ClassVar[tuple[int, int]] = (48, 16)
@@ -113,7 +42,7 @@ class Strategies(Gpt):
             strategies = self.strategies if ranks == counts[-1] else self.strategies[:2]
             for strategy in strategies if ranks > 1 else ("single",):
                 yield self.setting(strategy, ranks, micro_batch=self.large) | {"load": "large"}
-                if ranks == 1 or (ranks == counts[-1] and strategy in self.strategies[:2]):
+                if ranks in (1, counts[-1]):
                     micro = min(self.micro_batch, self.batch // ranks)
                     yield self.setting(strategy, ranks, micro_batch=micro, batch=self.batch) | {"load": "shared out"}
 
@@ -133,7 +62,7 @@ class Ladder(Gpt):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         knobs: dict[str, Any] = {
-            "precision": "autocast",
+            "precision": "float32",
             "fused": False,
             "compiled": "no",
             "attention": "plain",
@@ -169,12 +98,58 @@ class Accumulation(Gpt):
     SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2}
 
     strategies: tuple[str, ...] = ("ddp", "fsdp_full")
-    times: int = 4
+    times: tuple[int, ...] = (2, 4)  # micro-batches per step; the report's step has 2
     warm_ups: int = 2
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy, synced in product(self.strategies, _CHOICES["synced"]):
-            yield self.setting(strategy, self.gpus, times=self.times, synced=synced)
+        for times, strategy, synced in product(self.times, self.strategies, ("every", "last")):
+            yield self.setting(strategy, self.gpus, times=times, synced=synced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsReported(Gpt):
+    """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
+
+    strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
+    precision: str = "float32"
+    warm_ups: int = 1
+    repeats: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        plain: dict[str, Any] = {"fused": False, "compiled": "no", "attention": "plain", "pad": False}
+        for strategy in self.strategies:
+            ranks = 1 if strategy == "single" else self.gpus
+            micro_batch = min(self.micro_batch, self.batch // ranks)
+            yield self.setting(strategy, ranks, micro_batch=micro_batch, batch=self.batch, **plain) | {"load": "report"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses(Gpt):
+    """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 7, "occurring": 50}
+
+    variants: tuple[tuple[str, str], ...] = (
+        ("single", ""),
+        ("ddp", ""),
+        ("fsdp_grad", ""),
+        ("fsdp_full", ""),
+        ("fsdp_root", ""),
+        ("ddp", "recomputed"),
+        ("fsdp_full", "recomputed"),
+        ("ddp", "float16 gradients"),
+        ("ddp", "PowerSGD"),
+    )
+    occurring: int = 1000  # words in the samples: a model learns within some steps that all others do not occur
+    precision: str = "autocast"
+    warm_ups: int = 1
+    repeats: int = 19
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy, option in self.variants:
+            self.require("option", option, OPTIONS)
+            ranks, batch = 1 if strategy == "single" else self.gpus, self.micro_batch * self.gpus
+            yield self.setting(strategy, ranks, batch=batch, compiled="no") | {"option": option}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def fits_memory(
     """Return what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
 
     `size` is a name in SIZES, or layers, hidden and heads; precision is "float32" or "bfloat16" (weights, gradients
-    and activations, with float32 copies). One micro-batch a step; nothing is compiled.
+    and activations, with float32 copies). One micro-batch per step; nothing is compiled.
     """
     layers, hidden, heads = SIZES[size] if isinstance(size, str) else size
     element_bytes, state_bytes = PRECISIONS[precision]

@@ -219,17 +219,15 @@ def lines(*rows):
 
 def test_the_lines_are_told():
     text = explain_links(lines(("all-reduce", 2, 20.0, 250.0, 0.04, 4.77)), False).data
-    assert (
-        "**2 ranks**, α and β: all-reduce 20.0 µs and 250 GB/s (equal at 4.77 MiB). No point is more than 20 %" in text
-    )
+    assert "| 2 | all-reduce | 20.0 µs | 250 GB/s | 4.77 MiB |" in text and "within 20 % of its line" in text
     assert "CPU processes" in explain_links(lines(), True).data and "at two sizes" in explain_links(lines(), True).data
     bent = explain_links(lines(("all-gather", 2, 20.0, 250.0, 0.34, 4.77)), False).data
-    assert "**A line is too simple** for all-gather by up to 34 %" in bent and "No point" not in bent
+    assert "all-gather on 2 ranks by up to 34 %" in bent and "of its line" not in bent
 
 
 @pytest.mark.parametrize(
     ("alpha_us", "verdict"),
-    [(22.0, "**part of it is no hop**"), (60.0, "α is the ring's"), (99.0, "more than a ring explains")],
+    [(22.0, "**Part of α is no hop**"), (60.0, "α grows as a ring"), (99.0, "more than a ring explains")],
 )
 def test_how_latency_grew_is_told(alpha_us, verdict):
     grown = lines(("all-reduce", 2, 20.0, 250.0, 0.0, 4.77), ("all-reduce", 4, alpha_us, 250.0, 0.0, 4.77))
@@ -252,25 +250,25 @@ def projected(*, error=0.02, last=0.95, latency=10.0, fixed=0.96, eight=0.98, st
 @pytest.mark.parametrize(
     ("table", "said", "unsaid"),
     [
-        (projected(error=0.005), "to lose 1.0 % on 2 GPUs, measured 1.5 %: right within a point.", "wrong"),
-        (projected(), "measured 2.9 %: **wrong**, most of the cost is not in the model.", "right"),
+        (projected(error=0.005), "lose 1.0 % of the speed, measured 1.5 %. The projection is right", "wrong"),
+        (projected(), "measured 2.9 %. **The projection is wrong**: the model leaves out", "is right"),
         (
             projected(error=-0.012),
-            "**FSDP full**: projected to lose 1.0 % on 2 GPUs, measured -0.20 %: **wrong**, it costs less",
-            "right",
+            "on 2 GPUs: projected to lose 1.0 % of the speed, measured -0.20 %. **The projection is wrong",
+            "is right",
         ),
         (projected(error=math.nan), "**FSDP full** was not measured", "right"),
-        (projected(), "It keeps 95 % of the speed on 64 GPUs", "Below"),
-        (projected(last=0.6), "from 64 GPUs on (60 %), for bandwidth (transfers are 90 %", "latency ("),
-        (projected(last=0.6, latency=80.0), "for latency (80 % of its communication): 30.0 ms", "bandwidth"),
-        (projected(last=0.6, latency=80.0), "**were it to stay, 96 % would be kept**", "It keeps"),
-        (projected(last=0.6, latency=80.0, fixed=0.7), "stay exposed.", "were it"),
-        (projected(), "here it would be 7.84× (FSDP full): **more**", "less"),
-        (projected(eight=0.7), "here it would be 5.60× (FSDP full): **less**", "more"),
-        (projected(eight=0.91), "7.28× (FSDP full): as in the report", "less"),
-        (projected(strategy="ddp"), "**DDP**", "The report"),
+        (projected(), "It keeps 95 % of the speed on 64 GPUs", "less than"),
+        (projected(last=0.6), "there 60 %. The cause is bandwidth: transfers are 90 %", "latency"),
+        (projected(last=0.6, latency=80.0), "The cause is latency, which is 80 %", "bandwidth"),
+        (projected(last=0.6, latency=80.0), "**If α stays as it is, 96 % remain.**", "It keeps"),
+        (projected(last=0.6, latency=80.0, fixed=0.7), "From 64 GPUs on", "If α stays"),
+        (projected(), "this projection 7.84× (FSDP full): **more**", "less"),
+        (projected(eight=0.7), "this projection 5.60× (FSDP full): **less**", "more"),
+        (projected(eight=0.91), "7.28× (FSDP full): the same within", "**less"),
+        (projected(strategy="ddp"), "**DDP**", "the report projects"),
     ],
 )
 def test_the_projection_is_told(table, said, unsaid):
-    text = explain_projection(table, False).data
+    text = explain_projection(table, False, published=published("gpt2_projection")).data
     assert said in text and unsaid not in text, text

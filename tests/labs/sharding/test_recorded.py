@@ -57,7 +57,7 @@ def test_ledgers_explain_within_a_tenth(runs):
 
 @pytest.mark.parametrize("name", ["strategies", "accumulation"])
 def test_collectives_are_the_formulas(runs, name):
-    by = ["load", "strategy", "ranks"] if name == "strategies" else ["strategy", "synced"]
+    by = ["load", "strategy", "ranks"] if name == "strategies" else ["strategy", "synced", "micro_batches"]
     moved = sharding.sent(runs[name], by)
     assert moved["equal"].all(), moved
     assert set(moved["strategy"]) == set(runs[name].plan.strategies)
@@ -65,10 +65,11 @@ def test_collectives_are_the_formulas(runs, name):
 
 def test_accumulation_saves_bytes(runs):
     table = sharding.accumulation(runs["accumulation"])
-    times = runs["accumulation"].plan.times
-    assert (table["gradients_mib_every"] / table["gradients_mib_last"]).to_list() == pytest.approx([times] * len(table))
+    assert (table["gradients_mib_every"] / table["gradients_mib_last"]).to_list() == pytest.approx(
+        table["micro_batches"].to_list()
+    )
     assert (table["saved_ms"] > 0).any()
-    assert f"for {times} micro-batches" in told.explain_accumulation(table).data
+    assert "4 micro-batches" in told.explain_accumulation(table).data
 
 
 def test_the_ladder_reaches_its_height(runs):
@@ -78,7 +79,26 @@ def test_the_ladder_reaches_its_height(runs):
     assert table["tokens_per_s"].max() >= 2.9 * PUBLISHED  # the target is 3; nodes differ by some percent
     assert table["times_first"].max() > 2
     text = told.explain_ladder(table, PUBLISHED).data
-    assert "× the published 32 582" in text and "MFU there" in text
+    assert "times the printed 32 582" in text and "MFU is" in text
+
+
+def test_the_reports_setup_scales_in_float32(runs):
+    table = sharding.reported(runs["asreported"]).set_index("strategy")
+    assert (table["verdict"] == "ok").all() and table["peak_mib"].notna().all()
+    assert table.loc["single", "tokens_per_s"] < 0.5 * PUBLISHED
+    assert table["speedup"].drop("single").between(1.9, 2.0).all()
+
+
+def test_losses_are_equal_and_options_do_what_they_should(runs):
+    table = sharding.options(runs["losses"]).set_index(["strategy", "option"])
+    assert table["loss_off"].max() < 1e-3
+    peaks, gradients = table["peak_mib"], table["gradients_mib"]
+    assert peaks["ddp", "recomputed"] < 0.7 * peaks["ddp", ""]
+    assert gradients["ddp", "float16 gradients"] == pytest.approx(gradients["ddp", ""] / 2)
+    assert gradients["ddp", "PowerSGD"] < 0.01 * gradients["ddp", ""]
+    losses = sharding.losses(runs["losses"])
+    assert set(losses["iteration"]) == set(range(20)), "twenty steps"
+    drawn(sharding.losses_chart(losses, table.reset_index()), 3)
 
 
 def test_the_trial_is_equal(runs):
@@ -93,7 +113,7 @@ def test_overlap_has_all_methods(runs):
     assert np.isfinite(table.select_dtypes("number")).all(axis=None)
     assert table["trace_share"].between(0, 1).all()
     shown = told.explain_overlap(table).data
-    assert shown.count("exposed are") == len(table) and "no value" not in shown
+    assert shown.count("communicates for") == len(table) and "no value" not in shown
 
 
 def test_every_sentence_can_be_said(runs):
@@ -106,7 +126,7 @@ def test_every_sentence_can_be_said(runs):
         told.explain_batches(sharding.batches(runs["batches"])),
     ]
     assert all(text.data and "no value" not in text.data and "nan" not in text.data for text in said)
-    assert f"explain all {len(held)} peaks" in said[1].data and f"All {len(moved)} collectives" in said[2].data
+    assert f"explains all {len(held)} peaks" in said[1].data and f"All {len(moved)} collectives" in said[2].data
 
 
 def test_charts(runs):
@@ -118,8 +138,7 @@ def test_charts(runs):
     drawn(sharding.breakdown_chart(sharding.profile(runs["profiles"])), 1)
     timeline = sharding.memory_timeline(runs["timeline"])
     assert timeline["activations_mib"].max() > timeline["activations_mib"].min()
-    drawn(sharding.timeline_chart(timeline), 1)
-    drawn(sharding.segments_chart(sharding.segments(runs["timeline"])), 1)
+    drawn(sharding.memory_chart(timeline, sharding.segments(runs["timeline"])), 2)
     spans = [sharding.trace_spans(runs["profiles"], name) for name in ("ddp", "fsdp_grad", "fsdp_full")]
     drawn(sharding.trace_chart(*spans), 3)
 

@@ -28,30 +28,36 @@ def scaling(ddp, full, shared=0.71, mfu=0.5, spread=0.0):
         (
             scaling(0.96, 0.951),
             (
-                "at least 95 % of a GPU alone: DDP on 2 (96 %) and FSDP full on 2 (95 %).",
-                "FSDP full falls to 71 %.",
-                "Best MFU: 50 % (one rank alone",
+                "with the large batch: DDP on 2 GPUs (96 %) and FSDP full on 2 GPUs (95 %).",
+                "FSDP full keeps only 71 %.",
+                "best MFU is 50 % (one rank alone",
             ),
-            "**Less**",
+            "**Less",
         ),
-        (scaling(0.96, 0.9), ("alone: DDP on 2 (96 %).", "**Less**: FSDP full on 2 (90 %)."), "96 %) and"),
-        (scaling(0.9, 0.8), ("**Less**: DDP on 2 (90 %) and FSDP full on 2 (80 %).",), "at least 95 %"),
-        (scaling(0.96, 0.96, shared=0.95), ("FSDP full on 2 (96 %)",), "falls"),
-        (scaling(0.96, 0.96, mfu=NAN), ("falls to 71 %",), "MFU"),
-        (scaling(0.96, 0.9498), ("**Less**: FSDP full on 2 (94.98 %).",), "(95 %)"),
+        (
+            scaling(0.96, 0.9),
+            ("batch: DDP on 2 GPUs (96 %).", "**Less than 95 %**: FSDP full on 2 GPUs (90 %)."),
+            "96 %) and",
+        ),
+        (scaling(0.9, 0.8), ("%**: DDP on 2 GPUs (90 %) and FSDP full on 2 GPUs (80 %).",), "At least 95 %"),
+        (scaling(0.96, 0.96, shared=0.95), ("FSDP full on 2 GPUs (96 %)",), "only"),
+        (scaling(0.96, 0.96, mfu=NAN), ("only 71 %",), "MFU"),
+        (scaling(0.96, 0.9498), ("%**: FSDP full on 2 GPUs (94.98 %).",), "(95 %)"),
         (
             scaling(0.99, 0.9498, spread=0.024),
             (
-                "alone: DDP on 2 (99 %).",
-                "**Open**, because 95 % lies inside the spread: FSDP full on 2 (95.0 ± 2.4 %).",
+                "batch: DDP on 2 GPUs (99 %).",
+                "**Open**, because 95 % lies inside the noise: FSDP full on 2 GPUs (95.0 ± 2.4 %).",
             ),
-            "**Less**",
+            "**Less",
         ),
     ],
 )
 def test_scaling(made, parts, unsaid):
     said(runs.explain_scaling(made), parts, unsaid)
-    said(runs.explain_scaling(made.assign(efficiency=made["efficiency"] - 0.3)), ("**Less**",), "at least 95 %")
+    said(
+        runs.explain_scaling(made.assign(efficiency=made["efficiency"] - 0.3)), ("**Less than 95 %**",), "At least 95 %"
+    )
 
 
 def held(share, peaks=(60000.0, 50000.0), counted=0.002):
@@ -61,12 +67,14 @@ def held(share, peaks=(60000.0, 50000.0), counted=0.002):
 
 
 def test_memory():
-    saving = "divides the peak by 1.20, not by 2: only 4.00 GiB are parameters, gradients and states; 10.0 GiB are act"
-    said(runs.explain_memory(held(0.07)), ("explain all 2 peaks to within 7.0 %.", saving), "not explained")
-    said(runs.explain_memory(held(0.12)), ("**12 % of a peak is not explained** (DDP, large).",), "explain all")
-    said(runs.explain_memory(held(0.07).iloc[1:]), ("explain all 1 peaks to within 2.0 %",), "divides")
+    saving = (
+        "divides the peak by 1.20, not by 2. It shards 4.00 GiB of parameters, gradients and states, but not the 10.0"
+    )
+    said(runs.explain_memory(held(0.07)), ("explains all 2 peaks** to within 7.0 %.", saving), "not explained")
+    said(runs.explain_memory(held(0.12)), ("**12 % of a peak is not explained** (DDP, large batch).",), "explains all")
+    said(runs.explain_memory(held(0.07).iloc[1:]), ("explains all 1 peaks** to within 2.0 %",), "divides")
     cpu = held(NAN, (NAN, NAN), 0.03)
-    said(runs.explain_memory(cpu), ("by at most 3.0 %; a CPU has no allocator",), ("peaks", "divides"))
+    said(runs.explain_memory(cpu), ("to within 3.0 %. There is no allocator",), ("peaks", "divides"))
 
 
 def moved(equal, load="large"):
@@ -74,14 +82,18 @@ def moved(equal, load="large"):
     return table((load, "ddp", "all-reduce", 55, 54, 1476.0, equal), columns=columns)
 
 
-def test_ledgers_say_both():
-    text = "explain all 2 peaks to within 7.0 %."
-    said(runs.explain_ledgers(held(0.07), moved(True)), (text, "All 1 collectives were called as often"), "not the")
-    wrong = runs.explain_ledgers(held(0.12), moved(False))
-    said(wrong, ("**12 % of a peak", "**1 of 1 collectives are not the formulas'**: DDP: all-reduce (54 calls"), "All")
+def test_strategies_say_rates_and_both_ledgers():
+    rates = scaling(0.96, 0.951)
+
+    text = "explains all 2 peaks** to within 7.0 %."
+    said(runs.explain_strategies(rates, held(0.07), moved(True)), (text, "All 1 collectives agree"), "differ")
+    wrong = runs.explain_strategies(rates, held(0.12), moved(False))
+    said(
+        wrong, ("**12 % of a peak", "**1 of 1 collectives differ from the formulas**: DDP: all-reduce (54 calls"), "All"
+    )
     both = pd.concat([moved(True), moved(False, "shared out")])
     both.attrs["small"] = False
-    said(runs.explain_ledgers(held(0.07), both), ("All 1 collectives",), "formulas'**")
+    said(runs.explain_strategies(rates, held(0.07), both), ("All 1 collectives",), "differ")
 
 
 def rungs(*rates, mfu=0.52, small=False):
@@ -99,26 +111,26 @@ def rungs(*rates, mfu=0.52, small=False):
         (
             rungs(26000.0, 52000.0, 97746.0),
             (
-                "All together: 3.8×",
-                "Most comes from rung 1, 2.0×",
-                "97 746 tokens/s, is 3.00× the published 32 582.",
-                "MFU there: 52 %.",
+                "make the step 3.8× as fast",
+                "gain is rung 1: 2.0×",
+                "97 746 tokens/s, which is 3.00 times the printed 32 582.",
+                "MFU is 52 %.",
             ),
             "Slower",
         ),
         (
             rungs(8000.0, 20000.0, 16291.0, mfu=NAN),
             (
-                "**Slower**: rung 2 (0.81×).",
-                "The top, 20 000 tokens/s, is 0.614× the published",
+                "rung 2 (0.81×).",
+                "20 000 tokens/s, which is 0.614 times the printed",
             ),
             "MFU",
         ),
-        (rungs(25779.0, 52000.0), ("gives 25 779 tokens/s, not the 32 582 that it prints",), "One rung"),
-        (rungs(32000.0, 52000.0), ("The top, 52 000 tokens/s",), "remember"),
-        (rungs(100.0, 100.5), ("Not resolved by these data: rung 1.",), "Slower"),
-        (rungs(100.0, 200.0, small=True), ("All together: 2.0×", "This run is small"), "published"),
-        (rungs(100.0), ("One rung is no ladder.",), "All together"),
+        (rungs(25779.0, 52000.0), ("rung 0, reaches 25 779 tokens/s: less than the 32 582",), "Only one"),
+        (rungs(32000.0, 52000.0), ("reaches 52 000 tokens/s",), "first rung"),
+        (rungs(100.0, 100.5), ("Within noise: rung 1.",), "Slower"),
+        (rungs(100.0, 200.0, small=True), ("make the step 2.0×", "This run is small"), "printed"),
+        (rungs(100.0), ("Only one setting was measured.",), "together"),
     ],
 )
 def test_ladder(made, parts, unsaid):
@@ -143,7 +155,7 @@ FULL = {i: 1000.0 * 2**i for i in range(4)}
             sizes([10.0, 95.0, 100.0, NAN], FULL),
             (
                 "From 2 sequences on the rate is within 5 % of the best, 100 tokens/s.",
-                "8 sequences: out of memory; the ledger asks for 8.00 GiB.",
+                "8 sequences are out of memory: by the ledger they need 8.00 GiB.",
                 "ledger and peak differ by at most 2.4 %",
             ),
             "slower",
@@ -152,7 +164,7 @@ FULL = {i: 1000.0 * 2**i for i in range(4)}
         (sizes([10.0, 90.0, 100.0]), ("From 4 sequences on",), ("ledger", "out of memory")),
         (sizes([10.0, 100.0, 80.0, 99.0]), ("From 8 sequences on",), "From 2"),
         (sizes([10.0, 100.0, 80.0]), ("The best rate, 100 tokens/s, has 2 sequences; more are slower.",), "From"),
-        (sizes([NAN, NAN]), ("1 sequences: out of memory; the ledger asks for 1.00 GiB.",), ("From", "differ")),
+        (sizes([NAN, NAN]), ("1 sequences are out of memory: by the ledger they need 1.00 GiB.",), ("From", "differ")),
     ],
 )
 def test_batches(made, parts, unsaid):
@@ -164,14 +176,14 @@ def test_speed_says_both_and_once_what_small_means(small):
     made = sizes([10.0, 90.0, 100.0])
     made.attrs["small"] = small
     text = runs.explain_speed(rungs(100.0, 200.0, small=small), made, 32582)
-    said(text, ("All together: 2.0×", "From 4 sequences on"), "nan")
+    said(text, ("make the step 2.0×", "From 4 sequences on"), "nan")
     assert text.data.count("This run is small") == small
 
 
 def accumulated(*rows):
     columns = ["strategy", "step_ms_every", "saved_ms", "resolved", "gradients_mib_every", "gradients_mib_last"]
     columns += ["peak_mib_every", "peak_mib_last"]
-    return table(*rows, columns=columns, times=4)
+    return table(*rows, columns=columns).assign(micro_batches=4)
 
 
 @pytest.mark.parametrize(
@@ -179,25 +191,25 @@ def accumulated(*rows):
     [
         (
             ("ddp", 400.0, 20.0, True, 6000, 1500, 100, 100),
-            ("DDP: one exchange for 4 micro-batches sends 4.0× fewer", "the step takes 20.0 ms less (5.0 %)."),
-            ("more", "not resolved", "price"),
+            ("DDP, 4 micro-batches", "gradients sent fall 4×", "the step takes 5.0 % less time."),
+            ("more", "noise", "higher"),
         ),
         (
             ("fsdp_full", 400.0, -20.0, True, 6000, 1500, 100, 850),
-            ("FSDP full: ", "takes 20.0 ms **more** (5.0 %)", "the price: 750 MiB more at the peak"),
-            ("less", "not resolved"),
+            ("FSDP full, ", "takes 5.0 % **more** time", "the peak is 750 MiB higher"),
+            ("less", "noise"),
         ),
         (
             ("ddp", 400.0, 20.0, False, 4500, 1500, NAN, NAN),
-            ("3.0× fewer", "is faster is not resolved by these data."),
-            ("the step takes", "price"),
+            ("fall 3×", "stays the same within noise."),
+            ("the step takes", "higher"),
         ),
     ],
 )
 def test_accumulation(row, parts, unsaid):
     said(runs.explain_accumulation(accumulated(row)), parts, unsaid)
     both = runs.explain_accumulation(accumulated(row, ("fsdp_grad", 100.0, 10.0, True, 6, 1, 1, 1)))
-    said(both, (*parts, "FSDP gradient-only: one exchange for 4 micro-batches sends 6.0×", "10.0 ms less (10 %)"), ())
+    said(both, (*parts, "FSDP gradient-only, 4 micro-batches", "fall 6×", "10 % less time"), ())
 
 
 def hidden(apart, slowed=0.0, idle=0.0, steps=3.0):
@@ -223,23 +235,67 @@ FREE = "not free"
         (
             hidden(2.5),
             (
-                "**DDP**: of 10.0 ms communication exposed are 1.20 ms by the trace, 3.00 ms by the step wi",
-                "800 µs by hooks; the methods agree to 2.5 points.",
+                "**DDP** communicates for 10.0 ms.",
+                "1.20 ms, 3.00 ms and 800 µs. The methods agree to 2.5 percentage points.",
             ),
-            ("apart", FREE),
+            ("They differ", FREE),
         ),
         (
             hidden(63, slowed=5.0),
-            ("**63 points apart**; in the trace computing takes 5.00 ms longer than alone.", FREE, "seen under DDP"),
-            ("agree", "idling"),
+            ("differ by 63 percentage points.** In the trace computing takes 5.00 ms longer", FREE, "under DDP"),
+            ("agree", "idles"),
         ),
-        (hidden(63, idle=20.0), ("in the trace idling 20.0 ms more.",), (FREE, "computing takes")),
-        (hidden(63, slowed=5.0, idle=20.0), ("longer than alone and idling 20.0 ms more",), "agree"),
-        (hidden(63), ("**63 points apart**.",), ("in the trace", "agree")),
-        (hidden(63, slowed=NAN, idle=NAN), ("**63 points apart**.",), ("in the trace", FREE)),
-        (hidden(63, steps=-1.0), ("0 µs by the step without it",), "agree"),
-        (hidden(1).iloc[:0], ("Nothing was communicated.",), "exposed"),
+        (hidden(63, idle=20.0), ("In the trace the GPU idles 20.0 ms more.",), (FREE, "computing takes")),
+        (hidden(63, slowed=5.0, idle=20.0), ("longer than alone and the GPU idles 20.0 ms more",), "agree"),
+        (hidden(63), ("63 percentage points.**",), ("In the trace", "agree")),
+        (hidden(63, slowed=NAN, idle=NAN), ("63 percentage points.**",), ("In the trace", FREE)),
+        (hidden(63, steps=-1.0), ("1.20 ms, 0 µs and",), "agree"),
+        (hidden(1).iloc[:0], ("Nothing was communicated.",), "Exposed"),
     ],
 )
 def test_overlap(made, parts, unsaid):
     said(runs.explain_overlap(made), parts, unsaid)
+
+
+def tried(*rows, peak=NAN, small=False):
+    names = ["strategy", "option", "tokens_per_s", "activations_mib", "gradients_mib", "loss_off"]
+    return table(*rows, columns=names, small=small).assign(spread_tokens_per_s=1.0, peak_mib=peak)
+
+
+ALIKE = (("single", "", 100.0, 200, NAN, 0.0), ("ddp", "", 190.0, 200, 64, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "unsaid"),
+    [
+        (
+            tried(*ALIKE, ("ddp", "recomputed", 152.0, 50, 64, 1e-6), ("ddp", "PowerSGD", 171.0, 200, 2, 0.02)),
+            (
+                "same losses**",
+                "25 % of the activations, 80 % of the rate",
+                "PowerSGD sends 32.0 times less, 90 %",
+                "2 %",
+            ),
+            ("differ**", "noise"),
+        ),
+        (
+            tried(*ALIKE, ("fsdp_full", "", 180.0, 200, 64, 0.03)),
+            ("**Losses differ** by up to 3.0 % (FSDP full)",),
+            "same",
+        ),
+        (
+            tried(*ALIKE, ("ddp", "float16 gradients", 190.5, 200, 32, 1e-4), peak=5.0, small=True),
+            ("sends 2.00 times less, the same rate within noise", "This run is small"),
+            "of the rate",
+        ),
+    ],
+)
+def test_options(made, parts, unsaid):
+    said(runs.explain_options(made), parts, unsaid)
+
+
+def test_the_reports_own_comparison():
+    names = ["strategy", "ranks", "speedup", "spread_speedup", "printed_speedup"]
+    rows = [("single", 1, 1.0, 0.0, 1.0), ("ddp", 2, 1.94, 0.02, 1.93), ("fsdp_full", 2, 1.7, 0.02, 1.91)]
+    parts = ("DDP on 2 ranks is 1.94 ± 0.02 times", "1.93: as printed.", "prints 1.91: **less**")
+    said(runs.explain_reported(table(*rows, columns=names)), parts, "more than")

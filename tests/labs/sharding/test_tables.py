@@ -89,17 +89,20 @@ def test_what_does_not_fit_has_a_ledger_but_no_rate(tmp_path):
 
 
 def test_accumulation_puts_every_beside_last(tmp_path):
-    plan = full(sharding.Accumulation, times=4)
+    plan = full(sharding.Accumulation, times=(4, 2))
     step = {"ddp": {"every": 400.0, "last": 380.0}, "fsdp_full": {"every": 500.0, "last": 499.0}}
     table = sharding.accumulation(made(tmp_path / "run", plan, lambda point: step[point.strategy][point.synced]))
-    assert table["strategy"].tolist() == ["ddp", "fsdp_full"]
+    assert table.groupby("micro_batches")["strategy"].agg(list).to_dict() == {2: ["ddp", "fsdp_full"]} | {
+        4: ["ddp", "fsdp_full"]
+    }
+    halved, table = table[table["micro_batches"] == 2], table[table["micro_batches"] == 4]
+    assert (halved["gradients_mib_every"] / halved["gradients_mib_last"]).to_list() == pytest.approx([2, 2])
     assert table["step_ms_every"].to_list() == pytest.approx([400, 500])
     assert table["saved_ms"].to_list() == pytest.approx([20, 1])
     assert table["resolved"].tolist() == [True, False]
     gradients = 2 * (774_030_080 + 47 * 1280) / 2**20
     assert table["gradients_mib_last"].iloc[0] == pytest.approx(gradients)
     assert table["gradients_mib_every"].iloc[0] == pytest.approx(4 * gradients)
-    assert table.attrs["times"] == 4
 
 
 def profiled(folder, strategies=("single", "ddp"), moved=10.0, steps=6.0, waits=6.0):
@@ -176,10 +179,11 @@ def test_scorecards(tmp_path, scaled):
     assert card["measured"].tolist()[1:] == pytest.approx(figures, abs=1e-3)
     ladder = full(sharding.Ladder, gpus=1)
     for step, met in (
-        (83.0, True),
+        (82.5, True),
+        (83.0, "open"),
         (83.8, "open"),
         (85.0, False),
-    ):  # 8 · 1024 tokens over three times the published rate: 83.8 ms
+    ):  # 8 · 1024 tokens over three times the published rate: 83.8 ms; two nodes differ by 1.4 % to either side
         card = sharding.scorecard(made(tmp_path / f"{step}", ladder, lambda point, ms=step: ms * point.batch / 8))
         assert card["met"].tolist() == [met, "stated"]
         assert card["measured"].iloc[0] == pytest.approx(8 * 1024e3 / step / 32582, abs=1e-3)

@@ -128,7 +128,7 @@ def test_collectives_and_tensors_are_the_formulas():
 
 
 def test_every_exchange_sends_as_many_times_the_gradients():
-    run = launch(sharding.Accumulation.small(repeats=1, times=3), progress=False)
+    run = launch(sharding.Accumulation.small(repeats=1, times=(3,)), progress=False)
     table = sharding.accumulation(run)
     assert table["strategy"].tolist() == ["ddp", "fsdp_full"]
     assert table["gradients_mib_every"].to_list() == pytest.approx(3 * table["gradients_mib_last"])
@@ -167,7 +167,7 @@ def test_batches_rungs_and_a_timeline_without_a_gpu():
     assert table["predicted_mib"].is_monotonic_increasing
     table = sharding.ladder(launch(sharding.Ladder.small(repeats=1, rungs=tuple(LADDER)), progress=False))
     assert table["knob"].tolist() == [name for name in LADDER if name not in ("torch.compile", "one graph")]
-    assert table["batch"].tolist() == [4] * 5 + [8] and (table["tokens_per_s"] > 0).all()
+    assert table["batch"].tolist() == [4] * 6 + [8] and (table["tokens_per_s"] > 0).all()
     assert sharding.memory_timeline(launch(sharding.Timeline.small(), progress=False)).empty
 
 
@@ -204,3 +204,30 @@ def test_a_collective_that_does_nothing_is_a_wrong_result(monkeypatch, collectiv
     worker = SimpleNamespace(rank=0, device=CPU, plan=plan, time=time, record=lambda **row: rows.append(row))
     links.time_collective(worker, SimpleNamespace(kib=4, ranks=2, collective=collective), None)
     assert [row["status"] for row in rows] == [status]
+
+
+def test_recomputing_keeps_less_and_compression_sends_less_of_the_same_training():
+    variants = (("single", ""), ("ddp", ""), ("ddp", "recomputed"), ("ddp", "float16 gradients"), ("ddp", "PowerSGD"))
+    run = launch(sharding.Losses.small(variants=variants, repeats=3), progress=False)
+    table = sharding.options(run).set_index(["strategy", "option"])
+    exact = table.loc[[("ddp", ""), ("ddp", "recomputed")]]
+    assert (exact["loss_off"] < 1e-5).all(), exact
+    assert table.loc[("ddp", "recomputed"), "activations_mib"] < 0.5 * table.loc[("ddp", ""), "activations_mib"]
+    gradients = table["gradients_mib"]["ddp"]
+    assert gradients["float16 gradients"] == pytest.approx(gradients[""] / 2)
+    assert gradients["recomputed"] == gradients[""]
+    assert 0 < gradients["PowerSGD"] < 0.7 * gradients[""]
+    losses = sharding.losses(run)
+    assert len(losses) == len(variants) * 4 and losses["loss"].gt(0).all()
+    first = losses[(losses["strategy"] == "single") & (losses["iteration"] == 0)]["loss"].iloc[0]
+    assert losses[losses["iteration"] == 3]["loss"].max() < first, "it learns"
+
+
+def test_the_reports_own_comparison_has_its_figures_beside():
+    run = launch(sharding.AsReported.small(repeats=1, strategies=("single", "ddp")), progress=False)
+    assert {(row.precision, row.attention, row.fused) for row in run.plan.points()} == {("float32", "plain", False)}
+    table = sharding.reported(run).set_index("strategy")
+    assert table["printed_speedup"].to_dict() == {"single": 1.0, "ddp": 1.93}
+    assert table.loc["single", "printed_tokens_per_s"] == pytest.approx(5835.8, abs=0.1)
+    ratio = table.loc["ddp", "tokens_per_s"] / table.loc["single", "tokens_per_s"]
+    assert table.loc["ddp", "speedup"] == pytest.approx(ratio)

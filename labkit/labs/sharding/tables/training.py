@@ -14,6 +14,7 @@ from labkit.tables.profile import operators as operators
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import segments as segments
 from labkit.tables.profile import trace_spans as trace_spans
+from labkit.tables.published import published
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
     from labkit.labs.sharding.plan import Gpt
 
+_SPREAD = "spread_efficiency"
 _BY = ["load", "strategy", "ranks"]
 
 
@@ -89,23 +91,70 @@ def _synced(row: pd.Series) -> int:
 
 
 def accumulation(run: Run) -> pd.DataFrame:
-    """Return per strategy: step_ms with every exchange and with one per step, MiB of gradients sent, what it saves."""
-    table = run.medians(["strategy", "synced"], "step_ms")
+    """Return per number of micro-batches and strategy: step_ms, MiB of gradients and peak_mib, and what is saved.
+
+    Columns end in "_every", gradients exchanged after each micro-batch, or "_last", once per step.
+    """
+    by = ["micro_batches", "strategy", "synced"]
+    table = run.medians(by, "step_ms")
     rows = entries(run, "traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
-    moved = rows.groupby(["strategy", "synced"])["sent_bytes"].sum() / ledgers.MIB
-    held = entries(run, "memory").reindex(columns=["strategy", "synced", "peak_mib"])
-    peaks = held.groupby(["strategy", "synced"])["peak_mib"].max()
-    table["gradients_mib"] = [moved[key] for key in zip(table["strategy"], table["synced"], strict=True)]
-    columns = ["step_ms", "spread_step_ms", "gradients_mib"]
-    one = table.pivot_table(index="strategy", columns="synced", sort=False, values=columns)
+    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
+    peaks = entries(run, "memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    table = table.join(moved, on=by).join(peaks, on=by)
+    columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
+    one = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
     result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in columns for synced in ("every", "last")})
-    for synced in ("every", "last"):
-        result[f"peak_mib_{synced}"] = [peaks.get((name, synced), float("nan")) for name in result.index]
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
     result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
+    return of_run(result.reset_index(), run)
+
+
+def reported(run: Run) -> pd.DataFrame:
+    """Return per strategy, as the report ran it: tokens_per_s with spread, speedup over one GPU, peak_mib, mfu.
+
+    `printed_speedup`, `printed_tokens_per_s` (of the printed seconds) and `printed_peak_gb` are the report's, on H100s.
+    """
+    table = strategies(run)
+    table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
+    held = entries(run, "memory").reindex(columns=["strategy", "peak_mib"])
+    table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
+    printed = published("gpt2_strategies").replace({"strategy": {"baseline": "single"}}).set_index("strategy")
+    columns = {"printed_speedup": "speedup", "printed_peak_gb": "peak_memory_gb"}
+    for name, column in columns.items():
+        table[name] = table["strategy"].map(printed[column])
+    steps = table["strategy"].map(printed["train_seconds_20_steps"]) / 20
+    return table.assign(printed_tokens_per_s=32 * 1024 / steps)
+
+
+def losses(run: Run) -> pd.DataFrame:
+    """Return per strategy, option and step: the mean loss of all ranks' samples."""
+    rows = entries(run, "step")
+    by = ["strategy", "option", "iteration"]
+    return of_run(rows.groupby(by, sort=False)["loss"].mean().reset_index(), run)
+
+
+def options(run: Run) -> pd.DataFrame:
+    """Return per strategy and option: tokens_per_s with spread, activations and peak in MiB, MiB of gradients sent.
+
+    `loss_off` is the largest relative difference of a step's loss from that of one GPU. What PowerSGD sends is the
+    share that torch's own count says, because its collectives are called where ours does not see them.
+    """
     plan: Any = run.plan
-    return of_run(result.reset_index(), run, times=plan.times)
+    by = ["strategy", "option"]
+    table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
+    held = entries(run, "memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
+    table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
+    moved = entries(run, "traffic")
+    moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
+    sent = moved.groupby(by)["sent_bytes"].sum() / ledgers.MIB
+    for row in entries(run, "compression").itertuples():
+        sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
+    table = table.join(sent.rename("gradients_mib"), on=by)
+    loss = losses(run).pivot_table(index="iteration", columns=by, values="loss")
+    off = (loss.div(loss["single", ""], axis=0) - 1).abs().max()
+    table = table.join(off.rename("loss_off"), on=by)
+    return of_run(table, run)
 
 
 def overlap(run: Run) -> pd.DataFrame:
@@ -124,18 +173,21 @@ def overlap(run: Run) -> pd.DataFrame:
     rows = []
     figures = account.select_dtypes("number")
     moved = figures[figures["communication_ms"] > 0]  # a rank alone sends nothing, whatever its strategy
-    for strategy, own in moved.drop("single", errors="ignore").iterrows():
-        total = own["communication_ms"]
+    for strategy, account_row in moved.drop("single", errors="ignore").iterrows():
+        total = account_row["communication_ms"]
         exposed = {
-            "trace": own["exposed_ms"],
+            "trace": account_row["exposed_ms"],
             "steps": medians["gradients"][strategy] - medians["muted"][strategy],
             "waits": medians["waited"][strategy],
         }
         row = {"strategy": strategy, "communication_ms": total}
         row |= {f"{name}_ms": ms for name, ms in exposed.items()}
         row |= {f"{name}_share": 1 - ms / total for name, ms in exposed.items()}
-        alone = figures.loc["single"] if "single" in figures.index else own * float("nan")
-        row |= {"slowed_ms": own["compute_ms"] - alone["compute_ms"], "idle_ms": own["idle_ms"] - alone["idle_ms"]}
+        alone = figures.loc["single"] if "single" in figures.index else account_row * float("nan")
+        row |= {
+            "slowed_ms": account_row["compute_ms"] - alone["compute_ms"],
+            "idle_ms": account_row["idle_ms"] - alone["idle_ms"],
+        }
         rows.append(row)
     shown = [f"{name}_{kind}" for kind in ("ms", "share") for name in ("trace", "steps", "waits")]
     table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])

@@ -75,9 +75,9 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     right = batches(tensors, point.batch, 0, 1, point.seed)
     losses, row = [], {}
     for step in range(plan.steps):
-        own = zip(*(part.split(point.micro_batch) for part in next(mine)[:-1]), strict=True)
+        micro_batches = zip(*(part.split(point.micro_batch) for part in next(mine)[:-1]), strict=True)
         with Collectives() as sent:
-            loss = trainer.step(list(own))
+            loss = trainer.step(list(micro_batches))
         losses.append((mean(loss, group), reference.step([next(right)[:-1]]).item()))
         if step == 0:
             row["update_ratio"] = along(*changes(trainer, reference, start))
