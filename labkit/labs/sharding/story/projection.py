@@ -61,7 +61,7 @@ def explain_projection(
     `lines` are the fits that it was made with, to be said first; `published` is the report's projection.
     """
     bullets = [
-        f"- {_error(STRATEGY_NAMES.get(strategy, strategy), rows)} {_fall(rows)}"
+        f"- {_error(STRATEGY_NAMES[strategy], rows)} {_fall(rows)}"
         for strategy, rows in table.groupby("strategy", sort=False)
     ]
     fitted = text(explain_links(lines, False)) if lines is not None else ""
