@@ -53,8 +53,8 @@ def _rungs(ax: Axes, table: pd.DataFrame, rates: pd.Series, spreads: pd.Series) 
         color = canvas.MEASURED if first else FASTER if rate >= start else SLOWER
         resolved = first or abs(rate - start) > unsure.iloc[place]
         ax.barh(place, rate - start, left=start, color=color if resolved else canvas.IDLE, height=parts.BAR)
-        if not resolved:
-            ax.plot([rate], [place], "|", ms=16, mew=2, color=canvas.IDLE)
+        if abs(rate - start) < 0.01 * rates.max():  # too thin a bar to be seen
+            ax.plot([rate], [place], "|", ms=16, mew=2, color=color if resolved else canvas.IDLE)
         factor = units.number(rate) if first else f"{units.number(row.times_previous)}×"
         room = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # a line for a given rate may pass there
         parts.beside(ax, max(rate, start), place, factor, bbox=room)

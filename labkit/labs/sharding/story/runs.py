@@ -177,7 +177,7 @@ def explain_reported(table: pd.DataFrame) -> Markdown:
         verdict = "as printed" if near else "more than printed" if row.speedup > row.printed_speedup else "**less**"
         sentences.append(
             f"{STRATEGY_NAMES[row.strategy]} on {row.ranks} ranks is {measured} times as fast as one; the report "
-            f"prints {row.printed_speedup:.2f}: {verdict}."
+            f"prints {row.printed_speedup:.2f}{'' if fact(table, 'small') else f': {verdict}'}."
         )
     return say(*sentences, small=fact(table, "small"))
 
