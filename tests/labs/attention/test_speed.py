@@ -263,14 +263,15 @@ def test_explain_floors(runs, tmp_path):
         story.explain_sweep(table, floors),
         (
             f"| {OURS}, bfloat16 | 0.300 ms | 4 096 tokens | 1 016× |",
+            "do not follow the work",
             "launch-bound.**",
         ),
         "| – |",
     )
     grows = run_of(tmp_path / "grows", Sweep(**SWEPT), lambda point: 1e-6 * point.sequence**2)
-    said(story.explain_sweep(table, tables.floor(grows)), "ms | – | – |", "launch-bound")
+    said(story.explain_sweep(table, tables.floor(grows)), ("ms | – | – |", "backward follow the work"), "launch-bound")
     busy = floors.assign(share_of_limit=0.6)
-    said(story.explain_sweep(table, busy), "needs at most 60 % of that time.", "launch-bound")
+    said(story.explain_sweep(table, busy), "needs at most 60 % of the least time.", "launch-bound")
     unknown = floors.assign(share_of_limit=NAN)
     said(story.explain_sweep(table, unknown), "No limit of this GPU is known", "launch-bound")
 

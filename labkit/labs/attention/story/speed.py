@@ -37,7 +37,9 @@ def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
 
     And of the same run's `floors`, how far the shortest time reaches while the work grows: what of it is launching.
     """
-    return _sentences(table, _largest, _memory, _lost, _precisions, lambda _: _floors(floors), lambda _: _bound(floors))
+    sentences = _sentences(table, _largest, _memory, _lost, _precisions, lambda _: _bound(floors))
+    # Not a bullet: a table inside a list is not drawn as one.
+    return sentences if fact(table, "interpreted") else Markdown(f"{sentences.data}\n\n{_floors(floors)}")
 
 
 def _sentences(table: pd.DataFrame, *tellers: Callable[[pd.DataFrame], str | None]) -> Markdown:
@@ -126,18 +128,20 @@ def _limit(table: pd.DataFrame) -> str:
 
 
 def _floors(table: pd.DataFrame) -> str:
+    rows = _both_floors(table).query("clock == 'launched'")
+    verb = "do not follow" if (rows["until"] > rows["first"]).any() else "follow"
     shortest = units.count(table["first"].min())
     lines = [
-        f"**The shortest times of forward and backward do not follow the work** ({shortest} tokens or more):",
+        f"**The shortest times of forward and backward {verb} the work** ({shortest} tokens or more):",
         "",
-        "  | | least time | at most 1.5 times that up to | scores there, of the shortest's |",
-        "  | --- | --- | --- | --- |",
+        "| | least time | at most 1.5 times that up to | scores there, relative to the shortest |",
+        "| --- | --- | --- | --- |",
     ]
-    for row in _both_floors(table).query("clock == 'launched'").itertuples():
+    for row in rows.itertuples():
         reach = [f"{units.count(row.until)} tokens", units.times(row.work)] if row.until > row.first else ["–", "–"]
         cells = [f"{ATTENTION_NAMES[row.implementation]}, {row.precision}", f"{units.number(row.floor_ms)} ms", *reach]
-        lines.append(f"  | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _bound(table: pd.DataFrame) -> str | None:
@@ -148,7 +152,7 @@ def _bound(table: pd.DataFrame) -> str | None:
     if pd.isna(share):
         return "No limit of this GPU is known."
     sentence = (
-        f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of that time"
+        f"At {units.count(flat['first'].iloc[0])} tokens the GPU needs at most {units.percent(share)} of the least time"
     )
     return f"{sentence}. **The rest is launching: launch-bound.**" if share < _LITTLE else f"{sentence}."
 
