@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
-# Half of what two nodes of 2 × H200 differ by at the ladder's top: 100 026 tokens/s on one, 97 284 on another.
-_NODES = 0.014
 _SCALED = ("ddp", "fsdp_full")
 
 
@@ -37,7 +35,7 @@ def _ladder(run: Run) -> list[Target]:
     table = training.ladder(run)
     best = table.loc[table["tokens_per_s"].idxmax()]
     times = best["tokens_per_s"] / _PUBLISHED
-    spread = max(best["spread_tokens_per_s"] / _PUBLISHED, _NODES * times)
+    spread = best["spread_tokens_per_s"] / _PUBLISHED
     return [
         Target(f"one GPU, tokens/s over the published {_PUBLISHED}", times, "≥", 3, "×", spread),
         Target("MFU there, of the bfloat16 rate", 100 * best["mfu"], unit="%"),

@@ -178,12 +178,7 @@ def test_scorecards(tmp_path, scaled):
     figures = [500 / 540, 100 / 6, len(sharding.sent(run))]
     assert card["measured"].tolist()[1:] == pytest.approx(figures, abs=1e-3)
     ladder = full(sharding.Ladder, gpus=1)
-    for step, met in (
-        (82.5, True),
-        (83.0, "open"),
-        (83.8, "open"),
-        (85.0, False),
-    ):  # 8 · 1024 tokens over three times the published rate: 83.8 ms; two nodes differ by 1.4 % to either side
+    for step, met in ((83.0, True), (84.6, False)):  # 8 · 1024 tokens at three times the published rate take 83.8 ms
         card = sharding.scorecard(made(tmp_path / f"{step}", ladder, lambda point, ms=step: ms * point.batch / 8))
         assert card["met"].tolist() == [met, "stated"]
         assert card["measured"].iloc[0] == pytest.approx(8 * 1024e3 / step / 32582, abs=1e-3)
