@@ -27,7 +27,7 @@ def pytest_configure():
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("labkit")
-    os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers")
+    os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers", LABKIT_LOCKS=_SCRATCH)
 
 
 def pytest_unconfigure():

@@ -138,3 +138,11 @@ class Interrupted(KeyboardInterrupt):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.run,)
+
+
+class NotStarted(KeyboardInterrupt):
+    """The user interrupted a launch while it waited for GPUs; there is no run of it."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the sentence alone."""
+        return [f"{type(self).__name__}: {self}"]

@@ -188,7 +188,7 @@ def _warn_of_others(folder: Path) -> None:
     if not user:
         return
     if status.st_uid not in (0, user):
-        risk = f"{folder} belongs to {_name_of(status.st_uid)}, who can see, rename and replace your runs"
+        risk = f"{folder} belongs to {name_of_user(status.st_uid)}, who can see, rename and replace your runs"
     elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         risk = f"every user may write to {folder}, and can see, rename and replace your runs"
     else:
@@ -196,7 +196,7 @@ def _warn_of_others(folder: Path) -> None:
     warnings.warn(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
 
 
-def _name_of(user: int) -> str:
+def name_of_user(user: int) -> str:
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

@@ -8,11 +8,13 @@ from typing import Any
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, RunError, WorkerDied, with_limit
+from labkit.engine.bars import Bars
+from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, NotStarted, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.plan import Plan
+from labkit.engine.plan import Plan, limit_from_environment
 from labkit.engine.processes import MARK
 from labkit.engine.receipt import Receipt
+from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.session import Session, environment, import_path
 
@@ -28,35 +30,64 @@ def launch(
     `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker
     in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
 
+    A launch holds its GPUs alone among all launches on this node: it takes free ones, else it waits, for `limit_s` at
+    most, and shows place and owners. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
+    holds, and how long a run takes. Where another program holds a GPU, too, `run.source` says so.
+
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
     carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
-    interrupted. When it returns or raises, no process of the run is left.
+    interrupted; NotStarted, another one, while it waits for GPUs. When it returns or raises, no process of the run is
+    left, and its GPUs are free.
     """
     here = node.here()
     _require_gpus(plan, here)
-    run = Run.create(plan, here)
-    if debug:
-        from labkit.engine.debug import measure_here
-
-        return measure_here(run)
-    launches = Launches(run, _bar(plan, progress), patience_s=patience_s, limit_s=limit_s)
+    if (minutes := limit_from_environment("LABKIT_MAX_MINUTES")) is not None:
+        limit_s = min(limit_s, 60.0 * minutes)
+    reservation, bars = Reservation(plan, here, first_only=debug), Bars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            launches.measure_all(interrupts)
-        except KeyboardInterrupt:
-            with interrupts.later():
-                launches.end()  # again: the interrupt may have come just before the launch was ended
-            launches.state = "interrupted"
-            raise Interrupted(run) from None
-        except OSError as error:  # no process, thread or descriptor is to be had
-            launches.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
-            raise LauncherLost(launches.state, run=run) from None
-        except RunError as error:
-            launches.state = launches.told_with_earlier_death(error)
-            raise
+            _wait_for_gpus(reservation, interrupts, bars, limit_s)
+            run = Run.create(plan, reservation.node)
+            if debug:
+                from labkit.engine.debug import measure_here
+
+                return measure_here(run)
+            _measure(Launches(run, reservation, bars.points(), patience_s=patience_s, limit_s=limit_s), interrupts)
         finally:
-            launches.close()
+            with interrupts.later():
+                reservation.release()
+                bars.close()
     return run
+
+
+def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Bars, limit_s: float) -> None:
+    try:
+        reservation.take(limit_s, bars.show_below)
+    except KeyboardInterrupt:
+        with interrupts.later():
+            reservation.release()
+        raise NotStarted("interrupted while it waited for GPUs; nothing was started") from None
+    finally:
+        bars.remove_line()
+
+
+def _measure(launches: Launches, interrupts: Interrupts) -> None:
+    """Measure all points of a run, and write down how it ended."""
+    try:
+        launches.measure_all(interrupts)
+    except KeyboardInterrupt:
+        with interrupts.later():
+            launches.end()  # again: the interrupt may have come just before the launch was ended
+        launches.state = "interrupted"
+        raise Interrupted(launches.run) from None
+    except OSError as error:  # no process, thread or descriptor is to be had
+        launches.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
+        raise LauncherLost(launches.state, run=launches.run) from None
+    except RunError as error:
+        launches.state = launches.told_with_earlier_death(error)
+        raise
+    finally:
+        launches.close()
 
 
 def _require_gpus(plan: Plan, here: node.Node) -> None:
@@ -71,9 +102,9 @@ class Launches:
     Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
     """
 
-    def __init__(self, run: Run, bar: Any, *, patience_s: float, limit_s: float):
+    def __init__(self, run: Run, reservation: Reservation, bar: Any, *, patience_s: float, limit_s: float):
         self.run, self.bar, self.patience_s, self.limit_s = run, bar, patience_s, limit_s
-        self.receipt, self.begun, self.awake = Receipt(run), time.monotonic(), watch.Awake()
+        self.receipt, self.begun, self.awake = Receipt(run, reservation), time.monotonic(), watch.Awake()
         self.state, self.count, self.startup_s = "failed", 0, 0.0
         self.death: WorkerDied | None = None  # the one that a restart has answered
         self.session: Session | None = None  # of the newest launch
@@ -165,14 +196,16 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
         "LABKIT_LAUNCHED": repr(time.monotonic()),
         "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
+        **_visible(run),
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
         "TQDM_DISABLE": "1",
     }
 
 
-def _bar(plan: Plan, progress: bool) -> Any:
-    from tqdm.auto import tqdm
-
-    shown = progress and os.environ.get("LABKIT_PROGRESS") != "0"
-    return tqdm(total=len(plan.points()), desc=f"{plan.lab}: starting workers", unit="point", disable=not shown)
+def _visible(run: Run) -> dict[str, str]:
+    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones."""
+    gpus = run.node.gpus[: run.plan.gpus]
+    if gpus == node.here().gpus[: run.plan.gpus]:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}

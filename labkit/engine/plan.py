@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Plan:
             advice = "take size='small', or replay() a recorded run"
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         object.__setattr__(self, "device", device)
-        object.__setattr__(self, "gpus", self.gpus or (len(here.gpus) if self.on_gpus() else 2))
+        object.__setattr__(self, "gpus", self.gpus or (allowed_gpus() if self.on_gpus() else 2))
         if device == "cuda" and self.gpus > len(here.gpus):
             raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {len(here.gpus)} GPU(s), so 1 to {len(here.gpus)}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
@@ -82,12 +83,12 @@ class Plan:
     @classmethod
     def on_gpus(cls) -> bool:
         """Return whether this node has the GPUs that the plan needs; where not, CPU processes stand in for them."""
-        return len(node.here().gpus) >= cls.least
+        return allowed_gpus() >= cls.least
 
     @classmethod
     def few(cls, count: int) -> int:
         """Return the workers of a small run: `count`; fewer where the node has GPUs for the plan, but not as many."""
-        return min(count, len(node.here().gpus)) if cls.on_gpus() else count
+        return min(count, allowed_gpus()) if cls.on_gpus() else count
 
     def validate(self) -> None:
         """Raise PlanError where knobs of the subclass contradict each other."""
@@ -206,6 +207,19 @@ class ListedPlan(Plan):
 
     def to_json(self) -> str:
         return json.dumps(self.record, indent=1)
+
+
+def limit_from_environment(variable: str) -> int | None:
+    """Return the whole number that a course sets for each user in this variable; None where it sets none."""
+    text = os.environ.get(variable, "").strip()
+    if text and not (text.isdecimal() and int(text) > 0):
+        raise PlanError(f"{variable}={text!r}: give a whole number, 1 or more, or leave the variable out")
+    return int(text) if text else None
+
+
+def allowed_gpus() -> int:
+    """Return how many GPUs one launch may use: those that are visible, at most LABKIT_MAX_GPUS."""
+    return min(len(node.here().gpus), limit_from_environment("LABKIT_MAX_GPUS") or MOST_WORKERS)
 
 
 def require_parameters(size: Any, gpus: Any, seeds: Any) -> None:

@@ -8,27 +8,36 @@ from labkit import node
 from labkit.engine.errors import DamagedRun
 from labkit.engine.lines import content
 from labkit.engine.processes import members
+from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
+
+GROWN_MIB = 100  # more memory in use after a launch than before: another program has come meanwhile
 
 
 class Receipt:
     """Made before the workers start; `fields` afterwards gives what goes into the run's status."""
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, reservation: Reservation):
+        self.run, self.reservation = run, reservation
         self.gpus = run.node.gpus[: run.plan.gpus] if run.plan.device == "cuda" else ()
         self.before_mib = node.used_mib(self.gpus)
-        self.held = [str(holder) for holder in node.holders(self.gpus)]
 
     def fields(self) -> dict[str, Any]:
-        """Return processes started and left, GPU memory in use before and after (MiB, by index), and other holders."""
+        """Return processes started and left, GPU memory in use before and after (MiB, by index), and other holders.
+
+        `contaminated` has the indices of GPUs that other programs held before or after the launch.
+        """
+        after_mib = node.used_mib(self.gpus)
+        if any(mib > self.before_mib.get(gpu, mib) + GROWN_MIB for gpu, mib in after_mib.items()) or not self.gpus:
+            self.reservation.look_again()
         return {
             "measured": self.run.tally(),
             "processes_started": sum(map(self._started, range(self.run.plan.gpus))),
             "processes_left": len(members(self.run)),
             "gpu_mib_before": {str(gpu): mib for gpu, mib in self.before_mib.items()},
-            "gpu_mib_after": {str(gpu): mib for gpu, mib in node.used_mib(self.gpus).items()},
-            "held_by_others": self.held,
+            "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
+            "held_by_others": self.reservation.held,
+            "contaminated": sorted(self.reservation.shared),
         }
 
     def _started(self, rank: int) -> int:

@@ -160,11 +160,17 @@ class Run(Folder):
 
     @property
     def source(self) -> str:
-        """Return where the rows come from, for the footer of every chart: here or recorded, machine, date, size."""
+        """Return where the rows come from, for the footer of every chart: here or recorded, machine, date, size.
+
+        It says so where another program held the run's GPUs, too.
+        """
         how = "recorded on" if self.recorded else "measured here,"
         small = ", small size" if self.plan.size == "small" else ""
         machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus if self.plan.device == "cuda" else 0]).label
-        return f"{how} {machine}, {self.status.get('date', self.node.date)}{small}"
+        status = self.status
+        shared = ", ".join(map(str, status.get("contaminated") or []))
+        other = f", contaminated: another program held GPU {shared}, too" if shared else ""
+        return f"{how} {machine}, {status.get('date', self.node.date)}{small}{other}"
 
     def keep(self, name: str) -> Path:
         """Copy the run, without its logs, to data/recorded/<name>, for `replay(name)`; over an earlier run at most."""

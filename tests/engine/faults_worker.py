@@ -25,6 +25,10 @@ def measure(worker, point) -> None:
         subprocess.Popen(SLEEPER, start_new_session=True)
     elif point.fault == "sleep":
         time.sleep(600)
+    elif point.fault == "visible":
+        worker.record(iteration=1, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), at=time.time())
+        time.sleep(0.3)
+        worker.record(iteration=2, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), at=time.time())
     elif worker.rank != worker.plan.rank:
         dist.all_reduce(torch.zeros(1))
     else:

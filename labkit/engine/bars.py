@@ -1,0 +1,46 @@
+"""What a launch shows while it goes on: the bar of its points, and a line below it while it waits for GPUs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from labkit.engine.plan import Plan
+
+
+class Bars:
+    """The bars of one launch, each made when it is first shown; none with progress=False or LABKIT_PROGRESS=0."""
+
+    def __init__(self, plan: Plan, progress: bool):
+        self._plan, self._hidden = plan, not progress or os.environ.get("LABKIT_PROGRESS") == "0"
+        self._points = self._line = None
+
+    def points(self) -> Any:
+        """Return the bar of the plan's points."""
+        from tqdm.auto import tqdm
+
+        if self._points is None:
+            title, points = f"{self._plan.lab}: starting workers", len(self._plan.points())
+            self._points = tqdm(total=points, desc=title, unit="point", disable=self._hidden)
+        return self._points
+
+    def show_below(self, text: str) -> None:
+        """Show a line of text below the bar, instead of the one before."""
+        from tqdm.auto import tqdm
+
+        if self._line is None:
+            self.points().set_description_str(f"{self._plan.lab}: waiting")
+            self._line = tqdm(total=0, bar_format="{desc}", leave=False, position=1, disable=self._hidden)
+        self._line.set_description_str(text)
+
+    def remove_line(self) -> None:
+        """Remove the line below the bar."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def close(self) -> None:
+        """End what is shown."""
+        self.remove_line()
+        if self._points is not None:
+            self._points.close()

@@ -1,0 +1,234 @@
+"""Which GPUs of a node a launch uses: those that are free, held by a lock each until it ends; else it queues."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from labkit import node
+from labkit.engine import locks
+from labkit.engine.errors import NotEnoughGpus
+from labkit.engine.folder import name_of_user
+from labkit.engine.plan import Plan, limit_from_environment
+from labkit.node import Gpu, Node
+
+POLL_SECONDS = 0.1
+OVERTAKE_SECONDS = 60.0  # GPUs that were free as long are taken, even if an earlier launch waits for more of them
+ENDING_SECONDS = 0.5  # for the driver to forget processes of a launch that has just ended
+STAND_INS = "LABKIT_STAND_IN_GPUS"  # a JSON file: names of GPUs that CPU workers reserve, and who else holds each
+
+
+class Reservation:
+    """The GPUs of one launch: `take` waits until enough are free, `release` gives them back.
+
+    Attributes: `node` (this machine, with the GPUs of the launch first), `gpus` (those), `held` (what other programs
+    hold of them, as sentences), `shared` (indices of GPUs that other programs hold, too).
+    """
+
+    def __init__(self, plan: Plan, here: Node, *, first_only: bool = False):
+        self.plan, self.node, self.gpus = plan, here, ()
+        self.candidates = _candidates(plan, here)[: plan.gpus if first_only else None]
+        self.held: list[str] = []
+        self.shared: set[int] = set()
+        self._ticket: locks.Ticket | None = None
+        self._locks: list[locks.Lock] = []
+        self._folder = Path()
+        self._free_since: float | None = None
+        self._queued: float | None = None  # since when it waits, as its ticket has it
+        self._said: tuple[str, tuple[Gpu, ...]] | None = None  # by the ticket
+        self._why = ""  # it waits
+
+    def take(self, limit_s: float, tell: Callable[[str], None]) -> None:
+        """Take as many GPUs as the plan has workers; while too few are free, `tell` place and owners.
+
+        Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`.
+        Without a folder for locks, it warns and takes the first GPUs; on CPUs, it warns where cores are shared.
+        """
+        most = limit_from_environment("LABKIT_MAX_GPUS")
+        if self.candidates and most is not None and self.plan.gpus > most:
+            allowed = f"LABKIT_MAX_GPUS={most} allows each user {most}"
+            raise NotEnoughGpus(f"the plan wants {self.plan.gpus} GPU(s), and {allowed}: make it with gpus={most}")
+        try:
+            self._folder = locks.locks_folder()
+            self._ticket = locks.Ticket(self._folder)
+        except locks.LocksUnusable as error:
+            if self.candidates:
+                warnings.warn(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
+                self._use(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
+            return
+        if self.candidates:
+            self._queue(limit_s, most, tell)
+        else:
+            self._ticket.write(workers=self.plan.gpus)
+            self._warn_of_shared_cores()
+
+    def _queue(self, limit_s: float, most: int | None, tell: Callable[[str], None]) -> None:
+        begun = time.monotonic()
+        while not self._attempt(most):
+            tell(self._why)
+            if time.monotonic() > begun + limit_s:
+                raise NotEnoughGpus(f"no {self.plan.gpus} GPU(s) were free within {limit_s:.0f} s: {self._why}")
+            time.sleep(POLL_SECONDS * random.uniform(0.5, 1.5))
+
+    def _attempt(self, most: int | None) -> bool:
+        """Take the GPUs if enough are free, and nobody waits who came before."""
+        if most is None:
+            return self._attempt_alone(None)
+        try:
+            turn = locks.lock(locks.user_file(self._folder), mode=0o600)
+        except locks.LocksUnusable as error:
+            raise NotEnoughGpus(f"LABKIT_MAX_GPUS={most} cannot be kept: {error}") from None
+        if turn is None:  # another launch of this user looks, and is done in a moment
+            self._why = self._why or "waits for another launch of yours"
+            return False
+        try:
+            return self._attempt_alone(most)
+        finally:
+            turn.release()
+
+    def _attempt_alone(self, most: int | None) -> bool:
+        wanted, others = self.plan.gpus, locks.entries(self._folder, besides=self._ticket and self._ticket.file)
+        mine = sum(len(other.gpus) for other in others if other.user == os.geteuid())
+        if most is not None and mine + wanted > most:
+            self._why = f"waits, because your other launches hold {mine} GPU(s), and LABKIT_MAX_GPUS is {most}"
+            self._say("limit")
+            return False
+        programs = _other_programs(self.candidates)
+        alone = [gpu for gpu in self.candidates if not programs[_name(gpu)]]
+        order = alone if len(alone) >= wanted else sorted(self.candidates, key=lambda gpu: len(programs[_name(gpu)]))
+        taken = self._lock(order, {name for other in others for name in other.gpus})
+        waiting = self._waiting_before(others)
+        if len(taken) < wanted:
+            self._free_since = None
+        elif not waiting or self._free_for() > OVERTAKE_SECONDS:
+            self._use(tuple(gpu for gpu in self.candidates if gpu in taken), programs)
+            self._say("", self.gpus)
+            return True
+        self._unlock()
+        self._say("gpus")
+        self._why = self._told(others, waiting, taken)
+        return False
+
+    def _lock(self, order: list[Gpu], claimed: set[str]) -> list[Gpu]:
+        """Lock the first free GPUs in this order; a file that cannot be locked holds nobody up."""
+        taken: list[Gpu] = []
+        for gpu in order:
+            if len(taken) == self.plan.gpus:
+                break
+            if _name(gpu) in claimed:
+                continue
+            try:
+                lock = locks.lock(locks.gpu_file(self._folder, _name(gpu)))
+            except locks.LocksUnusable as error:
+                warnings.warn(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
+                taken.append(gpu)
+                continue
+            if lock is not None:
+                self._locks.append(lock)
+                taken.append(gpu)
+        return taken
+
+    def _waiting_before(self, others: list[locks.Entry]) -> list[locks.Entry]:
+        """Return the launches that began to wait before this one."""
+        queued = time.time() if self._queued is None else self._queued
+        return [other for other in others if other.waits == "gpus" and other.since < queued]
+
+    def _say(self, waits: str, gpus: tuple[Gpu, ...] = ()) -> None:
+        """Write the ticket, if that changes it: a launch keeps its place in the queue."""
+        if self._ticket is None or self._said == (waits, gpus):
+            return
+        self._ticket.write(workers=self.plan.gpus, waits=waits, gpus=tuple(map(_name, gpus)))
+        self._said = (waits, gpus)
+        self._queued = self._ticket.file.stat().st_ctime if waits == "gpus" else None
+
+    def _free_for(self) -> float:
+        """Return for how many seconds enough GPUs have been free."""
+        now = time.monotonic()
+        self._free_since = now if self._free_since is None else self._free_since
+        return now - self._free_since
+
+    def _told(self, others: list[locks.Entry], waiting: list[locks.Entry], free: list[Gpu]) -> str:
+        owners = {name: other for other in reversed(others) for name in other.gpus}
+        busy = []
+        for gpu in self.candidates:
+            if (owner := owners.get(_name(gpu))) is not None:
+                busy.append(f"GPU {gpu.index}: {_who(owner)}")
+            elif gpu not in free:
+                busy.append(f"GPU {gpu.index}: another process")
+        busy += [f"before you: {_who(other)}" for other in waiting]
+        return f"waits for {self.plan.gpus} free GPU(s), place {len(waiting) + 1} in the queue ({'; '.join(busy)})"
+
+    def _use(self, gpus: tuple[Gpu, ...], programs: dict[str, list[str]]) -> None:
+        """Use these GPUs, and note what other programs hold of them, once earlier launches have ended entirely."""
+        rest = tuple(gpu for gpu in self.candidates if gpu not in gpus)
+        self.gpus, self.node = gpus, replace(self.node, gpus=(*gpus, *rest))
+        deadline = time.monotonic() + ENDING_SECONDS
+        while any(programs[_name(gpu)] for gpu in gpus) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            programs = _other_programs(gpus)
+        self._note(programs)
+
+    def look_again(self) -> None:
+        """Note which other programs hold the launch's GPUs now."""
+        if self.gpus:
+            self._note(_other_programs(self.gpus))
+
+    def _note(self, programs: dict[str, list[str]]) -> None:
+        for gpu in self.gpus:
+            sentences = programs[_name(gpu)]
+            self.shared |= {gpu.index} if sentences else set()
+            self.held += [sentence for sentence in sentences if sentence not in self.held]
+
+    def _warn_of_shared_cores(self) -> None:
+        others = locks.entries(self._folder, besides=self._ticket and self._ticket.file)
+        others = [other for other in others if not other.gpus and not other.waits]
+        workers = sum(other.workers for other in others)
+        if workers and workers + self.plan.gpus > self.node.cores:
+            users = ", ".join(sorted({name_of_user(other.user) for other in others}))
+            theirs = f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
+            warnings.warn(f"{theirs}: times of this run may be longer", stacklevel=2)
+
+    def _unlock(self) -> None:
+        while self._locks:
+            self._locks.pop().release()
+
+    def release(self) -> None:
+        """Give the GPUs back, or leave the queue; more than once changes nothing."""
+        self._unlock()
+        if self._ticket is not None:
+            self._ticket.release()
+
+
+def _candidates(plan: Plan, here: Node) -> tuple[Gpu, ...]:
+    """Return the GPUs that the plan may use; on CPUs those that stand in for them, else none."""
+    if plan.device == "cuda":
+        return here.gpus
+    return tuple(Gpu(index=index, uuid=name) for index, name in enumerate(_stand_ins()))
+
+
+def _stand_ins() -> dict[str, str]:
+    file = os.environ.get(STAND_INS)
+    return json.loads(Path(file).read_text()) if file else {}
+
+
+def _other_programs(gpus: tuple[Gpu, ...]) -> dict[str, list[str]]:
+    """Return what other programs hold of each GPU, by name; a slice of a GPU (MIG) shares nothing with the others."""
+    if os.environ.get(STAND_INS):
+        held = _stand_ins()
+        return {_name(gpu): [f"GPU {gpu.index}: {held[_name(gpu)]}"] if held.get(_name(gpu)) else [] for gpu in gpus}
+    others = [holder for holder in node.holders(gpus) if holder.pid != os.getpid()]
+    return {_name(gpu): [str(one) for one in others if one.gpu == gpu.index and not gpu.mig] for gpu in gpus}
+
+
+def _who(entry: locks.Entry) -> str:
+    return f"{name_of_user(entry.user)} since {time.strftime('%H:%M:%S', time.localtime(entry.since))}"
+
+
+def _name(gpu: Gpu) -> str:
+    return gpu.uuid or f"index-{gpu.index}"

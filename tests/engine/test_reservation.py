@@ -1,0 +1,328 @@
+"""Two launches never use one GPU at the same time; the GPUs are made up (a file names them), the processes are real."""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from faults_plan import Faults
+from launches import failed, soon
+
+from labkit import node
+from labkit.engine import launch as launching
+from labkit.engine import locks, reservation
+from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
+from labkit.engine.launch import launch
+from labkit.engine.plan import Plan
+from labkit.engine.reservation import Reservation
+
+ME = getpass.getuser()
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """Return a function that makes up GPUs, each with what another program holds of it, and the folder of locks."""
+    (folder := tmp_path / "locks").mkdir()
+    monkeypatch.setenv("LABKIT_LOCKS", str(folder))
+    monkeypatch.setenv("LABKIT_STAND_IN_GPUS", str(tmp_path / "gpus.json"))
+
+    def make_up(**held: str) -> Path:
+        (tmp_path / "gpus.json").write_text(json.dumps(held))
+        return folder
+
+    return make_up
+
+
+def reserve(count: int, limit_s: float = 0.0, tell=lambda text: None) -> Reservation:
+    """Return the reservation of a launch on so many GPUs. Raises NotEnoughGpus after `limit_s`."""
+    made = Reservation(Faults(gpus=count), node.here())
+    try:
+        made.take(limit_s, tell)
+    except BaseException:
+        made.release()
+        raise
+    return made
+
+
+def names(made: Reservation) -> list[str | None]:
+    return [gpu.uuid for gpu in made.gpus]
+
+
+def test_free_gpus_are_picked_first_and_the_workers_see_only_these(gpus):
+    gpus(a="", b="", c="", d="")
+    first = reserve(1)
+    third = reserve(1)
+    second = reserve(1)
+    assert [names(one) for one in (first, third, second)] == [["a"], ["b"], ["c"]]
+    third.release()
+    run = launch(Faults(gpus=2, faults=("visible",)))
+    assert set(run.rows["visible"].dropna()) == {"b,d"}
+    assert [gpu.uuid for gpu in run.node.gpus[:2]] == ["b", "d"]
+    first.release(), second.release()
+
+
+def test_the_first_gpus_leave_the_environment_as_it_is(gpus, monkeypatch):
+    monkeypatch.delenv("LABKIT_STAND_IN_GPUS")
+    assert "visible" not in launch(Faults(gpus=2, faults=("visible",))).rows
+
+
+def test_launches_of_one_kernel_follow_each_other(gpus):
+    """Four threads launch on two GPUs; at no time is a GPU used twice."""
+    gpus(a="", b="")
+    with ThreadPoolExecutor(4) as pool:
+        runs = [*pool.map(lambda _: launch(Faults(gpus=1, faults=("visible",), rank=0)), range(4))]
+    used = [(run.rows["visible"].dropna().iloc[0], run.rows["at"].min(), run.rows["at"].max()) for run in runs]
+    assert {gpu for gpu, *_ in used} == {"a", "b"}
+    for gpu in "ab":
+        times = sorted((begun, ended) for name, begun, ended in used if name == gpu)
+        assert all(ended <= begun for (_, ended), (begun, _) in itertools.pairwise(times))
+
+
+def test_a_launch_that_finds_too_few_is_told_its_place_and_the_owner(gpus):
+    gpus(a="", b="")
+    holder, told = reserve(1), []
+    with pytest.raises(NotEnoughGpus, match="2 GPU"):
+        reserve(2, 0.5, told.append)
+    since = time.strftime("%H:", time.localtime())
+    assert "place 1 " in told[-1] and f"GPU 0: {ME} since {since}" in told[-1] and "GPU 1" not in told[-1]
+    assert names(reserve(1)) == ["b"], "what it took for a moment, it gave back"
+    holder.release()
+
+
+def test_who_came_first_is_served_first(gpus, monkeypatch):
+    """One wants both GPUs, a later one a single one: that one waits, though a GPU is free; but not for ever."""
+    gpus(a="", b="")
+    holder, served, told = reserve(1), [], []
+
+    def wait(count: int, tell) -> None:
+        made = reserve(count, 30, tell)
+        served.append(count)
+        made.release()
+
+    both = threading.Thread(target=wait, args=(2, lambda text: None))
+    both.start()
+    soon(lambda: any(entry.waits for entry in locks.entries(locks.locks_folder())))
+    single = threading.Thread(target=wait, args=(1, told.append))
+    single.start()
+    soon(lambda: told and "place 2 " in told[-1])
+    monkeypatch.setattr(reservation, "OVERTAKE_SECONDS", 0.2)
+    single.join(10)
+    assert served == [1], "nobody can keep a free GPU from others for longer than that"
+    monkeypatch.setattr(reservation, "OVERTAKE_SECONDS", 60.0)
+    holder.release()
+    both.join(10)
+    assert served == [1, 2]
+
+
+def test_a_gpu_that_another_program_holds_is_avoided_or_told(gpus):
+    gpus(a="process 7 of bob holds 300 MiB", b="", c="")
+    made = reserve(2)
+    assert names(made) == ["b", "c"]
+    made.release()
+    assert launch(Faults(gpus=2)).source.count("contaminated") == 0
+    run = launch(Faults(gpus=3))
+    assert "contaminated: another program held GPU 0, too" in run.source
+    assert "GPU 0: process 7 of bob holds 300 MiB" in repr(run)
+    assert "contaminated" in run.medians(["fault"], "seconds").attrs["source"], "as every chart's footer has it"
+
+
+def test_a_program_that_comes_while_the_launch_goes_on_is_told(gpus):
+    folder = gpus(a="", b="")
+    with ThreadPoolExecutor(1) as pool:
+        going_on = pool.submit(launch, Faults(gpus=2, faults=("visible",)))
+        soon(lambda: any(entry.gpus for entry in locks.entries(folder)))
+        gpus(a="", b="process 8 of eve holds 9 MiB")
+        assert "contaminated: another program held GPU 1, too" in going_on.result().source
+
+
+def test_a_course_limits_the_gpus_of_each_user(gpus, monkeypatch):
+    gpus(a="", b="", c="")
+    monkeypatch.setenv("LABKIT_MAX_GPUS", "2")
+    with pytest.raises(NotEnoughGpus, match="LABKIT_MAX_GPUS=2"):
+        reserve(3, 60)
+    first = reserve(1)
+    second = reserve(1)
+    told = []
+    with pytest.raises(NotEnoughGpus, match="your other launches hold 2"):
+        reserve(1, 0.3, told.append)
+    first.release()
+    third = reserve(1)
+    second.release(), third.release()
+    monkeypatch.setenv("LABKIT_MAX_GPUS", "many")
+    with pytest.raises(PlanError, match="whole number"):
+        reserve(1)
+
+
+def test_a_plan_takes_no_more_gpus_than_the_course_allows(monkeypatch):
+    four = replace(node.here(), gpus=tuple(node.Gpu(index=index) for index in range(4)))
+    monkeypatch.setattr(node, "here", lambda: four)
+
+    class Any(Plan):
+        lab, worker = "any", "any"
+
+    assert (Any().gpus, Any.few(3)) == (4, 3)
+    monkeypatch.setenv("LABKIT_MAX_GPUS", "2")
+    assert (Any().gpus, Any.few(3)) == (2, 2)
+
+
+def test_a_course_limits_the_minutes_of_a_run(monkeypatch):
+    monkeypatch.setattr(
+        launching, "limit_from_environment", lambda name: 0.02 if name == "LABKIT_MAX_MINUTES" else None
+    )
+    assert "outlasted its time limit" in failed(WorkerHung, "sleep").sentence
+
+
+def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
+    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path))
+    here = replace(node.here(), cores=3)
+    first, second = (Reservation(Faults(gpus=2), here) for _ in range(2))
+    first.take(0, print)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=f"2 worker.* other launches .{ME}. use this node's 3 core"):
+        second.take(0, print)
+    first.release(), second.release()
+    assert not [*tmp_path.iterdir()]
+
+
+@contextmanager
+def another_process(code: str, *arguments: str):
+    """Run some code until this context ends; it has printed a line before that begins."""
+    command = [sys.executable, "-c", code, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        process.said = process.stdout.readline().strip()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+HOLDS_AND_FORKS = """
+import os, time
+from faults_plan import Faults
+from labkit import node
+from labkit.engine.reservation import Reservation
+Reservation(Faults(gpus=1), node.here()).take(0, print)
+if child := os.fork():
+    print(child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_the_kernel_has_forked_holds_nothing(gpus):
+    gpus(a="")
+    with another_process(HOLDS_AND_FORKS) as kernel:
+        with pytest.raises(NotEnoughGpus):
+            reserve(1, 0.2)
+        kernel.kill()
+        kernel.wait()
+        try:
+            reserve(1, 10).release()
+        finally:
+            os.kill(int(kernel.said), 9)
+
+
+LOCKS_A_TICKET = """
+import fcntl, json, os, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print(sys.argv[2], file=file, flush=True)
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "ticket",
+    [
+        '{"workers": 1, "waits": "gpus", "gpus": []}',
+        '{"workers": 1e999, "waits": "gpus", "gpus": ["a"]}',
+        '{"workers": 1, "waits": "", "gpus": 7}',
+        "[" * 4000,
+        "not JSON",
+    ],
+)
+def test_what_another_process_writes_cannot_block_a_launch(gpus, monkeypatch, ticket):
+    """A living process may claim to have come first, which holds others up for OVERTAKE_SECONDS; no text does more."""
+    folder = gpus(a="")
+    monkeypatch.setattr(reservation, "OVERTAKE_SECONDS", 0.2)
+    with another_process(LOCKS_A_TICKET, str(folder / "labkit-launch-9-9-9.json"), ticket):
+        reserve(1, 10).release()
+
+
+def test_files_alone_hold_nothing(gpus):
+    """Neither what a killed kernel left, nor what somebody wrote by hand."""
+    folder = gpus(a="")
+    left = folder / "labkit-launch-9-9-9.json"
+    left.write_text('{"workers": 1, "waits": "", "gpus": ["a"]}')
+    locks.gpu_file(folder, "a").write_text("held by root since 1970")
+    reserve(1).release()
+    assert not left.exists(), "it was this user's"
+    assert locks.gpu_file(folder, "a").read_text() == "held by root since 1970", "nothing is written to a lock"
+
+
+@pytest.mark.parametrize("make", [lambda file, mine: file.symlink_to(mine), lambda file, _: os.mkfifo(file)])
+def test_no_link_is_followed_and_no_fifo_waited_for(gpus, tmp_path, make):
+    folder = gpus(a="", b="")
+    (mine := tmp_path / "mine").write_text("my own")
+    make(locks.gpu_file(folder, "a"), mine)
+    mode = mine.stat().st_mode
+    with pytest.warns(UserWarning, match="another launch may use GPU 0"):
+        made = reserve(2)
+    assert names(made) == ["a", "b"]
+    assert (mine.read_text(), mine.stat().st_mode) == ("my own", mode)
+    made.release()
+
+
+def test_a_folder_in_which_others_can_remove_locks_is_not_used(gpus):
+    folder = gpus(a="")
+    folder.chmod(0o777)
+    with pytest.warns(UserWarning, match="other launches may use the same GPUs"):
+        assert names(reserve(1)) == ["a"]
+    assert not [*folder.iterdir()]
+    folder.chmod(0o1777)
+    reserve(1).release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
+def test_two_users_share_the_locks(gpus):
+    """What the one has made, the other can lock, whatever the umask; the owner is whom the system names."""
+    folder = gpus(a="")
+    folder.chmod(0o1777)
+    for parent in (folder, *folder.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o005)
+    before = os.umask(0o077)
+    try:
+        reserve(1).release()
+    finally:
+        os.umask(before)
+    dropped = "node.here(); os.setgroups([]); os.setgid(65534); os.setuid(65534)\nReservation("
+    code = HOLDS_AND_FORKS.replace("Reservation(", dropped)
+    told = []
+    with another_process(code) as kernel:
+        with pytest.raises(NotEnoughGpus):
+            reserve(1, 0.3, told.append)
+        assert "GPU 0: nobody since" in told[-1]
+        os.kill(int(kernel.said), 9)
+    reserve(1, 10).release()
+
+
+def test_a_launch_without_contention_costs_less_than_ten_milliseconds(gpus):
+    gpus(a="", b="", c="", d="")
+    seconds = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        reserve(2).release()
+        seconds.append(time.perf_counter() - begun)
+    assert min(seconds) < 0.01

@@ -1,0 +1,75 @@
+"""A launch that waits for GPUs: it starts when their holder is killed, and leaves nothing when it is interrupted.
+
+Two kernels in processes of their own contend for two GPUs that a file names.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import signal
+
+import pytest
+from ends_scenes import Kernel, soon
+from failing_launches import apart  # noqa: F401
+
+pytestmark = pytest.mark.timeout(120)
+QUEUES = """
+import json, signal
+from ends_plan import Ends
+from labkit.engine import bars
+from labkit.engine.launch import launch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+bars.Bars.show_below = lambda self, text: print(text, flush=True)
+try:
+    run = launch(Ends())
+    print(json.dumps({"state": run.status["state"], "rows": len(run.rows)}))
+except BaseException as error:
+    print(json.dumps({"error": type(error).__name__, "interrupt": isinstance(error, KeyboardInterrupt)}))
+"""
+
+
+@pytest.fixture
+def locks(tmp_path, monkeypatch):
+    """The folder of the locks of two GPUs."""
+    (folder := tmp_path / "locks").mkdir()
+    (tmp_path / "gpus.json").write_text(json.dumps({"a": "", "b": ""}))
+    monkeypatch.setenv("LABKIT_LOCKS", str(folder))
+    monkeypatch.setenv("LABKIT_STAND_IN_GPUS", str(tmp_path / "gpus.json"))
+    return folder
+
+
+def waits(kernel: Kernel) -> str:
+    """What the kernel tells first: that its launch waits, for whom."""
+    told = kernel.process.stdout.readline()
+    owner = f"GPU 0: {getpass.getuser()} since "
+    assert "place 1 in the queue" in told and owner in told
+    return told
+
+
+def test_a_killed_kernel_holds_no_gpu(tmp_path, locks):
+    """SIGKILL gives it no time to release anything; the launch that waits then starts."""
+    with Kernel(tmp_path / "holder", "sleep") as holder:
+        holder.run()
+        with Kernel(tmp_path / "waiter", code=QUEUES) as waiter:
+            waits(waiter)
+            assert not [*waiter.runs.glob("*")], "it has not begun"
+            holder.process.send_signal(signal.SIGKILL)
+            out, _ = waiter.process.communicate(timeout=60)
+            assert json.loads(out.splitlines()[-1])["state"] == "finished"
+        soon(lambda: not holder.family.look())
+    assert sorted(file.name for file in locks.glob("*-launch-*")) == [], "its ticket is removed by the next launch"
+
+
+def test_an_interrupted_launch_in_the_queue_leaves_nothing(tmp_path, locks):
+    with Kernel(tmp_path / "holder", "sleep") as holder:
+        holder.run()
+        before = sorted(locks.iterdir())
+        with Kernel(tmp_path / "waiter", code=QUEUES) as waiter:
+            waits(waiter)
+            waiter.process.send_signal(signal.SIGINT)
+            out, _ = waiter.process.communicate(timeout=30)
+            assert json.loads(out.splitlines()[-1]) == {"error": "NotStarted", "interrupt": True}
+            assert not waiter.family.look(), "no agent, no worker"
+            assert not [*waiter.runs.glob("*")]
+        assert sorted(locks.iterdir()) == before
