@@ -31,8 +31,10 @@ from labkit import hidden_modules
 
 if TYPE_CHECKING:
     from labkit import node as node
+    from labkit.charts.calibration import predictions_chart as predictions_chart
     from labkit.claims import show_claims as show_claims
     from labkit.course.predict import predict as predict
+    from labkit.course.predict import predictions as predictions
     from labkit.course.source import source as source
     from labkit.engine.errors import RunError as RunError
     from labkit.engine.launch import launch as launch
@@ -65,6 +67,8 @@ _ROOMS = {
     "compare_targets": "labkit.tables.targets",
     "source": "labkit.course.source",
     "predict": "labkit.course.predict",
+    "predictions": "labkit.course.predict",
+    "predictions_chart": "labkit.charts.calibration",
     "beside": "labkit.story.words",
 }
 __all__ = sorted([*_ROOMS, "node"])

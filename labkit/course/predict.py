@@ -1,10 +1,26 @@
-"""A number that the reader commits to before measuring; skipped or headless, nothing is missing."""
+"""A number that the reader commits to before measuring, kept beside the answers; skipped, nothing is missing.
+
+Run All and a restart of the kernel find it again, and `compare` says by how much, and in which direction, it was wrong.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from labkit.course import guesses
+from labkit.provenance import of_source
+from labkit.story import units
+from labkit.story.words import say
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import Markdown
+
+TIMES = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
+RIGHT = 1.05  # a guess and a measurement of this ratio, or less, agree
 
 
 @dataclass
@@ -34,6 +50,7 @@ class Prediction:
         """Take what the reader typed, a decimal comma or point in it, and give the answer to show beside the field."""
         self.value = None
         if not text.strip():
+            self._keep()
             return ""
         try:
             value = float(text.replace(",", "."))
@@ -42,12 +59,79 @@ class Prediction:
         if not math.isfinite(value):
             return "that is no number"
         self.value = value
-        return f"noted, {value:g} {self.unit}: it will stand on the charts below"
+        return f"noted, {value:g} {self.unit}: it will stand on the charts below{self._keep()}"
+
+    def _keep(self) -> str:
+        """Keep the value; return a remark where that is not possible."""
+        if self.value is None and not guesses.find(self.question, self.unit):
+            return ""
+        try:
+            guesses.keep(self.question, self.unit, guessed=self.value)
+        except OSError as error:
+            return f" (until this kernel ends: {guesses.file_of_predictions()} cannot be written, {error.strerror})"
+        return ""
+
+    def compare(self, measured: float | None) -> Markdown:
+        """Say how far the prediction was from `measured`, in the same unit, and in which direction; keep both.
+
+        Without a prediction it says what was measured, and without a measurement (None or NaN) that there is none.
+        """
+        if measured is None or not math.isfinite(measured):
+            return say("Nothing was measured to compare your prediction with.")
+        measured = float(measured)
+        if self.value is None:
+            return say(f"Measured: {_with_unit(measured, self.unit)}. There is no prediction to compare it with.")
+        with contextlib.suppress(OSError):
+            guesses.keep(self.question, self.unit, guessed=self.value, measured=measured)
+        guessed = f"You guessed {_with_unit(self.value, self.unit)}, measured {_with_unit(measured, self.unit)}"
+        return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.")
 
     def __repr__(self) -> str:
         return f"Predict. {self.question} [{self.unit}]: " + ("skipped" if self.value is None else f"{self.value:g}")
 
 
+def _with_unit(value: float, unit: str) -> str:
+    return f"{_short(value, 3)} {unit}"
+
+
+def _short(value: float, digits: int) -> str:
+    """Return a number without the zeros that its last digits may be: somebody typed 3, and not 3.00."""
+    text = units.number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def error_of(guessed: float, measured: float, unit: str) -> str:
+    """Return in words how far a guess is from what was measured, such as "too slow by 2.3 ×"."""
+    if guessed == measured or (guessed * measured > 0 and max(guessed / measured, measured / guessed) <= RIGHT):
+        return "right within 5 %"
+    high, low = ("too slow", "too fast") if unit in TIMES else ("too high", "too low")
+    direction = high if guessed > measured else low
+    if guessed > 0 and measured > 0 and unit != "%":
+        return f"{direction} by {_short(max(guessed / measured, measured / guessed), 2)} ×"
+    return f"{direction} by {_with_unit(abs(guessed - measured), 'percentage points' if unit == '%' else unit)}"
+
+
 def predict(question: str, *, unit: str) -> Prediction:
-    """Ask the reader for a number, in `unit`; give it to tables and charts whether or not it was answered."""
-    return Prediction(question, unit)
+    """Ask the reader for a number, in `unit`; give it to tables and charts whether or not it was answered.
+
+    What the reader answered earlier to the same question is there again.
+    """
+    guessed = guesses.find(question, unit).get("guessed")
+    known = isinstance(guessed, int | float) and math.isfinite(guessed)
+    return Prediction(question, unit, float(guessed) if known else None)
+
+
+def predictions() -> pd.DataFrame:
+    """Return the reader's predictions: question, unit, guessed, measured, guessed_per_measured, error (in words)."""
+    import pandas as pd
+
+    columns = ["question", "unit", "guessed", "measured"]
+    rows = [[one.get(column) for column in columns] for one in guesses.kept() if one.get("guessed") is not None]
+    table = pd.DataFrame(rows, columns=columns)
+    for column in ("guessed", "measured"):
+        table[column] = pd.to_numeric(table[column], errors="coerce").astype(float)
+    both = (table["guessed"] > 0) & (table["measured"] > 0)
+    table["guessed_per_measured"] = (table["guessed"] / table["measured"]).where(both)
+    triples = zip(table["guessed"], table["measured"], table["unit"], strict=True)
+    table["error"] = ["not measured yet" if math.isnan(triple[1]) else error_of(*triple) for triple in triples]
+    return of_source(table, f"your predictions, kept in {guesses.FILE} beside your answers")

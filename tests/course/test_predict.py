@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from labkit.course import predict
+import labkit
+from labkit.course import guesses, predict
+from labkit.repository import REPOSITORY
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The folder of predictions of this test alone."""
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    return tmp_path / "answers"
 
 
 @pytest.mark.parametrize(
@@ -62,3 +78,86 @@ def test_typing_into_the_field_sets_the_value():
     assert guess.value == 4.5
     assert any("noted, 4.5 s" in widget.value for widget in new if isinstance(widget, ipywidgets.HTML))
     InteractiveShell.clear_instance()
+
+
+ANOTHER_KERNEL = "from labkit import predict; print(predict('How long?', unit='s').value)"
+
+
+def test_another_kernel_finds_the_prediction_again():
+    predict("How long?", unit="s").take("0,5")
+    predict("How long?", unit="ms").take("9")
+    command = [sys.executable, "-c", ANOTHER_KERNEL]
+    again = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert again.stdout.strip() == "0.5"
+    predict("How long?", unit="s").take("")
+    assert predict("How long?", unit="s").value is None
+    assert predict("How long?", unit="ms").value == 9
+
+
+@pytest.mark.parametrize(
+    "guessed, measured, unit, error",
+    [
+        ("0.05", 0.022, "s", "too slow by 2.3 ×"),
+        ("0.01", 0.022, "s", "too fast by 2.2 ×"),
+        ("300", 100, "GB/s", "too high by 3 ×"),
+        ("50", 100, "GB/s", "too low by 2 ×"),
+        ("102", 100, "GB/s", "right within 5 %"),
+        ("0", 0, "MiB", "right within 5 %"),
+        ("-1", 2, "MiB", "too low by 3 MiB"),
+        ("0", 2, "MiB", "too low by 2 MiB"),
+        ("40", 20, "%", "too high by 20 percentage points"),
+    ],
+)
+def test_a_guess_comes_back_with_its_error_and_direction(guessed, measured, unit, error):
+    guess = predict("How much?", unit=unit)
+    guess.take(guessed)
+    assert error in guess.compare(measured).data
+    (row,) = labkit.predictions().to_dict("records")
+    assert (row["guessed"], row["measured"], row["error"]) == (float(guessed), measured, error)
+
+
+def test_without_a_prediction_only_what_was_measured_is_told(folder):
+    guess = predict("How long?", unit="s")
+    assert "0.022 s" in guess.compare(0.022).data and "guessed" not in guess.compare(0.022).data
+    assert labkit.predictions().empty
+    guess.take("1")
+    for nothing in (None, math.nan):
+        assert "Nothing was measured" in guess.compare(nothing).data
+    assert not folder.exists() or labkit.predictions()["error"].tolist() == ["not measured yet"]
+
+
+def test_run_all_keeps_what_was_measured():
+    for _ in range(2):
+        guess = predict("How long?", unit="s")
+        if guess.value is None:
+            guess.take("2")
+        guess.compare(1.0)
+    assert labkit.predictions()["guessed_per_measured"].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", '{"question": 1}', '[1, {"question": "?"}]', "[" * 9000])
+def test_a_damaged_file_costs_no_notebook(folder, text):
+    folder.mkdir()
+    (folder / guesses.FILE).write_text(text)
+    guess = predict("How long?", unit="s")
+    assert guess.value is None
+    guess.take("3")
+    assert predict("How long?", unit="s").value == 3
+
+
+def test_a_folder_that_cannot_be_written_is_told(folder):
+    folder.write_text("a file is in the way")
+    guess = predict("How long?", unit="s")
+    assert "until this kernel ends" in guess.take("3")
+    assert guess.value == 3
+    assert "You guessed 3 s" in guess.compare(1).data
+
+
+def test_many_kernels_write_at_the_same_time(folder):
+    def guess(number: int) -> None:
+        predict(f"Question {number}?", unit="s").take(str(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        [*pool.map(guess, range(24))]
+    assert sorted(one["guessed"] for one in json.loads((folder / guesses.FILE).read_text())) == [*range(24)]
+    assert os.listdir(folder) == [guesses.FILE], "no draft is left"

@@ -69,7 +69,8 @@ def test_free_gpus_are_picked_first_and_the_workers_see_only_these(gpus):
     run = launch(Faults(gpus=2, faults=("visible",)))
     assert set(run.rows["visible"].dropna()) == {"b,d"}
     assert [gpu.uuid for gpu in run.node.gpus[:2]] == ["b", "d"]
-    first.release(), second.release()
+    for one in (first, second):
+        one.release()
 
 
 def test_the_first_gpus_leave_the_environment_as_it_is(gpus, monkeypatch):
@@ -158,7 +159,8 @@ def test_a_course_limits_the_gpus_of_each_user(gpus, monkeypatch):
         reserve(1, 0.3, told.append)
     first.release()
     third = reserve(1)
-    second.release(), third.release()
+    for one in (second, third):
+        one.release()
     monkeypatch.setenv("LABKIT_MAX_GPUS", "many")
     with pytest.raises(PlanError, match="whole number"):
         reserve(1)
@@ -191,18 +193,19 @@ def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
     assert not recwarn.list
     with pytest.warns(UserWarning, match=f"2 worker.* other launches .{ME}. use this node's 3 core"):
         second.take(0, print)
-    first.release(), second.release()
+    for one in (first, second):
+        one.release()
     assert not [*tmp_path.iterdir()]
 
 
 @contextmanager
 def another_process(code: str, *arguments: str):
-    """Run some code until this context ends; it has printed a line before that begins."""
+    """Run some code until this context ends; give the process, and the first line that it printed."""
     command = [sys.executable, "-c", code, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        process.said = process.stdout.readline().strip()
-        yield process
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
     finally:
         process.kill()
         process.communicate()
@@ -222,7 +225,7 @@ time.sleep(60)
 
 def test_a_process_that_the_kernel_has_forked_holds_nothing(gpus):
     gpus(a="")
-    with another_process(HOLDS_AND_FORKS) as kernel:
+    with another_process(HOLDS_AND_FORKS) as (kernel, child):
         with pytest.raises(NotEnoughGpus):
             reserve(1, 0.2)
         kernel.kill()
@@ -230,7 +233,7 @@ def test_a_process_that_the_kernel_has_forked_holds_nothing(gpus):
         try:
             reserve(1, 10).release()
         finally:
-            os.kill(int(kernel.said), 9)
+            os.kill(int(child), 9)
 
 
 LOCKS_A_TICKET = """
@@ -310,11 +313,11 @@ def test_two_users_share_the_locks(gpus):
     dropped = "node.here(); os.setgroups([]); os.setgid(65534); os.setuid(65534)\nReservation("
     code = HOLDS_AND_FORKS.replace("Reservation(", dropped)
     told = []
-    with another_process(code) as kernel:
+    with another_process(code) as (_, child):
         with pytest.raises(NotEnoughGpus):
             reserve(1, 0.3, told.append)
         assert "GPU 0: nobody since" in told[-1]
-        os.kill(int(kernel.said), 9)
+        os.kill(int(child), 9)
     reserve(1, 10).release()
 
 

@@ -1,0 +1,76 @@
+"""The file of all predictions, beside the answers: what was guessed and what was measured, kept over restarts."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from labkit.course import answers
+
+FILE = "predictions.json"
+
+
+def file_of_predictions() -> Path:
+    """Return the file of all predictions."""
+    return answers.folder() / FILE
+
+
+def kept() -> list[dict[str, Any]]:
+    """Return what is kept of each prediction, oldest first: question, unit, guessed, measured (None where unknown).
+
+    A damaged file keeps nothing that can be read.
+    """
+    try:
+        found = json.loads(file_of_predictions().read_text(encoding="utf-8"))
+        return [one for one in found if isinstance(one, dict) and {"question", "unit"} <= {*one}]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def find(question: str, unit: str) -> dict[str, Any]:
+    """Return what is kept of one prediction; {} where nothing is."""
+    return next((one for one in kept() if (one["question"], one["unit"]) == (question, unit)), {})
+
+
+def keep(question: str, unit: str, **changed: float | None) -> None:
+    """Keep what was guessed or measured. Raises OSError where the folder cannot be written.
+
+    The file is replaced in one step, and two notebooks that write it follow each other.
+    """
+    with _alone(answers.folder()):
+        found = kept()
+        one = next((one for one in found if (one["question"], one["unit"]) == (question, unit)), None)
+        if one is None:
+            found.append(one := {"question": question, "unit": unit, "guessed": None, "measured": None})
+        one.update(changed)
+        _replace(file_of_predictions(), json.dumps(found, indent=1, ensure_ascii=False))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(file: Path, text: str) -> None:
+    descriptor, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
+            writing.write(text)
+        os.replace(draft, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
