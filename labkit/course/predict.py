@@ -117,8 +117,9 @@ def predict(question: str, *, unit: str) -> Prediction:
     What the reader answered earlier to the same question is there again.
     """
     guessed = guesses.find(question, unit).get("guessed")
-    known = isinstance(guessed, int | float) and math.isfinite(guessed)
-    return Prediction(question, unit, float(guessed) if known else None)
+    if isinstance(guessed, int | float) and math.isfinite(guessed):
+        return Prediction(question, unit, float(guessed))
+    return Prediction(question, unit)
 
 
 def predictions() -> pd.DataFrame:
