@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
@@ -15,6 +15,10 @@ from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
+from labkit.story.words import say
+
+if TYPE_CHECKING:
+    from IPython.display import Markdown
 
 LATER = "later cells use the reference solution"
 MOST_SHOWN = 120  # characters of a call or a value that a sentence shows
@@ -118,13 +122,15 @@ class Exercise:
     """A function that the student writes: its name, the lists of arguments that it is called with, and its judge.
 
     `judge` takes what the function returned for each list of arguments, in order, and returns the verdict. `on_failure`
-    may add to the verdict of a call that raised or did not come back.
+    may add to the verdict of a call that raised or did not come back. `hints` come in steps: where to look, what the
+    structure is, almost the code.
     """
 
     name: str
     inputs: Sequence[Sequence[Any]]
     judge: Callable[[list], Verdict]
     on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
+    hints: tuple[str, ...] = ()
 
 
 class Exercises:
@@ -133,18 +139,34 @@ class Exercises:
     def __init__(self, lab: str, *exercises: Exercise):
         self.lab, self.by_name = lab, {one.name: one for one in exercises}
         self.names = tuple(self.by_name)
+        self._hints_given: dict[str, int] = {}
 
     def __call__(self, exercise: str, *, patience_s: float = 20.0) -> Verdict:
         """Have a worker call the student's answer to `exercise`, judge what it returns, and say which version it was.
 
         Raises ValueError, listing the exercises, for an unknown one.
         """
-        if exercise not in self.by_name:
-            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
-        one = self.by_name[exercise]
+        one = self._named(exercise)
         outcome = called(f"{self.lab}.{exercise}", [list(arguments) for arguments in one.inputs], patience_s)
         verdict = one.on_failure(outcome) if isinstance(outcome, Verdict) else one.judge(outcome)
         return with_version(self.lab, exercise, verdict)
+
+    def hint(self, exercise: str) -> Markdown:
+        """Return the next hint of an exercise, and the last one again once all are given.
+
+        Raises ValueError, listing the exercises, for an unknown one.
+        """
+        hints = self._named(exercise).hints
+        if not hints:
+            return say(f"There are no hints for `{exercise}`.")
+        step = min(self._hints_given.get(exercise, 0) + 1, len(hints))
+        self._hints_given[exercise] = step
+        return say(f"Hint {step} of {len(hints)} for `{exercise}`: {hints[step - 1]}")
+
+    def _named(self, exercise: str) -> Exercise:
+        if exercise not in self.by_name:
+            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
+        return self.by_name[exercise]
 
 
 def with_version(lab: str, exercise: str, verdict: Verdict) -> Verdict:
