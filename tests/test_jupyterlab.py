@@ -28,6 +28,9 @@ BROWSER = [
     "--disable-sync",
 ]
 FEWEST_IMAGES = 4
+# A window so high that every cell is in it: JupyterLab puts only the cells near the window into the page, and a bar in
+# a cell below it would not be seen.
+ALL_CELLS_PX = 16_000
 LONGEST_S = 240
 
 CELL = ".jp-Notebook .jp-CodeCell"
@@ -80,7 +83,7 @@ def test_a_lesson_runs_from_top_to_bottom_in_the_browser(lab):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=BROWSER)
         try:
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page = browser.new_page(viewport={"width": 1400, "height": ALL_CELLS_PX})
             page.goto(f"{lab}/lab/tree/{LESSON.name}?token={TOKEN}")
             cells = _run_all(page)
             bars = page.evaluate("window.bars")
