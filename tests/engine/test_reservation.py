@@ -236,6 +236,18 @@ def test_a_process_that_the_kernel_has_forked_holds_nothing(gpus):
             os.kill(int(child), 9)
 
 
+def test_a_lock_that_has_no_ticket_is_kept(gpus):
+    """The lock alone decides, not what tickets say: two launches may have looked at these in the same moment."""
+    folder, told = gpus(a=""), []
+    held = locks.lock(locks.gpu_file(folder, "a"))
+    assert held is not None
+    with pytest.raises(NotEnoughGpus):
+        reserve(1, 0.3, told.append)
+    assert "GPU 0: another process" in told[-1]
+    held.release()
+    reserve(1).release()
+
+
 LOCKS_A_TICKET = """
 import fcntl, json, os, sys, time
 file = open(sys.argv[1], "w")
