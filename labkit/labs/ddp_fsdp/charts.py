@@ -78,7 +78,7 @@ def _printed(ax: Axes, published: pd.DataFrame, batch: int, places: dict[str, fl
 
 
 def differences_chart(*tables: pd.DataFrame, printed: pd.DataFrame | None = None) -> Figure:
-    """How far each strategy is from DDP in percent, with an interval; hollow where the difference is within noise.
+    """How far each strategy is from DDP in percent, with an interval; hollow within noise.
 
     A panel per run; reports' differences (`printed_differences`) stand below the last one's.
     """
@@ -99,17 +99,19 @@ def differences_chart(*tables: pd.DataFrame, printed: pd.DataFrame | None = None
     for ax, table, measured in zip(axes, tables, rows, strict=True):
         drawn = measured + reports if ax is axes[-1] else measured
         places = parts.rows(ax, [name for name, *_ in drawn], fontsize=8.5)
-        color = canvas.RECORDED if where(table).startswith("Recorded") else canvas.MEASURED
+        recorded = where(table).startswith("Recorded")
+        color = canvas.RECORDED if recorded else canvas.MEASURED
+        if measured:
+            axes[0].plot([], [], "o", color=color, label="recorded" if recorded else "measured here")
         for place, (_, percent, spread, beyond) in zip(places, drawn, strict=True):
             origin = color if place < len(measured) else canvas.PUBLISHED
             face = origin if beyond else "white"
             ax.errorbar([percent], [place], xerr=[spread], color=origin, marker="o", capsize=3, ms=6, mfc=face)
         ax.axvline(0, color=canvas.INK, lw=1)
         ax.set(title=where(table), xlabel="rate compared with DDP's, %")
-    for label, face in (("beyond noise", canvas.QUIET), ("within noise", "white")):
-        axes[0].plot([], [], "o", color=canvas.QUIET, mfc=face, label=label)
     if reports:
         axes[0].plot([], [], "o", color=canvas.PUBLISHED, label="published")
+    axes[0].plot([], [], "o", color=canvas.INK, mfc="white", label="hollow: within noise")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(*tables, printed))
 

@@ -107,7 +107,10 @@ class Strategies(Bert):
 
 @dataclass(frozen=True, kw_only=True)
 class Knobs(Bert):
-    """From the reports' configuration to a fast one: one knob more at a time, under one strategy."""
+    """From plain float32 training to a fast one: one knob more at a time, under one strategy.
+
+    The model has no dropout and a fused attention, so the first rung is not the reports' model (see AsReported).
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {"steps": ("float32, unfused AdamW", "fused AdamW")}
 

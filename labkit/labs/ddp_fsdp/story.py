@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from IPython.display import Markdown
 
@@ -12,9 +14,14 @@ from labkit.story.training import EXPLAINED
 from labkit.story.training import explain_equality as explain_equality
 from labkit.story.training import explain_knobs as explain_knobs
 from labkit.story.training import explain_sent as explain_sent
-from labkit.story.words import listed, resolved, say, together
+from labkit.story.words import bullets, listed, resolved, say, together
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
+_NEAREST = (  # a ZeRO stage, the strategy of torch that is nearest, and how the two shard
+    ("zero1", "ddp", "DDP shards nothing; ZeRO-1 shards the optimizer states."),
+    ("zero2", "fsdp_grad", "Both shard states and gradients; FSDP also shards the parameters between steps."),
+    ("zero3", "fsdp_full", "Both shard parameters, gradients and states."),
+)
 
 
 def explain_memory(table: pd.DataFrame) -> Markdown:
@@ -59,42 +66,57 @@ def _saving(table: pd.DataFrame, column: str) -> str | None:
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     """Say which strategies differ from DDP beyond noise, and what DDP loses to communication."""
     sentences = [
-        f"At batch {row.batch} DDP trains {units.number(row.samples_per_s)} samples/s: {units.percent(row.efficiency)} "
-        "of the rate of ranks that exchange nothing."
+        f"At batch {row.batch} DDP trains {units.number(row.samples_per_s)} samples/s, {_beside_ranks_alone(row)}."
         for row in table[table["strategy"] == "ddp"].itertuples()
         if pd.notna(row.efficiency)
     ]
     measured = apart[apart["percent"].notna()]
-    for clear, rows in measured[measured["resolved"].astype(bool)].groupby("batch", sort=False):
-        differences = [
-            f"{STRATEGY_NAMES[row.strategy]} is {abs(row.percent):.1f} % {'faster' if row.percent > 0 else 'slower'}"
-            for row in rows.itertuples()
-        ]
-        sentences.append(f"Beyond noise at batch {clear}, compared with DDP: {listed(differences)}.")
+    clear = measured[measured["resolved"].astype(bool)]
+    for (batch, faster), rows in clear.groupby(["batch", clear["percent"] > 0], sort=False):
+        names, percents = [STRATEGY_NAMES[name] for name in rows["strategy"]], rows["percent"].abs()
+        ends = dict.fromkeys(f"{percent:.1f}" for percent in (percents.min(), percents.max()))
+        sentences.append(
+            f"At batch {batch} {listed(names)} {'are' if len(names) > 1 else 'is'} {'faster' if faster else 'slower'} "
+            f"than DDP beyond noise, by {' to '.join(ends)} %."
+        )
     for beginning, rows in (
         ("**Within noise**, compared with DDP", measured[~measured["resolved"].astype(bool)]),
         ("Not measured", apart[apart["percent"].isna()]),
     ):
         names = [f"{STRATEGY_NAMES[row.strategy]} (batch {row.batch})" for row in rows.itertuples()]
         sentences.append(f"{beginning}: {listed(names)}." if names else "")
-    return say(*sentences if any(sentences) else ["There is no DDP run to compare with."], small=fact(table, "small"))
+    return bullets(
+        *sentences if any(sentences) else ["There is no DDP run to compare with."], small=fact(table, "small")
+    )
+
+
+def _beside_ranks_alone(row: Any) -> str:
+    """Return DDP's rate as a share of that of ranks that exchange nothing; a share above 1 can only be noise."""
+    share = f"{units.percent(row.efficiency)} of the rate of ranks that exchange nothing"
+    if abs(row.efficiency - 1) <= row.spread_efficiency:
+        return f"{share} (the difference is within noise)"
+    return share if row.efficiency < 1 else f"{share} (above 100 % only noise between the runs can explain)"
 
 
 def explain_accumulation(table: pd.DataFrame) -> Markdown:
-    """Say what several micro-batches per step cost, and what one exchange instead of several saves."""
-    sentences = []
+    """Say what several micro-batches per step cost and save, and what an exchange after each of them costs."""
+    sentences, trades = [], []
     for strategy, rows in table.groupby("strategy", sort=False):
         once = rows[rows["synced"] == "last"]
         whole, parts = (once.loc[once["micro_batches"].idxmin()], once.loc[once["micro_batches"].idxmax()])
         every = rows[rows["synced"] == "every"].iloc[0]
-        saved, price = parts["peak_mib"] / whole["peak_mib"], _compared(parts, whole, "the whole batch at once")
-        memory = f" and {units.percent(saved)} of its peak memory" if pd.notna(saved) else ""
-        sentences.append(
-            f"**{STRATEGY_NAMES[strategy]}**, {parts['micro_batches']} micro-batches and one exchange: {price}{memory}."
-            f" Exchanging after each of them sends {every['gradients_mib'] / parts['gradients_mib']:.0f} times the "
-            f"gradients: {_compared(every, parts, 'one exchange')}."
-        )
-    return say(*sentences, small=fact(table, "small"))
+        kept, rate = parts["peak_mib"] / whole["peak_mib"], _compared(parts, whole, "the whole batch")
+        memory = f", with {units.percent(kept)} of its peak memory" if pd.notna(kept) else ""
+        trades.append(kept < 1 and _slower(parts, whole))
+        sentences += [
+            f"**{STRATEGY_NAMES[strategy]}**: {parts['micro_batches']} micro-batches and one exchange reach "
+            f"{rate}{memory}.",
+            f"**{STRATEGY_NAMES[strategy]}**: an exchange after every micro-batch sends "
+            f"{every['gradients_mib'] / parts['gradients_mib']:.0f} times the gradients. It reaches "
+            f"{_compared(every, parts, 'one exchange')}.",
+        ]
+    verdict = "**Accumulation saves memory and costs speed.** Use it where the whole batch does not fit."
+    return bullets(verdict if all(trades) else None, *sentences, small=fact(table, "small"))
 
 
 def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
@@ -105,6 +127,11 @@ def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
 def explain_speed(ladder: pd.DataFrame, as_reported: pd.DataFrame, printed_mb: dict[str, float]) -> Markdown:
     """Say what the knobs brought, then what dropout and attention product by product cost."""
     return together(explain_knobs(ladder), explain_per_sample(as_reported, printed_mb))
+
+
+def _slower(row: pd.Series, base: pd.Series) -> bool:
+    rates, spreads = ([one[name] for one in (row, base)] for name in ("samples_per_s", "spread_samples_per_s"))
+    return rates[0] < rates[1] and resolved(*rates, *spreads)
 
 
 def _compared(row: pd.Series, base: pd.Series, name: str) -> str:
@@ -126,9 +153,10 @@ def explain_per_sample(table: pd.DataFrame, printed_mb: dict[str, float]) -> Mar
     source = "by the measured peak" if column == "peak_mb" else "by formula"
     slower = rows.loc[("plain", True), "samples_per_s"] / rows.loc[("fused", False), "samples_per_s"]
     sentences = [
-        f"A sample adds {units.number(least)} MB with fused attention and no dropout, {units.number(most)} MB as the "
-        f"reports print the model ({source}).",
-        f"The model as printed trains at {units.percent(slower)} of the rate.",
+        f"A sample adds {units.number(least)} MB with fused attention and no dropout. It adds {units.number(most)} MB "
+        f"with plain attention and dropout ({source}).",
+        f"With plain attention and dropout the model trains at {units.percent(slower)} of the rate that it has with "
+        "fused attention and no dropout.",
     ]
     if not fact(table, "small"):
         needed = units.span(printed_mb.values(), units.number)
@@ -146,9 +174,9 @@ def explain_per_sample(table: pd.DataFrame, printed_mb: dict[str, float]) -> Mar
 
 
 def explain_zero(table: pd.DataFrame) -> Markdown:
-    """Say how each ZeRO stage compares with what shards the same in torch, and what its limits and sends are."""
+    """Say how each ZeRO stage compares with the nearest strategy of torch, how both differ, and what a stage sends."""
     rows, sentences = table.set_index("strategy"), []
-    for zero, other in (("zero1", "ddp"), ("zero2", "fsdp_grad"), ("zero3", "fsdp_full")):
+    for zero, other, difference in _NEAREST:
         if other not in rows.index:
             continue
         base = rows.loc[other]
@@ -157,14 +185,19 @@ def explain_zero(table: pd.DataFrame) -> Markdown:
             speed = _compared(pd.Series(row), base, STRATEGY_NAMES[other])
             memory = row["peak_mib"] / base["peak_mib"]
             held = f" and {units.percent(memory)} of its peak memory" if pd.notna(memory) else ""
-            sentences.append(f"{STRATEGY_NAMES[zero]}{limits}: {speed}{held}.")
-    if {"zero2", "ddp"} <= set(rows.index):
-        ratio = rows.loc["zero2", "link_mib"] / rows.loc["ddp", "link_mib"]
-        sentences.append(
-            f"In this run ZeRO-2 sends {units.times(ratio)} DDP's bytes: DeepSpeed all-reduces the gradients, although "
-            "a rank keeps only its part, and gathers the parameters after the update. The method itself needs only a "
-            "reduce-scatter: then it sends what DDP sends."
-            if ratio > 1.1
-            else "ZeRO-2 sends what DDP sends."
-        )
-    return say(*sentences or ["Only one library was measured."], small=fact(table, "small"))
+            sentences.append(f"{STRATEGY_NAMES[zero]}{limits}: {speed}{held}. {difference}")
+    stages = [stage for stage in ("zero1", "zero2") if stage in rows.index]
+    if stages and "ddp" in rows.index:
+        ratios = {stage: rows.loc[stage, "link_mib"] / rows.loc["ddp", "link_mib"] for stage in stages}
+        more = {STRATEGY_NAMES[stage]: ratio for stage, ratio in ratios.items() if ratio > 1.1}
+        if more:
+            sentences.append(
+                f"In this run {listed(more)} {'send' if len(more) > 1 else 'sends'} "
+                f"{units.span(more.values(), units.times)} DDP's bytes. DeepSpeed all-reduces the gradients by "
+                "default, and gathers the parameters after the update. A reduce-scatter instead of the all-reduce "
+                "would do: with the all-gather it sends what DDP's all-reduce sends."
+            )
+        same = [STRATEGY_NAMES[stage] for stage in stages if STRATEGY_NAMES[stage] not in more]
+        if same:
+            sentences.append(f"{listed(same)} {'send' if len(same) > 1 else 'sends'} what DDP sends.")
+    return bullets(*sentences or ["Only one library was measured."], small=fact(table, "small"))

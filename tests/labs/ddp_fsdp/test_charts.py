@@ -6,6 +6,7 @@ from figures import apart
 from made_ddp_fsdp import knobs_run, strategies_run, zero_run
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from labkit.course.predict import Prediction
@@ -95,7 +96,15 @@ def test_differences_chart(runs, name):
     figure = drawn(ddp_fsdp.differences_chart(table, full, printed=printed), 2)
     rows = [len(ax.get_yticklabels()) for ax in figure.axes]
     assert rows == [len(table), len(full) + len(printed)], "what was launched stands beside what was recorded"
-    assert {"beyond noise", "within noise", "published"} <= set(labels(figure))
+    assert {"measured here", "published", "hollow: within noise"} <= set(labels(figure))
+    drawn_colors = {to_hex(line.get_color()) for ax in figure.axes for line in ax.lines if len(line.get_xdata()) == 1}
+    filled = {
+        to_hex(handle.get_color())
+        for legend in figure.legends
+        for handle in legend.legend_handles
+        if to_hex(handle.get_markerfacecolor()) == to_hex(handle.get_color())
+    }
+    assert drawn_colors == filled, "each dot's colour is in the legend, and no other"
 
 
 @pytest.mark.parametrize("failed", [(), ("TF32",), ("float32, unfused AdamW",), ("bfloat16 autocast", "torch.compile")])

@@ -21,15 +21,13 @@ FIGURES = {  # printed, recomputed, holds
     "overhead": (0.1, 0.2105, False),
     "sent_by_ddp": (0, 656.911, False),
     "parameters": (109, 437.935, False),
+    "slower_at_64": (0.21, 0.045652, True),
+    "slower_at_64_in_the_other": (7.39, 12.2428, None),
+    "slower_at_16": (0.73, 0.46740, True),
+    "saving_by_batch": (3.51, 1.002626, False),
     "saving": (733, 1252.94, True),
     "wrapping": (733, 1156.0, None),
     "memory_with_dropout": (574.601, 663.339, None),
-}
-WORDS = {
-    "slower_at_64": (0.21, "9.2 standard errors", True),
-    "slower_at_64_in_the_other": (7.39, "1.2 standard errors", None),
-    "slower_at_16": (0.73, "3.1 standard errors", True),
-    "saving_by_batch": ("2.0 % and 7.0 %", "731 MiB and 733 MiB", False),
 }
 
 
@@ -57,13 +55,13 @@ def edit(monkeypatch, tmp_path):
 
 def test_figures_and_verdicts():
     table = judged()
-    assert set(table.index) >= {*FIGURES, *WORDS}
+    assert set(table.index) == set(FIGURES)
+    printed_and_recomputed = table[["printed", "recomputed"]].map(lambda figure: isinstance(figure, str))
+    assert not printed_and_recomputed.any(axis=None), "figures in one unit, no texts with units of their own"
     for name, (printed, recomputed, holds) in FIGURES.items():
         assert table.loc[name, "printed"] == pytest.approx(printed, rel=1e-4), name
         assert table.loc[name, "recomputed"] == pytest.approx(recomputed, rel=1e-4), name
         assert table.loc[name, "holds"] is holds, name
-    for name, expected in WORDS.items():
-        assert tuple(table.loc[name, ["printed", "recomputed", "holds"]]) == expected, name
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Lab 04's theory is torch's own practice: shapes, buckets, shards, what is held and sent, what a forward keeps."""
 
 import math
+import re
 
+import nbformat
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertForSequenceClassification
 
 from labkit.labs.ddp_fsdp.plan import Strategies
+from labkit.labs.ddp_fsdp.tables import holdings
+from labkit.repository import REPOSITORY
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert, elements, shard
 from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, buckets, through_a_link, traffic
@@ -34,6 +38,16 @@ def test_bert_is_the_model_that_is_trained():
     inside = {id(parameter) for parameter in model.blocks.parameters()}
     assert shapes_of(p for p in model.parameters() if id(p) not in inside) == list(plan.model.root)
     assert sum(buffer.nbytes for buffer in model.buffers()) == plan.model.buffers_bytes
+
+
+def test_the_notebooks_hints_add_up_to_the_ledger():
+    cells = nbformat.read(REPOSITORY / "notebooks" / "04_ddp_fsdp.ipynb", as_version=4).cells
+    hints = next(cell.source for cell in cells if cell.source.startswith("## Predict"))
+    activations_gib = float(re.search(r"([\d.]+) GiB of activations", hints)[1])
+    whole, rest, block = (float(figure) * 1e6 for figure in re.findall(r"([\d.]+)\smillion", hints))
+    bytes_held = 12 * whole / 2 + 4 * (rest + 2 * block) + 4 * 2 * block
+    held = holdings(ranks=2, batch=32).set_index("strategy")["predicted"]["fsdp_full"]
+    assert activations_gib + bytes_held / 2**30 == pytest.approx(held / 1024, abs=0.01)
 
 
 def test_bert_base_is_the_published_model():

@@ -36,8 +36,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
 
     `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the
     difference of the weights' changes over that of the right change. `update_ratio`: the first step's change along the
-    right one's, 1 unless gradients are scaled. `distinct` is how many of a global batch's samples differ, as a share;
-    `repeated` how many of the second epoch's first batch were in the first epoch's, at their places. `raised` is
+    right one's, 1 unless gradients are scaled. `distinct` is the share of a global batch's samples that differ;
+    `repeated` the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is
     the first line of the error that the strategy raised.
     """
     plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS[point.variant]
