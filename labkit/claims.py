@@ -42,7 +42,7 @@ def all_claims() -> pd.DataFrame:
 
 
 def show_claims(lab: ModuleType | None = None) -> Markdown:
-    """Return the claims of a lab, or of all labs, with their verdicts; below them why some do not hold."""
+    """Return the claims of a lab, or of all labs, with their verdicts; below them the reasons that are needed."""
     return claims_text(all_claims() if lab is None else claims(lab))
 
 

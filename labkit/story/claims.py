@@ -16,8 +16,8 @@ HEADS = ["report", "the report says", "printed", "recomputed", "verdict"]
 def claims_text(table: pd.DataFrame) -> Markdown:
     """Return the claims of `labkit.tables.claims.claims_table` as a Markdown table, then reasons as a list.
 
-    Reasons are given for the claims that do not hold or cannot be decided. A column `lab`, where there is one, comes
-    first.
+    Reasons are given for the claims that do not hold, that cannot be decided, or that ask for it. A column `lab`,
+    where there is one, comes first.
     """
     heads = ["lab", *HEADS] if "lab" in table else HEADS
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
@@ -26,15 +26,20 @@ def claims_text(table: pd.DataFrame) -> Markdown:
         lines.append(f"| {' | '.join([row['lab'], *cells] if 'lab' in row else cells)} |")
     held = sum(holds is True for holds in table["holds"])
     lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
-    others = [row for row in table.to_dict("records") if row["holds"] is not True]
-    lines += [f"- *{row['says']}* ({row['report']}): {row['reason']}" for row in others]
+    reasoned = [row for row in table.to_dict("records") if row["holds"] is not True or row["explained"]]
+    lines += [f"- *{row['says']}* ({row['report']}): {row['reason']}" for row in reasoned]
     return Markdown("\n".join(lines))
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Return what a reader sees of a claim before its verdict: report, words, figure printed, figure recomputed."""
-    figures = [_figure(row["printed"], row["unit"], 6), _figure(row["recomputed"], row["unit"], row["digits"])]
-    return [row["report"], row["says"], *figures]
+    """Return what a reader sees of a claim before its verdict: report, words, printed figure, recomputed figure.
+
+    The recomputed figure is followed by what it is, if the claim says that.
+    """
+    printed = _figure(row["printed"], row["unit"], 6)
+    recomputed = _figure(row["recomputed"], row["unit"], row["digits"])
+    meaning = f": {row['recomputes']}" if row["recomputes"] else ""
+    return [row["report"], row["says"], printed, recomputed + meaning]
 
 
 def _figure(value: float | str | None, unit: str, digits: int) -> str:

@@ -15,7 +15,19 @@ import pandas as pd
 from labkit.provenance import of_source
 from labkit.tables.published import report_names
 
-COLUMNS = ["claim", "report", "says", "printed", "recomputed", "unit", "digits", "holds", "reason"]
+COLUMNS = [
+    "claim",
+    "report",
+    "says",
+    "printed",
+    "recomputed",
+    "unit",
+    "digits",
+    "holds",
+    "reason",
+    "recomputes",
+    "explained",
+]
 Figure = float | str | None
 Verdict = bool | None  # None: what the report prints does not decide it
 
@@ -25,7 +37,9 @@ class Claim:
     """A claim of a report: what it says, in our words, and the function that recomputes its figure.
 
     `compute` returns (printed, recomputed, holds). A figure is a number in `unit`, a short text, or None where there is
-    none. `digits` are the significant digits with which the recomputed figure is shown.
+    none. `digits` are the significant digits with which the recomputed figure is shown. `recomputes` says what that
+    figure is, for example "naive's second printed step". `explained`: a reader sees the reason even of a claim that
+    holds.
     """
 
     report: str
@@ -33,6 +47,8 @@ class Claim:
     unit: str
     digits: int
     compute: Callable[[], tuple[Figure, Figure, Verdict]]
+    recomputes: str = ""
+    explained: bool = False
 
     @property
     def reason(self) -> str:
@@ -44,12 +60,15 @@ class Claim:
         printed, recomputed, holds = self.compute()
         verdict = None if holds is None else bool(holds)
         name, report = self.compute.__name__, report_names()[self.report]
-        return (name, report, self.says, printed, recomputed, self.unit, self.digits, verdict, self.reason)
+        figures = (printed, recomputed, self.unit, self.digits)
+        return (name, report, self.says, *figures, verdict, self.reason, self.recomputes, self.explained)
 
 
-def claim(report: str, says: str, unit: str = "", digits: int = 3) -> Callable[[Callable], Claim]:
+def claim(
+    report: str, says: str, unit: str = "", digits: int = 3, *, recomputes: str = "", explained: bool = False
+) -> Callable[[Callable], Claim]:
     """Return a decorator that makes a Claim of a function; `report` is an identifier in data/published/reports.csv."""
-    return lambda compute: Claim(report, says, unit, digits, compute)
+    return lambda compute: Claim(report, says, unit, digits, compute, recomputes, explained)
 
 
 def claims_table(claims: Iterable[Claim]) -> pd.DataFrame:

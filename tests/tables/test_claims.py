@@ -42,6 +42,17 @@ def test_only_claims_that_do_not_hold_are_explained():
     assert "32 582" in shown.replace("\u202f", " ").replace("\xa0", " ").replace(",", " ")
 
 
+def test_a_claim_that_asks_for_it_is_explained_and_its_figure_named():
+    @claim("hpml4", "the link is fast", "GB/s", recomputes="the datasheet's rate", explained=True)
+    def link():
+        """It carries more than the other link can."""
+        return 68.0, 100.0, True
+
+    shown = claims_text(claims_table([link, losses])).data
+    assert "100 GB/s: the datasheet's rate" in shown
+    assert "more than the other link" in shown and "They do" not in shown
+
+
 def test_every_report_of_a_published_table_has_a_name():
     from labkit.repository import PUBLISHED
 

@@ -129,7 +129,7 @@ def flights_chart(
     ax.grid(False)
     ax.tick_params(axis="y", length=0)
     canvas.legend_above(ax)
-    knobs = f"{whole_mb:g} MB, {parameters} parameters, {overhead_ms:g} ms per call, {gb_per_s:g} GB/s"
+    knobs = f"{whole_mb:g} MB, {parameters} weights, {overhead_ms:g} ms per call, {gb_per_s:g} GB/s"
     return canvas.finish(figure, f"theory: {knobs}")
 
 

@@ -16,13 +16,13 @@ SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
     "unwaited": "finish() returns while gradients are still being sent",
     "no_first_broadcast": "the ranks start with different weights and never become equal",
 }
-SETTINGS = {  # the parameters in each bucket, then the parameters in the order in which their gradients arrive
+SETTINGS = {  # the weights in each bucket, then the weights in the order in which their gradients arrive
     "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
     "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
     "with bucket 1 full before bucket 0": ([[3, 2], [1, 0]], [1, 0, 3, 2]),
     "with three buckets full before bucket 0": ([[4], [3], [2], [1], [0]], [3, 2, 1, 4, 0]),
     "with the last bucket full first": ([[5, 4], [3, 2], [1, 0]], [1, 0, 5, 4, 3, 2]),
-    "with a parameter that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
+    "with a weight that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
 }
 
 

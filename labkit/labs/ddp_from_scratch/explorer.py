@@ -105,7 +105,7 @@ def explore() -> ipywidgets.VBox:
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "model_mb": ("gradients, MB", 8000, (100, 500, 1000, 2000, 4000, 8000, 16_000)),
-        "parameters": ("parameters", 435, (50, 150, 435, 1000)),
+        "parameters": ("weights", 435, (50, 150, 435, 1000)),
         "backward_ms": ("backward, ms", 300, (10, 30, 100, 300, 1000)),
         "overhead_ms": ("o, ms per call", 0.1, (0, 0.01, 0.03, 0.1, 0.3, 1, 3)),
         "gb_per_s": ("w, GB/s of the link", 100, (3, 10, 25, 50, 100, 200, 400)),

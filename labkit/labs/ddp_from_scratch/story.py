@@ -10,14 +10,20 @@ from IPython.display import Markdown
 from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP, NAMES
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import capitalised, listed, resolved, say
 
 
 def explain_steps(table: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say which strategies cost time beyond noise, whether overlap helps, how torch compares; then rate and memory."""
     rows = table[table["status"] == "ok"].drop_duplicates("strategy").set_index("strategy")
     failed = [f"{NAMES[row.strategy]} ({row.status})" for row in table[table["status"] != "ok"].itertuples()]
-    sentences = [_cost(rows), _overlap_against_flat(rows), _against_torch(rows, fact(table, "small")), _rate(sent)]
+    sentences = [
+        _cost(rows),
+        _hidden(rows),
+        _overlap_against_flat(rows),
+        _against_torch(rows, fact(table, "small")),
+        _rate(sent),
+    ]
     sentences += [_memory(rows), f"Not measured: {listed(failed)}." if failed else None]
     return say(*sentences, small=fact(table, "small"))
 
@@ -32,9 +38,29 @@ def _cost(rows: pd.DataFrame) -> str | None:
     if clear.empty:
         return "**Beyond noise, no strategy takes longer than a step that sends nothing**: this run cannot rank them."
     most = clear["longer_ms"].idxmax()
-    who = f"longer than a step that sends nothing: {listed(NAMES[name] for name in clear.index)}"
-    sentence = f"**Beyond noise, {who}.** {NAMES[most].capitalize()} adds most, {_ms(clear['longer_ms'][most])}."
-    return f"{sentence} The others differ by no more than noise: {listed(within)}." if within else sentence
+    who = f"these are longer than a step that sends nothing: {listed(NAMES[name] for name in clear.index)}"
+    sentence = f"**Beyond noise, {who}.** {capitalised(NAMES[most])} adds most, {_ms(clear['longer_ms'][most])}."
+    return f"{sentence} The others differ from it by no more than noise: {listed(within)}." if within else sentence
+
+
+def _hidden(rows: pd.DataFrame) -> str | None:
+    """Say how much of the time that naive adds is gone in the fastest class that sends during backward."""
+    during = rows[rows.index.isin(["overlapped", "bucketed"])]
+    if during.empty or not {"none", "naive"} <= set(rows.index):
+        return None
+    naive, best = rows.loc["naive"], during.loc[during["step_ms"].idxmin()]
+    added = f"Naive adds {_ms(naive['longer_ms'])} ± {_ms(naive['spread_longer_ms'])} per step"
+    if naive["longer_ms"] <= naive["spread_longer_ms"]:
+        return "Naive adds no time beyond noise, so **this run cannot say how much backward hides.**"
+    saved_ms, name = naive["step_ms"] - best["step_ms"], NAMES[str(best.name)]
+    noise = _ms(naive["spread_step_ms"] + best["spread_step_ms"])
+    if not _beyond_noise(naive, best):
+        than = f"{name} differs from naive by {_ms(abs(saved_ms))}, which is within noise (± {noise})"
+        return f"{added}. {capitalised(than)}, so **this run cannot say how much of it backward hides.**"
+    if saved_ms < 0:
+        return f"{added}. **Backward hides nothing of it**: {name} is {_ms(-saved_ms)} slower than naive (± {noise})."
+    share = units.percent(saved_ms / naive["longer_ms"])
+    return f"{added}. **Backward hides {_ms(saved_ms)} of it, {share}**: {name} is that much faster (± {noise})."
 
 
 def _overlap_against_flat(rows: pd.DataFrame) -> str | None:
@@ -85,7 +111,7 @@ def _memory(rows: pd.DataFrame) -> str | None:
     if not rows["extra_mib"][most] > 0.01 * rows["peak_mib"][most]:
         return "No strategy needs more memory than a step that sends nothing."
     extra = units.gib(rows["extra_mib"][most] / 1024)
-    return f"{NAMES[most].capitalize()} needs most extra memory, {extra}."
+    return f"{capitalised(NAMES[most])} needs most extra memory, {extra}."
 
 
 def explain_buckets(table: pd.DataFrame, fit: pd.DataFrame) -> Markdown:
@@ -118,7 +144,8 @@ def _formula(line: pd.Series, rows: pd.DataFrame) -> str:
     if pd.isna(line["optimum_mib"]):
         terms = ((call, line["overhead_us"] > 0), (rate, line["gb_per_s"] < inf))
         known = [term for term, is_known in terms if is_known]
-        return f"The fit of n·o + s/(n·w) finds only {listed(known)}, so **the formula has no best size here.**"
+        none = "**the formula has no best size here**: it needs both o and w."
+        return f"The fit of n·o + s/(n·w) finds only {listed(known)}, so {none}"
     sentence = (
         f"The fit of n·o + s/(n·w) finds {call} and {rate}; its largest error is {units.percent(line['residual'])}. By "
         f"the formula a mean bucket of {units.number(line['optimum_mib'])} MiB is best"
@@ -126,7 +153,8 @@ def _formula(line: pd.Series, rows: pd.DataFrame) -> str:
     least, most = line["tied_from_mib"], line["tied_to_mib"]
     span = f"{units.number(least)} to {units.number(most)} MiB" if least < most else f"{units.number(least)} MiB"
     if not line["identified"]:
-        return f"{sentence}. The measurement cannot confirm it: **all mean sizes of {span} are equal within noise.**"
+        equal = f"**all mean sizes of {span} are equal within noise**"
+        return f"{sentence}. The measurement cannot confirm it: {equal}. It cannot judge a prediction in this range."
     below, above = rows["mean_mib"][rows["mean_mib"] < least].max(), rows["mean_mib"][rows["mean_mib"] > most].min()
     among = "**which is among**" if below < line["optimum_mib"] < above else "**which is not among**"
     return f"{sentence}, {among} the sizes measured fastest ({span})."

@@ -7,7 +7,7 @@ import pytest
 
 from labkit.claims import claims
 from labkit.labs import ddp_from_scratch as ddp
-from labkit.labs.ddp_from_scratch.claims import fits
+from labkit.labs.ddp_from_scratch.claims.sizes import fits
 from labkit.repository import PUBLISHED
 from labkit.tables import published
 
@@ -89,6 +89,11 @@ def test_claims_whose_figures_are_words(table):
 )
 def test_a_verdict_follows_the_printed_table(edited, claim, implementation, seconds, more, holds):
     assert edited(implementation, seconds, **more)["holds"][claim] is holds
+
+
+def test_every_recomputed_figure_says_what_it_is(table):
+    assert (table["recomputes"] != "").all()
+    assert list(table.index[table["explained"]]) == ["naive_sends"]
 
 
 def test_the_fit_goes_through_the_printed_sizes():

@@ -182,7 +182,7 @@ def test_faults_say_where_and_why():
     part = "with bucket 1 full before bucket 0, when gradient 0 arrives, bucket 1 is sent before bucket 0. Another"
     assert part in judged(when_full).faults["order"]
     assert judged(everything_last).faults == {
-        "early": "with a parameter that gets no gradient, when gradient 0 arrives, bucket 1 is sent without gradient 3"
+        "early": "with a weight that gets no gradient, when gradient 0 arrives, bucket 1 is sent without gradient 3"
     }
     assert judged(at_the_end).faults["late"].startswith("with gradients from the last to the first, when gradient 4")
     assert "bucket 1 is full and never sent" in judged(one_at_a_time).faults["missing"]

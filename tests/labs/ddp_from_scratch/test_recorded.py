@@ -84,3 +84,13 @@ def test_every_suspect_shows_itself(runs):
     said = ddp.diagnose(runs["trial"]).data
     assert "differs" not in said and said.count("\n") == len(runs["trial"].plan.variants) - 1
     assert said.count("nothing is wrong with it") == runs["trial"].plan.variants.count("right")
+
+
+def test_figures_in_the_notebooks_text(runs):
+    for name, part in (("report_128", "7.52 ms of it, 21 %"), ("report_32", "19.3 ms of it, 54 %")):
+        table = ddp.implementations(runs[name])
+        assert part in (ddp.explain_steps(table, ddp.sending(runs[name])).data or "").replace("\u202f", " ")
+    rows = runs["profiles"].rows
+    naive = rows[(rows["entry"] == "profile") & (rows["strategy"] == "naive")].set_index("rank")["communication_ms"]
+    assert (round(naive[0]), round(naive[1]), round(naive.mean())) == (76, 34, 55)
+    assert round(ddp.profile(runs["profiles"]).set_index("strategy").loc["bucketed", "exposed_ms"]) == 58

@@ -48,7 +48,7 @@ def steps_text(run):
             ("reaches",),
         ),
         ({"step_ms": {"overlapped": 118.1}}, ("differ by no more than noise.",), ("beat many", "beats")),
-        ({"step_ms": {"bucketed": 90.05}}, ("The others differ by no more than noise: bucketed.",), ()),
+        ({"step_ms": {"bucketed": 90.05}}, ("The others differ from it by no more than noise: bucketed.",), ()),
         (
             {"step_ms": dict.fromkeys(("naive", "flat", "overlapped", "bucketed", "ddp"), 90.0)},
             ("Beyond noise, no strategy takes longer",),
@@ -67,6 +67,27 @@ def steps_text(run):
 )
 def test_steps(tmp_path, made, parts, unsaid):
     said(steps_text(implementations_run(tmp_path / "run", **made)), parts, *unsaid)
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "noise", "part"),
+    [
+        ({"none": 90, "naive": 130, "overlapped": 120, "bucketed": 100}, 0, "Backward hides 30.0 ms of it, 75 %"),
+        (
+            {"none": 90, "naive": 130, "overlapped": 135, "bucketed": 140},
+            0,
+            "hides nothing of it**: overlapped is 5.00",
+        ),
+        ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "cannot say how much of it backward"),
+        ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "Naive adds no time beyond noise"),
+    ],
+)
+def test_how_much_backward_hides(tmp_path, step_ms, noise, part):
+    table = ddp.implementations(implementations_run(tmp_path / "run"))
+    table["step_ms"] = table["strategy"].map(step_ms).fillna(100)
+    table["spread_step_ms"], table["longer_ms"] = noise, table["step_ms"] - step_ms["none"]
+    table["spread_longer_ms"] = 2 * noise
+    said(ddp.explain_steps(table, table.iloc[:0]), part)
 
 
 @pytest.mark.parametrize(

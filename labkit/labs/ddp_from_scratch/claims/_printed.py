@@ -1,0 +1,37 @@
+"""The printed steps that several claims read, and the size of the model that was trained."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from labkit.tables.published import published
+from labkit.theory.transformer import SIZES, transformer
+
+REPORT = "cs336-a2"
+RUNS = "h200x2/ddp_from_scratch/"
+MODEL = transformer(*SIZES["xl"][:3])
+GRADIENT_BYTES = 4 * MODEL.parameters  # float32; each of two GPUs sends as much in a ring
+
+
+def step_s(implementation: str, bucket_mb: float | None = None, column: str = "step_seconds") -> float:
+    """Return a printed time in seconds; NaN for a word such as "OOM"."""
+    table = published("ddp_from_scratch")
+    rows = table[table["implementation"] == implementation]
+    rows = rows if bucket_mb is None else rows[rows["bucket_mb"] == bucket_mb]
+    return float(pd.to_numeric(rows[column], errors="coerce").iloc[0])
+
+
+def sent_s(implementation: str) -> float:
+    """Return a printed communication time in seconds."""
+    return step_s(implementation, column="communication_seconds")
+
+
+def noise() -> float:
+    """Return how far the two printed steps of one configuration, naive, are apart, as a share of the smaller one."""
+    steps = naive_steps()
+    return max(steps) / min(steps) - 1
+
+
+def naive_steps() -> tuple[float, float]:
+    """Return naive's two printed steps: of the first table, and of the table beside overlapped gradients."""
+    return step_s("naive"), step_s("individual")
