@@ -76,7 +76,7 @@ def test_every_chart_and_sentence(runs):
     checked(ddp.trace_chart(*(ddp.trace_spans(runs["profiles"], name) for name in names), names=ddp.NAMES))
     checked(ddp.breakdown_chart(*2 * [ddp.profile(runs["profiles"])], names=ddp.NAMES))
     text = ddp.explain_steps(steps, ddp.sending(runs["implementations"])).data
-    assert "Beyond noise, longer than a step that sends nothing: naive" in text and "the links allow" in text
+    assert "Beyond noise, these are longer than a step that sends nothing: naive" in text and "the links allow" in text
     assert "MB are fastest" in ddp.explain_buckets(sweep, fit).data
 
 
