@@ -88,5 +88,6 @@ def __dir__() -> list[str]:
     return [*__all__, "__doc__"]
 
 
-if "IPython" in sys.modules:  # in a notebook `%%answer` works from here on
+if "IPython" in sys.modules:  # in a notebook `%%answer` works from here on, and tables show whole texts
     importlib.import_module("labkit.course")
+    importlib.import_module("labkit.tables.display").show_whole_text()

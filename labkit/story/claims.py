@@ -8,6 +8,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.story import units
+from labkit.story.words import listed
 
 VERDICTS = {True: "✔ holds", False: "✘ does not hold", None: "○ cannot be decided"}
 HEADS = ["report", "the report says", "printed", "recomputed", "verdict"]
@@ -16,8 +17,8 @@ HEADS = ["report", "the report says", "printed", "recomputed", "verdict"]
 def claims_text(table: pd.DataFrame) -> Markdown:
     """Return the claims of `labkit.tables.claims.claims_table` as a Markdown table, then reasons as a list.
 
-    Reasons are given for the claims that do not hold, that cannot be decided, or that ask for it. A column `lab`,
-    where there is one, comes first.
+    Reasons are given for the claims that do not hold, that cannot be decided, or that ask for it: one reason for
+    reports that say the same. A column `lab`, where there is one, comes first.
     """
     heads = ["lab", *HEADS] if "lab" in table else HEADS
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
@@ -26,8 +27,11 @@ def claims_text(table: pd.DataFrame) -> Markdown:
         lines.append(f"| {' | '.join([row['lab'], *cells] if 'lab' in row else cells)} |")
     held = sum(holds is True for holds in table["holds"])
     lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
-    reasoned = [row for row in table.to_dict("records") if row["holds"] is not True or row["explained"]]
-    lines += [f"- *{row['says']}* ({row['report']}): {row['reason']}" for row in reasoned]
+    reports: dict[tuple[str, str], list[str]] = {}
+    for row in table.to_dict("records"):
+        if row["holds"] is not True or row["explained"]:
+            reports.setdefault((row["says"], row["reason"]), []).append(row["report"])
+    lines += [f"- *{says}* ({listed(names)}): {reason}" for (says, reason), names in reports.items()]
     return Markdown("\n".join(lines))
 
 

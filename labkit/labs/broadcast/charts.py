@@ -64,7 +64,7 @@ def methods_chart(*tables: pd.DataFrame) -> Figure:
     first = axes[0]
     swatches(first, {f"{memory} source": _MEMORY[memory] for memory in _memories(*tables)})
     if any((table["least_seconds"] > 0).any() for table in tables):
-        first.plot([], [], color=canvas.PREDICTED, lw=0, marker="|", ms=13, mew=2, label="least time by datasheet")
+        first.plot([], [], color=canvas.THEORY, lw=0, marker="|", ms=13, mew=2, label="least time by datasheet")
     canvas.legend_above(first)
     return canvas.finish(figure, f"whisker: spread of the repeats · {sources(*tables)}")
 
@@ -82,14 +82,15 @@ def _methods_panel(ax: Axes, table: pd.DataFrame, order: list[str], named: bool)
         ax.errorbar([ms], [at], xerr=[1e3 * row.spread_seconds], **look)
         pieces = f" ({row.chunks} chunks)" if row.chunks > 1 else ""
         beside(ax, ms + 1e3 * row.spread_seconds, at, f"{units.number(ms)} ms{pieces}", fontsize=8)
-        if row.least_seconds > 0:
-            ax.plot([1e3 * row.least_seconds] * 2, [at - 0.2, at + 0.2], color=canvas.PREDICTED, lw=2)
+    for method, least in right.groupby("method")["least_seconds"].min().dropna().items():
+        place = order.index(str(method))
+        ax.plot([1e3 * least] * 2, [place - 0.36, place + 0.36], color=canvas.THEORY, lw=2, zorder=1)
     for place, method in zip(places, order, strict=True):
         if method not in set(fastest["method"]):
             why = "wrong copies" if method in set(table["method"]) else "not measured in this run"
             text = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
             ax.text(0.02, place, why, **text)
-    low = 1e3 * fastest[["seconds", "least_seconds"]].min(axis=None)
+    low = 1e3 * right[["seconds", "least_seconds"]].min(axis=None)
     ax.set_xlim(low / 1.6, 1e3 * fastest["seconds"].max() * 5)
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="ms until every GPU has the tensor (log)", title=_tensor(table))
@@ -184,7 +185,10 @@ def compare_chart(table: pd.DataFrame) -> Figure:
         at = marks["method"].map(places) + aside
         ax.scatter(marks["seconds"], at, c=canvas.PUBLISHED, marker=marker, s=42, label=report, zorder=3)
     canvas.logarithmic(ax.xaxis)
-    ax.set(xlabel="seconds until every GPU has the tensor (log)", title="Times from four sources, and your prediction")
+    ax.set(
+        xlabel="seconds until every GPU has the tensor (log)",
+        title="Predicted, datasheet, measured, recorded and published",
+    )
     for line in range(1, len(order)):
         ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
     canvas.legend_above(ax, columns=3, markerscale=0.75)

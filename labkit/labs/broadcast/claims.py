@@ -79,15 +79,15 @@ def _sizes(report: str) -> tuple[str, str, None]:
     return "no size", f"{sizes[pinned].max():.1f} to {sizes[~pinned].min():.1f} GiB", None
 
 
-@claim(FOUR, "How large the tensor is: without it, seconds give no rate")
+@claim(FOUR, "The seconds of three broadcasts are printed; the tensor's size is left out")
 def size_4xh100():
-    """The report prints no size; the program that the course hands out fills 3.7 GiB. The rates in this notebook hold
-    if the tensor holds 4 GiB. Any size in the recomputed range leads to the same memory for each of the three times."""
+    """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
+    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows."""
     return _sizes(FOUR)
 
 
-@claim(EIGHT, "How large the tensor is: without it, seconds give no rate")
+@claim(EIGHT, "The seconds of three broadcasts are printed; the tensor's size is left out")
 def size_8xh100():
-    """The report prints no size; the program that the course hands out fills 3.7 GiB. The rates in this notebook hold
-    if the tensor holds 4 GiB. Any size in the recomputed range leads to the same memory for each of the three times."""
+    """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
+    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows."""
     return _sizes(EIGHT)

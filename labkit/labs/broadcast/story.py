@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.broadcast.tables import MEAN
 from labkit.labs.broadcast.theory import NAMES
 from labkit.provenance import fact
 from labkit.story import units
@@ -34,17 +35,21 @@ def _fastest(first: pd.Series, last: pd.Series, right: pd.DataFrame) -> str:
             f"**{_setting(rival)}** ({units.seconds(rival['seconds'])})."
         )
     return (
-        f"Fastest: **{_setting(first)}**, {units.seconds(first['seconds'])}. Slowest: {_setting(last)}, "
-        f"{units.seconds(last['seconds'])}, {units.times(last['seconds'] / first['seconds'])} as long."
+        f"Fastest: **{_setting(first)}**, {units.number(1e3 * first['seconds'])} ms. Slowest: {_setting(last)}, "
+        f"{units.number(1e3 * last['seconds'])} ms, {units.times(last['seconds'] / first['seconds'])} as long."
     )
 
 
 def _above_links(first: pd.Series) -> str | None:
     if not first["share_of_links"] > 0:
         return None
-    above = 1 / first["share_of_links"] - 1
-    side = f"{units.percent(abs(above))} {'above' if above >= 0 else 'below'}"
-    return f"Its time is {side} that of `links` from the same memory, which only brings the tensor in once."
+    factor = 1 / first["share_of_links"]
+    side = f"{units.percent(abs(factor - 1))} {'above' if factor >= 1 else 'below'}"
+    against = f"{side} that" if factor < 2 else f"{units.times(factor)} that"
+    return (
+        f"The fastest, {NAMES[first['method']]}, takes a time {against} of `links` from the same memory. "
+        "`links` only brings the tensor in once."
+    )
 
 
 def _failures(table: pd.DataFrame) -> str:
@@ -60,20 +65,39 @@ def _failures(table: pd.DataFrame) -> str:
 
 def explain_host_rates(table: pd.DataFrame) -> Markdown:
     """Say how the total rate of the host links under direct compares with that under `links`, and what each counts."""
-    rates = table.set_index("method")["gb_per_s"].reindex(["links", "direct"])
-    if rates.isna().any():
+    rows = table.set_index("method").reindex(["links", "direct"])
+    if rows["gb_per_s"].isna().any():
         return say("This run has no pinned `links` and direct to compare.")
-    more = rates["direct"] / rates["links"] - 1
-    how = "more" if more >= 0 else "less"
+    links, direct = rows.loc["links"], rows.loc["direct"]
+    more = direct["gb_per_s"] / links["gb_per_s"] - 1
+    noise = sum(row["spread_gb_per_s"] for row in (links, direct)) / links["gb_per_s"]
+    differ = resolved(*rows["gb_per_s"], *rows["spread_gb_per_s"])
     sentences = say(
-        f"Under direct all host links together carry {units.percent(abs(more))} {how} GB/s than under `links`.",
-        "**So `links` is no limit of the hardware: it is the least time to bring the tensor in once.**"
-        if more > 0
+        f"Under direct, all host links together carry {units.percent(abs(more))} {'more' if more >= 0 else 'less'} "
+        f"GB/s than under `links`, {'beyond' if differ else 'within'} noise (± {units.percent(noise)}).",
+        _limit_of_links(links, direct)
+        if differ and more > 0
         else "**Direct moves no more bytes per second through the host links than `links` does.**",
     )
-    names = {"ms": "ms", "through_host_links_gib": "GiB through all host links", "gb_per_s": "GB/s through them"}
+    names = {
+        "ms": "ms",
+        "through_host_links_gib": "GiB through all host links",
+        "gb_per_s": "GB/s through them",
+        "spread_gb_per_s": "± GB/s",
+    }
     shown = table.assign(method=table["method"].map(NAMES)).rename(columns=names)
     return with_table(shown[["method", *names.values()]], sentences)
+
+
+def _limit_of_links(links: pd.Series, direct: pd.Series) -> str:
+    """Say that the links can carry more than `links` makes them carry, and what each of the two times counts."""
+    faster = links["ms"] * links["gb_per_s"] / direct["gb_per_s"]
+    gib = units.number(links["through_host_links_gib"])
+    return (
+        f"**So the time of `links`, {units.number(links['ms'])} ms, is not the least time that the hardware allows.** "
+        f"It is a measured time: {gib} GiB came in once, a share through each host link. "
+        f"At the rate of direct, {gib} GiB would take {units.number(faster)} ms."
+    )
 
 
 def explain_pinning(table: pd.DataFrame, ablation: pd.DataFrame) -> Markdown:
@@ -89,14 +113,14 @@ def explain_pinning(table: pd.DataFrame, ablation: pd.DataFrame) -> Markdown:
             small=small,
         )
     pinning, path = (table.set_index("order")[cause] for cause in ("pinning", "path"))
-    mean_pinning, mean_path = pinning["mean of both orders"], path["mean of both orders"]
+    mean_pinning, mean_path = pinning[MEAN], path[MEAN]
     more, less = ("pinning", "the path") if mean_pinning >= mean_path else ("the path", "pinning")
     factors = [units.times(factor) for factor in sorted((mean_pinning, mean_path), reverse=True)]
     verdict = (
-        f"**{more.capitalize()} counts for more than {less}**: {factors[0]} against {factors[1]}, mean of both orders."
+        f"**{more.capitalize()} counts for more than {less}**: {factors[0]} against {factors[1]} (geometric means)."
     )
     if max(mean_pinning, mean_path) <= _SAME * min(mean_pinning, mean_path):
-        verdict = f"Pinning and the path count for the same: {factors[0]} and {factors[1]}, mean of both orders."
+        verdict = f"Pinning and the path count for the same: {factors[0]} and {factors[1]} (geometric means)."
     sentences = say(verdict, _path_sentence(path), _thread_sentence(pinning), _scatter_sentence(ablation), small=small)
     names = {"pinning": "gain by pinning", "path": "gain by the path", "together": "both together"}
     gains = table.rename(columns=names)
@@ -117,8 +141,8 @@ def _thread_sentence(pinning: pd.Series) -> str | None:
     if not direct > single * 1.5:
         return None
     return (
-        f"The reason: pinning makes one copy {units.times(single)} as fast, and lets direct's copies run "
-        "simultaneously, which from pageable memory run one after another."
+        f"The reason: pinning makes one copy {units.times(single)} as fast. Also, direct's copies run simultaneously "
+        "from pinned memory, and one after another from pageable memory."
     )
 
 
@@ -130,8 +154,8 @@ def _scatter_sentence(ablation: pd.DataFrame) -> str | None:
     if not gain > _SAME:
         return f"Scatter + all-gather gains nothing over pipelined ({units.times(gain)}): more host links did not help."
     return (
-        f"**Scatter + all-gather is another path that does help**: from pinned memory it is {units.times(gain)} as "
-        "fast as pipelined, because every GPU's own host link works."
+        f"**From pinned memory, the path of scatter + all-gather helps**: it is {units.times(gain)} as fast as "
+        "pipelined, because the host links of all GPUs carry a share each."
     )
 
 
@@ -154,8 +178,8 @@ def explain_ring(table: pd.DataFrame) -> Markdown:
         longer = rows.loc[ring, "times_pinned"] - 1
         more = "longer" if longer >= 0 else "less"
         second = f"It takes {units.percent(abs(longer))} {more} than a source that is pinned as a whole."
-    names = {"spread_ms": "± ms", "gb_per_s": "GB/s", "times_pinned": "times pinned's ms"}
-    return with_table(table.rename(columns=names), say(first, second, small=small))
+    names = {"spread_ms": "± ms", "gb_per_s": "GB/s", "times_pinned": "ms, divided by pinned ms"}
+    return with_table(table.dropna(axis="columns", how="all").rename(columns=names), say(first, second, small=small))
 
 
 def explain_chunks(table: pd.DataFrame) -> Markdown:
@@ -165,7 +189,22 @@ def explain_chunks(table: pd.DataFrame) -> Markdown:
         return say("No chunked broadcast was measured.")
     groups = measured.groupby(["memory", "method"], sort=False)
     lines = [f"- {_chunk_sentence(NAMES[method], memory, rows)}" for (memory, method), rows in groups]
-    return say("\n".join(lines), small=fact(table, "small"))
+    return say("\n".join([*lines, *_one_for_all(measured)]), small=fact(table, "small"))
+
+
+def _one_for_all(measured: pd.DataFrame) -> list[str]:
+    """Name the number of chunks whose largest loss over all methods and memories is least, where there are several."""
+    fastest = measured.groupby(["method", "memory"])["seconds"].transform("min")
+    longer = measured.assign(loss=measured["seconds"] / fastest - 1)
+    losses = longer.pivot_table(index=["method", "memory"], columns="chunks", values="loss").dropna(axis=1)
+    if len(losses) < 2 or losses.shape[1] < 2:
+        return []
+    most = losses.max()
+    chosen = most.idxmin()
+    return [
+        f"\n**Take {chosen} chunks if you want one number for all**: it takes at most {units.percent(most[chosen])} "
+        "longer than the fastest number of the same method and memory."
+    ]
 
 
 def _chunk_sentence(method: str, memory: str, rows: pd.DataFrame) -> str:

@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
 _SETTING = ["method", "memory", "chunks"]
+MEAN = "geometric mean of both orders"
 
 
 def least_times(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:
     """Return the least time of each method by datasheet: method, chunks, least_seconds (NaN for an unknown GPU)."""
-    known = spec(gpu_name)
-    host, nvlink = (1e9 * (rate or math.nan) for rate in _rates(known))
+    host, nvlink = (1e9 * (rate or math.nan) for rate in _rates(spec(gpu_name)))
     settings = [(m, c) for m in METHODS for c in ((1,) if m in WHOLE else plan.chunks)]
-    size = plan.elements * 4
-    rows = [(m, c, least_seconds(m, size, plan.gpus, c, host, nvlink)) for m, c in settings]
+    rows = [(m, c, least_seconds(m, plan.elements * 4, plan.gpus, c, host, nvlink)) for m, c in settings]
     return pd.DataFrame(rows, columns=["method", "chunks", "least_seconds"])
 
 
@@ -44,9 +43,8 @@ def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
     copying = [1e3 * plan.elements * 4 / (1e9 * (host or math.nan)) / count for count in pulls]
     rows = table.assign(least_ms=1e3 * table["least_seconds"], host_ms=copying)
     rows["after_ms"] = rows["least_ms"] - rows["host_ms"]
-    order = [METHODS.index(method) for method in rows["method"]]
-    rows = rows.assign(order=order).sort_values("order")
-    return rows[["method", "chunks", "host_ms", "after_ms", "least_ms"]].round(1).reset_index(drop=True)
+    columns = ["method", "chunks", "host_ms", "after_ms", "least_ms"]
+    return rows.set_index("method").loc[list(METHODS)].reset_index()[columns].round(1)
 
 
 def methods(run: Run) -> pd.DataFrame:
@@ -69,15 +67,17 @@ def methods(run: Run) -> pd.DataFrame:
 
 
 def host_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """Return, per method from pinned memory: ms, through_host_links_gib (all GPUs' host links together), gb_per_s.
+    """Return, per method from pinned memory: ms, through_host_links_gib (all links together), gb_per_s, its spread.
 
     `gb_per_s` is what all host links carry together per second, with the fastest chunk count.
     """
     pinned = table[(table["memory"] == "pinned") & table["seconds"].notna()]
     rows = pinned.loc[pinned.groupby("method", sort=False)["seconds"].idxmin()]
-    carried = rows["host_gb_per_s"] * rows["seconds"] * 1e9 / 2**30
-    result = rows[["method"]].assign(ms=1e3 * rows["seconds"], through_host_links_gib=carried)
-    return like(result.assign(gb_per_s=rows["host_gb_per_s"]).reset_index(drop=True), table)
+    rate = rows["host_gb_per_s"]
+    result = rows[["method"]].assign(ms=1e3 * rows["seconds"], gb_per_s=rate)
+    result["through_host_links_gib"] = rate * rows["seconds"] * 1e9 / 2**30
+    result["spread_gb_per_s"] = rate * rows["spread_seconds"] / rows["seconds"]
+    return like(result.reset_index(drop=True), table)
 
 
 def best(table: pd.DataFrame) -> pd.DataFrame:
@@ -108,15 +108,15 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
 def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
     """Return what pinning and what the path gain from direct pageable to pipelined pinned, in either order.
 
-    Columns: order, pinning, path, together (factors). The last row is the mean of both orders (geometric: gains
-    multiply), which Shapley's rule gives for two causes. Empty where one of the four times is missing.
+    Columns: order, pinning, path, together (factors). The last row is the geometric mean of both orders: gains
+    multiply (Shapley's rule). Empty where one of the four times is missing.
     """
     seconds = ablation_table.set_index("method").reindex(["direct", "pipelined"])
     pageable, pinned = seconds["pageable_seconds"], seconds["pinned_seconds"]
     first = pageable["direct"] / pinned["direct"], pinned["direct"] / pinned["pipelined"]
     second = pageable["pipelined"] / pinned["pipelined"], pageable["direct"] / pageable["pipelined"]
     mean = tuple((one * other) ** 0.5 for one, other in zip(first, second, strict=True))
-    orders = {"pinning first": first, "path first": second, "mean of both orders": mean}
+    orders = {"pinning first": first, "path first": second, MEAN: mean}
     table = pd.DataFrame(
         [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
         columns=["order", "pinning", "path", "together"],

@@ -114,7 +114,7 @@ def test_two_causes_in_both_orders(run):
     pageable = 0.42 + 0.04 / 128
     assert table.loc["pinning first"].tolist() == pytest.approx([1.66 / 0.083, 0.083 / 0.0788, 1.66 / 0.0788])
     assert table.loc["path first"].tolist() == pytest.approx([pageable / 0.0788, 1.66 / pageable, 1.66 / 0.0788])
-    mean = table.loc["mean of both orders"]
+    mean = table.loc["geometric mean of both orders"]
     assert mean["pinning"] == pytest.approx((1.66 / 0.083 * pageable / 0.0788) ** 0.5)
     assert mean["pinning"] * mean["path"] == pytest.approx(1.66 / 0.0788)
 
