@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.broadcast.tables import MEAN
-from labkit.labs.broadcast.theory import NAMES
+from labkit.labs.broadcast.theory import MEAN, NAMES
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say, with_table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.labs.broadcast.plan import CHUNKED, METHODS, RING, SHARED, WHOLE, Sweep
-from labkit.labs.broadcast.theory import least_seconds
+from labkit.labs.broadcast.theory import MEAN, least_seconds
 from labkit.node.limits import Spec, against_limit, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.published import report_names
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
 _SETTING = ["method", "memory", "chunks"]
-MEAN = "geometric mean of both orders"
 
 
 def least_times(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:

@@ -11,6 +11,7 @@ NAMES = {
     "pinned_ring": "pipelined through a pinned ring",
     "scatter_all_gather": "scatter + all-gather",
 }
+MEAN = "geometric mean of both orders"
 
 
 def least_seconds(method: str, size: float, gpus: int, chunks: int, host: float, nvlink: float) -> float:
