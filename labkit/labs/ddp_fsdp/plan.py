@@ -45,6 +45,7 @@ class Bert(Training):
 
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "labkit.labs.ddp_fsdp.worker"
+    PARTS: ClassVar[int] = 1  # into which each rank divides its batch
 
     layers: int = BERT["num_hidden_layers"]
     hidden: int = BERT["hidden_size"]
@@ -81,13 +82,13 @@ class Bert(Training):
         """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
         usual = _SMALL | cls.SMALLER
         gpus = knobs.get("gpus") or cls.few(2)
-        return cls(**usual | {"gpus": gpus, "batches": _divisible(usual["batches"], gpus)} | knobs)
+        return cls(**usual | {"gpus": gpus, "batches": _divisible(usual["batches"], gpus * cls.PARTS)} | knobs)
 
     @classmethod
     def full(cls, **knobs: Any) -> Self:
         """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
-        return cls(**{"size": "full", "batches": _divisible(cls.batches, gpus)} | knobs)
+        return cls(**{"size": "full", "batches": _divisible(cls.batches, gpus * cls.PARTS)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +152,7 @@ class Accumulation(Bert):
     """One batch in several micro-batches: gradients exchanged after each of them, or once per step."""
 
     SMALLER: ClassVar[dict[str, Any]] = {"batches": (16,)}
+    PARTS: ClassVar[int] = 4
 
     batches: tuple[int, ...] = (64,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_full")

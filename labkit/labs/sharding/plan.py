@@ -120,7 +120,8 @@ class AsReported(Gpt):
         for strategy in self.strategies:
             ranks = 1 if strategy == "single" else self.gpus
             micro_batch = min(self.micro_batch, self.batch // ranks)
-            yield self.setting(strategy, ranks, micro_batch=micro_batch, batch=self.batch, **plain) | {"load": "report"}
+            batch = self.batch - self.batch % (ranks * micro_batch)
+            yield self.setting(strategy, ranks, micro_batch=micro_batch, batch=batch, **plain) | {"load": "report"}
 
 
 @dataclass(frozen=True, kw_only=True)
