@@ -11,25 +11,18 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertPooler
 
 from labkit.theory.configurations import configuration
+from labkit.worker.settings import TransformerPlan
 
 LABELS: int = configuration("bert-base")["num_labels"]
 SPREAD: float = configuration("bert-base")["initializer_range"]  # standard deviation of BERT's initial weights
 EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
 
 
-class BertPlan(Protocol):
+class BertPlan(TransformerPlan, Protocol):
     """The knobs of a plan that say how large its BERT is."""
 
     @property
-    def layers(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
     def vocabulary(self) -> int: ...
-    @property
-    def sequence(self) -> int: ...
 
 
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}  # of attention: torch's fused kernels, or product by product

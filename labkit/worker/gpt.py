@@ -11,22 +11,16 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from labkit.worker.settings import TransformerPlan
+
 SPREAD = 0.02  # standard deviation of GPT-2's initial weights
 
 
-class GptPlan(Protocol):
+class GptPlan(TransformerPlan, Protocol):
     """The knobs of a plan that say how large its GPT-2 is."""
 
     @property
-    def layers(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
     def words(self) -> int: ...
-    @property
-    def sequence(self) -> int: ...
 
 
 class Block(nn.Module):

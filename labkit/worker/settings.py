@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+
+
+class TransformerPlan(Protocol):
+    """The knobs of a plan that every transformer is made of; a shared room imports no lab's plan."""
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
 
 
 def prepare(worker: Worker) -> dict[int, Any]:
