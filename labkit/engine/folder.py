@@ -57,6 +57,16 @@ class Folder:
         return self.folder / "status.json"
 
     @property
+    def conditions_file(self) -> Path:
+        """The state of the machine before and after the run; labkit.node.conditions describes it."""
+        return self.folder / "conditions.json"
+
+    @property
+    def samples_file(self) -> Path:
+        """The state of the machine during the run, a line per look and device."""
+        return self.folder / "samples.jsonl"
+
+    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 

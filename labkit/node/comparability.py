@@ -1,0 +1,150 @@
+"""Whether two runs can be compared: key figures of a run's conditions, and the differences that change measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .conditions import Conditions, GpuState, Snapshot
+
+HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued addition, which is 1.44 ×, is their usual spread
+THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled
+BUSY_PERCENT = 50.0  # utilisation from which a GPU's clock is the clock of its work
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A condition that differs between two runs: what, and its value in each, as text.
+
+    host_only: whether it changes only measures that depend on the host (launch-bound steps, enqueue times, copies that
+    the host starts), not what GPUs and links do by themselves.
+    """
+
+    what: str
+    first: str
+    second: str
+    host_only: bool = False
+
+    def said(self, first: str = "your run", second: str = "the recorded run") -> str:
+        """Return the difference as half a sentence: "torch is 2.13.0 in your run and 2.11.0 in the recorded run"."""
+        return f"{self.what} is {self.first} in {first} and {self.second} in {second}"
+
+
+def figures(conditions: Conditions) -> dict[str, float | str]:
+    """Return the key figures of a run's conditions, name (with its unit) → value; what is not known is left out.
+
+    enqueue_us, python_call_ns: of the slowest rank. pinned_copy_gb_per_s: all ranks together. Of before and after, the
+    better value counts: one disturbed look must not condemn a run. sm_clock_mhz, power_w: medians over looks at busy
+    GPUs. throttled_percent: share of these looks at which something lowered the clock; throttle_reasons: what.
+    temperature_c: the highest. other_processes: on all GPUs of the run, before or after. cpu_pressure_percent,
+    cpu_percent: medians. *_errors: added during the run. driver, torch: versions.
+    """
+    known = {
+        **conditions.machine,
+        "enqueue_us": _best(conditions, "enqueue_us", max, min),
+        "python_call_ns": _best(conditions, "python_call_ns", max, min),
+        "pinned_copy_gb_per_s": _best(conditions, "pinned_copy_gb_per_s", sum, max),
+        **_while_busy(conditions),
+        "power_limit_w": _of_gpus(conditions, "power_limit_w", min),
+        "pcie_generation_most": _of_gpus(conditions, "pcie_generation_most", min),
+        "pcie_width": _of_gpus(conditions, "pcie_width", min),
+        "nvlinks_up": _of_gpus(conditions, "nvlinks_up", min),
+        "other_processes": _of_gpus(conditions, "other_processes", max),
+        "ecc_uncorrected_errors": _added(conditions, "ecc_uncorrected"),
+        "nvlink_errors": _added(conditions, "nvlink_errors"),
+        "cores": conditions.before.host.cores,
+        "cgroup_quota_cores": conditions.before.host.cgroup_quota_cores,
+        "cpu_percent": _middle(sample.get("cpu_percent") for sample in conditions.samples),
+        "cpu_pressure_percent": _middle(sample.get("cpu_pressure_percent") for sample in conditions.samples),
+        "governor": conditions.before.host.governor,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def differences(first: Conditions, second: Conditions) -> tuple[Difference, ...]:
+    """Return what differs between two runs in a way that changes measurements; () where nothing is known to.
+
+    Runs on GPUs, or CPUs, of different models differ in everything: what their conditions are changes nothing then.
+    A figure that one of the runs lacks is no difference.
+    """
+    a: dict[str, Any] = figures(first)
+    b: dict[str, Any] = figures(second)
+    if a.get("processor") != b.get("processor"):
+        return ()
+    found = [Difference(name, str(a[name]), str(b[name])) for name in ("driver", "torch") if _differ(a, b, name)]
+    found += [
+        Difference("the number of usable cores", f"{a[name]:g}", f"{b[name]:g}", host_only=True)
+        for name in ("cores", "cgroup_quota_cores")
+        if _differ(a, b, name)
+    ]
+    host = "enqueue_us" if {"enqueue_us"} <= {*a} & {*b} else "python_call_ns"
+    if _ratio(a, b, host) > HOST_RATIO:
+        what, unit = ("time to enqueue a kernel", "µs") if host == "enqueue_us" else ("time of a Python call", "ns")
+        slowest = f"the slowest rank's {what}"
+        found.append(Difference(slowest, f"{a[host]:.3g} {unit}", f"{b[host]:.3g} {unit}", host_only=True))
+    if _differ(a, b, "throttled_percent") and abs(a["throttled_percent"] - b["throttled_percent"]) > THROTTLED_PERCENT:
+        found.append(Difference("the share of time with throttled GPU clocks", _throttling(a), _throttling(b)))
+    if _differ(a, b, "other_processes") and not (a["other_processes"] and b["other_processes"]):
+        counts = [f"{known['other_processes']:g}" for known in (a, b)]
+        found.append(Difference("the number of other processes on a GPU", counts[0], counts[1]))
+    return tuple(found)
+
+
+def _throttling(known: dict[str, Any]) -> str:
+    reasons = known.get("throttle_reasons")
+    return f"{known['throttled_percent']:.0f} %{f' ({reasons})' if reasons else ''}"
+
+
+def _differ(a: dict[str, Any], b: dict[str, Any], name: str) -> bool:
+    return name in a and name in b and a[name] != b[name]
+
+
+def _ratio(a: dict[str, Any], b: dict[str, Any], name: str) -> float:
+    """Return the larger value over the smaller one; 1 where one is not known."""
+    values = [a.get(name) or 0.0, b.get(name) or 0.0]
+    return max(values) / min(values) if all(values) else 1.0
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _best(conditions: Conditions, name: str, of_ranks: Any, of_looks: Any) -> float | None:
+    looks = [[getattr(rank, name) for rank in look.ranks] for look in (conditions.before, conditions.after)]
+    known = [of_ranks(values) for values in looks if values and None not in values]
+    return of_looks(known) if known else None
+
+
+def _of_gpus(conditions: Conditions, name: str, of: Any) -> float | None:
+    values = [getattr(gpu, name) for look in (conditions.before, conditions.after) for gpu in look.gpus]
+    known = [value for value in values if value is not None]
+    return of(known) if known else None
+
+
+def _added(conditions: Conditions, name: str) -> int | None:
+    """Return by how much a counter of all GPUs has grown; None where one of its ends is not known."""
+    before, after = (_by_gpu(look) for look in (conditions.before, conditions.after))
+    ends = [(getattr(before[gpu], name), getattr(after[gpu], name)) for gpu in before if gpu in after]
+    known = [(start, end) for start, end in ends if start is not None and end is not None]
+    return sum(max(0, end - start) for start, end in known) if known else None
+
+
+def _by_gpu(look: Snapshot) -> dict[int, GpuState]:
+    return {gpu.gpu: gpu for gpu in look.gpus}
+
+
+def _while_busy(conditions: Conditions) -> dict[str, Any]:
+    busy = [sample for sample in conditions.samples if (sample.get("utilisation_percent") or 0) >= BUSY_PERCENT]
+    told = [sample["throttle_reasons"] for sample in busy if sample.get("throttle_reasons") is not None]
+    reasons = sorted({reason for names in told for reason in names})
+    temperatures = [sample["temperature_c"] for sample in conditions.samples if "temperature_c" in sample]
+    return {
+        "sm_clock_mhz": _middle(sample.get("sm_clock_mhz") for sample in busy),
+        "power_w": _middle(sample.get("power_w") for sample in busy),
+        "throttled_percent": 100 * sum(map(bool, told)) / len(told) if told else None,
+        "throttle_reasons": ", ".join(reasons) if told else None,
+        "temperature_c": max(temperatures, default=None),
+    }

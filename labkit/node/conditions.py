@@ -1,0 +1,226 @@
+"""Conditions of a run: the state of the machine before, during and after the measurements, and how files hold it.
+
+A run's folder holds two files, which labkit.engine.folder names.
+
+`conditions.json` is one object:
+
+    version        1
+    began_unix_s   wall clock at the first look
+    seconds        time from the first look to the last one, by the monotonic clock
+    before, after  {"host": {…}, "gpus": [{…}, …], "ranks": [{…}, …]}: fields of HostState, GpuState and RankState
+    points         [{"point", "began_s", "ended_s"}, …]: when rank 0 measured each point, in seconds as above
+    sampling       {"samples", "cpu_seconds"}: looks during the run, and the processor time of all looks together
+    notes          sentences about what could not be read
+
+`samples.jsonl` is the time series: one object per look and device, with `at_s` (seconds since the first look), `gpu`
+(index; null for the host), and as far as they are known:
+
+    a GPU     utilisation_percent, memory_mib, power_w, sm_clock_mhz, temperature_c, throttle_reasons (names),
+              pcie_tx_gb_per_s, pcie_rx_gb_per_s, nvlink_tx_gb_per_s, nvlink_rx_gb_per_s (tx: sent by the GPU)
+    the host  cpu_percent (of all cores), cpu_pressure_percent, memory_available_gib
+
+A counter that the machine does not have is absent from the files and None or NaN when read, never zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERSION = 1
+NEVER_MEASURED = "This run has no conditions.json: it was measured before runs kept their conditions"
+SAMPLE_COLUMNS = (
+    "at_s",
+    "gpu",
+    "utilisation_percent",
+    "memory_mib",
+    "power_w",
+    "sm_clock_mhz",
+    "temperature_c",
+    "throttle_reasons",
+    "pcie_tx_gb_per_s",
+    "pcie_rx_gb_per_s",
+    "nvlink_tx_gb_per_s",
+    "nvlink_rx_gb_per_s",
+    "cpu_percent",
+    "cpu_pressure_percent",
+    "memory_available_gib",
+)
+
+
+@dataclass(frozen=True)
+class HostState:
+    """The host at one moment; None where the system does not tell.
+
+    cores: those that the process may use. load_1min: runnable processes, averaged over a minute.
+    cpu_pressure_percent: share of the last 10 s in which a process waited for a core (PSI). governor: of the first
+    core's frequency. cgroup_quota_cores: cores that the control group may use. cgroup_throttled_s: time for which it
+    was stopped for using more, since it was made. shm_free_gib: of /dev/shm.
+    """
+
+    cores: int | None = None
+    load_1min: float | None = None
+    cpu_pressure_percent: float | None = None
+    governor: str | None = None
+    cgroup_quota_cores: float | None = None
+    cgroup_throttled_s: float | None = None
+    memory_available_gib: float | None = None
+    shm_free_gib: float | None = None
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One GPU at one moment; None where the driver does not tell.
+
+    *_most_*: the best that GPU and slot agree on. throttle_reasons: names, as in REASONS of counters.py; () where the
+    clock is free. ecc_*: errors since the driver was loaded. remapped_rows: rows of memory, or pages, taken out of use.
+    nvlink_errors: replays, recoveries and checksum errors of all links. other_processes, other_mib: processes on the
+    GPU that belong to no run of this kernel, and their memory. *_throttled_s: time for which power or heat lowered the
+    clock, since the driver was loaded.
+    """
+
+    gpu: int
+    sm_clock_mhz: float | None = None
+    sm_clock_most_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    utilisation_percent: float | None = None
+    memory_mib: float | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    remapped_rows: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_most: int | None = None
+    pcie_width: int | None = None
+    pcie_width_most: int | None = None
+    nvlinks_up: int | None = None
+    nvlink_errors: int | None = None
+    other_processes: int | None = None
+    other_mib: float | None = None
+    power_throttled_s: float | None = None
+    heat_throttled_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What one worker measured of its host and GPU while all workers measured the same.
+
+    python_call_ns: one call of an empty Python function. enqueue_us: one addition put into the GPU's queue.
+    pinned_copy_gb_per_s: from pinned host memory to the GPU, while all ranks copy. The last two are None on a CPU.
+    """
+
+    rank: int
+    python_call_ns: float | None = None
+    enqueue_us: float | None = None
+    pinned_copy_gb_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Host, GPUs and ranks at one moment: before the first point, or after the last."""
+
+    host: HostState = field(default_factory=HostState)
+    gpus: tuple[GpuState, ...] = ()
+    ranks: tuple[RankState, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of one run; `run.conditions()` gives it.
+
+    missing: a sentence that says why nothing was measured, "" where something was. samples: the lines of samples.jsonl.
+    machine: "driver", "torch" and "processor" (model of the GPUs, or of the CPU), which the run's node.json tells, also
+    where `missing`. The other fields are described in the module's docstring.
+    """
+
+    before: Snapshot = field(default_factory=Snapshot)
+    after: Snapshot = field(default_factory=Snapshot)
+    began_unix_s: float | None = None
+    seconds: float | None = None
+    points: tuple[dict[str, Any], ...] = ()
+    sampling: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    samples: tuple[dict[str, Any], ...] = ()
+    machine: dict[str, str] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was measured."""
+        return not self.missing
+
+    def to_json(self) -> str:
+        """Return the text of conditions.json: all but the samples, and nothing that is not known."""
+        told = asdict(self) | {"version": VERSION}
+        del told["samples"], told["machine"], told["missing"]
+        return json.dumps(_known(told), indent=1, ensure_ascii=False)
+
+    def table(self) -> pd.DataFrame:
+        """Return the time series, columns SAMPLE_COLUMNS; NaN where something is not known."""
+        import pandas as pd  # here, so that `import labkit` stays fast
+
+        return pd.DataFrame(list(self.samples), columns=list(SAMPLE_COLUMNS))
+
+
+def parse(text: str, samples: Iterable[dict[str, Any]] = ()) -> Conditions:
+    """Return the conditions that `to_json` wrote; unknown keys are ignored, what is damaged reads as `missing`."""
+    try:
+        told = json.loads(text)
+        if not isinstance(told, dict):
+            raise ValueError("it holds no JSON object")
+        if told.get("version") != VERSION:
+            raise ValueError(f"its version is {str(told.get('version'))[:20]!r}, and this code reads version {VERSION}")
+        return Conditions(
+            before=_snapshot(told.get("before", {})),
+            after=_snapshot(told.get("after", {})),
+            began_unix_s=_number(told.get("began_unix_s")),
+            seconds=_number(told.get("seconds")),
+            points=tuple(dict(point) for point in told.get("points", [])),
+            sampling=dict(told.get("sampling", {})),
+            notes=tuple(map(str, told.get("notes", []))),
+            samples=tuple(samples),
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        return Conditions(missing=f"This run's conditions.json cannot be read: {error}")
+
+
+def _snapshot(told: dict[str, Any]) -> Snapshot:
+    gpus, ranks = told.get("gpus", []), told.get("ranks", [])
+    return Snapshot(
+        _state(HostState, told.get("host", {})),
+        tuple(_state(GpuState, gpu) for gpu in gpus),
+        tuple(_state(RankState, rank) for rank in ranks),
+    )
+
+
+def _state(kind: Any, told: dict[str, Any]) -> Any:
+    """Return a HostState, GpuState or RankState of the fields that are told."""
+    known = {one.name for one in fields(kind) if one.name in told}
+    values = {name: told[name] for name in known}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(map(str, value))
+        elif not isinstance(value, int | float | str):
+            raise ValueError(f"{kind.__name__}.{name} is {str(value)[:80]!r}")
+    return kind(**values)
+
+
+def _number(value: Any) -> float | None:
+    if value is not None and not isinstance(value, int | float):
+        raise ValueError(f"{str(value)[:80]!r} is no number")
+    return value
+
+
+def _known(value: Any) -> Any:
+    """Return the value without the fields that are None."""
+    if isinstance(value, dict):
+        return {name: _known(inner) for name, inner in value.items() if inner is not None}
+    return [_known(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,123 @@
+"""Conditions keep what is known and nothing else; two runs' differences are told, where they change measurements."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from labkit.engine.run import Run, replay
+from labkit.node.comparability import differences, figures
+from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
+
+H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200"}
+
+
+def looks(throttled: int = 0, *, utilisation: float = 97.0, count: int = 20) -> tuple[dict, ...]:
+    """Return samples of a GPU, the first `throttled` of them under its power cap."""
+    reasons = [["power cap"] if index < throttled else [] for index in range(count)]
+    return tuple(
+        {"at_s": index / 4, "gpu": 0, "utilisation_percent": utilisation, "throttle_reasons": why, "sm_clock_mhz": 1900}
+        for index, why in enumerate(reasons)
+    )
+
+
+def conditions(enqueue_us=(7.3, 7.5), *, others=0, throttled=0, cores=32, **machine) -> Conditions:
+    """Return the conditions of a run on one H200; `enqueue_us` of each rank."""
+    ranks = tuple(RankState(rank, 60.0, us, 55.0) for rank, us in enumerate(enqueue_us))
+    look = Snapshot(HostState(cores=cores), (GpuState(0, other_processes=others, power_limit_w=700.0),), ranks)
+    return Conditions(look, look, samples=looks(throttled), machine=H200 | machine)
+
+
+def test_what_is_written_is_read_and_what_is_not_known_is_in_no_file():
+    whole = replace(conditions(), began_unix_s=1.5e9, seconds=5.0, notes=("GPU 1 is a MIG slice",), machine={})
+    text = whole.to_json()
+    assert parse(text, whole.samples) == whole
+    assert "null" not in text
+    host = json.loads(text)["before"]["host"]
+    assert host == {"cores": 32}, "a counter that the machine lacks is absent, not zero"
+    assert parse(text).before.host.cpu_pressure_percent is None
+
+
+def test_the_time_series_has_a_gap_where_a_counter_is_missing():
+    table = replace(conditions(), samples=({"at_s": 0.0, "gpu": 0, "power_w": 700.0}, {"at_s": 0.2, "gpu": 0})).table()
+    assert table["power_w"].isna().tolist() == [False, True]
+    assert table["nvlink_tx_gb_per_s"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"version": 2}', '{"version": 1, "before": 3}', '{"version": 1, "before": {"gpus": [{}]}}'],
+)
+def test_a_damaged_file_is_one_sentence(text):
+    read = parse(text)
+    assert not read.measured
+    assert read.missing.startswith("This run's conditions.json cannot be read: ")
+    assert figures(read) == {}
+
+
+def test_a_run_without_the_file_says_so_and_still_knows_its_software():
+    old = replay("h200x4/start/hello").conditions()
+    assert (old.measured, old.samples) == (False, ())
+    assert "before runs kept their conditions" in old.missing
+    assert (
+        figures(old) == old.machine == {"driver": old.machine["driver"], "torch": "2.11.0", "processor": "NVIDIA H200"}
+    )
+
+
+def test_a_run_gives_what_its_folder_holds(tmp_path):
+    recorded = replay("h200x4/start/hello")
+    run = Run(tmp_path)
+    for file in (recorded.plan_file, recorded.node_file):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    run.conditions_file.write_text(conditions().to_json())
+    run.samples_file.write_text("".join(json.dumps(sample) + "\n" for sample in looks(5)))
+    assert run.conditions() == replace(conditions(throttled=5), machine=recorded.conditions().machine)
+
+
+def test_key_figures_are_the_slowest_ranks_and_the_busy_looks():
+    idle = looks(utilisation=3.0)
+    run = replace(conditions((7.0, 10.5), throttled=5), samples=(*looks(5), *idle))
+    known = figures(run)
+    assert known["enqueue_us"] == 10.5
+    assert known["pinned_copy_gb_per_s"] == 110.0
+    assert (known["throttled_percent"], known["throttle_reasons"]) == (25.0, "power cap")
+    assert "cpu_pressure_percent" not in known
+
+
+def test_one_disturbed_look_is_not_the_runs_host():
+    disturbed = replace(conditions(), after=conditions((80.0, 7.0)).after)
+    assert figures(disturbed)["enqueue_us"] == 7.5
+
+
+ALIKE = conditions()
+
+
+@pytest.mark.parametrize(
+    ("other", "what", "host_only"),
+    [
+        (conditions((7.0, 11.4)), "enqueue", True),
+        (conditions(others=1), "other processes", False),
+        (conditions(throttled=4), "throttled", False),
+        (conditions(cores=1), "cores", True),
+        (conditions(driver="570.1"), "driver", False),
+        (conditions(torch="2.13.0"), "torch", False),
+    ],
+)
+def test_a_difference_that_matters_is_told(other, what, host_only):
+    (found,) = differences(ALIKE, other)
+    assert what in found.said()
+    assert found.host_only is host_only
+    (mirrored,) = differences(other, ALIKE)
+    assert (mirrored.first, mirrored.second) == (found.second, found.first)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [ALIKE, conditions((7.0, 11.0)), conditions(throttled=2), Conditions(machine=H200), Conditions(missing="none")],
+)
+def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
+    assert differences(ALIKE, other) == ()
+
+
+def test_machines_of_different_models_are_not_compared_by_their_conditions():
+    assert differences(ALIKE, conditions((70.0,), processor="NVIDIA A100", driver="1")) == ()
