@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -189,3 +191,12 @@ def test_a_lean_wheelhouse_leaves_out_what_the_node_has(tmp_path):
     (house / "requirements.txt").write_text("charts\n")
     subprocess.run([sys.executable, tool, "lean", "plot-ting", "Numbers"], check=True)
     assert sorted(path.name.split("-")[0] for path in house.glob("*.whl")) == ["charts", "dates", "grammar", "words"]
+
+
+def test_what_only_testing_needs_is_not_asked_for_by_a_run():
+    """`make run OFFLINE=1` once refused a node without basedpyright."""
+    offline = runpy.run_path(str(ROOT / "labkit" / "tools" / "offline.py"))
+    text = (ROOT / "requirements.txt").read_text()
+    testing = re.findall(r"(?m)^([A-Za-z0-9._-]+)==", text.split("# testing\n")[1])
+    assert len(testing) > 5
+    assert set(testing) <= {name for tools in offline["TOOLS"].values() for name in tools}

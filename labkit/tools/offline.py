@@ -30,7 +30,7 @@ WHEELHOUSE = ROOT / "wheelhouse"
 TOOLS = {
     "lab": ["jupyterlab"],
     "test": ["jupyterlab", "pytest", "pytest-xdist", "pytest-timeout", "nbval", "hypothesis", "playwright"],
-    "lint": ["ruff"],
+    "lint": ["ruff", "basedpyright"],
 }
 MODULES = {"nvidia-ml-py": "pynvml", "pytest-xdist": "xdist"}  # where the name differs from the distribution's
 # Jupyter looks for these under .venv only, whatever sys.path says.
