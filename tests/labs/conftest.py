@@ -1,6 +1,12 @@
-"""What tests of several labs need: answers and runs of their own."""
+"""What tests of several labs need: answers and runs of their own, and published tables that a test may edit."""
 
+import shutil
+
+import pandas as pd
 import pytest
+
+from labkit.claims import claims
+from labkit.tables import published
 
 
 @pytest.fixture
@@ -9,3 +15,25 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LABKIT_PROGRESS", "0")
+
+
+@pytest.fixture
+def edited_claims(tmp_path, monkeypatch):
+    """Return a function that edits a copy of a published table and returns the lab's claims that follow from it.
+
+    The change is a pair, a printed text and another for it, or a function that returns another table. Edits add up.
+    """
+    folder = shutil.copytree(published.PUBLISHED, tmp_path / "published")
+    monkeypatch.setattr(published, "PUBLISHED", folder)
+
+    def edit(lab, name, change):
+        file = folder / f"{name}.csv"
+        if callable(change):
+            change(pd.read_csv(file)).to_csv(file, index=False)
+        else:
+            printed, other = change
+            assert printed in file.read_text()
+            file.write_text(file.read_text().replace(printed, other))
+        return claims(lab).set_index("claim")
+
+    return edit

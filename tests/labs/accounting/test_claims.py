@@ -1,12 +1,9 @@
 """What a report answers on XXL: each claim's figures and verdict, and that another printed figure turns the verdict."""
 
-import shutil
-
 import pytest
 
 from labkit.claims import claims
 from labkit.labs import accounting
-from labkit.repository import PUBLISHED
 
 
 @pytest.fixture
@@ -54,10 +51,5 @@ def test_a_reasons_figures_are_those_of_the_tables(table):
         ("parameters,220000000000.0", "parameters,330000000000.0", "parameters", False),
     ],
 )
-def test_another_printed_figure_turns_the_verdict(tmp_path, monkeypatch, line, edited, claim, holds):
-    shutil.copytree(PUBLISHED, tmp_path / "published")
-    file = tmp_path / "published" / "communication_accounting.csv"
-    assert line in file.read_text()
-    file.write_text(file.read_text().replace(line, edited))
-    monkeypatch.setattr("labkit.tables.published.PUBLISHED", tmp_path / "published")
-    assert claims(accounting).set_index("claim").loc[claim, "holds"] is holds
+def test_another_printed_figure_turns_the_verdict(edited_claims, line, edited, claim, holds):
+    assert edited_claims(accounting, "communication_accounting", (line, edited)).loc[claim, "holds"] is holds

@@ -1,7 +1,6 @@
 """The least time of an attention on a GPU, and the published times beside it: each claim's figures and verdict."""
 
 import math
-import shutil
 
 import figures
 import pandas as pd
@@ -11,12 +10,10 @@ from figures import checked
 from labkit.claims import claims
 from labkit.engine.run import replay
 from labkit.labs import attention
-from labkit.labs.attention import claims as claims_of_reports
 from labkit.labs.attention.charts.speed import attention_chart, compiled_chart
 from labkit.labs.attention.tables import printed
 from labkit.labs.attention.tables.memory import compiled_gains
 from labkit.labs.attention.tables.speed import CACHE_BYTES, physics, rates
-from labkit.repository import PUBLISHED
 from labkit.tables.published import published
 
 H100, H200, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "Tesla V100-SXM2-16GB"
@@ -218,12 +215,8 @@ def longer(table):
         ("flash_attention", longer, "longest_sequence", True),
     ],
 )
-def test_another_table_turns_the_verdict(tmp_path, monkeypatch, name, change, claim, holds):
-    shutil.copytree(PUBLISHED, tmp_path / "published")
-    file = tmp_path / "published" / f"{name}.csv"
-    change(pd.read_csv(file)).to_csv(file, index=False)
-    monkeypatch.setattr("labkit.tables.published.PUBLISHED", tmp_path / "published")
-    assert getattr(claims_of_reports, claim).row()[7] is holds
+def test_another_table_turns_the_verdict(edited_claims, name, change, claim, holds):
+    assert edited_claims(attention, name, change).loc[claim, "holds"] is holds
 
 
 def test_charts_mark_what_is_impossible(times):

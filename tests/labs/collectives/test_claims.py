@@ -1,35 +1,16 @@
 """The claims of reports that lab 09 reads: figures, verdicts, and verdicts that flip when the printed table does."""
 
-import shutil
-
-import pandas as pd
 import pytest
 
 from labkit.claims import claims
 from labkit.labs import collectives
 from labkit.labs.collectives.claims import communication
-from labkit.repository import PUBLISHED
-from labkit.tables import published
 from labkit.tables.resnet import PARAMETERS
 
 
 @pytest.fixture(scope="module")
 def table():
     return claims(collectives).set_index("claim")
-
-
-@pytest.fixture
-def edited(tmp_path, monkeypatch):
-    """Returns a function that changes a published table and returns the claims that follow from it."""
-
-    def edit(name, change):
-        shutil.copytree(PUBLISHED, tmp_path / "published")
-        file = tmp_path / "published" / f"{name}.csv"
-        change(pd.read_csv(file)).to_csv(file, index=False)
-        monkeypatch.setattr(published, "PUBLISHED", tmp_path / "published")
-        return claims(collectives).set_index("claim")
-
-    return edit
 
 
 @pytest.mark.parametrize(
@@ -60,23 +41,25 @@ def test_claims_whose_figures_are_words(table):
     assert table["holds"]["gloo_times"] is None
 
 
-def test_times_of_a_ring_hold(edited):
+def test_times_of_a_ring_hold(edited_claims):
     def ring(rows):
         n, megabytes = rows["processes"], rows["megabytes"]
         return rows.assign(seconds=2 * (n - 1) * 20e-6 + 2 * (n - 1) / n * megabytes / 1e3 / 120)
 
-    table = edited("all_reduce", ring)
+    table = edited_claims(collectives, "all_reduce", ring)
     assert table["holds"][["small_message", "growth_with_size", "latency", "rate_of_the_links"]].all()
 
 
-def test_times_below_the_links_least_do_not_hold(edited):
-    table = edited("all_reduce", lambda rows: rows.assign(seconds=rows["megabytes"] / 1e6))
+def test_times_below_the_links_least_do_not_hold(edited_claims):
+    table = edited_claims(collectives, "all_reduce", lambda rows: rows.assign(seconds=rows["megabytes"] / 1e6))
     assert table["holds"]["rate_of_the_links"] is False
 
 
-def test_a_bandwidth_of_gradients_holds(edited):
-    needed = communication()["needed_gb_per_s"]
-    table = edited("resnet_compute_communication", lambda rows: rows.assign(bandwidth_gb_per_second=needed.to_numpy()))
+def test_a_bandwidth_of_gradients_holds(edited_claims):
+    needed = communication()["needed_gb_per_s"].to_numpy()
+    table = edited_claims(
+        collectives, "resnet_compute_communication", lambda rows: rows.assign(bandwidth_gb_per_second=needed)
+    )
     assert table["holds"][["exchanged_bytes", "rate_of_gradients"]].all()
 
 

@@ -1,15 +1,10 @@
 """The claims of the report that lab 10 reads: figures, verdicts, and verdicts that flip when the printed table does."""
 
-import shutil
-
-import pandas as pd
 import pytest
 
 from labkit.claims import claims
 from labkit.labs import ddp_from_scratch as ddp
 from labkit.labs.ddp_from_scratch.claims.sizes import fits
-from labkit.repository import PUBLISHED
-from labkit.tables import published
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +13,17 @@ def table():
 
 
 @pytest.fixture
-def edited(tmp_path, monkeypatch):
+def edited(edited_claims):
     """Returns a function that prints other seconds for an implementation and returns the claims of that table."""
 
     def edit(implementation, seconds, bucket_mb=None, column="step_seconds"):
-        folder = tmp_path / "published"
-        if not folder.exists():
-            shutil.copytree(PUBLISHED, folder)
-        rows = pd.read_csv(folder / "ddp_from_scratch.csv", dtype=str)
-        chosen = rows["implementation"] == implementation
-        if bucket_mb:
-            chosen &= rows["bucket_mb"] == str(bucket_mb)
-        rows.loc[chosen, column] = str(seconds)
-        rows.to_csv(folder / "ddp_from_scratch.csv", index=False)
-        monkeypatch.setattr(published, "PUBLISHED", folder)
-        return claims(ddp).set_index("claim")
+        def change(rows):
+            chosen = rows["implementation"] == implementation
+            if bucket_mb:
+                chosen &= rows["bucket_mb"] == bucket_mb
+            return rows.assign(**{column: rows[column].astype(object).mask(chosen, seconds)})
+
+        return edited_claims(ddp, "ddp_from_scratch", change)
 
     return edit
 

@@ -1,33 +1,14 @@
 """The claims of the report that lab 11 reads: figures, verdicts, and verdicts that flip when the printed table does."""
 
-import shutil
-
-import pandas as pd
 import pytest
 
 from labkit.claims import claims
 from labkit.labs import optimizer_sharding
-from labkit.repository import PUBLISHED
-from labkit.tables import published
 
 
 @pytest.fixture(scope="module")
 def table():
     return claims(optimizer_sharding).set_index("claim")
-
-
-@pytest.fixture
-def edited(tmp_path, monkeypatch):
-    """Returns a function that prints other figures, of the sharded run and of the other, and returns the verdicts."""
-
-    def edit(column, sharded, unsharded):
-        shutil.copytree(PUBLISHED, tmp_path / "published")
-        file = tmp_path / "published" / "optimizer_sharding.csv"
-        pd.read_csv(file).assign(**{column: [sharded, unsharded]}).to_csv(file, index=False)
-        monkeypatch.setattr(published, "PUBLISHED", tmp_path / "published")
-        return claims(optimizer_sharding).set_index("claim")["holds"]
-
-    return edit
 
 
 @pytest.mark.parametrize(
@@ -67,5 +48,8 @@ def test_claims_whose_figures_are_words(table):
         ("step_seconds", 0.26, 0.26, "step_is_shorter", False),
     ],
 )
-def test_a_verdict_follows_the_printed_table(edited, column, sharded, unsharded, claim, holds):
-    assert edited(column, sharded, unsharded)[claim] is holds
+def test_a_verdict_follows_the_printed_table(edited_claims, column, sharded, unsharded, claim, holds):
+    def change(table):
+        return table.assign(**{column: [sharded, unsharded]})
+
+    assert edited_claims(optimizer_sharding, "optimizer_sharding", change).loc[claim, "holds"] is holds
