@@ -13,7 +13,9 @@ from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).parents[1]
 SHORT = "short"  # the tag of the title of a lesson that has one idea
+COURSE = "course"  # the tag of cells around the lesson: what to know first, the map, predictions come back, reading
 CELLS = {"": range(25, 56), SHORT: range(8, 25)}
+MOST_COURSE_CELLS = 24
 FIGURES = {"": range(4, 9), SHORT: range(1, 4)}
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
 CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
@@ -79,11 +81,19 @@ def kind(notebook) -> str:
     return SHORT if any(SHORT in tags(cell) for cell in notebook.cells[:1]) else ""
 
 
+def lesson(notebook) -> list:
+    """Return the cells of the lesson itself, without those around it, which follow one pattern in all notebooks."""
+    return [cell for cell in notebook.cells if COURSE not in tags(cell)]
+
+
 def rule_length(notebook):
-    """A notebook takes 20 to 30 minutes to read, a short one at most 10."""
+    """A lesson takes 20 to 30 minutes to read, a short one at most 10; what stands around it is short, too."""
     allowed = CELLS[kind(notebook)]
-    if len(notebook.cells) not in allowed:
-        yield f"{len(notebook.cells)} cells, not {allowed[0]} to {allowed[-1]}"
+    count = len(lesson(notebook))
+    if count not in allowed:
+        yield f"{count} cells, not {allowed[0]} to {allowed[-1]}"
+    if (around := len(notebook.cells) - count) > MOST_COURSE_CELLS:
+        yield f"{around} cells tagged {COURSE}, more than {MOST_COURSE_CELLS}"
 
 
 def rule_title(notebook):
@@ -218,9 +228,9 @@ def rule_no_traces(notebook):
 
 
 def rule_figures(notebook):
-    """Four to eight charts, one a cell; one to three in a short notebook."""
+    """A lesson has four to eight charts, one a cell; a short one has one to three."""
     allowed = FIGURES[kind(notebook)]
-    charts = [shown(tree) for _, tree in trees(notebook) if shown(tree) in CHARTS]
+    charts = [shown(tree) for cell, tree in trees(notebook) if shown(tree) in CHARTS and COURSE not in tags(cell)]
     if len(charts) not in allowed:
         names = ", ".join(charts) or "none"
         yield f"{len(charts)} cells that end in a chart ({names}), not {allowed[0]} to {allowed[-1]}"

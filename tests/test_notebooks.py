@@ -6,7 +6,7 @@ import nbformat
 import notebook_rules
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_rules import CHECKED, PARAMETERS, ROOT, RULES, SHORT
+from notebook_rules import CHECKED, COURSE, PARAMETERS, ROOT, RULES, SHORT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHARTS, EXPLORERS = notebook_rules.CHARTS or {"chart"}, notebook_rules.EXPLORERS or {"explore"}
@@ -62,9 +62,17 @@ def source(text, at=21):
     return lambda notebook: notebook.cells[at].update(source=text)
 
 
+def around(text):
+    """Return a text cell that belongs to the course around the lesson."""
+    return new_markdown_cell(text, metadata={"tags": [COURSE]})
+
+
 BROKEN = [
     ("length", lambda nb: nb.cells.pop() and [nb.cells.pop() for _ in range(8)]),
     ("length", lambda nb: nb.cells[0].metadata.update(tags=[SHORT])),
+    ("length", lambda nb: [cell.metadata.update(tags=[COURSE]) for cell in nb.cells[2:]]),
+    ("length", lambda nb: nb.cells.extend(new_markdown_cell("More") for _ in range(31))),
+    ("length", lambda nb: nb.cells.extend(around("More") for _ in range(25))),
     ("figures", lambda nb: nb.cells[0].metadata.update(tags=[SHORT])),
     ("title", source("No mark", 0)),
     ("title", lambda nb: nb.cells.clear()),
@@ -104,6 +112,7 @@ BROKEN = [
     ("no_traces", lambda nb: nb.metadata.update(papermill={"duration": 3})),
     ("no_traces", lambda nb: nb.metadata.pop("kernelspec")),
     ("figures", lambda nb: [nb.cells[at].update(source="table") for at in (9, 11)]),
+    ("figures", lambda nb: [nb.cells[at].metadata.update(tags=[COURSE]) for at in (9, 11)]),
     ("chart_last", lambda nb: nb.cells[9].update(source=f"figure = {nb.cells[9].source}\nfigure")),
     ("figure_before_widget", source(f"lab.{min(EXPLORERS)}()", 5)),
     ("predict_first", source("prediction = 3", 5)),
@@ -129,6 +138,13 @@ def test_a_good_short_notebook_keeps_every_rule(some_names):
     del notebook.cells[12:18]  # three of its five charts
     notebook.cells[13].execution_count = notebook.cells[13].outputs[0].execution_count = 7
     assert {name: list(rule(notebook)) for name, rule in RULES.items()} == {name: [] for name in RULES}
+
+
+def test_what_stands_around_a_lesson_is_not_counted(some_names):
+    notebook = good()
+    notebook.cells += [new_markdown_cell("More") for _ in range(55 - len(notebook.cells))]
+    notebook.cells += [around("What to know first"), around("Reading")]
+    assert not list(RULES["length"](notebook))
 
 
 @pytest.mark.parametrize(("name", "harm"), BROKEN, ids=[f"{at}-{name}" for at, (name, _) in enumerate(BROKEN)])

@@ -15,6 +15,7 @@ from labkit.repository import REPOSITORY
 
 from .claims import write_claims
 from .execute import execute
+from .glossary import write_glossary
 from .index import duration, summary, write_index
 from .pages import write_page
 from .record import FAILED, INTERRUPTED, OK, Machine, Outcome, Record
@@ -97,12 +98,13 @@ def _run_all(notebooks: list[Path], parameters: dict, record: Record, report: Pa
     """Runs the notebooks one after the other; the report is whole after each of them."""
     record.machine = _machine()
     write_claims(report / "claims.html")
+    names = {*record.outcomes, *(path.stem for path in notebooks)}
     ran = []
     for number, path in enumerate(notebooks, 1):
         bar = {"desc": f"[{number}/{len(notebooks)}] {path.stem}", "leave": False, "disable": None}
         outcome = execute(path, _executed(report, path.stem), parameters, bar)
         outcome.node = record.machine.label
-        _publish(outcome, path.parent, record, report)
+        _publish(outcome, path.parent, record, report, names)
         ran.append(outcome)
         tqdm.write(f"[{number}/{len(notebooks)}] {outcome.name}: {outcome.status}, {duration(outcome.seconds)}")
         if outcome.status == INTERRUPTED:
@@ -122,16 +124,20 @@ def _rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
         return 1
     write_claims(report / "claims.html")
     for outcome in again:
-        _publish(outcome, known[outcome.name].parent, record, report)
+        _publish(outcome, known[outcome.name].parent, record, report, {*record.outcomes})
     _print_table(again, report)
     return 0
 
 
-def _publish(outcome: Outcome, folder: Path, record: Record, report: Path) -> None:
-    """Writes the outcome's page, the record and the index; a page that needs a network fails its notebook."""
+def _publish(outcome: Outcome, folder: Path, record: Record, report: Path, names: set[str]) -> None:
+    """Writes the outcome's page, the record and the index; a page that needs a network fails its notebook.
+
+    `names` are the notebooks that have a page in this report, or will have one.
+    """
+    write_glossary(folder, report)
     executed = _executed(report, outcome.name)
     if executed.exists():
-        loads = write_page(executed, report / f"{outcome.name}.html", outcome, folder)
+        loads = write_page(executed, report / f"{outcome.name}.html", outcome, folder, names)
         if loads and outcome.status == OK:
             outcome.status, outcome.why = FAILED, f"its page needs files from elsewhere: {', '.join(loads)}"
     record.outcomes[outcome.name] = outcome

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Collection
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from jinja2 import DictLoader
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
+from .glossary import HOME, within_report
 from .record import Outcome
 
 # nbconvert's own page fetches require.js, MathJax, Mermaid and the widgets' code: without a network nothing of it
@@ -65,19 +67,21 @@ _STYLE_LOADS = re.compile(r"""(?:@import\s+(?!url)|url\()\s*['"]?([^'")\s;]+)"""
 _LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset": {"img", "source"}}
 
 
-def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, home: str = "index.html") -> list[str]:
+def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, names: Collection[str] = ()) -> list[str]:
     """Writes the page of an executed notebook and gives the addresses that it would load (none, where all is well).
 
-    Images that text cells name are embedded from `folder`, where the notebook stands.
+    Images that text cells name are embedded from `folder`, where the notebook stands. `names` are the notebooks of the
+    report: links to them lead to their pages.
     """
     notebook = _still(nbformat.read(executed, as_version=4))
     resources = {
         "metadata": {"name": outcome.title, "path": str(folder)},
         "outcome": outcome,
-        "home": home,
+        "home": HOME,
         "page_css": _CSS,
     }
     html, _ = _exporter().from_notebook_node(notebook, resources)
+    html = within_report(html, names)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(html, encoding="utf-8")
     return loads(html)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from labkit.charts import canvas
-from labkit.charts.parts import bars, beside, panels, rows
+from labkit.charts.parts import bars, beside, panels, rows, swatches
 from labkit.provenance import fact, sources
 from labkit.story import units
 
@@ -101,3 +101,44 @@ def cost_chart(table: pd.DataFrame) -> Figure:
     ax.set(xlabel="seconds of wall time, from call to return", xlim=(0, longest * 1.25), title="What a launch costs")
     canvas.legend_above(ax)
     return canvas.finish(figure, f"{sources(table)} · {int(ways['count'].min())} pairs")
+
+
+_ROWS, _PARTS = 3, 3  # ranks of the drawing, and parts of each rank's tensor
+_SENT = {  # name → what each rank holds before and after, part by part: the ranks whose numbers are in it
+    "broadcast: rank 0's tensor goes to all": ([["a", "a", "a"], ["", "", ""], ["", "", ""]], [["a", "a", "a"]] * 3),
+    "all-gather: all get every part": ([["a", "", ""], ["", "b", ""], ["", "", "c"]], [["a", "b", "c"]] * 3),
+    "reduce-scatter: each gets a part of the sum": (
+        [["a"] * 3, ["b"] * 3, ["c"] * 3],
+        [["abc", "", ""], ["", "abc", ""], ["", "", "abc"]],
+    ),
+    "all-reduce: all get the whole sum": ([["a"] * 3, ["b"] * 3, ["c"] * 3], [["abc"] * 3] * 3),
+}
+
+
+def collectives_drawing() -> Figure:
+    """Draw four collectives of three ranks, before and after: a row is a rank, a square a part of its tensor."""
+    figure, axes = canvas.canvas(2, 2, width=9.6, height=4.6)
+    for ax, (name, (before, after)) in zip(axes.flat, _SENT.items(), strict=True):
+        ax.axis("off")
+        ax.set(xlim=(-1.5, 8), ylim=(_ROWS, -0.2), title=name, aspect="equal")
+        for left, held in ((0, before), (_PARTS + 2, after)):
+            for rank, parts in enumerate(held):
+                for part, ranks in enumerate(parts):
+                    _square(ax, left + part, rank, ranks)
+        for rank in range(_ROWS):
+            ax.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=8.5)
+        arrow = FancyArrowPatch((_PARTS + 0.3, 1.5), (_PARTS + 1.7, 1.5), arrowstyle="-|>", mutation_scale=14, lw=2)
+        arrow.set_color(canvas.COMMUNICATE)
+        ax.add_patch(arrow)
+    colors = dict(zip(("from rank 0", "from rank 1", "from rank 2"), canvas.SERIES, strict=False))
+    swatches(axes[0, 0], colors | {"sum of all three": canvas.QUIET})
+    canvas.legend_above(axes[0, 0])
+    return canvas.finish(figure, "drawing; a hollow square holds nothing yet")
+
+
+def _square(ax, x: float, rank: int, ranks: str) -> None:
+    """Draw one part of a rank's tensor; `ranks` has a letter for each rank whose numbers are in it."""
+    color = {"": "none", "abc": canvas.QUIET}.get(ranks) or canvas.SERIES["abc".index(ranks)]
+    ax.add_patch(Rectangle((x + 0.06, rank + 0.06), 0.88, 0.88, fc=color, ec="#B5B5B5", lw=1))
+    if len(ranks) > 1:
+        ax.text(x + 0.5, rank + 0.52, "Σ", ha="center", va="center", color="white", fontsize=11)

@@ -1,0 +1,83 @@
+"""Every notebook begins and ends in one pattern, and no link of the course leads nowhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+from course_texts import FOLDER, LESSONS, NOTEBOOKS, broken
+from notebook_rules import code, is_answer
+
+from labkit.course import lessons as course
+from labkit.repository import RECORDED
+from labkit.tables.published import report_names
+
+TIMES = re.compile(r"(\d+) min to read; (\d+) s to run small on 2 CPU cores; full size: (.+)\.")
+RECORDED_TIME = re.compile(r"(\d+) s for the recorded runs on (.+)")
+MACHINES = {"one H200": "h200", "2 × H200": "h200x2", "4 × H200": "h200x4"}
+WORDS_PER_MINUTE, MINUTES_PER_CODE_CELL = 120, 0.5  # of a text full of terms; of a cell with its table or chart
+pytestmark = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+
+
+def tagged(lesson, tag):
+    """Return place and text of the cells that carry a tag."""
+    cells = NOTEBOOKS[lesson.name].cells
+    return [(place, cell.source) for place, cell in enumerate(cells) if tag in cell.metadata.get("tags", [])]
+
+
+def test_front_matter_follows_the_title_in_one_pattern(lesson):
+    ((place, _),) = tagged(lesson, course.FRONT_MATTER)
+    assert place == 1
+    assert [*lesson.front_matter] == [label for label in course.LABELS if label in lesson.front_matter]
+    assert {*course.LABELS} - {*lesson.front_matter} <= {course.REPORTS}
+    assert all(lesson.front_matter.values())
+
+
+def test_a_lesson_builds_on_earlier_lessons_and_says_what_comes_next(lesson):
+    known = [one.name for one in LESSONS]
+    assert all(known.index(name) < known.index(lesson.name) for name in lesson.builds_on)
+    assert bool(lesson.builds_on) == (lesson is not LESSONS[0])
+    assert course.LESSON_LINK.search(lesson.front_matter[course.NEXT])
+
+
+def test_the_minutes_to_read_are_those_of_its_words_and_cells(lesson):
+    notebook = NOTEBOOKS[lesson.name]
+    words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
+    cells = sum(not is_answer(cell) for cell in code(notebook))
+    minutes = words / WORDS_PER_MINUTE + cells * MINUTES_PER_CODE_CELL
+    stated = int(TIMES.fullmatch(lesson.front_matter[course.TIME])[1])
+    assert stated == pytest.approx(minutes, rel=0.3), f"{math.ceil(minutes / 5) * 5} min to read"
+
+
+def test_the_time_at_full_size_is_that_of_recorded_runs(lesson):
+    full = TIMES.fullmatch(lesson.front_matter[course.TIME])[3]
+    if full in ("nothing is launched", "not measured"):
+        return
+    seconds, machine = RECORDED_TIME.fullmatch(full).groups()
+    files = [*RECORDED.glob(f"{MACHINES[machine]}/{lesson.name[3:]}/*/status.json")]
+    recorded = sum(json.loads(file.read_text())["seconds"] for file in files)
+    assert files and int(seconds) <= recorded + 1, "more than all recorded runs of that machine took"
+
+
+def test_a_report_is_introduced_before_its_short_name_is_used(lesson):
+    cells = NOTEBOOKS[lesson.name].cells
+    texts = [re.sub(r"(\\n|\s)+", " ", json.dumps(cell, ensure_ascii=False)) for cell in cells]
+    for name in report_names().values():
+        using = [place for place, text in enumerate(texts) if name in text]
+        assert not using or using[0] == 1, f"{name!r} is used before it is introduced"
+        if using:
+            assert name in lesson.front_matter[course.REPORTS]
+
+
+def test_the_last_cell_lists_papers_and_manuals(lesson):
+    ((place, text),) = tagged(lesson, course.READING)
+    assert place == len(NOTEBOOKS[lesson.name].cells) - 1
+    assert len([target for _, target in course.LINK.findall(text) if target.startswith("https://")]) >= 3
+
+
+def test_every_link_leads_somewhere(lesson):
+    for cell in NOTEBOOKS[lesson.name].cells:
+        if cell.cell_type == "markdown":
+            assert [*broken(cell.source, FOLDER)] == []

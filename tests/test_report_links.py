@@ -1,0 +1,54 @@
+"""In a report, links between notebooks and to the glossary lead to the report's own pages."""
+
+import re
+
+import pytest
+
+from labkit.batch.__main__ import main
+from labkit.batch.glossary import within_report, write_glossary
+from labkit.batch.pages import loads
+from labkit.repository import REPOSITORY
+
+LINKS = """text: # First
+
+[second](01_second.ipynb), [never run](02_third.ipynb#idea), [ring](glossary.md#ring), [paper](https://arxiv.org/abs/1910.02054)"""
+GLOSSARY = '# Glossary\n\n<a id="ring"></a>\n\n### Ring\n\nA circle.\n\nSource: [README](../README.md)\n'
+
+
+@pytest.mark.parametrize(
+    "link, there",
+    [
+        ("01_second.ipynb", "01_second.html"),
+        ("01_second.ipynb#idea", "01_second.html#idea"),
+        ("09_elsewhere.ipynb", "index.html"),
+        ("glossary.md", "glossary.html"),
+        ("glossary.md#ring", "glossary.html#ring"),
+        ("https://example.org/01_second.ipynb", "https://example.org/01_second.ipynb"),
+        ("claims.html", "claims.html"),
+    ],
+)
+def test_a_link_leads_to_the_page(link, there):
+    assert within_report(f'<a href="{link}">x</a>', {"01_second"}) == f'<a href="{there}">x</a>'
+
+
+def test_a_report_holds_every_page_that_its_pages_link_to(tmp_path, write_notebook, monkeypatch):
+    monkeypatch.setattr("labkit.batch.__main__.write_claims", lambda path: None)
+    folder, report = tmp_path / "notebooks", tmp_path / "report"
+    write_notebook(folder / "00_first.ipynb", "# First", LINKS)
+    write_notebook(folder / "01_second.ipynb", "# Second", "1")
+    write_notebook(folder / "02_third.ipynb", "# Third", "1")
+    (folder / "glossary.md").write_text(GLOSSARY)
+    assert main(["--notebooks-folder", str(folder), "--report", str(report), "00", "01"]) == 0
+    for page in report.glob("*.html"):
+        for target in re.findall(r'href="([^"#]+)', page.read_text()):
+            assert target.startswith("https://") or (report / target).is_file(), f"{page.name} links to {target}"
+
+
+def test_the_glossary_s_page_has_its_anchors_and_loads_nothing(tmp_path):
+    write_glossary(REPOSITORY / "notebooks", tmp_path)
+    html = (tmp_path / "glossary.html").read_text()
+    source = (REPOSITORY / "notebooks" / "glossary.md").read_text()
+    for anchor in re.findall(r'<a id="([^"]+)"', source):
+        assert f'id="{anchor}"' in html
+    assert loads(html) == []
+    assert 'href="../' not in html
