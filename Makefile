@@ -7,6 +7,9 @@ ARGS      =
 JOBS      = 2
 OFFLINE   =
 ZERO      =
+NB        =
+# The student's copies of the notebooks; git ignores work/.
+WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
 ifeq ($(PY),.venv/bin/python)
 READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
@@ -14,7 +17,7 @@ endif
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report test lab data scorecard bench lint wheels clean
+.PHONY: help run report test lab reset data scorecard bench lint wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -32,10 +35,14 @@ test: $(READY)  ## run all tests, the notebooks' stored outputs among them (ARGS
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks $(ARGS)
 
 # The token in the printed address lets in; nothing listens beyond this machine.
-lab: $(READY)  ## open JupyterLab on the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
+lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
 	@$(REQUIRE)
-	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=$(CURDIR)/notebooks --LabApp.news_url=None \
+	@$(PY) -m labkit.tools.work --folder "$(WORK)" refresh
+	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
+
+reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)
+	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset $(NB)
 
 data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 13; without it: made images)
 	@$(PY) -m labkit.tools.images $(ARGS)

@@ -1,0 +1,183 @@
+"""The student's copies of the notebooks: work/, which git ignores, so that `git pull` never meets an executed notebook.
+
+A copy is refreshed cell by cell. What the student did not edit becomes what the workbook says now; what the student
+edited, added, deleted or moved stays. To tell the two apart, the notebook that a copy was made from is kept beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.reader import NotJSONError
+
+from labkit.repository import REPOSITORY
+
+NOTEBOOKS = REPOSITORY / "notebooks"
+ORIGINALS, EARLIER = ".originals", ".earlier"  # in the folder of copies: what they were made from; what reset put aside
+PAGES = ("*.ipynb", "*.md")
+
+
+def folder() -> Path:
+    """Return the folder of the copies: $LABKIT_WORK, or work/ in the checkout, which git ignores."""
+    return Path(os.environ.get("LABKIT_WORK") or REPOSITORY / "work")
+
+
+def refresh(work: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
+    """Bring all copies up to date with the notebooks; return a sentence for each that changed or could not.
+
+    Raises OSError where the folder cannot be written.
+    """
+    (work / ORIGINALS).mkdir(parents=True, exist_ok=True)
+    pages = sorted(page for pattern in PAGES for page in notebooks.glob(pattern))
+    return [sentence for page in pages if (sentence := _refresh(page, work / page.name, work / ORIGINALS / page.name))]
+
+
+def reset(work: Path, number: str, notebooks: Path = NOTEBOOKS) -> str:
+    """Replace a copy, named as "02" or "02_broadcast", by the notebook; put the copy aside, and say where.
+
+    Raises ValueError, listing the notebooks, where there is none of this name.
+    """
+    known = sorted(notebooks.glob("*.ipynb"))
+    found = [page for page in known if number in (page.stem, page.name, page.stem.partition("_")[0])]
+    if not number or len(found) != 1:
+        raise ValueError(f"no notebook {number!r}; there are {', '.join(page.stem for page in known)}")
+    page, said = found[0], ""
+    copy, original = work / page.name, work / ORIGINALS / page.name
+    original.parent.mkdir(parents=True, exist_ok=True)
+    if copy.exists():
+        aside = work / EARLIER / f"{page.stem}-{time.strftime('%Y%m%d-%H%M%S')}.ipynb"
+        aside.parent.mkdir(exist_ok=True)
+        os.replace(copy, aside)
+        said = f"; your copy is kept as {aside}"
+    _put(page, copy)
+    _put(page, original)
+    return f"{copy} is as handed out{said}. Your answers and predictions stay."
+
+
+def _refresh(page: Path, copy: Path, original: Path) -> str:
+    """Refresh one copy; return what was done, "" where there was nothing to do."""
+    if not copy.exists():
+        _put(page, copy)
+        _put(page, original)
+        return f"{copy.name}: new"
+    if original.exists() and original.read_bytes() == page.read_bytes():
+        return ""
+    if page.suffix != ".ipynb":
+        return _refresh_text(page, copy, original)
+    try:
+        mine = nbformat.read(copy, as_version=4)
+    except (NotJSONError, nbformat.ValidationError, AttributeError, KeyError, UnicodeDecodeError) as error:
+        damage = f"it is no notebook ({type(error).__name__})"
+        return f"{copy.name}: {damage} and stays as it is; `make reset NB={copy.stem}` replaces it"
+    now = nbformat.read(page, as_version=4)
+    text = nbformat.writes(mine)
+    merged, kept = merge(_read(original), mine, now)
+    changed = nbformat.writes(merged) != text
+    if changed:
+        _write(copy, nbformat.writes(merged) + "\n")
+    _put(page, original)
+    if kept:
+        cells = f"{kept} cell{'s' if kept > 1 else ''} that you edited"
+        return f"{copy.name}: refreshed, except {cells} and that changed in the workbook, too"
+    return f"{copy.name}: refreshed" if changed else ""
+
+
+def _refresh_text(page: Path, copy: Path, original: Path) -> str:
+    edited = not original.exists() or copy.read_bytes() != original.read_bytes()
+    if not edited or copy.read_bytes() == page.read_bytes():
+        _put(page, copy)
+    _put(page, original)
+    return f"{copy.name}: you edited it, so it stays" if edited else f"{copy.name}: refreshed"
+
+
+def merge(was: NotebookNode | None, mine: NotebookNode, now: NotebookNode) -> tuple[NotebookNode, int]:
+    """Put the workbook's changes into a student's copy, and return it with the number of cells that both edited.
+
+    `was` is the notebook that the copy was made from; None where that is not known: then every cell that differs from
+    the workbook's counts as edited. A refreshed cell loses its output, for that belongs to the code before.
+    """
+    before = _by_id(was.cells if was else now.cells)
+    own, current = _by_id(mine.cells), _by_id(now.cells)
+    both = 0
+    cells: dict[str, NotebookNode] = {}
+    for name, cell in current.items():
+        if name not in own:
+            if name not in before or was is None:  # new in the workbook; else the student has deleted it
+                cells[name] = cell
+        elif _same(own[name], cell):
+            own[name].metadata.update(cell.metadata)
+            cells[name] = own[name]
+        elif name in before and _same(own[name], before[name]):
+            cells[name] = cell
+        else:
+            cells[name] = own[name]
+            both += name in before and not _same(before[name], cell)
+    stays = {name for name in own if name not in current and not (name in before and _same(own[name], before[name]))}
+    order = _ordered([*current], [*own], set(cells) | stays, moved=_moved(before, own))
+    mine["cells"] = [cells[name] if name in cells else own[name] for name in order]
+    return mine, both
+
+
+def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
+    """Return the cells by their ids; a cell without one, or with another's, gets one by its place."""
+    found: dict[str, NotebookNode] = {}
+    for place, cell in enumerate(cells):
+        name = cell.get("id") or f"place-{place}"
+        found[name if name not in found else f"{name}-{place}"] = cell
+    return found
+
+
+def _same(one: NotebookNode, other: NotebookNode) -> bool:
+    return (one.cell_type, one.source) == (other.cell_type, other.source)
+
+
+def _moved(before: dict, own: dict) -> bool:
+    """Whether the student has changed the order of the workbook's cells."""
+    kept = [name for name in own if name in before]
+    return kept != [name for name in before if name in own]
+
+
+def _ordered(current: list[str], own: list[str], wanted: set[str], moved: bool) -> list[str]:
+    """Return the wanted cells in the workbook's order, or the student's where that has `moved`.
+
+    Each cell of the other one follows the cell that it follows there.
+    """
+    leading, following = (own, current) if moved else (current, own)
+    order = [name for name in leading if name in wanted]
+    for place, name in enumerate(following):
+        if name in wanted and name not in order:
+            earlier = next((one for one in reversed(following[:place]) if one in order), None)
+            order.insert(order.index(earlier) + 1 if earlier is not None else 0, name)
+    return order
+
+
+def _read(file: Path) -> NotebookNode | None:
+    with suppress(OSError, NotJSONError, nbformat.ValidationError, AttributeError, KeyError, UnicodeDecodeError):
+        return nbformat.read(file, as_version=4)
+    return None
+
+
+def _put(page: Path, target: Path) -> None:
+    _write(target, page.read_text(encoding="utf-8"))
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file in one step, so that an interrupt leaves the old one."""
+    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
+            writing.write(text)
+        shutil.copymode(file, draft) if file.exists() else os.chmod(draft, 0o644)
+        os.replace(draft, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
