@@ -76,7 +76,7 @@ MAY_IMPORT = {
     },
     "story": {"pandas", "IPython", "labkit.node", "labkit.story", "labkit.theory", "labkit.labs.{lab}.theory"},
     "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
-    "engine.worker": {"torch", "psutil", "labkit.engine"},
+    "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.worker.probes"},
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}

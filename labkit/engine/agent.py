@@ -25,6 +25,7 @@ from labkit.engine import forkserver
 from labkit.engine.excerpt import clipped
 from labkit.engine.processes import KILL_SECONDS, adopt, kill
 from labkit.engine.run import Run
+from labkit.engine.sampler import Sampler
 
 TICK_SECONDS = 0.05
 MOST_ERROR = 1_000  # characters
@@ -148,6 +149,7 @@ def _import_torch() -> None:
 def serve(request: dict[str, Any], pipe: Outcomes) -> None:
     """Run one launch to its end and tell the kernel how each worker's process ended."""
     run = ACTIVE[request["folder"]] = Run(request["folder"])
+    sampler = Sampler(run, request["sampled"])
     try:
         outcome = _launch(run, request)
     except BaseException as error:
@@ -155,6 +157,7 @@ def serve(request: dict[str, Any], pipe: Outcomes) -> None:
     try:
         kill(run)  # what the workers have started and left; the kernel may be gone before it can
         kill_adopted()
+        sampler.stop()
         time.sleep(TICK_SECONDS)
         statuses = {pid: child.exitcode for pid, child in list(CHILDREN.items())}
         outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}

@@ -1,4 +1,4 @@
-"""What a launch shows while it goes on: the bar of its points, and a line below it while it waits for GPUs."""
+"""What a launch shows while it goes on: the bar of its points, and below it a line about what it waits for or does."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ class Bars:
             self._points = tqdm(total=points, desc=title, unit="point", disable=self._hidden)
         return self._points
 
+    def show_waiting(self, text: str) -> None:
+        """Say below the bar what the launch waits for."""
+        if self._line is None:
+            self.points().set_description_str(f"{self._plan.lab}: waiting")
+        self.show_below(text)
+
     def show_below(self, text: str) -> None:
-        """Show a line of text below the bar, instead of the one before."""
+        """Show a line of text below the bar, instead of the one before; it vanishes with the bar's end."""
         from tqdm.auto import tqdm
 
         if self._line is None:
-            self.points().set_description_str(f"{self._plan.lab}: waiting")
             self._line = tqdm(total=0, bar_format="{desc}", leave=False, position=1, disable=self._hidden)
         self._line.set_description_str(text)
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from labkit.engine import failure, forkserver
 from labkit.engine.processes import HELD, MARK, adopt, end_with
 from labkit.engine.run import Run
+from labkit.engine.sampler import CONDITIONS
 from labkit.engine.worker import Worker
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
@@ -82,18 +84,22 @@ def measure(run: Run, first_point: int = 0, store: str = "") -> None:
     faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
     worker = Worker(run)
     try:
+        from labkit.worker import probes  # before the lab's code, which may change what it stands on
+
         worker.event("started", pid=os.getpid())
         worker.reached("Python starts")
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         worker.reached("torch is imported")
         worker.join(run.plan, meeting_place(store))
+        worker.barrier()
+        before = _probed(worker, probes.probe, everything=worker.plan.probed_first)
         if hasattr(lab, "prepare"):
             worker.state = lab.prepare(worker)
         worker.barrier()
         worker.reached("the ranks meet")
-        worker.event("ready")
+        worker.event("ready", conditions=before)
         worker.measure_points(lab, first_point)
-        worker.event("finished")
+        worker.event("finished", conditions=_probed(worker, probes.probe))
     except BaseException as error:
         try:
             failure.report(worker, error)
@@ -104,6 +110,15 @@ def measure(run: Run, first_point: int = 0, store: str = "") -> None:
     import torch.distributed as dist
 
     dist.destroy_process_group()
+
+
+def _probed(worker: Worker, probe: Callable[..., dict[str, float]], *, everything: bool = True) -> dict[str, float]:
+    """Return what this rank can tell of its host and GPU; nothing with LABKIT_CONDITIONS=0."""
+    if os.environ.get(CONDITIONS) == "0":
+        return {}
+    with contextlib.suppress(Exception):  # what the lab has left behind may stand in the way
+        return probe(worker.device if everything else None)
+    return {}
 
 
 def set_process_mark(mark: str) -> None:

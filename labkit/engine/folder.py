@@ -14,9 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.errors import NowhereToWrite
+from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
-from labkit.engine.lines import content
+from labkit.engine.lines import content, read_lines
+from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
 
 
@@ -95,6 +96,21 @@ class Folder:
         self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
         with suppress(OSError):  # a disk that is full must not hide how the run ended
             _write(self.status_file, json.dumps(self.closed, indent=1))
+
+    def kept_conditions(self) -> Conditions:
+        """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
+        try:
+            text = content(self.conditions_file).decode(errors="replace")
+            return parse(text, read_lines(self.samples_file))
+        except FileNotFoundError:
+            return Conditions(missing=NEVER_MEASURED)
+        except (OSError, DamagedRun) as error:
+            return Conditions(missing=f"This run's conditions cannot be read: {error}")
+
+    def keep_conditions(self, text: str) -> None:
+        """Write the conditions of the run, instead of those that were written before."""
+        with suppress(OSError):  # as in `close`
+            _write(self.conditions_file, text)
 
     @property
     def status(self) -> dict[str, Any]:

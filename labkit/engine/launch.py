@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.bars import Bars
 from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, NotStarted, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
+from labkit.engine.live import LiveLine
 from labkit.engine.plan import Plan, limit_from_environment
 from labkit.engine.processes import MARK
 from labkit.engine.receipt import Receipt
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
+from labkit.engine.sampler import CONDITIONS
 from labkit.engine.session import Session, environment, import_path
 
 
@@ -52,7 +53,7 @@ def launch(
                 from labkit.engine.debug import measure_here
 
                 return measure_here(run)
-            _measure(Launches(run, reservation, bars.points(), patience_s=patience_s, limit_s=limit_s), interrupts)
+            _measure(Launches(run, reservation, bars, patience_s=patience_s, limit_s=limit_s), interrupts)
         finally:
             with interrupts.later():
                 reservation.release()
@@ -62,7 +63,7 @@ def launch(
 
 def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Bars, limit_s: float) -> None:
     try:
-        reservation.take(limit_s, bars.show_below)
+        reservation.take(limit_s, bars.show_waiting)
     except KeyboardInterrupt:
         with interrupts.later():
             reservation.release()
@@ -102,8 +103,9 @@ class Launches:
     Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
     """
 
-    def __init__(self, run: Run, reservation: Reservation, bar: Any, *, patience_s: float, limit_s: float):
-        self.run, self.bar, self.patience_s, self.limit_s = run, bar, patience_s, limit_s
+    def __init__(self, run: Run, reservation: Reservation, bars: Bars, *, patience_s: float, limit_s: float):
+        self.run, self.bars, self.patience_s, self.limit_s = run, bars, patience_s, limit_s
+        self.live = LiveLine(run, bars.show_below)
         self.receipt, self.begun, self.awake = Receipt(run, reservation), time.monotonic(), watch.Awake()
         self.state, self.count, self.startup_s = "failed", 0, 0.0
         self.death: WorkerDied | None = None  # the one that a restart has answered
@@ -133,7 +135,7 @@ class Launches:
         with Session.lent(self.run.plan.worker) as session:
             self.session = session
             limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
-            follower = watch.Watch(self.run, self.count, session, self.bar, **limits)
+            follower = watch.Watch(self.run, self.count, session, self.bars.points(), self.live, **limits)
             try:
                 start(self.run, session, self.count, first_point)
                 return follower.follow()
@@ -155,7 +157,7 @@ class Launches:
 
     def close(self) -> None:
         """Write down how the run ended and what it took."""
-        self.bar.close()
+        self.bars.close()
         seconds, run = time.monotonic() - self.begun, self.run
         run.folder = run.where_now() or run.folder
         run.close(
@@ -178,8 +180,16 @@ def start(run: Run, session: Session, launches: int, first_point: int) -> None:
         workers=run.plan.gpus,
         cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
         path=import_path(),
+        sampled=_sampled(run),
         environment=worker_environment(run, launches),
     )
+
+
+def _sampled(run: Run) -> list[tuple[int, str | None]] | None:
+    """Return the index and UUID of each GPU whose counters the agent reads; None with LABKIT_CONDITIONS=0."""
+    if os.environ.get(CONDITIONS) == "0":
+        return None
+    return [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
 
 
 def omp_num_threads(plan: Plan, here: node.Node) -> int:

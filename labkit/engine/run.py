@@ -16,7 +16,7 @@ from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
 from labkit.engine.summary import summary
 from labkit.node import Node
-from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
+from labkit.node.conditions import Conditions
 from labkit.provenance import of_run
 from labkit.repository import RECORDED
 
@@ -76,13 +76,8 @@ class Run(Folder):
 
     def conditions(self) -> Conditions:
         """Return the state of the machine before, during and after the run; `missing` says why where none was kept."""
-        try:
-            read = parse(content(self.conditions_file).decode(errors="replace"), read_lines(self.samples_file))
-        except FileNotFoundError:
-            read = Conditions(missing=NEVER_MEASURED)
-        except (OSError, DamagedRun) as error:
-            read = Conditions(missing=f"This run's conditions cannot be read: {error}")
-        return replace(read, machine=self.node.software(self.plan.gpus if self.plan.device == "cuda" else 0))
+        machine = self.node.software(self.plan.gpus if self.plan.device == "cuda" else 0)
+        return replace(self.kept_conditions(), machine=machine)
 
     @property
     def seconds(self) -> float:

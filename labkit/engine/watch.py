@@ -11,6 +11,7 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.lines import size
+from labkit.engine.live import LiveLine
 from labkit.engine.processes import is_alive, is_caretaker, is_stopped, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -69,9 +70,18 @@ class Watch:
     """
 
     def __init__(
-        self, run: Run, launch: int, session: Session, bar: Any, *, awake: Awake, patience_s: float, limit_s: float
+        self,
+        run: Run,
+        launch: int,
+        session: Session,
+        bar: Any,
+        live: LiveLine,
+        *,
+        awake: Awake,
+        patience_s: float,
+        limit_s: float,
     ):
-        self.run, self.launch, self.session, self.bar = run, launch, session, bar
+        self.run, self.launch, self.session, self.bar, self.live = run, launch, session, bar, live
         self.awake, self.patience_s, self.limit_s = awake, patience_s, limit_s
         self.diagnosis = Diagnosis(run)
         self.ranks = self.diagnosis.ranks
@@ -89,6 +99,7 @@ class Watch:
             if self._has_news():
                 last_sign = now
                 self._show_progress()
+            self.live.update()
             still_s = now - last_sign
             self._check_ground(still_s)
             patience_s = self.patience_s if self.ready() else max(self.patience_s, START_SECONDS)

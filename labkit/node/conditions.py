@@ -5,7 +5,7 @@ A run's folder holds two files, which labkit.engine.folder names.
 `conditions.json` is one object:
 
     version        1
-    began_unix_s   wall clock at the first look
+    began_unix_s, began_monotonic_s  both clocks at the first look; the second is the clock of a worker's events
     seconds        time from the first look to the last one, by the monotonic clock
     before, after  {"host": {…}, "gpus": [{…}, …], "ranks": [{…}, …]}: fields of HostState, GpuState and RankState
     points         [{"point", "began_s", "ended_s"}, …]: when rank 0 measured each point, in seconds as above
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERSION = 1
-NEVER_MEASURED = "This run has no conditions.json: it was measured before runs kept their conditions"
+NEVER_MEASURED = "This run has no conditions.json: it is an older run, or LABKIT_CONDITIONS=0 or debug=True launched it"
 SAMPLE_COLUMNS = (
     "at_s",
     "gpu",
@@ -144,6 +144,7 @@ class Conditions:
     before: Snapshot = field(default_factory=Snapshot)
     after: Snapshot = field(default_factory=Snapshot)
     began_unix_s: float | None = None
+    began_monotonic_s: float | None = None
     seconds: float | None = None
     points: tuple[dict[str, Any], ...] = ()
     sampling: dict[str, Any] = field(default_factory=dict)
@@ -182,6 +183,7 @@ def parse(text: str, samples: Iterable[dict[str, Any]] = ()) -> Conditions:
             before=_snapshot(told.get("before", {})),
             after=_snapshot(told.get("after", {})),
             began_unix_s=_number(told.get("began_unix_s")),
+            began_monotonic_s=_number(told.get("began_monotonic_s")),
             seconds=_number(told.get("seconds")),
             points=tuple(dict(point) for point in told.get("points", [])),
             sampling=dict(told.get("sampling", {})),

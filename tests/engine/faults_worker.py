@@ -23,6 +23,8 @@ def measure(worker, point) -> None:
         raise torch.OutOfMemoryError("no memory on any rank")
     elif point.fault == "grandchild":
         subprocess.Popen(SLEEPER, start_new_session=True)
+    elif point.fault == "pause":
+        time.sleep(1.2)
     elif point.fault == "sleep":
         time.sleep(600)
     elif point.fault == "visible":

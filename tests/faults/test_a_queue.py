@@ -20,7 +20,7 @@ from ends_plan import Ends
 from labkit.engine import bars
 from labkit.engine.launch import launch
 signal.signal(signal.SIGINT, signal.default_int_handler)
-bars.Bars.show_below = lambda self, text: print(text, flush=True)
+bars.Bars.show_waiting = lambda self, text: print(text, flush=True)
 try:
     run = launch(Ends())
     print(json.dumps({"state": run.status["state"], "rows": len(run.rows)}))

@@ -17,7 +17,9 @@ class FakeNvml:
             "nvmlDeviceGetHandleByIndex": lambda i: f"gpu{i}",
             "nvmlDeviceGetName": lambda h: "NVIDIA H200" if "gpu" in h else b"NVIDIA H200 MIG 1g.18gb",
             "nvmlDeviceGetUUID": lambda h: {"gpu0": "GPU-aa", "gpu1": "GPU-bb"}.get(h, "MIG-cc"),
-            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=(143771 if "gpu" in h else 16384) * 2**20),
+            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
+                total=(143771 if "gpu" in h else 16384) * 2**20, used=4096 * 2**20
+            ),
             "nvmlDeviceGetCudaComputeCapability": lambda h: (9, 0),
             "nvmlDeviceGetPciInfo": lambda h: SimpleNamespace(busId="00000000:FF:1F.7"),
             "nvmlDeviceGetEccMode": lambda h: [1, 0],
@@ -30,9 +32,53 @@ class FakeNvml:
             "nvmlDeviceGetEnforcedPowerLimit": lambda h: 700_000,
             "nvmlDeviceGetTemperature": lambda h, sensor: 31,
             "nvmlDeviceGetPersistenceMode": lambda h: 1,
+            "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-aa": "gpu0", "GPU-bb": "gpu1"}.get(uuid, "mig0"),
+            "nvmlDeviceGetUtilizationRates": self.utilisation,
+            "nvmlDeviceGetPowerUsage": lambda h: 612_500,
+            "nvmlDeviceGetClockInfo": lambda h, kind: {pynvml.NVML_CLOCK_SM: 1755, pynvml.NVML_CLOCK_MEM: 3201}[kind],
+            "nvmlDeviceGetMaxClockInfo": lambda h, kind: 1980,
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda h: self.reasons,
+            "nvmlDeviceGetFieldValues": self.fields,
+            "nvmlDeviceGetTotalEccErrors": lambda h, kind, scope: 2 * kind,
+            "nvmlDeviceGetRemappedRows": lambda h: (1, 2, 0, 0),
+            "nvmlDeviceGetRetiredPages": lambda h, cause: [0] * (cause + 1),
+            "nvmlDeviceGetCurrPcieLinkGeneration": lambda h: 4,
+            "nvmlDeviceGetCurrPcieLinkWidth": lambda h: 8,
+            "nvmlDeviceGetNvLinkErrorCounter": self.link_errors,
+            "nvmlDeviceGetViolationStatus": lambda h, policy: SimpleNamespace(
+                violationTime=2_500_000_000 * (1 - policy)
+            ),
+            "nvmlDeviceGetComputeRunningProcesses": lambda h: [],
             "nvmlSystemGetDriverVersion": lambda: "580.95.05",
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         }
+
+    reasons = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonGpuIdle
+    counted_kib = 0  # over all NVLinks, either direction
+
+    def utilisation(self, handle):
+        if "mig" in handle:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(gpu=97, memory=40)
+
+    def fields(self, handle, wanted):
+        """NVLink's counters have 64 bits, PCIe's are not supported."""
+        values = []
+        for field, _ in wanted:
+            known = field in (
+                pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+                pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+            )
+            status = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
+            kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+            value = SimpleNamespace(ullVal=self.counted_kib)
+            values.append(SimpleNamespace(nvmlReturn=status, valueType=kind, value=value))
+        return values
+
+    def link_errors(self, handle, link, kind):
+        if link >= 18:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return int(link == 3 and kind == pynvml.NVML_NVLINK_ERROR_DL_REPLAY)
 
     def slice(self, handle, index):
         if index:

@@ -58,7 +58,7 @@ def test_a_damaged_file_is_one_sentence(text):
 def test_a_run_without_the_file_says_so_and_still_knows_its_software():
     old = replay("h200x4/start/hello").conditions()
     assert (old.measured, old.samples) == (False, ())
-    assert "before runs kept their conditions" in old.missing
+    assert "has no conditions.json" in old.missing
     assert (
         figures(old) == old.machine == {"driver": old.machine["driver"], "torch": "2.11.0", "processor": "NVIDIA H200"}
     )

@@ -110,6 +110,8 @@ class Steps(Benchmark):
 class FirstCalls(Benchmark):
     """The first steps of a fresh process under the profiler: which events are in them, and in no later step."""
 
+    probed_first: ClassVar[bool] = False
+
     model: str = "small"
     precision: str = "float32"
     iterations: int = 6

@@ -1,0 +1,162 @@
+"""What the driver counts of one GPU: its state at one moment, and its samples while a run goes on.
+
+Every query may fail, by itself or with the whole GPU: what is not answered is left out, and never becomes zero.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pynvml
+
+from .conditions import GpuState
+from .gpus import Gpu, ask
+from .occupancy import holders
+
+# Why a clock is below the highest one that was asked for, by the bits of nvmlDeviceGetCurrentClocksEventReasons. Idle
+# GPUs and clocks that somebody has set lower are no throttling, but clocks that are set explain a low rate.
+REASONS = {
+    pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "set clocks",
+    pynvml.nvmlClocksEventReasonSwPowerCap: "power cap",
+    pynvml.nvmlClocksEventReasonHwSlowdown: "hardware slowdown",
+    pynvml.nvmlClocksEventReasonSyncBoost: "sync boost",
+    pynvml.nvmlClocksEventReasonSwThermalSlowdown: "temperature",
+    pynvml.nvmlClocksEventReasonHwThermalSlowdown: "hardware temperature limit",
+    pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
+}
+ALL_LINKS = 0xFFFFFFFF  # scope of a field: the sum over a GPU's NVLinks
+KIB = 1024
+
+# Counters that grow: name of the rate, (field, scope), and how many bytes one of its units is.
+TRAFFIC = {
+    "pcie_tx_gb_per_s": ((pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0), 1),
+    "pcie_rx_gb_per_s": ((pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0), 1),
+    "nvlink_tx_gb_per_s": ((pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS), KIB),
+    "nvlink_rx_gb_per_s": ((pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS), KIB),
+}
+# Of 64 bits; a counter of 32 bits overflows within a tenth of a second.
+WIDE = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
+LINK_ERRORS = (
+    pynvml.NVML_NVLINK_ERROR_DL_REPLAY,
+    pynvml.NVML_NVLINK_ERROR_DL_RECOVERY,
+    pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
+    pynvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
+)
+
+
+class Counters:
+    """The counters of one GPU, or MIG slice; NVML must be open (`gpus.nvml`) while they are read."""
+
+    def __init__(self, gpu: Gpu):
+        self.gpu = gpu
+        self.is_slice = (gpu.uuid or "").startswith("MIG-")
+        by_uuid = (pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid)
+        self._handle = ask(*by_uuid) if self.is_slice else ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
+        self._traffic: dict[str, tuple[float, int]] = {}  # when it was read, and bytes
+
+    def sample(self) -> dict[str, Any]:
+        """Return utilisation, memory, power, clock, temperature and traffic since the last sample, as far as known.
+
+        {} of a GPU that does not answer.
+        """
+        reasons = _reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons))
+        told = self._quick() | self._rates() | {"throttle_reasons": reasons if reasons is None else list(reasons)}
+        return {name: value for name, value in told.items() if value is not None}
+
+    def state(self) -> GpuState:
+        """Return all that is known of the GPU now; a GPU that does not answer has a state of None."""
+        quick = self._quick()
+        others = self._others()
+        remapped = self._ask(pynvml.nvmlDeviceGetRemappedRows)
+        return GpuState(
+            self.gpu.index,
+            **quick,
+            sm_clock_most_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+            throttle_reasons=_reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)),
+            power_limit_w=_scaled(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1e-3),
+            ecc_corrected=self._ecc(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            ecc_uncorrected=self._ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+            remapped_rows=self._retired_pages() if remapped is None else remapped[0] + remapped[1],
+            pcie_generation=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            pcie_generation_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+            pcie_width=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            pcie_width_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+            nvlinks_up=self._links_up(),
+            nvlink_errors=self._link_errors(),
+            other_processes=None if others is None else len(others),
+            other_mib=None if others is None else sum(others),
+            power_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_POWER),
+            heat_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_THERMAL),
+        )
+
+    def _ask(self, query: Any, *arguments: Any) -> Any:
+        return None if self._handle is None else ask(query, self._handle, *arguments)
+
+    def _quick(self) -> dict[str, Any]:
+        memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo)
+        return {
+            "utilisation_percent": ask(getattr, self._ask(pynvml.nvmlDeviceGetUtilizationRates), "gpu"),
+            "memory_mib": None if memory is None else memory.used // 2**20,
+            "power_w": _scaled(self._ask(pynvml.nvmlDeviceGetPowerUsage), 1e-3),
+            "sm_clock_mhz": self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            "temperature_c": self._ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+        }
+
+    def _rates(self) -> dict[str, float | None]:
+        """Return the traffic since the last call in GB/s; None the first time, and where a counter has gone back."""
+        values = self._ask(pynvml.nvmlDeviceGetFieldValues, [field for field, _ in TRAFFIC.values()])
+        now, rates = time.monotonic(), {}
+        for (name, (_, unit)), value in zip(TRAFFIC.items(), values or (), strict=False):
+            if value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in WIDE:
+                continue
+            counted = value.value.ullVal * unit
+            then, before = self._traffic.get(name, (now, counted))
+            if now > then and counted >= before:
+                rates[name] = round((counted - before) / (now - then) / 1e9, 3)
+            self._traffic[name] = now, counted
+        return rates
+
+    def _ecc(self, kind: int) -> int | None:
+        return self._ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC)
+
+    def _retired_pages(self) -> int | None:
+        causes = (
+            pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+            pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+        )
+        pages = [self._ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
+        return None if None in pages else sum(map(len, pages))
+
+    def _links_up(self) -> int | None:
+        links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+        states = [self._ask(pynvml.nvmlDeviceGetNvLinkState, link) for link in links]
+        known = [state for state in states if state is not None]
+        return sum(state == pynvml.NVML_FEATURE_ENABLED for state in known) if known else None
+
+    def _link_errors(self) -> int | None:
+        links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+        asked = (
+            self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, kind) for link in links for kind in LINK_ERRORS
+        )
+        known = [count for count in asked if count is not None]
+        return sum(known) if known else None
+
+    def _others(self) -> list[int] | None:
+        """Return the memory of each process on the GPU that no run of this workbook has started."""
+        if self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is None:
+            return None
+        return [holder.mib or 0 for holder in holders([self.gpu]) if not holder.ours]
+
+    def _throttled(self, policy: int) -> float | None:
+        nanoseconds = ask(getattr, self._ask(pynvml.nvmlDeviceGetViolationStatus, policy), "violationTime")
+        return _scaled(nanoseconds, 1e-9)
+
+
+def _reasons(bits: int | None) -> tuple[str, ...] | None:
+    return None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit)
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else round(value * unit, 3)

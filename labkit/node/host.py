@@ -1,0 +1,112 @@
+"""The host at one moment: cores, load, pressure, quota and memory, from the kernel's own files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .conditions import HostState
+
+ROOT = Path("/")
+
+
+def state(root: Path = ROOT) -> HostState:
+    """Return the host's state; a field is None where this system does not tell. `root` holds proc and sys."""
+    quota, throttled = cgroup(root)
+    return HostState(
+        cores=len(os.sched_getaffinity(0)),
+        load_1min=round(os.getloadavg()[0], 2),
+        cpu_pressure_percent=cpu_pressure(root),
+        governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        cgroup_quota_cores=quota,
+        cgroup_throttled_s=throttled,
+        memory_available_gib=_available_gib(),
+        shm_free_gib=_free_gib(root / "dev/shm"),
+    )
+
+
+def sample(root: Path = ROOT) -> dict[str, Any]:
+    """Return the load of all cores since the last call in this thread, the pressure, and the memory that is left."""
+    told = {
+        "cpu_percent": psutil.cpu_percent(None),
+        "cpu_pressure_percent": cpu_pressure(root),
+        "memory_available_gib": _available_gib(),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def cpu_pressure(root: Path = ROOT) -> float | None:
+    """Return the share of the last 10 s, in percent, in which a runnable process waited for a core (PSI).
+
+    None where the kernel does not count it (/proc/pressure is missing, or switched off).
+    """
+    for line in _text(root / "proc/pressure/cpu", "").splitlines():
+        kind, *pairs = line.split()
+        if kind == "some":
+            return _number(dict(pair.partition("=")[::2] for pair in pairs).get("avg10"))
+    return None
+
+
+def cgroup(root: Path = ROOT) -> tuple[float | None, float | None]:
+    """Return the cores that this process's control group may use, and the seconds for which it was stopped for that.
+
+    The tightest quota on the way to the top counts; None where there is none (cgroup v2: cpu.max; v1: cpu.cfs_*).
+    """
+    quotas, throttled = [], []
+    for folder in _cgroups(root):
+        allowed, _, period = _text(folder / "cpu.max", "").partition(" ")
+        allowed = allowed or _text(folder / "cpu.cfs_quota_us")
+        period = period or _text(folder / "cpu.cfs_period_us")
+        quota_us, period_us = _number(allowed), _number(period)
+        if quota_us and period_us and quota_us > 0:
+            quotas.append(quota_us / period_us)
+            counts = dict(line.partition(" ")[::2] for line in _text(folder / "cpu.stat", "").splitlines())
+            microseconds, nanoseconds = (_number(counts.get(name)) for name in ("throttled_usec", "throttled_time"))
+            if microseconds is not None or nanoseconds is not None:
+                throttled.append(microseconds / 1e6 if microseconds is not None else (nanoseconds or 0.0) / 1e9)
+    return (min(quotas, default=None), max(throttled, default=None))
+
+
+def _cgroups(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of those above it, in both versions' hierarchies.
+
+    Inside a container the group's path may be the host's: the hierarchy's top is then the container's own group.
+    """
+    for line in _text(root / "proc/self/cgroup", "").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number != "0" and "cpu" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" if number == "0" else root / "sys/fs/cgroup/cpu"
+        group = Path(path.lstrip("/"))
+        yield from (top / folder for folder in (group, *group.parents) if folder.parts and ".." not in folder.parts)
+        yield top
+
+
+def _available_gib() -> float:
+    return round(psutil.virtual_memory().available / 2**30, 2)
+
+
+def _free_gib(folder: Path) -> float | None:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    return round(disk.f_bavail * disk.f_frsize / 2**30, 2)
+
+
+def _text(file: Path, missing: Any = None) -> Any:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return missing
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
