@@ -32,6 +32,7 @@ from labkit import hidden_modules
 if TYPE_CHECKING:
     from labkit import node as node
     from labkit.charts.calibration import predictions_chart as predictions_chart
+    from labkit.charts.conditions import conditions_chart as conditions_chart
     from labkit.claims import show_claims as show_claims
     from labkit.course.predict import predict as predict
     from labkit.course.predict import predictions as predictions
@@ -68,6 +69,7 @@ _ROOMS = {
     "source": "labkit.course.source",
     "predict": "labkit.course.predict",
     "predictions": "labkit.course.predict",
+    "conditions_chart": "labkit.charts.conditions",
     "predictions_chart": "labkit.charts.calibration",
     "beside": "labkit.story.words",
 }

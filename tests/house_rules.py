@@ -70,6 +70,7 @@ MAY_IMPORT = {
         "pandas",
         "numpy",
         "labkit.charts",
+        "labkit.node.conditions",
         "labkit.story",
         "labkit.theory",
         "labkit.labs.{lab}.theory",

@@ -76,8 +76,10 @@ class Run(Folder):
 
     def conditions(self) -> Conditions:
         """Return the state of the machine before, during and after the run; `missing` says why where none was kept."""
-        machine = self.node.software(self.plan.gpus if self.plan.device == "cuda" else 0)
-        return replace(self.kept_conditions(), machine=machine)
+        on_gpus = self.plan.device == "cuda"
+        what = f"{self.plan.lab} · {self.plan.name}, {self.plan.gpus} × {'GPU' if on_gpus else 'CPU process'}"
+        machine = self.node.software(self.plan.gpus if on_gpus else 0)
+        return replace(self.kept_conditions(), machine=machine, run=what, source=self.source)
 
     @property
     def seconds(self) -> float:

@@ -54,7 +54,7 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
         "other_processes": _of_gpus(conditions, "other_processes", max),
         "ecc_uncorrected_errors": _added(conditions, "ecc_uncorrected"),
         "nvlink_errors": _added(conditions, "nvlink_errors"),
-        "cores": conditions.before.host.cores,
+        "cores": conditions.before.host.cores or conditions.machine.get("cores"),
         "cgroup_quota_cores": conditions.before.host.cgroup_quota_cores,
         "cpu_percent": _middle(sample.get("cpu_percent") for sample in conditions.samples),
         "cpu_pressure_percent": _middle(sample.get("cpu_pressure_percent") for sample in conditions.samples),

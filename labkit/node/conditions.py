@@ -137,8 +137,9 @@ class Conditions:
     """The conditions of one run; `run.conditions()` gives it.
 
     missing: a sentence that says why nothing was measured, "" where something was. samples: the lines of samples.jsonl.
-    machine: "driver", "torch" and "processor" (model of the GPUs, or of the CPU), which the run's node.json tells, also
-    where `missing`. The other fields are described in the module's docstring.
+    machine: "driver", "torch", "processor" (model of the GPUs, or of the CPU) and "cores", which the run's node.json
+    tells, also where `missing`. run, source: what was launched, and where, for a chart. The other fields are described
+    in the module's docstring.
     """
 
     before: Snapshot = field(default_factory=Snapshot)
@@ -150,7 +151,9 @@ class Conditions:
     sampling: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     samples: tuple[dict[str, Any], ...] = ()
-    machine: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    run: str = ""
+    source: str = ""
     missing: str = ""
 
     @property
@@ -161,7 +164,8 @@ class Conditions:
     def to_json(self) -> str:
         """Return the text of conditions.json: all but the samples, and nothing that is not known."""
         told = asdict(self) | {"version": VERSION}
-        del told["samples"], told["machine"], told["missing"]
+        for name in ("samples", "machine", "run", "source", "missing"):
+            del told[name]
         return json.dumps(_known(told), indent=1, ensure_ascii=False)
 
     def table(self) -> pd.DataFrame:

@@ -73,10 +73,10 @@ class Node:
         names = Counter(gpu.name or "unknown GPU" for gpu in self.gpus)
         return " + ".join(f"{count} × {name}" for name, count in names.items())
 
-    def software(self, gpus: int) -> dict[str, str]:
-        """What a run on the first `gpus` GPUs depends on besides its code: driver, torch, and processor model."""
+    def software(self, gpus: int) -> dict[str, Any]:
+        """What a run on the first `gpus` GPUs depends on besides its code: driver, torch, processor model, cores."""
         names = " + ".join(sorted({gpu.name or "unknown GPU" for gpu in self.gpus[:gpus]}))
-        told = {"driver": self.driver if gpus else None, "torch": self.versions.get("torch")}
+        told = {"driver": self.driver if gpus else None, "torch": self.versions.get("torch"), "cores": self.cores}
         return {name: value for name, value in told.items() if value} | {"processor": names or self.cpu_name}
 
     def to_json(self) -> str:

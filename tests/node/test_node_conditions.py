@@ -71,7 +71,10 @@ def test_a_run_gives_what_its_folder_holds(tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     run.conditions_file.write_text(conditions().to_json())
     run.samples_file.write_text("".join(json.dumps(sample) + "\n" for sample in looks(5)))
-    assert run.conditions() == replace(conditions(throttled=5), machine=recorded.conditions().machine)
+    known = recorded.conditions()
+    expected = replace(conditions(throttled=5), machine=known.machine, run=known.run, source=run.source)
+    assert run.conditions() == expected
+    assert known.run == "start · hello, 4 × GPU"
 
 
 def test_key_figures_are_the_slowest_ranks_and_the_busy_looks():
