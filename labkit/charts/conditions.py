@@ -97,7 +97,7 @@ def _throttled(axes: list[Axes], columns: tuple[str, ...], table: pd.DataFrame) 
 
 
 def _power_cap(axes: list[Axes], columns: tuple[str, ...], conditions: Conditions) -> None:
-    caps = {gpu.power_limit_w for gpu in conditions.before.gpus} - {None}
+    caps = {gpu.power_limit_w for gpu in conditions.before.gpus if gpu.power_limit_w is not None}
     if "power_w" in columns and caps:
         ax = axes[columns.index("power_w")]
         for index, cap in enumerate(sorted(caps)):
