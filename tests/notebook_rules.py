@@ -263,6 +263,28 @@ def rule_predict_first(notebook):
         yield "a prediction without a unit"
 
 
+def rule_predictions_come_back(notebook):
+    """Each prediction is compared with what was measured, or computed, in a later cell."""
+    cells = [(number, node) for number, (_, tree) in enumerate(trees(notebook)) for node in ast.walk(tree)]
+    asked = sum(called(node) == "predict" for _, node in cells)
+    assigned = {
+        target.id: number
+        for number, node in cells
+        if isinstance(node, ast.Assign) and called(node.value) == "predict"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    compared = {
+        name
+        for number, node in cells
+        if called(node) == "compare" and isinstance(node.func, ast.Attribute)
+        for name in [getattr(node.func.value, "id", "")]
+        if assigned.get(name, number) < number
+    }
+    if len(compared) < asked:
+        yield f"{asked - len(compared)} of {asked} predictions are never compared: call guess.compare(measured) later"
+
+
 def rule_valid(notebook):
     """The file fits the format."""
     try:

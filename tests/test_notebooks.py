@@ -40,8 +40,13 @@ def good():
     """Return a notebook that keeps every rule."""
     chart = f"lab.{min(CHARTS)}(table)"
     sources = ["from labkit import launch, predict\nfrom labkit.labs import start as lab", "size = 'auto'"]
-    sources += ["predict('How long?', unit='s')", "run = launch(lab.Plan(size=size))", *[chart] * 5, "2 + 3"]
-    sources += ["%%answer start.mine\nimport torch\n\ndef mine():\n    print(torch.ones(1))", *["table"] * 3]
+    sources += ["guess = predict('How long?', unit='s')", "run = launch(lab.Plan(size=size))", *[chart] * 5, "2 + 3"]
+    sources += [
+        "%%answer start.mine\nimport torch\n\ndef mine():\n    print(torch.ones(1))",
+        "guess.compare(3)",
+        "table",
+        "table",
+    ]
     notebook = new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
     for number, source in enumerate(sources):
         notebook.cells += [new_markdown_cell(f"{'# ' * (not number)}A text"), new_code_cell(source)]
@@ -55,6 +60,12 @@ def good():
 def checked(notebook, **output):
     """Stores another output in the checked cell."""
     notebook.cells[19].outputs = [new_output(**output)]
+
+
+def compared_too_early(notebook):
+    """Compare the prediction before it is asked for."""
+    notebook.cells[5].source = f"guess.compare(3)\n{notebook.cells[5].source}"
+    notebook.cells[23].source = "table"
 
 
 def source(text, at=21):
@@ -117,6 +128,10 @@ BROKEN = [
     ("figure_before_widget", source(f"lab.{min(EXPLORERS)}()", 5)),
     ("predict_first", source("prediction = 3", 5)),
     ("predict_first", source("predict('How long?')", 5)),
+    ("predictions_come_back", source("table", 23)),
+    ("predictions_come_back", lambda nb: compared_too_early(nb)),
+    ("predictions_come_back", source("predict('How long?', unit='s')", 5)),
+    ("predictions_come_back", source("guess = other = predict('How long?', unit='s')\npredict('Why?', unit='s')", 5)),
     ("valid", lambda nb: nb.cells[5].update(id="not valid!")),
 ]
 

@@ -71,19 +71,22 @@ class Prediction:
             return f" (until this kernel ends: {guesses.file_of_predictions()} cannot be written, {error.strerror})"
         return ""
 
-    def compare(self, measured: float | None) -> Markdown:
+    def compare(self, measured: float | None, *, how: str = "measured") -> Markdown:
         """Say how far the prediction was from `measured`, in the same unit, and in which direction; keep both.
 
-        Without a prediction it says what was measured, and without a measurement (None or NaN) that there is none.
+        `how` is the word for a value that was not measured, such as "computed". Without a prediction it says what was
+        measured, and without a measurement (None or NaN) that there is none.
         """
         if measured is None or not math.isfinite(measured):
-            return say("Nothing was measured to compare your prediction with.")
+            return say(f"Nothing was {how} to compare your prediction with.")
         measured = float(measured)
         if self.value is None:
-            return say(f"Measured: {_with_unit(measured, self.unit)}. There is no prediction to compare it with.")
+            return say(
+                f"{how.capitalize()}: {_with_unit(measured, self.unit)}. There is no prediction to compare it with."
+            )
         with contextlib.suppress(OSError):
             guesses.keep(self.question, self.unit, guessed=self.value, measured=measured)
-        guessed = f"You guessed {_with_unit(self.value, self.unit)}, measured {_with_unit(measured, self.unit)}"
+        guessed = f"You guessed {_with_unit(self.value, self.unit)}, {how} {_with_unit(measured, self.unit)}"
         return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.")
 
     def __repr__(self) -> str:

@@ -126,6 +126,13 @@ def test_without_a_prediction_only_what_was_measured_is_told(folder):
     assert not folder.exists() or labkit.predictions()["error"].tolist() == ["not measured yet"]
 
 
+def test_a_value_that_was_computed_is_not_called_measured():
+    guess = predict("How many?", unit="GPUs")
+    assert "Computed: 44 GPUs" in guess.compare(44, how="computed").data
+    guess.take("40")
+    assert "computed 44 GPUs: too low" in guess.compare(44, how="computed").data
+
+
 def test_run_all_keeps_what_was_measured():
     for _ in range(2):
         guess = predict("How long?", unit="s")
