@@ -6,6 +6,7 @@ import pandas as pd
 
 from labkit.engine.run import replay
 from labkit.labs.sharding.claims.figures import (
+    GPUS,
     H100,
     LARGE,
     MODELS,
@@ -21,9 +22,10 @@ from labkit.labs.sharding.tables.training import reported
 from labkit.tables.claims import claim
 from labkit.tables.published import published
 
-_NOISE = 0.01  # least difference that counts between times that are printed without a spread
+_ROUNDED_S = 0.05  # of seconds printed with one decimal
 _NAMES = {"ddp": "DDP", "fsdp_full": "full", "fsdp_grad": "gradient-only"}
 _NEAR = 0.1  # two models use a GPU alike within 10 %
+_ALIKE = 0.04  # largest relative difference of two speed-ups on other GPUs that count as equal
 
 
 @claim(REPORT, "GPT-2 Large reaches 32 582 tokens/s on one GPU", "tokens/s", digits=4)
@@ -70,27 +72,46 @@ def model_of_the_rate():
 @claim(REPORT, "ranked by efficiency: gradient-only, then DDP, then full sharding")
 def ranking():
     """The report ranks by the share of computing in a profiled window. By its own seconds DDP is first and
-    gradient-only second."""
+    gradient-only second, in the order of our recorded steps on 2 × H200."""
     shares = printed("breakdown", "compute_percent").drop("baseline").sort_values(ascending=False)
     seconds = printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
     return _names(shares), _names(seconds), list(shares.index) == list(seconds.index)
 
 
-@claim(REPORT, "the strategies differ on two GPUs (slowest over fastest)", "%", digits=2)
+@claim(
+    REPORT,
+    "the strategies differ on two GPUs (slowest over fastest)",
+    "%",
+    digits=2,
+    recomputes="our run of its setup on 2 × H200",
+    explained=True,
+)
 def differences():
-    """The printed seconds differ by less than 1 %, and no spread is printed. Single timings do not decide so little."""
-    seconds = printed("strategies", "train_seconds_20_steps").drop("baseline")
-    slower = seconds.max() / seconds.min() - 1
-    return round(100 * slower, 2), None, True if slower >= _NOISE else None
+    """The printed seconds have no spread, and single timings do not decide less than 1 %. Our recorded run decides it,
+    on H200s: steps of 2 196.7 (DDP), 2 198.8 (gradient-only) and 2 217.0 ms (full), each ± 0.2 to 0.7 ms, in the
+    order of the printed seconds. Rounding to 0.1 s allows the report 0.69 to 1.03 %."""
+    seconds = printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
+    least, most = ((seconds.iloc[-1] + sign * _ROUNDED_S) / (seconds.iloc[0] - sign * _ROUNDED_S) for sign in (-1, 1))
+    steps = _recorded().loc[seconds.index]
+    measured = steps["step_ms"].iloc[-1] / steps["step_ms"].iloc[0]
+    later, earlier = (steps[["step_ms", "spread_step_ms"]].shift(n).iloc[1:] for n in (0, 1))
+    apart = (later["step_ms"] - earlier["step_ms"]) > later["spread_step_ms"] + earlier["spread_step_ms"]
+    slower, measured_slower = (100 * (ratio - 1) for ratio in (seconds.iloc[-1] / seconds.iloc[0], measured))
+    return round(slower, 2), measured_slower, bool(least <= measured <= most and apart.all())
 
 
-@claim(REPORT, "efficiency lost by DDP, full and gradient-only: 0.51, 0.89 and 0.16 %", "%")
+@claim(
+    REPORT,
+    "efficiency lost by DDP, full and gradient-only: 0.51, 0.89 and 0.16 %",
+    recomputes="by its own seconds, one GPU's over twice those of two",
+)
 def efficiency_lost():
-    """These are differences between shares of computing, each of another window. The windows themselves grow by two
-    to seven times as much over the baseline's."""
-    lost, windows = printed("breakdown", "loss_percent").dropna(), printed("breakdown", "kernel_ms")
-    grown = 100 * (windows / windows["baseline"] - 1)[lost.index]
-    return listed(lost), listed(grown.round(2)), bool(((lost / grown - 1).abs() <= 0.1).all())
+    """The printed figures are differences between shares of computing, each of another window. The windows themselves
+    grow over the baseline's by 2.7, 1.7 and 6.6 times as much. The figures of a claim agree within 10 %."""
+    lost, seconds = printed("breakdown", "loss_percent").dropna(), printed("strategies", "train_seconds_20_steps")
+    by_seconds = 100 * (1 - seconds["baseline"] / (GPUS * seconds[lost.index]))
+    holds = bool(((lost / by_seconds - 1).abs() <= 0.1).all())
+    return f"{listed(lost)} %", f"{listed(by_seconds.round(1))} %", holds
 
 
 @claim(REPORT, "accumulation makes all-reduces 4 times fewer", "×")
@@ -109,39 +130,42 @@ def projected_speed():
     return last["communication_percent"], lost, lost - last["communication_percent"] <= 2
 
 
-def _measured(strategy: str) -> pd.Series:
+def _recorded() -> pd.DataFrame:
     """Return our recorded run of the report's configuration: float32, plain attention, 32 sequences per step."""
-    return reported(replay("h200x2/sharding/asreported")).set_index("strategy").loc[strategy]
+    return reported(replay("h200x2/sharding/asreported")).set_index("strategy")
 
 
 @claim(REPORT, "one GPU reaches 32 582 tokens/s (recomputed: our run of its setup, on an H200)", "tokens/s")
 def measured_rate():
     """GPT-2 Large in float32 with plain attention is far slower, also on a newer GPU. Its rate is near that of the
     report's own seconds."""
-    measured = _measured("single")["tokens_per_s"]
+    measured = _recorded().loc["single", "tokens_per_s"]
     return _rate(), measured, abs(measured / _rate() - 1) <= _NEAR
 
 
+_ON_H200S = "our run of its setup on 2 × H200; agreement is within 4 %"
+
+
 def _speedup(strategy: str) -> tuple[float, float, bool]:
-    row = _measured(strategy)
-    return row["printed_speedup"], row["speedup"], abs(row["speedup"] / row["printed_speedup"] - 1) <= 0.05
+    row = _recorded().loc[strategy]
+    return row["printed_speedup"], row["speedup"], abs(row["speedup"] / row["printed_speedup"] - 1) <= _ALIKE
 
 
-@claim(REPORT, "DDP is 1.93 times as fast on two GPUs (recomputed: our run of its setup, on H200s)", "×")
+@claim(REPORT, "DDP is 1.93 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
 def measured_ddp():
-    """In float32 a step computes for so long that communication hardly counts."""
+    """The two speed-ups are 3 % apart. As efficiencies they are 99.4 % (our run) and 96.5 % (the report)."""
     return _speedup("ddp")
 
 
-@claim(REPORT, "gradient-only is 1.92 times as fast on two GPUs (recomputed: our run, on H200s)", "×")
+@claim(REPORT, "gradient-only is 1.92 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
 def measured_gradient_only():
-    """In float32 a step computes for so long that communication hardly counts."""
+    """The two speed-ups are 3.4 % apart. As efficiencies they are 99.3 % (our run) and 96.0 % (the report)."""
     return _speedup("fsdp_grad")
 
 
-@claim(REPORT, "full sharding is 1.91 times as fast on two GPUs (recomputed: our run, on H200s)", "×")
+@claim(REPORT, "full sharding is 1.91 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
 def measured_full():
-    """In float32 a step computes for so long that communication hardly counts."""
+    """The two speed-ups are 3.1 % apart. As efficiencies they are 98.5 % (our run) and 95.5 % (the report)."""
     return _speedup("fsdp_full")
 
 
