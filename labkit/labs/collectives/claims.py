@@ -43,7 +43,7 @@ def span(values: pd.Series, form: str = "{:.3g}") -> str:
 
 @claim(TIMES, "an all-reduce of 1 MB takes 365 ms on two V100s with NCCL", "ms")
 def small_message():
-    """Recomputed is our time for 1 MiB on 2 × H200. A V100's NVLinks need 0.007 ms for these bytes.
+    """Recomputed is our time for 1 MiB on 2 × H200. All six NVLinks of a V100 need 0.007 ms for these bytes, one 0.04.
 
     No link and no launch takes hundreds of milliseconds: the start-up of NCCL is inside the clock.
     """
@@ -77,11 +77,18 @@ def latency():
     return f"{span(smallest, '{:.0f}')} ms", f"{span(alpha_ms, '{:.0f}')} ms", bool(alpha_ms.max() < 10)
 
 
-@claim(TIMES, "the largest message shows the rate of the links", "GB/s")
+@claim(
+    TIMES,
+    "the largest message shows the rate of the links",
+    "GB/s",
+    recomputes="the most that all six NVLinks of a V100 carry",
+)
 def rate_of_the_links():
-    """Printed is the bus bandwidth that the time of 1000 MB means; recomputed is what a V100's NVLinks can carry.
+    """Printed is the bus bandwidth that the time of 1000 MB means, the largest of 2, 4 and 6 processes.
 
-    The printed times are possible, but they use 1.5 % of the links or less, so they do not measure them.
+    The printed times are possible, but they use at most 1.5 % of what all links of a V100 carry. If the eight V100s are
+    connected as in a DGX-1, two of them share one or two links, 26 or 52 GB/s: of these they use 5 to 9 %. In either
+    case the links are not what was measured.
     """
     table = times()
     rows = table[(table["backend"] == "nccl") & (table["megabytes"] == table["megabytes"].max())]
@@ -118,17 +125,26 @@ def gloo_against_nccl():
     return round(printed, 1), recomputed, None
 
 
-@claim(TIMES, "gloo takes 1.47, 2.13 and 2.67 s for 1000 MB on 2, 4 and 6 processes")
+@claim(
+    TIMES,
+    "gloo takes 1.47, 2.13 and 2.67 s for 1000 MB on 2, 4 and 6 processes",
+    recomputes="without start-up, on the CPU cores of our GPU node",
+)
 def gloo_times():
-    """Recomputed are gloo's times for 1 GiB without start-up, on the CPU cores of our GPU node.
+    """Recomputed are the recorded times of 1 GiB on 2, 4 and 6 processes, scaled to 1000 MB.
 
     The processors differ, so the times alone decide nothing. They show how much of the printed times can be transfer.
     """
-    printed = [seconds("gloo", processes, 1000.0) for processes in (2, 4, 6)]
-    recorded = (RECORDED / "h200x2" / "collectives" / "gloo").is_dir()
-    ours = [recorded_us("gloo", "gloo", ranks, 2**30) / 1e6 for ranks in (2, 4, 6)] if recorded else []
-    listed = [", ".join(f"{value:.2f}" for value in values) for values in (printed, ours)]
-    return f"{listed[0]} s", f"{listed[1]} s" if ours else "not recorded", None
+    processes = (2, 4, 6)
+    printed_s = [seconds("gloo", count, 1000.0) for count in processes]
+    if not (RECORDED / "h200x2" / "collectives" / "gloo").is_dir():
+        return _listed_s(printed_s), "not recorded", None
+    recorded_s = [recorded_us("gloo", "gloo", count, 2**30) / 1e6 * 1e9 / 2**30 for count in processes]
+    return _listed_s(printed_s), _listed_s(recorded_s), None
+
+
+def _listed_s(values: list[float]) -> str:
+    return f"{', '.join(f'{value:.2f}' for value in values)} s"
 
 
 def communication() -> pd.DataFrame:
@@ -140,8 +156,8 @@ def communication() -> pd.DataFrame:
 def exchanged_bytes():
     """Bandwidth × time is 178.0 MB in all six rows, whatever the batch and the number of GPUs.
 
-    It is the size of CIFAR-10's files on disk in MiB, 177.6, which GPUs do not exchange. Gradients of an epoch are 1 to
-    35 GB, and they depend on the batch.
+    CIFAR-10's files on disk have nearly as many MiB, 177.6, and GPUs do not exchange these. Gradients of an epoch are 1
+    to 35 GB, and they depend on the batch.
     """
     table = communication()
     printed = f"{span(table['bandwidth_gb_per_second'])} GB/s"
@@ -167,7 +183,8 @@ def stated_bytes():
 def rate_of_gradients():
     """An epoch of 782 steps exchanges 35 GB of gradients. Recomputed is the rate for that in the printed 149 ms.
 
-    It is about 200 times the printed rate, so another quantity was timed: loading the data.
+    It is about 200 times the printed rate, which counts 178 MB instead. NVLink can carry the recomputed rate, and the
+    report names no GPUs. So the printed time may be that of gradients, or of something else, such as loading data.
     """
     row = communication().sort_values("gradients_gb").iloc[-1]
     printed, needed = row["bandwidth_gb_per_second"], row["needed_gb_per_s"]

@@ -4,7 +4,9 @@ import pytest
 
 from labkit.claims import claims
 from labkit.labs import collectives
+from labkit.labs.collectives import claims as reports
 from labkit.labs.collectives.claims import communication
+from labkit.node import limits
 from labkit.tables.resnet import PARAMETERS
 
 
@@ -39,6 +41,24 @@ def test_claims_whose_figures_are_words(table):
     assert table.loc["gloo_times", "printed"] == "1.47, 2.13, 2.67 s"
     assert table["holds"][["latency", "growth_with_processes", "exchanged_bytes"]].tolist() == [False] * 3
     assert table["holds"]["gloo_times"] is None
+
+
+def test_gloo_is_recorded_or_said_not_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(reports, "RECORDED", tmp_path)
+    assert reports.gloo_times.row()[4] == "not recorded"
+    (tmp_path / "h200x2" / "collectives" / "gloo").mkdir(parents=True)
+    monkeypatch.setattr(reports, "recorded_us", lambda run, backend, ranks, size: 1e6 * ranks * size / 1e9)
+    assert reports.gloo_times.row()[4] == "2.00, 4.00, 6.00 s"
+
+
+def test_figures_in_the_reasons_of_the_links():
+    largest = reports.times().query("backend == 'nccl' and megabytes == 1000")
+    assert largest["share_of_limit"].max() == pytest.approx(0.015, abs=5e-4)
+    link = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB")) / 6
+    pair = largest.set_index("processes")["bus_gb_per_s"][2]
+    assert [round(links * link) for links in (1, 2)] == [26, 52]
+    assert [pair / link / links for links in (2, 1)] == pytest.approx([0.05, 0.09], abs=5e-3)
+    assert [1 / (links * link) for links in (6, 1)] == pytest.approx([0.007, 0.04], abs=2e-3)
 
 
 def test_times_of_a_ring_hold(edited_claims):
