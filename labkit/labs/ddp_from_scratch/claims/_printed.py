@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from labkit.engine.run import replay
+from labkit.labs.ddp_from_scratch.tables.steps import implementations
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES, transformer
 
@@ -32,6 +34,30 @@ def noise() -> float:
     return max(steps) / min(steps) - 1
 
 
+def recorded_steps(positions: int) -> pd.DataFrame:
+    """Return our recorded steps on 2 × H200 at the report's batch, 32 sequences, with this number of positions."""
+    return implementations(replay(f"{RUNS}report_{positions}"))
+
+
 def naive_steps() -> tuple[float, float]:
     """Return naive's two printed steps: of the first table, and of the table beside overlapped gradients."""
     return step_s("naive"), step_s("individual")
+
+
+def band_s() -> float:
+    """Return the seconds by which naive's two printed steps differ: printed times that are closer have no order."""
+    first, again = naive_steps()
+    return abs(first - again)
+
+
+def longer_than_naive(printed_s: float) -> bool | None:
+    """Return whether a printed step is longer than both naive steps by more than `band_s`, or shorter; else None."""
+    differences_s = [printed_s - naive_s for naive_s in naive_steps()]
+    if min(map(abs, differences_s)) <= band_s() or min(differences_s) < 0 < max(differences_s):
+        return None
+    return differences_s[0] > 0
+
+
+def inverted(verdict: bool | None) -> bool | None:
+    """Return the verdict of the opposite claim."""
+    return None if verdict is None else not verdict

@@ -15,10 +15,12 @@ from labkit.labs.ddp_from_scratch.claims._printed import (
     RUNS,
     naive_steps,
     noise,
+    recorded_steps,
     sent_s,
     step_s,
 )
 from labkit.labs.ddp_from_scratch.tables.buckets import overhead
+from labkit.labs.ddp_from_scratch.tables.steps import row_of
 from labkit.tables.claims import claim
 from labkit.tables.published import published
 from labkit.theory.traffic import buckets
@@ -68,12 +70,12 @@ def size_100_against_10():
 def best_size_formula():
     """The assignment asks for a size in bytes, √(s·w·o). The printed expression is the number of buckets.
 
-    s is the total size of all gradients, w the link's rate, o the cost per call. For XL the expression gives
-    27. That is the best number of buckets, not their size: each of them has 291 MB (278 MiB).
+    s is the total size of all gradients, w the link's rate, o the cost per call. The fit of our recorded sweep on 2 ×
+    H200 has w = 257 GB/s and o = 41 µs; its largest error is 9 %. With these the expression gives about 27. That is the
+    best number of XL's buckets, not their size: each of them has about 291 MB (278 MiB).
     """
-    ours = overhead(replay(RUNS + "buckets")).iloc[0]
-    number = ours["optimum_buckets"]
-    recomputed = f"{number:.0f} buckets, of {GRADIENT_BYTES / number / MB:.0f} MB"
+    number = overhead(replay(RUNS + "buckets")).iloc[0]["optimum_buckets"]
+    recomputed = f"{number:.1f} buckets, of {GRADIENT_BYTES / number / MB:.0f} MB"
     return stated("best bucket size"), recomputed, stated("best bucket size") == "√(s·w·o)"
 
 
@@ -129,12 +131,18 @@ def best_size():
     return f"{printed} MB", recomputed, None if lost else printed > 0
 
 
-@claim(REPORT, "buckets of 1000 MB are too large for the GPU's memory", recomputes="the report's flat step")
+@claim(
+    REPORT,
+    "buckets of 1000 MB are too large for the GPU's memory",
+    recomputes="the peak of our recorded step with buckets of 25 MiB and 128 positions",
+)
 def large_buckets_do_not_fit():
-    """Flat is one bucket of all gradients, eight times as large, and it ran.
+    """All buckets together hold all gradients, 8.0 GB, whatever the size of one. Buckets of 100 MB need as much, and
+    they ran.
 
-    Weights, gradients and AdamW's states take 32 of 80 GB. Something else than the bucket filled the memory.
+    With buckets our recorded step on 2 × H200 fits into an H100's 80 GB, too. Something else than the buckets filled
+    the memory.
     """
-    failed, flat_ran = np.isnan(step_s("bucketed", 1000)), not np.isnan(step_s("flat"))
-    ran = f"a bucket of {GRADIENT_BYTES / 1e9:.1f} GB ran" if flat_ran else "no larger bucket ran"
-    return "out of memory" if failed else "ran", ran, bool(failed and not flat_ran)
+    failed, smaller_ran = np.isnan(step_s("bucketed", 1000)), not np.isnan(step_s("bucketed", 100))
+    peak_gb = row_of(recorded_steps(128), "bucketed")["peak_mib"] * 2**20 / 1e9
+    return "out of memory" if failed else "ran", f"{peak_gb:.1f} of 80 GB", bool(failed and not smaller_ran)
