@@ -52,15 +52,23 @@ def states_and_temporaries_saved():
     return row["saving_gb"], row["both_gb"], within_rounding(row, row["both_gb"])
 
 
-@claim(REPORT, "the same, as measured in our recorded run on 2 × H200", "GB")
+@claim(
+    REPORT,
+    "the same, if its optimizer is built like torch's ZeroRedundancyOptimizer",
+    "GB",
+    recomputes="torch's with many kernels, our recorded run on 2 × H200",
+    explained=True,
+)
 def saving_measured():
-    """Our optimizer with many kernels saves more than half: it makes the square roots of one bucket at a time.
+    """Two printed whole numbers allow 12 to 14 GB, and torch's optimizer saves that much. With one kernel it saves 8.2.
 
-    The report does not say how its optimizer is built.
+    Our own optimizer with many kernels saves 16.4 GB: it makes the square roots of one bucket at a time. The report
+    does not say how its optimizer is built.
     """
+    row = figures()
     table = saving(memory(replay("h200x2/optimizer_sharding/memory"))).set_index(["kernel", "way"])
-    measured = table["measured"]["foreach", "sharded"] * 2**20 / 1e9
-    return figures()["saving_gb"], measured, None
+    measured = table["measured"]["foreach", "zero_redundancy"] * 2**20 / 1e9
+    return row["saving_gb"], measured, within_rounding(row, measured)
 
 
 @claim(REPORT, "the same, if its GB are 2^30 bytes", "GiB")
@@ -86,9 +94,9 @@ def peak_is_four_models():
     return printed, recomputed, abs(recomputed / printed - 1) <= 0.05
 
 
-@claim(REPORT, "ZeRO-1 holds the printed expression per GPU", "")
+@claim(REPORT, "ZeRO-1 in float32 holds the printed expression per GPU")
 def memory_formula():
-    """The expression is the ZeRO paper's for mixed precision: 2 + 2 bytes per parameter and K = 12 for the states.
+    """The expression is the ZeRO paper's, and right for mixed precision: 2 + 2 bytes per parameter, K = 12 for states.
 
     The report trains in float32: 4 + 4 bytes per parameter and K = 8. For XL on two GPUs the first gives 20 GB, the
     second 24 GB.
@@ -104,7 +112,9 @@ def step_is_shorter():
     """Half an update reads and writes half the bytes, and sending the parameters takes time.
 
     At the H100's datasheet rates many kernels can gain 7.1 ms (parameters broadcast in turn) to 15.5 ms (gathered). One
-    fused kernel gains nothing. The report does not say which kernels ran; with many the claim is possible.
+    fused kernel gains nothing. The report does not say which kernels ran; with many the claim is possible. In our
+    recorded run on 2 × H200 with many kernels, whole steps differ by no more than noise. The update alone, with what it
+    sends, takes 3.7 ms longer with torch's ZeroRedundancyOptimizer, and 20 ms less with ours.
     """
     row = figures()
     most_ms, least_ms = row["update_saved_ms"] - row["gather_ms"], row["update_saved_ms"] - row["broadcast_ms"]
