@@ -55,8 +55,8 @@ def shards():
 @claim("cs336-a2", "sharded, a device holds 0.002 GiB of activations per token of the batch", "GiB")
 def activations_per_device():
     """Half of a token's activations is not sharded, so each device holds half of the 0.016 GiB that the same report
-    counts per token. 0.002 GiB is one byte for each of 126 · 16 384 numbers: the second byte of bfloat16 and d_ff are
-    missing."""
+    counts per token. 0.002 GiB is what half of the 126 blocks keep of d_model, 16 384 numbers of two bytes each: d_ff
+    is missing."""
     row = _answer(ON_A_DEVICE)
     return row["printed"], row["ours"], row["agrees"]
 
@@ -80,7 +80,7 @@ def direction():
     return "below", "above" if bound_above else "below", bound_below and not bound_above
 
 
-@claim("cs336-a2", "a longer context lowers the batch that keeps the mesh compute-bound")
+@claim("cs336-a2", "a longer context lowers the batch, in tokens, that keeps XXL compute-bound")
 def longer_context():
     """The bound counts tokens, and no term of it knows the context. A longer context needs fewer sequences, and just as
     many tokens. XXL has no attention; with causal attention a context of T tokens adds T / (2F) to computing per token,

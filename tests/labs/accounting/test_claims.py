@@ -39,6 +39,8 @@ def test_a_reasons_figures_are_those_of_the_tables(table):
     by_reading = accounting.labels()["devices"].tolist()
     assert by_reading == [44, 42, 41] and "42" in table.loc["devices_needed", "reason"]
     assert "641.57" in table.loc["compute_bound_batch", "reason"]
+    half_the_blocks_gib = accounting.XXL.blocks / 2 * accounting.XXL.d_model * 2 / 2**30
+    assert half_the_blocks_gib == pytest.approx(table.loc["activations_per_device", "printed"], abs=5e-4)
 
 
 @pytest.mark.parametrize(
