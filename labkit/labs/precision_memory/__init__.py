@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from labkit.labs.precision_memory.theory.levers import *  # noqa: F403
     from labkit.labs.precision_memory.theory.memory import *  # noqa: F403
 
-_PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers")
+_PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}
 
 __getattr__, __dir__ = front_door(__name__)

@@ -140,7 +140,7 @@ class Accuracy(Network):
     trainings: tuple[str, ...] = TRAININGS
     gpu_batch: int = 512
     reference_batch: int = BASE_BATCH
-    epochs: int = 5
+    epochs: int = 3
     warm_up_epochs: float = 1.0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -180,7 +180,7 @@ class Knobs(Network):
     rungs: tuple[str, ...] = RUNGS
     gpu_batch: int = 512
     warm_ups: int = 6
-    repeats: int = 40
+    repeats: int = 30
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         one: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}

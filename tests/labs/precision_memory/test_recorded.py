@@ -61,7 +61,6 @@ def test_the_largest_allocation_is_a_matrix(runs):
     assert top["size_mib"] * 2**20 == 4 * plan.hidden * plan.inner
 
 
-@pytest.mark.skipif("trial" not in precision_memory.RECORDED, reason="not recorded")
 def test_each_bug_is_named(runs):
     rows = precision_memory.symptoms(runs["trial"]).to_dict("records")
     assert {row["variant"]: faults(row) for row in rows} == {row["variant"]: [row["variant"]] for row in rows}
