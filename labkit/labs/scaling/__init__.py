@@ -19,6 +19,6 @@ if TYPE_CHECKING:
     from labkit.labs.scaling.targets import *  # noqa: F403
     from labkit.labs.scaling.theory import *  # noqa: F403
 
-RECORDED = {name: f"h200x2/scaling/{name}" for name in ("epochs", "communication", "messages", "knobs", "trial")}
+RECORDED = {name: f"h200x2/scaling/{name}" for name in ("epochs", "communication", "messages", "accuracy", "knobs", "trial")}
 
 __getattr__, __dir__ = front_door(__name__)

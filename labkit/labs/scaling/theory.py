@@ -16,6 +16,7 @@ GRADIENT_BYTES = 4  # of a float32 number
 # Of the reference training, to which learning rates are scaled. At 0.1 the reference itself, without warm-up, stayed at
 # chance for one to three of its first epochs, and the large batch in one seed of three for all of them.
 BASE_BATCH, BASE_RATE = 128, 0.02
+GUESSING = 10.0  # percent of ten classes that chance gets right
 
 
 def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:

@@ -137,6 +137,10 @@ def test_accuracies_differ_or_are_not_resolved(tmp_path):
     text = scaling.explain_accuracy(table, scaling.differences(table))
     said(text, ("**20.2 ± 0.8 points fewer**", "**Not resolved by these data**", "no claim", "4.0× as fast")[:2])
     said(text, ("nothing here is a claim about CIFAR-10", "trains 4.0× as fast"), "guessing")
+    some = accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0})
+    table = scaling.accuracy(some)
+    assert table.set_index("variant")["at_chance"].to_dict() == {**dict.fromkeys(PERCENT, 0), "large": 3}
+    said(scaling.explain_accuracy(table, scaling.differences(table)), "at chance in 3 of 3 seeds")
     low = accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,))
     table = scaling.accuracy(low)
     said(scaling.explain_accuracy(table, scaling.differences(table)), ("guessing", "one seed"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.labs.scaling.theory import GUESSING
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, say
@@ -19,7 +20,6 @@ _NAMES = {
     "same_order": "no `set_epoch`",
     "sync_bn": "SyncBatchNorm",
 }
-GUESSING = 10.0  # percent, of ten classes
 
 
 def explain_accuracy(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
@@ -38,6 +38,8 @@ def explain_accuracy(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     sentences.append(_speed(known))
     if (table["test_percent"] < GUESSING + 5).all():
         sentences.append("**No training learnt more than guessing**: so few steps show the code, not the accuracy.")
+    else:
+        sentences += [_at_chance(row) for row in table[table["at_chance"] > 0].to_dict("records")]
     sentences += [_pair(row) for row in apart[apart["resolved"]].to_dict("records")]
     vague = [_pair_name(row) for row in apart[~apart["resolved"].astype(bool)].to_dict("records")]
     if vague:
@@ -49,6 +51,11 @@ def explain_accuracy(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
 
 def _begun(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+def _at_chance(row: dict) -> str:
+    """Say in how many seeds a training learnt nothing: there a mean over seeds describes no training that happened."""
+    return f"{_begun(_NAMES[row['variant']])} stays at chance in {row['at_chance']} of {row['seeds']} seeds."
 
 
 def _pair(row: dict) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.labs.scaling.tables.epochs import of_images
+from labkit.labs.scaling.theory import GUESSING
 from labkit.provenance import like
 from labkit.tables.rows import entries
 
@@ -28,8 +29,8 @@ PAIRS = (
 def accuracy(run: Run) -> pd.DataFrame:
     """Return one row per training, after its last epoch: mean over the seeds and standard deviation of MEASURED.
 
-    Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, seconds (of all epochs, the
-    median over seeds), then mean and `std_…` of each. A standard deviation of one seed is NaN.
+    Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, at_chance (seeds that learnt
+    no more than guessing gives), seconds (of all epochs, the median over seeds), then mean and `std_…` of each. A standard deviation of one seed is NaN.
     """
     rows = entries(run, "training")
     knobs = ["variant", "ranks", "gpu_batch", "batch", "rate", "warm_up_epochs"]
@@ -40,6 +41,7 @@ def accuracy(run: Run) -> pd.DataFrame:
     for name in MEASURED:
         table[f"std_{name}"] = grouped[name].std()
     table["seeds"] = grouped.size()
+    table["at_chance"] = grouped["test_percent"].agg(lambda percent: (percent < GUESSING + 5).sum())
     table = table.reset_index()
     by_variant = seconds.groupby("variant").median()
     table["seconds"] = table["variant"].map(by_variant["seconds"])
