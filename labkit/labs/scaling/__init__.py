@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from labkit.labs.scaling.targets import *  # noqa: F403
     from labkit.labs.scaling.theory import *  # noqa: F403
 
-RECORDED = {name: f"h200x2/scaling/{name}" for name in ("epochs", "communication", "messages", "accuracy", "knobs", "trial")}
+_PLANS = ("epochs", "communication", "messages", "accuracy", "knobs", "trial")
+RECORDED = {name: f"h200x2/scaling/{name}" for name in _PLANS}
 
 __getattr__, __dir__ = front_door(__name__)

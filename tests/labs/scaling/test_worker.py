@@ -55,7 +55,7 @@ def test_trainings_learn_and_use_their_rate():
     plan = Accuracy.small(gpus=2, trainings=("reference", "large", "same_order"), training=128, epochs=3)
     run = launch(plan, progress=False)
     table = scaling.accuracy(run).set_index("variant")
-    assert table.loc["large", "rate"] == pytest.approx(0.1 * 32 / 8)
+    assert table.loc["large", "rate"] == pytest.approx(scaling.BASE_RATE * 32 / 8)
     assert table.loc["large", "steps"] * 4 == table.loc["reference", "steps"]
     assert table["test_percent"].between(0, 100).all()
 

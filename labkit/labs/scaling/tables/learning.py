@@ -30,7 +30,8 @@ def accuracy(run: Run) -> pd.DataFrame:
     """Return one row per training, after its last epoch: mean over the seeds and standard deviation of MEASURED.
 
     Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, at_chance (seeds that learnt
-    no more than guessing gives), seconds (of all epochs, the median over seeds), then mean and `std_…` of each. A standard deviation of one seed is NaN.
+    no more than guessing gives), seconds (of all epochs, the median over seeds), then mean and `std_…` of each. A
+    standard deviation of one seed is NaN.
     """
     rows = entries(run, "training")
     knobs = ["variant", "ranks", "gpu_batch", "batch", "rate", "warm_up_epochs"]
