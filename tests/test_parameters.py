@@ -95,7 +95,7 @@ def test_whatever_else_launches_at_a_size_is_told_gpus(path):
 def test_the_check_of_a_broadcast_launches_with_as_many_gpus_as_it_is_told(machine):
     machine(0)
     with pytest.raises(NotEnoughGpus, match="gpus=9"):
-        broadcast.check("early_forward", size="small", gpus=9)
+        broadcast.check_function("early_forward", size="small", gpus=9)
 
 
 @every_notebook

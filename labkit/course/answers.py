@@ -10,15 +10,15 @@ import ast
 import contextlib
 import difflib
 import importlib
-import os
 import pkgutil
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from labkit.course import record
+from labkit.course.keeping import folder as folder
 from labkit.engine.errors import NowhereToWrite
-from labkit.repository import REPOSITORY
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
 
@@ -29,11 +29,6 @@ class UnknownExercise(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the sentence alone."""
         return [f"{type(self).__name__}: {self}"]
-
-
-def folder() -> Path:
-    """Return the folder of all answers: $LABKIT_ANSWERS, or notebooks/answers/, which git ignores."""
-    return Path(os.environ.get("LABKIT_ANSWERS") or REPOSITORY / "notebooks" / "answers")
 
 
 def file_of(name: str) -> Path:
@@ -142,6 +137,8 @@ def _save(name: str, text: str) -> str:
         return f"`{name}`: {state}; your answer saved earlier in `{file.name}` is kept, but not judged in its place."
     file.write_text(text, encoding="utf-8")
     draft.unlink(missing_ok=True)
+    if answered:
+        record.keep_version(name, text)
     return f"`{name}`: {state} (`{file.name}`)."
 
 
@@ -155,9 +152,7 @@ def exercises() -> tuple[str, ...]:
 def exercises_of(lab: str) -> tuple[str, ...]:
     """Return the names of one lab's exercises; none where there is no such lab, or no check in it."""
     with contextlib.suppress(ModuleNotFoundError, AttributeError):
-        check = importlib.import_module(f"labkit.labs.{lab}").check
-        names = getattr(check, "names", None) or importlib.import_module(check.__module__).EXERCISES
-        return tuple(f"{lab}.{exercise}" for exercise in names)
+        return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(f"labkit.labs.{lab}").check.names)
     return ()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers
@@ -15,13 +14,21 @@ from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
-from labkit.story.words import say
 
 if TYPE_CHECKING:
-    from IPython.display import Markdown
+    import pandas as pd
 
 LATER = "later cells use the reference solution"
 MOST_SHOWN = 120  # characters of a call or a value that a sentence shows
+MOST_PRINTS = 4  # calls whose printed text a verdict shows
+LARGE = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
+TRACEBACK = "Traceback (most recent call last):\n"
+
+
+class Given(list[Any]):
+    """What an answer returned for each list of arguments, and what it `printed`."""
+
+    printed: str = ""
 
 
 def unanswered(name: str) -> Verdict | None:
@@ -48,17 +55,6 @@ def unanswered(name: str) -> Verdict | None:
     return None
 
 
-def judges_answers(check: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Decorate a lab's `check(exercise, …)`: its verdict names the version of the answer that it judged."""
-    lab = check.__module__.removeprefix("labkit.labs.").partition(".")[0]
-
-    @functools.wraps(check)
-    def dated(exercise: str, **options) -> Verdict:
-        return with_version(lab, exercise, check(exercise, **options))
-
-    return dated
-
-
 def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | Verdict:
     """Return the run of a plan that calls a student's code; a Verdict where that raised or hung, `hangs` saying why."""
     try:
@@ -66,27 +62,59 @@ def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | 
     except WorkerHung as error:
         called = _call(exercise, plan, error.point)
         sentence = f"{called} did not come back within {patience_s:.0f} s: {hangs}"
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail)
+        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail, printed=_log(error))
     except RunError as error:
-        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=error.detail)
+        detail = from_the_students_line(error.detail)
+        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=detail, printed=_log(error))
+
+
+def from_the_students_line(traceback: str) -> str:
+    """Return a traceback, and each that it follows from, without the frames above the first one in an answer's file.
+
+    A traceback that never enters an answer is returned as it is.
+    """
+    own = f'  File "{answers.folder()}{os.sep}'
+    parts = traceback.split(TRACEBACK)
+    return TRACEBACK.join([parts[0], *(_from_line(part, own) for part in parts[1:])])
+
+
+def _from_line(frames: str, own: str) -> str:
+    return frames[frames.index(own) :] if own in frames else frames
+
+
+def _log(error: RunError) -> str:
+    """Return what the ranks of a failed launch printed; "" where they printed nothing."""
+    return error.logs if "printed:" in error.logs else ""
+
+
+def printed_in(rows: pd.DataFrame) -> str:
+    """Return what an answer printed in its first calls, from the column `printed` of a run's rows; "" for nothing."""
+    if "printed" not in rows:
+        return ""
+    texts = [text.rstrip("\n") for text in rows["printed"].dropna().drop_duplicates()]
+    more = [f"… and {len(texts) - MOST_PRINTS} more"] if len(texts) > MOST_PRINTS else []
+    return "\n".join([*texts[:MOST_PRINTS], *more])
 
 
 def _call(exercise: str, plan: Plan, point: int | None) -> str:
     """Return the call of a point, such as "`held_bytes(8, 2)`"; "it" where the point has no arguments."""
     if point is None or not isinstance(plan, Call):
         return "it"
-    return _written(exercise, plan.points()[point].arguments)
+    return written(exercise, plan.points()[point].arguments)
 
 
-def _written(function: str, arguments: list) -> str:
-    return f"`{function}({_brief(', '.join(map(repr, arguments)))})`"
+def written(function: str, arguments: list) -> str:
+    """Return a call as a sentence shows it: long lists cut short, large numbers in groups of three digits."""
+    given = LARGE.sub(lambda digits: f"{int(digits[0]):_}", ", ".join(map(repr, arguments)))
+    return f"`{function}({brief(given)})`"
 
 
-def _brief(text: str) -> str:
+def brief(text: str) -> str:
+    """Return a text, or its beginning where it is long."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def called(name: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
+def called(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict:
     """Have a worker call the answer to the exercise `name`, such as "pipeline.balanced_split".
 
     Gives what it gives for each list of arguments: None and NaN as they are, arrays and tuples as lists. Gives a
@@ -102,76 +130,17 @@ def called(name: str, inputs: list, patience_s: float = 20.0) -> list | Verdict:
         return run
     rows = run.rows.reindex(columns=["given", "again", "unreadable"])
     if len(unreadable := rows["unreadable"].dropna()):
-        return Verdict(function, WRONG, {"form": unreadable.iloc[0]})
+        return Verdict(function, WRONG, {"form": unreadable.iloc[0]}, printed=printed_in(run.rows))
     for arguments, first, second in zip(inputs, rows["given"], rows["again"], strict=True):
         if isinstance(second, str) and second != first:
             sentence = (
-                f"called twice with the same arguments, {_written(function, arguments)} gives {_brief(first)}, then "
-                f"{_brief(second)}: it keeps something from one call to the next, such as a mutable default argument"
+                f"called twice with the same arguments, {written(function, arguments)} gives {brief(first)}, then "
+                f"{brief(second)}: it keeps something from one call to the next, such as a mutable default argument"
             )
-            return Verdict(function, WRONG, {"remembers": sentence})
-    given = [json.loads(one) if isinstance(one, str) else one for one in rows["given"]]
+            return Verdict(function, WRONG, {"remembers": sentence}, printed=printed_in(run.rows))
+    given = Given(json.loads(one) if isinstance(one, str) else one for one in rows["given"])
+    given.printed = printed_in(run.rows)
     if all(one is None for one in given) and not answers.returns_something(file.read_bytes(), function):
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"
-        return Verdict(function, WRONG, {"form": sentence})
+        return Verdict(function, WRONG, {"form": sentence}, printed=given.printed)
     return given
-
-
-@dataclass(frozen=True)
-class Exercise:
-    """A function that the student writes: its name, the lists of arguments that it is called with, and its judge.
-
-    `judge` takes what the function returned for each list of arguments, in order, and returns the verdict. `on_failure`
-    may add to the verdict of a call that raised or did not come back. `hints` come in steps: where to look, what the
-    structure is, almost the code.
-    """
-
-    name: str
-    inputs: Sequence[Sequence[Any]]
-    judge: Callable[[list], Verdict]
-    on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
-    hints: tuple[str, ...] = ()
-
-
-class Exercises:
-    """All exercises of a lab; calling it checks one: `check = Exercises("collectives", Exercise("ring_step", …))`."""
-
-    def __init__(self, lab: str, *exercises: Exercise):
-        self.lab, self.by_name = lab, {one.name: one for one in exercises}
-        self.names = tuple(self.by_name)
-        self._hints_given: dict[str, int] = {}
-
-    def __call__(self, exercise: str, *, patience_s: float = 20.0) -> Verdict:
-        """Have a worker call the student's answer to `exercise`, judge what it returns, and say which version it was.
-
-        Raises ValueError, listing the exercises, for an unknown one.
-        """
-        one = self._named(exercise)
-        outcome = called(f"{self.lab}.{exercise}", [list(arguments) for arguments in one.inputs], patience_s)
-        verdict = one.on_failure(outcome) if isinstance(outcome, Verdict) else one.judge(outcome)
-        return with_version(self.lab, exercise, verdict)
-
-    def hint(self, exercise: str) -> Markdown:
-        """Return the next hint of an exercise, and the last one again once all are given.
-
-        Raises ValueError, listing the exercises, for an unknown one.
-        """
-        hints = self._named(exercise).hints
-        if not hints:
-            return say(f"There are no hints for `{exercise}`.")
-        step = min(self._hints_given.get(exercise, 0) + 1, len(hints))
-        self._hints_given[exercise] = step
-        return say(f"Hint {step} of {len(hints)} for `{exercise}`: {hints[step - 1]}")
-
-    def _named(self, exercise: str) -> Exercise:
-        if exercise not in self.by_name:
-            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
-        return self.by_name[exercise]
-
-
-def with_version(lab: str, exercise: str, verdict: Verdict) -> Verdict:
-    """Return the verdict with the version of the answer that it judged."""
-    file = answers.file_of(f"{lab}.{exercise}")
-    if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
-        return verdict
-    return replace(verdict, judged=f"Judged: `{file.name}`, saved {answers.saved_at(file)}.")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
+from labkit.course.keeping import alone, replace_file
 
 FILE = "predictions.json"
 
@@ -43,34 +39,10 @@ def keep(question: str, unit: str, **changed: float | None) -> None:
 
     The file is replaced in one step, and two notebooks that write it follow each other.
     """
-    with _alone(answers.folder()):
+    with alone(answers.folder()):
         found = kept()
         one = next((one for one in found if (one["question"], one["unit"]) == (question, unit)), None)
         if one is None:
             found.append(one := {"question": question, "unit": unit, "guessed": None, "measured": None})
         one.update(changed)
-        _replace(file_of_predictions(), json.dumps(found, indent=1, ensure_ascii=False))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # a file system that knows no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(file: Path, text: str) -> None:
-    descriptor, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
-            writing.write(text)
-        os.replace(draft, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+        replace_file(file_of_predictions(), json.dumps(found, indent=1, ensure_ascii=False))

@@ -14,7 +14,8 @@ class Verdict:
     """The outcome (one of the words above), the exercise, what is wrong (each with a `kind`), and what is right.
 
     `faults` maps a fault's kind, such as "early_forward", to the sentence that explains it. `judged` names the version
-    of the answer that the verdict is about: its file, and when it was saved.
+    of the answer that the verdict is about: its file, and when it was saved. `printed` is what the answer printed, and
+    `notes` say what the student may do next.
     """
 
     exercise: str
@@ -23,14 +24,22 @@ class Verdict:
     merits: tuple[str, ...] = ()
     detail: str = ""
     judged: str = ""
+    printed: str = ""
+    notes: tuple[str, ...] = ()
 
     def _repr_markdown_(self) -> str:
         lines = [f"{SIGNS[self.outcome]} **`{self.exercise}`: {self.outcome}**", ""]
         lines += [f"- ✘ {sentence}" for sentence in self.faults.values()]
         lines += [f"- {'' if self.outcome == UNANSWERED else '✔ '}{sentence}" for sentence in self.merits]
-        lines += ["", self.judged] if self.judged else []
-        return "\n".join([*lines, *(["", "```text", self.detail.strip(), "```"] if self.detail else [])])
+        for paragraph in filter(None, (self.judged, *self.notes)):
+            lines += ["", paragraph]
+        for heading, text in (("It printed:", self.printed), ("", self.detail)):
+            if text.strip():
+                fence = "`````" if "```" in text else "```"
+                lines += ["", *filter(None, [heading]), f"{fence}text", text.strip(), fence]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.judged, self.detail]
-        return "\n".join(filter(None, lines)).rstrip()
+        lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.judged, *self.notes]
+        printed = f"It printed:\n{self.printed}" if self.printed.strip() else ""
+        return "\n".join(filter(None, [*lines, printed, self.detail])).rstrip()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import io
 import json
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +16,31 @@ from typing import Any, ClassVar
 
 from labkit.engine.plan import Plan
 
+MOST_PRINTED = 2_000  # characters of one call that are kept: an endless loop may print gigabytes
 READABLE = "numbers, text, True, False, None, and lists, tuples, dicts, arrays and tensors of them"
+
+
+class Prints(io.TextIOBase):
+    """What one call prints: its first characters are kept in `text`, and go to the log, too; the rest goes nowhere."""
+
+    def __init__(self):
+        self.text, self._log = "", sys.stdout
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        taken = text[: MOST_PRINTED - len(self.text)]
+        if taken:
+            self._log.write(taken)
+            self.text += taken
+            if len(self.text) == MOST_PRINTED:
+                self._log.write("…\n")
+        return len(text)
+
+    def column(self) -> dict[str, str]:
+        """Return what was printed as a row's column `printed`; none where nothing was."""
+        return {"printed": self.text} if self.text else {}
 
 
 class Unreadable(TypeError):
@@ -40,16 +67,20 @@ def measure(worker: Any, point: SimpleNamespace) -> None:
     """Append what two calls with the same arguments give, `given` and `again`, as JSON text; or why it is `unreadable`.
 
     The file is executed once, before the first call; a traceback names the file and its line. Text keeps what a table
-    would change: None beside NaN, integers beside floats.
+    would change: None beside NaN, integers beside floats. `printed` is what the first of the two calls printed.
     """
     if worker.rank:
         return
     function = worker.plan.function
     if worker.state is None:
         worker.state = function_of(Path(worker.plan.file), function)
+    prints = Prints()
     try:  # as text before the second call, which may change what the first one returned
-        given, again = (as_json(worker.state(*copy.deepcopy(point.arguments))) for _ in range(2))
-        worker.record(given=given, again=again)
+        with redirect_stdout(prints):
+            given = as_json(worker.state(*copy.deepcopy(point.arguments)))
+        with redirect_stdout(io.StringIO()):
+            again = as_json(worker.state(*copy.deepcopy(point.arguments)))
+        worker.record(given=given, again=again, **prints.column())
     except Unreadable as error:
         worker.record(unreadable=f"`{function}` returns {error}; a check can read {READABLE}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import RIGHT, Verdict
 
 

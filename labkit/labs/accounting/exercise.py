@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
+from labkit.labs.accounting.hints import HINTS
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, WHOLE, XXL, Mesh, Model, devices, least_tokens, of, times
 from labkit.story import units
 
@@ -134,7 +135,10 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         "transposed": (least_tokens(transposed, model, at_once=False), "X and Y are swapped"),
         "one_way": (least_tokens(replace(mesh, axis_bytes_per_s=half), model, at_once=False), "W has both directions"),
         "at_once": (least_tokens(mesh, model), "that covers the longer of the two, not one after the other"),
-        "added": (one.fsdp_s / (one.math_s + one.tensor_s), "activations' time is taken from computing's, not added"),
+        "added": (
+            one.fsdp_s / (one.math_s + one.tensor_s),
+            "activations' time is subtracted from computing's, not added",
+        ),
     }
     for kind, (value, why) in mistakes.items():
         if _near(found, value) and why:
@@ -173,9 +177,10 @@ def _is_number(value) -> bool:
 
 check = Exercises(
     "accounting",
-    Exercise("devices_needed", SIZES, judge_devices),
-    Exercise("compute_bound_batch", BATCHES, judge_batch),
+    Exercise("devices_needed", SIZES, judge_devices, hints=HINTS["devices_needed"], grade=WARM_UP),
+    Exercise("compute_bound_batch", BATCHES, judge_batch, hints=HINTS["compute_bound_batch"], grade=STRETCH),
 )
+hint, solution, attempts = check.hint, check.solution, check.attempts
 
 
 def accounts(names: Iterable[str]) -> pd.DataFrame:

@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from math import exp, isclose, isinf, isnan
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
+from labkit.labs.attention.hints import HINTS
 from labkit.labs.attention.plan import PROBE
 from labkit.labs.attention.theory import Running, merged
+from labkit.labs.attention.tile_work import TILES, judge_tile
 from labkit.story import units
 
 SYMPTOMS = {  # find the bug: attentions that claim to be FlashAttention-2, and what each suspect shows
@@ -166,8 +168,18 @@ def _as_read(value, digits: int = 4) -> str:
 
 
 check = Exercises(
-    "attention", Exercise("online_softmax", list(SETTINGS.values()), judge_online, on_failure=explain_overflow)
+    "attention",
+    Exercise("tile_work", TILES, judge_tile, hints=HINTS["tile_work"], grade=WARM_UP),
+    Exercise(
+        "online_softmax",
+        list(SETTINGS.values()),
+        judge_online,
+        on_failure=explain_overflow,
+        hints=HINTS["online_softmax"],
+        grade=CORE,
+    ),
 )
+hint, solution, attempts = check.hint, check.solution, check.attempts
 
 
 def verdict_of(row: dict) -> Verdict:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.exercise import launched, unanswered, with_version
+from labkit.course.exercise import launched, printed_in, unanswered
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.benchmarking.bugs import SYMPTOMS
+from labkit.labs.benchmarking.hints import HINTS
 from labkit.labs.benchmarking.plan import Answer
 from labkit.labs.benchmarking.tables.trials import symptoms, wrong_by_rows
 from labkit.story import units
 
-EXERCISES = ("timed",)  # what `%%answer` may name
 _NEAR, _SPREAD_NEAR, _LEAST = 0.02, 0.4, 5
 _MERITS = (
     "an asynchronous step, one with a slow first call and a noisy one all give the right median and spread",
@@ -24,22 +27,14 @@ _MERITS = (
 )
 
 
-def check(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's `timed` with four kinds of steps on a simulated device, and judge what it gives.
-
-    Raises ValueError for an unknown exercise.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there is {', '.join(EXERCISES)}")
+def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
+    """Have a worker call the student's `timed` with four kinds of steps on a simulated device; judge the results."""
     if (verdict := unanswered("benchmarking.timed")) is not None:
         return verdict
-    plan = Answer(answers=str(answers.folder()))
-    run = launched("timed", plan, patience_s, "a loop in it does not end")
-    verdict = run if isinstance(run, Verdict) else judge_timed(run.rows.to_dict("records"))
-    return with_version("benchmarking", "timed", verdict)
-
-
-check.names = EXERCISES  # type: ignore[attr-defined]
+    run = launched(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
+    if isinstance(run, Verdict):
+        return run
+    return replace(judge_timed(run.rows.to_dict("records")), printed=printed_in(run.rows))
 
 
 def judge_timed(rows: Iterable[dict[str, Any]]) -> Verdict:
@@ -148,4 +143,68 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
+_STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
+COMPARED = (
+    (_STEADY, [0.050, 0.051, 0.049, 0.050, 0.051, 0.049, 0.050, 0.050]),
+    (_STEADY, [0.0995, 0.1005, 0.0985, 0.0995, 0.1015, 0.0975, 0.0995, 0.1005]),
+    (_STEADY, [0.080, 0.081, 0.079, 0.080, 0.082, 0.078, 0.080, 0.900]),
+    ([0.080, 0.081, 0.079, 0.080, 0.081], _STEADY),
+    ([1.0, 1.4, 0.7, 1.2, 0.9, 1.3], [0.9, 1.3, 0.6, 1.1, 0.8, 1.2]),
+    ([1.0, 1.02, 0.98, 1.01, 0.99], [0.97, 0.99, 0.95, 0.98, 0.96]),
+    ([1.0, 1.1, 0.9, 1.0, 3.0], [0.8, 0.81, 0.79, 0.8, 0.8]),
+)  # seconds of the steps before a change, and after it
+
+
+def _faster(before: list[float], after: list[float], middle: Any = statistics.median, noise: float = 1.0) -> Any:
+    """Return how many times faster the steps are after the change; None where the difference is within noise."""
+    halves = sum(_half_ranges(seconds)[0] for seconds in (before, after))
+    old, new = middle(before), middle(after)
+    return old / new if abs(old - new) > noise * halves else None
+
+
+judge_faster = judge_of(
+    "faster",
+    COMPARED,
+    _faster,
+    (
+        Mistake(
+            "noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by less than their noise: None"
+        ),
+        Mistake(
+            "upside_down",
+            lambda old, new: 1 / found if (found := _faster(old, new)) else found,
+            "twice as fast is 2: divide the time before by the time after",
+        ),
+        Mistake("mean", lambda old, new: _faster(old, new, statistics.mean), "one slow step moves the mean"),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean, noise=0),
+            "one slow step moves the mean, and a difference within noise is None",
+        ),
+        Mistake(
+            "whole_range",
+            lambda old, new: _faster(old, new, noise=2),
+            "that takes the whole distance between the quartiles as noise; half of it is asked for",
+        ),
+        Mistake(
+            "deviation",
+            lambda old, new: (
+                statistics.median(old) / statistics.median(new)
+                if abs(statistics.median(old) - statistics.median(new)) > statistics.stdev(old) + statistics.stdev(new)
+                else None
+            ),
+            "one slow step makes the standard deviation large; take half the distance between the quartiles",
+        ),
+    ),
+    asked="a number, or None",
+    rule="compare the medians; they differ if their distance is above both half-distances of the quartiles together",
+    merit="a difference within noise is not called a gain, and one slow step changes nothing",
+)
+
+check = Exercises(
+    "benchmarking",
+    Exercise("faster", COMPARED, judge_faster, hints=HINTS["faster"], grade=WARM_UP),
+    Exercise("timed", check=check_timed, hints=HINTS["timed"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.course import answers
-from labkit.course.exercise import launched, unanswered, with_version
+from labkit.course.exercise import launched, printed_in, unanswered
+from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
 from labkit.course.lineup import diagnosed, lined_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
-from labkit.labs.broadcast.graph import Copy, Graph
+from labkit.labs.broadcast.chunks import TOLERANCE, beside, chunks_fault, elements, overlap_fault
+from labkit.labs.broadcast.graph import Graph
+from labkit.labs.broadcast.hints import HINTS
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.story import units
+from labkit.story.words import listed
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-EXERCISES = CHUNKED  # what `%%answer` may name
-_TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
 
-
-def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
+def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
     Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, chunk by chunk,
@@ -39,8 +41,10 @@ def check(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: floa
     functions = (f"methods.{reference}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
     run = launched(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
-    verdict = run if isinstance(run, Verdict) else judge(exercise, reference, function, run)
-    return with_version("broadcast", exercise, verdict)
+    if isinstance(run, Verdict):
+        return run
+    printed = printed_in(run.rows[run.rows["function"] == function])
+    return replace(judge(exercise, reference, function, run), printed=printed)
 
 
 def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
@@ -52,7 +56,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     sentences = _swapped(graph) or {
         "source_reused": _source(rows),
         "early_forward": _order(graph),
-        "wrong_copy": _values(rows),
+        "wrong_copy": _values(rows, copies, gpus),
         "bytes": _bytes(copies, reference, run.plan.elements, gpus),
         "own_buffer": _buffers(copies),
         "wrong_lane": _lanes(graph),
@@ -63,10 +67,10 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     if faults.keys() & {"source_reused", "early_forward"}:
         faults.pop("wrong_copy", None)
     if not faults.keys() - {"source_reused", "unsynchronised"}:  # the others change what waits for what
-        if sentence := _chunks(graph, rows, run.plan.chunks, pieces):
+        if sentence := chunks_fault(graph, rows, run.plan.chunks, pieces):
             faults["chunks"] = sentence
-        elif graph.chunk_times > _TOLERANCE * graph.least_chunk_times:
-            faults["no_overlap"] = _overlap(graph, ideal, run.plan.chunks)
+        elif graph.chunk_times > TOLERANCE * graph.least_chunk_times:
+            faults["no_overlap"] = overlap_fault(graph, ideal, run.plan.chunks)
     seconds, best_seconds = (
         table[~table["warm_up"].astype(bool)]["seconds"].median() for table in (rows, reference_rows)
     )
@@ -74,7 +78,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
         f"all {gpus} copies equal the source, and every byte crossed the host links once",
         f"it took {units.seconds(seconds)}, the reference solution {units.seconds(best_seconds)}: "
         f"{units.times(seconds / best_seconds)} its time",
-        f"no copy waits for one that it does not need: {_beside(graph, ideal, run.plan.chunks)}",
+        f"no copy waits for one that it does not need: {beside(graph, ideal, run.plan.chunks)}",
     )
     return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -85,17 +89,13 @@ def _copies(run: Run, function: str) -> pd.DataFrame:
     return copies[copies["point"] == copies["point"].min()]
 
 
-def _elements(copy: Copy) -> str:
-    return f"elements {copy.first} to {copy.end - 1}"
-
-
 def _swapped(graph: Graph) -> dict[str, str]:
     """A copy into the source, or against its lane's direction, has its two arguments swapped."""
     for copy in graph.copies:
         if copy.target == "host":
-            what = f"a copy writes {_elements(copy)} of the source tensor"
+            what = f"a copy writes {elements(copy)} of the source tensor"
         elif copy.lane == f"{copy.target} → {copy.origin}":
-            what = f"lane `{copy.lane}` is asked to copy {_elements(copy)} from GPU {copy.origin} to GPU {copy.target}"
+            what = f"lane `{copy.lane}` is asked to copy {elements(copy)} from GPU {copy.origin} to GPU {copy.target}"
         else:
             continue
         return {"swapped": f"{what}: `copy(target, origin)` takes the target first, so swap the two"}
@@ -112,7 +112,7 @@ def _order(graph: Graph) -> str | None:
     """A forward must wait, by `after`, its lane's order or a wait of the function, for what filled that part."""
     for copy in graph.missing():
         return (
-            f"a copy from GPU {copy.origin} to GPU {copy.target} sends {_elements(copy)} before they are sure to have "
+            f"a copy from GPU {copy.origin} to GPU {copy.target} sends {elements(copy)} before they are sure to have "
             f"arrived on GPU {copy.origin}: pass `after=` the copy that brings them there"
         )
     return None
@@ -124,61 +124,19 @@ def _lanes(graph: Graph) -> str | None:
         if "elsewhere" not in (copy.origin, copy.target) and copy.lane != f"{copy.origin} → {copy.target}":
             origin = f"GPU {copy.origin}" if copy.is_forward else "the host"
             road = f"peer({copy.origin}, {copy.target})" if copy.is_forward else f"host({copy.target})"
-            moved = f"{_elements(copy)} from {origin} into GPU {copy.target}"
+            moved = f"{elements(copy)} from {origin} into GPU {copy.target}"
             return f"lane `{copy.lane}` carries {moved}: use `lanes.{road}`"
     return None
 
 
-def _chunks(graph: Graph, rows: pd.DataFrame, chunks: int, pieces: int) -> str | None:
-    """The tensor comes from the host in as many pieces as `chunks` asks for, whatever it is; no copy is larger."""
-    fewer, share = int(rows["fewer_chunks"].iloc[0]), pieces // chunks
-    pulls = sum(copy.origin == "host" for copy in graph.copies)
-    for asked, counted in ((chunks, pulls), (fewer, int(rows["fewer_pulls"].iloc[0]))):
-        if counted != asked * share:
-            return (
-                f"with chunks={asked} the tensor comes from the host in {counted} pieces, not in {asked * share}: cut "
-                f"{'it' if share == 1 else 'every share'} with `lanes.parts(…, chunks)`"
-            )
-    largest = max(graph.copies, key=lambda copy: copy.elements, default=None)
-    if largest and largest.elements > graph.chunk_elements:
-        return f"one copy moves {_elements(largest)}, which is larger than a chunk: hand on chunk by chunk"
-    return None
-
-
-def _beside(graph: Graph, ideal: Graph, chunks: int) -> str:
-    """Say how long the longest chain is and how many forwards can overlap, beside the reference solution's."""
-    measured = len(ideal.copies) > 0
-    least = ideal.chunk_times if measured else chunks + 1
-    many = f" (of the reference solution's, {ideal.overlapped_forwards})" if measured else ""
-    return (
-        f"its longest chain of waiting copies takes {graph.chunk_times:.4g} chunk times, the reference solution's "
-        f"{least:.4g}; {graph.overlapped_forwards} of {len(graph.forwards)} forwards can run while something comes "
-        f"from the host{many}"
-    )
-
-
-def _overlap(graph: Graph, ideal: Graph, chunks: int) -> str:
-    """Say how much longer the longest chain is than it could be, and why."""
-    waits, after = (graph.chunk_times_of(graph.chains(**{kind: False})) for kind in ("waits", "after"))
-    neither = graph.chunk_times_of(graph.chains(waits=False, after=False))
-    causes = []
-    if waits < graph.chunk_times or neither < after:
-        causes.append("`lanes.wait()` holds back every later copy: with `after=` a copy waits for one other copy alone")
-    if (example := graph.unneeded()) is not None:
-        later, earlier = example
-        causes.append(
-            f"GPU {later.target} gets {_elements(later)} only after GPU {earlier.target} has {_elements(earlier)}: "
-            "pass as `after=` the copy that brings the elements to send, and no other"
-        )
-    if neither > _TOLERANCE * graph.least_chunk_times:
-        causes.append("a lane makes its copies in the order you give them: give those first whose elements come first")
-    return f"copies wait without need: {_beside(graph, ideal, chunks)}; {'; '.join(causes)}"
-
-
-def _values(rows: pd.DataFrame) -> str | None:
+def _values(rows: pd.DataFrame, copies: pd.DataFrame, gpus: int) -> str | None:
     wrong = rows[rows["status"] != "ok"]
     if wrong.empty:
         return None
+    if empty := [gpu for gpu in range(gpus) if str(gpu) not in {*copies["target"]}]:
+        who = f"GPUs {listed(empty)}" if len(empty) > 1 else f"GPU {empty[0]}"
+        asked = "forward each part" if empty[0] else "pull each part from the host, and forward it"
+        return f"{who} received no data: did you {asked}?"
     return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers"
 
 
@@ -226,3 +184,24 @@ def diagnose(run: Run) -> Markdown:
     """Return the verdicts on all functions of a Trial run at once: what the check would say of each."""
     names = [name for name in run.plan.functions if not name.startswith("methods.")]
     return diagnosed(judge(name.partition(".")[2], "pipelined", name, run) for name in names)
+
+
+_METHODS = "labkit.labs.broadcast.worker.methods"
+check = Exercises(
+    "broadcast",
+    Exercise(
+        "pipelined",
+        check=check_function,
+        hints=HINTS["pipelined"],
+        grade=CORE,
+        solution=(f"{_METHODS}.pipelined",),
+    ),
+    Exercise(
+        "scatter_all_gather",
+        check=check_function,
+        hints=HINTS["scatter_all_gather"],
+        grade=STRETCH,
+        solution=(f"{_METHODS}.scatter_all_gather", f"{_METHODS}._rounds"),
+    ),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts

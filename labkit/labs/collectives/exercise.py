@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.labs.collectives.theory import Held, Move, moved, start, steps_of
+from labkit.labs.collectives.hints import HINTS
+from labkit.labs.collectives.theory import Held, Move, bus_factor, moved, start, steps_of
 from labkit.story import units
 from labkit.story.words import listed
 
@@ -173,5 +175,65 @@ def _times(row: dict) -> dict[str, str]:
     return {}
 
 
-check = Exercises("collectives", Exercise("ring_step", SETTINGS, judge_ring))
+BANDWIDTHS = (
+    ("all-reduce", 4, 10**9, 0.005),
+    ("all-gather", 4, 10**9, 0.003),
+    ("reduce-scatter", 8, 2**26, 0.0004),
+    ("broadcast", 4, 10**9, 0.004),
+    ("all-to-all", 2, 10**8, 0.001),
+    ("send/recv", 2, 10**8, 0.0005),
+    ("all-reduce", 2, 2**30, 0.01),
+)  # collective, ranks, bytes of the message, seconds
+
+
+def _rate(message_bytes: float, seconds: float, factor: float, unit: float = 1e9) -> float:
+    return factor * message_bytes / seconds / unit
+
+
+judge_bandwidth = judge_of(
+    "bus_bandwidth",
+    BANDWIDTHS,
+    lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n)),
+    (
+        Mistake(
+            "algorithm", lambda kind, n, size, s: _rate(size, s, 1), "that is the algorithm bandwidth: bytes over time"
+        ),
+        Mistake(
+            "one_factor",
+            lambda kind, n, size, s: _rate(size, s, bus_factor("all-reduce", n)),
+            "2(N − 1)/N is the factor of an all-reduce alone",
+        ),
+        Mistake(
+            "half",
+            lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n) / (2 if kind == "all-reduce" else 1)),
+            "an all-reduce sends each byte twice: a reduce-scatter, then an all-gather",
+        ),
+        Mistake(
+            "upside_down",
+            lambda kind, n, size, s: _rate(size, s, 1 / bus_factor(kind, n)),
+            "the factor is (N − 1)/N or twice that, not its inverse",
+        ),
+        Mistake(
+            "binary", lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n), 2**30), "a GB is 10⁹ bytes, not 2³⁰"
+        ),
+        Mistake("bytes", lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n), 1), "those are bytes per second"),
+        Mistake(
+            "shared",
+            lambda kind, n, size, s: _rate(
+                size, s, (n - 1) / n if kind in ("broadcast", "send/recv") else bus_factor(kind, n)
+            ),
+            "in a broadcast and in a send all bytes cross a link: the factor is 1",
+        ),
+    ),
+    asked="a number of GB/s",
+    rule="2(N − 1)/N for an all-reduce, 1 for a broadcast and a send, (N − 1)/N for the others",
+    merit="every collective has its factor, so all of them compare with the rate of a link",
+)
+
+check = Exercises(
+    "collectives",
+    Exercise("bus_bandwidth", BANDWIDTHS, judge_bandwidth, hints=HINTS["bus_bandwidth"], grade=WARM_UP),
+    Exercise("ring_step", SETTINGS, judge_ring, hints=HINTS["ring_step"], grade=STRETCH),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of)

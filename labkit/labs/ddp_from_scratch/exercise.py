@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from labkit.course.exercise import Exercise, Exercises
+import math
+
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.ddp_from_scratch.hints import HINTS
 from labkit.labs.ddp_from_scratch.tables.steps import symptoms
 from labkit.story import units
 from labkit.story.words import listed
@@ -104,5 +108,58 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-check = Exercises("ddp_from_scratch", Exercise("started", list(SETTINGS.values()), judge_started))
+BYTES = (
+    (8_000_000_000, 100e-6, 100e9),
+    (2_100_000, 10e-6, 100e9),
+    (100_000_000, 20e-6, 50e9),
+    (500_000, 50e-6, 100e9),
+    (7_000_000, 10e-6, 100e9),
+    (1_000_000_000, 1e-3, 10e9),
+)  # bytes of all gradients, seconds per call, bytes per second
+
+
+def _root(total: float, call_s: float, rate: float) -> float:
+    return math.sqrt(total / rate / call_s)
+
+
+def _cost(count: int, total: float, call_s: float, rate: float) -> float:
+    return count * call_s + total / count / rate
+
+
+def _cheapest(*knobs: float) -> int:
+    below = max(1, math.floor(_root(*knobs)))
+    return min(below, below + 1, key=lambda count: _cost(count, *knobs))
+
+
+judge_count = judge_of(
+    "best_count",
+    BYTES,
+    _cheapest,
+    (
+        Mistake(
+            "bytes", lambda s, o, w: math.sqrt(s * w * o), "that is the size of a bucket, and their number is asked for"
+        ),
+        Mistake("unrounded", _root, "buckets come whole: compare the costs of the two whole numbers beside it"),
+        Mistake(
+            "nearest", lambda *knobs: max(1, round(_root(*knobs))), "the nearest whole number is not always cheaper"
+        ),
+        Mistake("none", lambda *_: 0, "at least one bucket is needed"),
+        Mistake("rounded_down", lambda *knobs: max(1, math.floor(_root(*knobs))), "one bucket more is cheaper here"),
+        Mistake("rounded_up", lambda *knobs: math.ceil(_root(*knobs)), "one bucket fewer is cheaper here"),
+        Mistake(
+            "upside_down", lambda s, o, w: max(1, round(1 / _root(s, o, w))), "more bytes need more buckets, not fewer"
+        ),
+    ),
+    asked="a whole number of buckets",
+    rule="n calls cost n·o, the last bucket costs s/(n·w): try the whole numbers around √(s/(w·o))",
+    merit="no other whole number of buckets costs less",
+)
+
+check = Exercises(
+    "ddp_from_scratch",
+    Exercise("best_count", BYTES, judge_count, hints=HINTS["best_count"], grade=WARM_UP),
+    Exercise("started", list(SETTINGS.values()), judge_started, hints=HINTS["started"], grade=CORE),
+    imported_as="ddp",
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
+from labkit.labs.ddp_fsdp.hints import HINTS
 from labkit.labs.ddp_fsdp.tables import symptoms
 from labkit.story import units
 
@@ -85,5 +87,61 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-check = Exercises("ddp_fsdp", Exercise("buckets", SETTINGS, judge))
+SENDERS = (
+    ("ddp", 109_482_240, 4),
+    ("fsdp_full", 109_482_240, 4),
+    ("fsdp_grad", 109_482_240, 4),
+    ("ddp", 1000, 2),
+    ("fsdp_full", 1000, 8),
+    ("fsdp_grad", 3000, 3),
+    ("ddp", 5000, 1),
+    ("fsdp_full", 5000, 1),
+)  # strategy, parameters, ranks
+_PASSES = {"ddp": 2, "fsdp_full": 3, "fsdp_grad": 2}  # a reduce-scatter or an all-gather of everything is one
+
+
+def _sent(strategy: str, parameters: int, ranks: int, passes: dict[str, int] = _PASSES) -> float:
+    return passes[strategy] * (ranks - 1) / ranks * 4 * parameters
+
+
+judge_sent = judge_of(
+    "sent_bytes",
+    SENDERS,
+    _sent,
+    (
+        Mistake("whole", lambda s, p, n: _PASSES[s] * 4 * p, "a rank never sends its own part: (N − 1)/N of the bytes"),
+        Mistake("numbers", lambda s, p, n: _sent(s, p, n) / 4, "those are numbers; in float32 each takes 4 bytes"),
+        Mistake("together", lambda s, p, n: _sent(s, p, n) * n, "that is what all ranks send together"),
+        Mistake(
+            "one_pass",
+            lambda s, p, n: _sent(s, p, n, _PASSES | {"ddp": 1}),
+            "an all-reduce is a reduce-scatter and then an all-gather: two passes",
+        ),
+        Mistake(
+            "gathered_once",
+            lambda s, p, n: _sent(s, p, n, _PASSES | {"fsdp_full": 2}),
+            "full sharding gathers the parameters again in backward: two all-gathers and a reduce-scatter",
+        ),
+        Mistake(
+            "no_gather",
+            lambda s, p, n: _sent(s, p, n, _PASSES | {"fsdp_grad": 1}),
+            "each rank updates its part alone, so the parameters have to be gathered in the next forward",
+        ),
+        Mistake(
+            "gathered_twice",
+            lambda s, p, n: _sent(s, p, n, _PASSES | {"fsdp_grad": 3}),
+            "gradient-only sharding keeps the gathered parameters for backward: one all-gather",
+        ),
+    ),
+    asked="a number of bytes",
+    rule="each all-gather or reduce-scatter sends (N − 1)/N of 4 bytes per parameter; count them for the strategy",
+    merit="DDP and gradient-only sharding send the same, and full sharding half as much again",
+)
+
+check = Exercises(
+    "ddp_fsdp",
+    Exercise("sent_bytes", SENDERS, judge_sent, hints=HINTS["sent_bytes"], grade=WARM_UP),
+    Exercise("buckets", SETTINGS, judge, hints=HINTS["buckets"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.optimizer_sharding.hints import HINTS
 from labkit.labs.optimizer_sharding.tables.balance import faults, symptoms
 from labkit.labs.optimizer_sharding.theory import loads
 from labkit.story import units
@@ -119,5 +121,60 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict(row["variant"], WRONG if found else RIGHT, found, merits)
 
 
-check = Exercises("optimizer_sharding", Exercise("shards", SETTINGS, judge_shards))
+PIECES = (
+    ([4], [[[0, 0, 2, [1.0, 2.0]]], [[0, 2, 4, [3.0, 4.0]]]]),
+    ([3, 2], [[[0, 0, 3, [1.0, 2.0, 3.0]]], [[1, 0, 2, [4.0, 5.0]]]]),
+    ([2, 3], [[[1, 1, 3, [4.0, 5.0]]], [[0, 0, 2, [1.0, 2.0]], [1, 0, 1, [3.0]]]]),
+    ([5], [[[0, 3, 5, [4.0, 5.0]]], [[0, 1, 3, [2.0, 3.0]]], [[0, 0, 1, [1.0]]]]),
+    ([1, 1, 1], [[[2, 0, 1, [3.0]], [0, 0, 1, [1.0]]], [[1, 0, 1, [2.0]]], []]),
+)  # elements of each parameter, and each rank's pieces: parameter, begin, end, values
+
+
+def _gathered(sizes: list[int], parts: list[list], begins: bool = True) -> list[list[float]]:
+    """Return the values of each parameter; without `begins`, as the ranks have them, one after another."""
+    pieces = [piece for part in parts for piece in part]
+    ordered = sorted(pieces, key=lambda piece: piece[1]) if begins else pieces
+    return [[value for piece in ordered if piece[0] == number for value in piece[3]] for number in range(len(sizes))]
+
+
+def _of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
+    whole = [[0.0] * size for size in sizes]
+    for number, begin, end, values in parts[0]:
+        whole[number][begin:end] = values
+    return whole
+
+
+judge_gathered = judge_of(
+    "gathered",
+    PIECES,
+    _gathered,
+    (
+        Mistake("own_part", _of_rank_0, "that is rank 0's part with zeros beside it: the other ranks have the rest"),
+        Mistake(
+            "rank_order",
+            lambda sizes, parts: _gathered(sizes, parts, begins=False),
+            "ranks need not hold the pieces in order: `begin` says where a piece belongs",
+        ),
+        Mistake(
+            "flat",
+            lambda sizes, parts: [value for one in _gathered(sizes, parts) for value in one],
+            "one list per parameter is asked for, not one list of all",
+        ),
+        Mistake(
+            "per_rank",
+            lambda sizes, parts: [[value for piece in part for value in piece[3]] for part in parts],
+            "that is a list per rank, and a list per parameter is asked for",
+        ),
+    ),
+    asked="a list of numbers for each parameter",
+    rule="each piece belongs to its parameter, from element `begin` to `end`",
+    merit="every rank's pieces are where they belong, so a checkpoint holds all of the state",
+)
+
+check = Exercises(
+    "optimizer_sharding",
+    Exercise("gathered", PIECES, judge_gathered, hints=HINTS["gathered"], grade=WARM_UP),
+    Exercise("shards", SETTINGS, judge_shards, hints=HINTS["shards"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
+from labkit.labs.pipeline.hints import HINTS
 from labkit.labs.pipeline.tables.throughput import symptoms
 from labkit.labs.pipeline.theory.schedules import Step, every_split, one_f_one_b
 from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
@@ -145,7 +146,7 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
 def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
     taken, least = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
     if taken > least * 1.001:
-        return "slow", f"a step takes {taken:.0f} forwards, the reference's {least:.0f}: some rank waits that need not"
+        return "slow", f"a step takes {taken:.0f} forwards, the reference's {least:.0f}: some rank waits without need"
     return None
 
 
@@ -223,7 +224,10 @@ check = Exercises(
         [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)],
         judge_schedule,
         on_failure=_explained,
+        hints=HINTS["one_f_one_b"],
+        grade=CORE,
     ),
-    Exercise("balanced_split", SPLITS, judge_split),
+    Exercise("balanced_split", SPLITS, judge_split, hints=HINTS["balanced_split"], grade=STRETCH),
 )
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

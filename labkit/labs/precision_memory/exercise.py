@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from labkit.course.exercise import Exercise, called, judges_answers
+from dataclasses import replace
+
+from labkit.course.exercise import called
+from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.engine.launch import launch
 from labkit.labs.precision_memory.bugs import SYMPTOMS
+from labkit.labs.precision_memory.hints import HINTS
 from labkit.labs.precision_memory.plan import Hidden
 from labkit.labs.precision_memory.tables.memory import MIB, faults, symptoms
 from labkit.labs.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
@@ -42,23 +46,14 @@ PLACEMENTS = (  # blocks (MiB kept, MiB of the input, ms), and the budget in MiB
 )
 
 
-@judges_answers
-def check(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
-    """Judge the student's answer to "peak_bytes" or "placement".
-
-    "peak_bytes" is compared with peaks that are measured here, of configurations that the student does not know.
-    Raises ValueError, listing the exercises, for an unknown one.
-    """
-    if exercise not in EXERCISES:
-        raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(EXERCISES)}")
-    one = EXERCISES[exercise]
-    returned = called(f"precision_memory.{exercise}", [list(arguments) for arguments in one.inputs], patience_s)
-    if isinstance(returned, Verdict):
-        return returned
-    if exercise == "placement":
-        return judge_placement(returned)
+def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
+    """Compare the student's `peak_bytes` with peaks that are measured here, of configurations that were not shown."""
+    given = called(f"precision_memory.{exercise}", [list(one) for one in CONFIGURATIONS], patience_s)
+    if isinstance(given, Verdict):
+        return given
     run = launch(Hidden.sized(size, gpus=gpus, configurations=CONFIGURATIONS))
-    return judge_peaks(returned, list(run.rows["peak_mib"] * MIB), run.plan.device)
+    verdict = judge_peaks(given, list(run.rows["peak_mib"] * MIB), run.plan.device)
+    return replace(verdict, printed=given.printed)
 
 
 def judge_peaks(returned: list, measured: list[float], device: str = "cuda") -> Verdict:
@@ -130,14 +125,6 @@ def _placed_wrongly(given, blocks: list[Block], budget: float) -> tuple[str, str
     return None
 
 
-EXERCISES = {
-    "peak_bytes": Exercise("peak_bytes", CONFIGURATIONS, lambda returned: judge_peaks(returned, [])),
-    "placement": Exercise(
-        "placement", [([list(one) for one in blocks], budget) for blocks, budget in PLACEMENTS], judge_placement
-    ),
-}
-
-
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's symptoms: a sentence a fault."""
     grown = units.gib(row["growth"] / 1024)
@@ -157,4 +144,16 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict(row["variant"], WRONG if found else RIGHT, found, () if found else ("nothing is held too long",))
 
 
+check = Exercises(
+    "precision_memory",
+    Exercise("peak_bytes", CONFIGURATIONS, check=check_peaks, hints=HINTS["peak_bytes"], grade=CORE),
+    Exercise(
+        "placement",
+        [([list(one) for one in blocks], budget) for blocks, budget in PLACEMENTS],
+        judge_placement,
+        hints=HINTS["placement"],
+        grade=STRETCH,
+    ),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

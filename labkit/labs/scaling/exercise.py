@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from typing import Any
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.scaling.bugs import SYMPTOMS
+from labkit.labs.scaling.hints import HINTS
 from labkit.labs.scaling.tables.exchange import symptoms
 from labkit.labs.scaling.theory import learning_rate, scaled_rate
 from labkit.story import units
@@ -96,7 +97,8 @@ def _rates(rates: Any, due: list[float], peak: float, warm_up_steps: int) -> tup
     if not numbers or len(rates) != len(due):
         return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers"
     if abs(max(rates) - max(due)) > _CLOSE:
-        return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}"
+        why = "the last step of the warm-up, or step 0 without one, has base_rate × batch / base_batch"
+        return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
     wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
     if not wrong:
         return None
@@ -130,5 +132,10 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-check = Exercises("scaling", Exercise("shard", SHARDS, judge_shard), Exercise("rates", SCHEDULES, judge_rates))
+check = Exercises(
+    "scaling",
+    Exercise("shard", SHARDS, judge_shard, hints=HINTS["shard"], grade=CORE),
+    Exercise("rates", SCHEDULES, judge_rates, hints=HINTS["rates"], grade=WARM_UP),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from labkit.course.exercise import Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.labs.sharding.hints import HINTS
 from labkit.labs.sharding.tables.training import symptoms
 from labkit.story import units
 
@@ -111,5 +113,55 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-check = Exercises("sharding", Exercise("held_bytes", SETTINGS, judge))
+_BILLION = 10**9
+CLUSTERS = (
+    (_BILLION, 4, 24 * _BILLION, 4 * _BILLION),
+    (_BILLION, 4, 18 * _BILLION, 4 * _BILLION),
+    (_BILLION, 4, 12 * _BILLION, 4 * _BILLION),
+    (_BILLION, 4, 9 * _BILLION, 4 * _BILLION),
+    (_BILLION, 4, 7 * _BILLION, 4 * _BILLION),
+    (_BILLION, 1, 15 * _BILLION, 0),
+    (_BILLION, 8, 20 * _BILLION, 4 * _BILLION),
+    (7 * _BILLION, 16, 40 * _BILLION, 20 * _BILLION),
+)  # parameters, ranks, bytes of a GPU, bytes of activations
+
+
+def _stages(parameters: int, ranks: int, room: float, least: bool = True) -> int | None:
+    """Return the least (or the largest) stage whose states fit the room; None where none does."""
+    fitting = [stage for stage in range(4) if held_bytes(parameters, ranks, stage) <= room]
+    return (fitting[0] if least else fitting[-1]) if fitting else None
+
+
+judge_stage = judge_of(
+    "smallest_stage",
+    CLUSTERS,
+    lambda p, n, gpu, kept: _stages(p, n, gpu - kept),
+    (
+        Mistake("largest", lambda p, n, gpu, kept: _stages(p, n, gpu - kept, least=False), "a smaller stage fits, too"),
+        Mistake("no_activations", lambda p, n, gpu, kept: _stages(p, n, gpu), "the activations need room, too"),
+        Mistake(
+            "shared_activations",
+            lambda p, n, gpu, kept: _stages(p, n, gpu - kept / n),
+            "ZeRO shards no activations: every rank keeps those of its own samples",
+        ),
+        Mistake(
+            "always",
+            lambda p, n, gpu, kept: 3 if (stage := _stages(p, n, gpu - kept)) is None else stage,
+            "not even stage 3 fits: return None",
+        ),
+        Mistake(
+            "below", lambda p, n, gpu, kept: _stages(p, n, gpu - kept - 1), "what fills the GPU exactly still fits"
+        ),
+    ),
+    asked="a stage from 0 to 3, or None",
+    rule="take the least stage whose parameters, gradients, states and activations together fit the GPU",
+    merit="the least stage that fits is found, and None where none does",
+)
+
+check = Exercises(
+    "sharding",
+    Exercise("held_bytes", SETTINGS, judge, hints=HINTS["held_bytes"], grade=WARM_UP),
+    Exercise("smallest_stage", CLUSTERS, judge_stage, hints=HINTS["smallest_stage"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
 suspects, diagnose = line_up(_SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)

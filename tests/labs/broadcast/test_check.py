@@ -11,7 +11,7 @@ from broadcasts import PIPELINED, SCATTER, watched
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs.broadcast import bugs
-from labkit.labs.broadcast.exercise import check, judge
+from labkit.labs.broadcast.exercise import check, check_function, judge
 
 DROPS_A_CHUNK = PIPELINED.replace("chunks):\n        arrived", "chunks)[:-1]:\n        arrived")
 
@@ -43,6 +43,8 @@ def {name}(source, copies, chunks, lanes):
             lanes.peer(0, gpu).copy(copies[gpu][part], stage[part], after=staged)
 """
 
+FORWARDS_NOTHING = PIPELINED.replace("lanes.others(0)", "[]")
+
 DOES_NOTHING = "def {name}(source, copies, chunks, lanes):\n    pass\n"
 
 # name: text, the exercise that it answers, the kinds of fault that the check must find (no other)
@@ -55,6 +57,7 @@ ANSWERS = {
     "one_link_only": (PIPELINED, "scatter_all_gather", {"bytes"}),
     "no_overlap": (NO_OVERLAP, "pipelined", {"no_overlap"}),
     "stages": (STAGES, "pipelined", {"own_buffer"}),
+    "forwards_nothing": (FORWARDS_NOTHING, "pipelined", {"wrong_copy"}),
     "does_nothing": (DOES_NOTHING, "pipelined", {"wrong_copy", "bytes"}),
 }
 
@@ -101,7 +104,9 @@ def test_words_name_what_to_change(trial):
     assert said("each_pulls_all", "bytes").startswith("the host links carried 4.00 × the tensor, to GPU(s) 0, 1, 2, 3;")
     assert said("one_link_only", "bytes").endswith("each element should cross once, to GPU(s) 0, 1, 2, 3")
     assert "to GPU(s) none" in said("does_nothing", "bytes")
-    assert said("does_nothing", "wrong_copy").startswith("wrong copy on GPU 0, 1, 2, 3 in 4 of 4 repeats")
+    assert said("does_nothing", "wrong_copy").startswith("GPUs 0, 1, 2 and 3 received no data: did you pull each part")
+    assert said("forwards_nothing", "wrong_copy") == "GPUs 1, 2 and 3 received no data: did you forward each part?"
+    assert said("drops_a_chunk", "wrong_copy").startswith("wrong copy on GPU 0, 1, 2, 3 in 4 of 4 repeats")
 
 
 @pytest.mark.parametrize("exercise, text", [("pipelined", PIPELINED), ("scatter_all_gather", SCATTER)])
@@ -114,7 +119,7 @@ def test_a_right_answer(exercise, text):
 
 
 def test_a_bug_can_be_checked_by_its_name():
-    assert "early_forward" in check("early_forward").faults
+    assert "early_forward" in check_function("early_forward").faults
 
 
 def test_an_answer_that_raises_shows_its_own_line():

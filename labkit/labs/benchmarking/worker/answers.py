@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from labkit.engine.call import Unreadable, as_json, function_of
+from labkit.engine.call import Prints, Unreadable, as_json, function_of
 from labkit.engine.worker import Worker
 
 HOST_S = 0.0001  # what the host takes to launch a step
@@ -86,10 +87,11 @@ def try_answer(worker: Worker, point: SimpleNamespace) -> None:
     """Append what the student's function returned for one kind of step, how it measured, and the true times."""
     if not callable(worker.state):
         worker.state = function_of(Path(worker.plan.answers) / "benchmarking_timed.py", "timed")
-    device = Device(point.situation)
+    device, prints = Device(point.situation), Prints()
     seen: dict[str, Any] = {}
     try:
-        seen["given"] = as_json(worker.state(device.step, device.synchronize, device.clock))
+        with redirect_stdout(prints):
+            seen["given"] = as_json(worker.state(device.step, device.synchronize, device.clock))
     except Unreadable as error:
         seen["unreadable"] = str(error)
     except RuntimeError as error:
@@ -99,6 +101,7 @@ def try_answer(worker: Worker, point: SimpleNamespace) -> None:
     worker.record(
         iteration=0,
         **seen,
+        **prints.column(),
         calls=len(device.took),
         reads=device.reads,
         busy_starts=device.busy_starts,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
+import io
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 
+from labkit.engine.call import Prints, function_of
 from labkit.engine.worker import Worker
 from labkit.labs.broadcast import bugs
 from labkit.labs.broadcast.plan import Trial
@@ -157,12 +159,14 @@ def _try_function(worker: Worker, point: SimpleNamespace) -> None:
     buffers, work = worker.state, _find(point.function, worker.plan.answers)
     source = buffers.sources[point.memory]
     before = source.clone()
-    rehearsed = _rehearse(work, source, before, buffers, point.chunks)
+    with redirect_stdout(prints := Prints()):
+        rehearsed = _rehearse(work, source, before, buffers, point.chunks)
     buffers.restore()
     lanes = Lanes(buffers.devices)
 
     def broadcast():
-        claimed = work(source, buffers.copies, point.chunks, lanes)
+        with redirect_stdout(io.StringIO()):
+            claimed = work(source, buffers.copies, point.chunks, lanes)
         in_flight = lanes.in_flight()
         lanes.wait()
         return claimed, in_flight
@@ -172,11 +176,12 @@ def _try_function(worker: Worker, point: SimpleNamespace) -> None:
         claimed, in_flight = timing.result
         changed = not torch.equal(source, before)  # outside the clock: the host reads the whole tensor
         own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
-        seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed | own_clock
+        seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed | own_clock | prints.column()
         _record(worker, timing, buffers.wrong(), **seen)
         buffers.restore()
     lanes.close()
-    log = _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
+    with redirect_stdout(io.StringIO()):
+        log = _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
     buffers.restore()
     number = {id(copy): index for index, copy in enumerate(log)}
     for index, copy in enumerate(log):
@@ -229,12 +234,4 @@ def _find(name: str, answers: str) -> Callable:
     home, _, function = name.partition(".")
     if home != "answers":
         return getattr({"methods": methods, "bugs": bugs}[home], function)
-    file = Path(answers) / f"broadcast_{function}.py"
-    spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        raise AttributeError(f"{file.name} defines no function `{function}`")
-    return getattr(module, function)
+    return function_of(Path(answers) / f"broadcast_{function}.py", function)

@@ -1,0 +1,158 @@
+"""The exercises of a lab: each with its judge, its grade, its hints in steps and its reference solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from labkit.course import answers, record
+from labkit.course.exercise import called
+from labkit.course.source import source
+from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
+from labkit.story.words import say
+
+if TYPE_CHECKING:
+    from IPython.display import Code, Markdown
+
+WARM_UP, CORE, STRETCH = "warm-up", "core", "stretch"
+POINTS = {WARM_UP: 1, CORE: 2, STRETCH: 3}
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A function that the student writes: its name, the lists of arguments that it is called with, and its judge.
+
+    `judge` takes what the function returned for each list of arguments, in order, and returns the verdict. `on_failure`
+    may add to the verdict of a call that raised or did not come back. An exercise that needs a launch of its own has
+    `check` instead: it takes the exercise's name and the options of the lab's `check`, and returns the verdict.
+    `hints` come in steps: where to look, what the structure is, almost the code. `solution` names the code that
+    `labkit.source` shows; without it, that is the function of the same name in the lab's solutions.py.
+    """
+
+    name: str
+    inputs: Sequence[Sequence[Any]] = ()
+    judge: Callable[[list], Verdict] | None = None
+    on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
+    hints: tuple[str, ...] = ()
+    grade: str = CORE
+    check: Callable[..., Verdict] | None = None
+    solution: tuple[str, ...] = ()
+
+    @property
+    def points(self) -> int:
+        """Return the points that a right answer earns."""
+        return POINTS[self.grade]
+
+
+class Exercises:
+    """All exercises of a lab; calling it checks one: `check = Exercises("collectives", Exercise("ring_step", …))`.
+
+    `imported_as` is the lab's name in its notebook, where that is another one.
+    """
+
+    def __init__(self, lab: str, *exercises: Exercise, imported_as: str = ""):
+        self.lab, self.by_name = lab, {one.name: one for one in exercises}
+        self.names, self._imported_as = tuple(self.by_name), imported_as or lab
+
+    def __call__(self, exercise: str, *, patience_s: float = 20.0, **options: Any) -> Verdict:
+        """Have a worker call the student's answer to `exercise`, judge what it returns, and say which version it was.
+
+        `size` and `gpus` are options of the exercises that launch a run of their own. Raises ValueError, listing the
+        exercises, for an unknown one.
+        """
+        one = self._named(exercise)
+        return self._completed(one, self._judged(one, patience_s, options))
+
+    def _judged(self, one: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
+        if one.check is not None:
+            return one.check(one.name, patience_s=patience_s, **options)
+        if options:
+            raise TypeError(f"the check of `{one.name}` takes no {', '.join(options)}")
+        assert one.judge is not None, f"{one.name} has neither a judge nor a check"
+        given = called(f"{self.lab}.{one.name}", [list(arguments) for arguments in one.inputs], patience_s)
+        if isinstance(given, Verdict):
+            return one.on_failure(given)
+        return replace(one.judge(given), printed=given.printed)
+
+    def _completed(self, one: Exercise, verdict: Verdict) -> Verdict:
+        """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""
+        name = f"{self.lab}.{one.name}"
+        file = answers.file_of(name)
+        if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
+            return replace(verdict, notes=self._next_steps(one, verdict))
+        record.keep_outcome(name, verdict.outcome, right=verdict.outcome == RIGHT)
+        judged = f"Judged: `{file.name}`, saved {answers.saved_at(file)}."
+        return replace(verdict, judged=judged, notes=self._next_steps(one, verdict))
+
+    def _next_steps(self, one: Exercise, verdict: Verdict) -> tuple[str, ...]:
+        entry = record.entry(f"{self.lab}.{one.name}")
+        worth = f"{one.points} point{'s' if one.points > 1 else ''} ({one.grade})"
+        if verdict.outcome == RIGHT:
+            return (f"This earns {worth}. Compare with the reference solution: {self._call('solution', one)}.",)
+        lines = []
+        if verdict.outcome != UNANSWERED and len(entry["attempts"]) > 1:
+            number = entry["attempts"][-1]["number"]
+            lines.append(f"This is attempt {number}; {self._call('attempts', one)} shows what changed since the last.")
+        given = entry["hints"]
+        if given < len(one.hints):
+            step = f"hint {given + 1} of {len(one.hints)}"
+            lines.append(f"This exercise is worth {worth}. {self._call('hint', one)} gives {step}.")
+        return tuple(lines)
+
+    def _call(self, function: str, one: Exercise, more: str = "") -> str:
+        return f'`{self._imported_as}.{function}("{one.name}"{more})`'
+
+    def hint(self, exercise: str, step: int = 0) -> Markdown:
+        """Return the next hint of an exercise, and the last one again once all are given; or an earlier `step` again.
+
+        How many were given is kept beside the answers. Raises ValueError, listing the exercises, for an unknown one.
+        """
+        one = self._named(exercise)
+        if not one.hints:
+            return say(f"There are no hints for `{exercise}`.")
+        given = record.entry(f"{self.lab}.{exercise}")["hints"]
+        step = min(step if 0 < step <= given else given + 1, len(one.hints))
+        record.change(f"{self.lab}.{exercise}", hints=max(step, given))
+        return say(f"Hint {step} of {len(one.hints)} for `{exercise}`: {one.hints[step - 1]}")
+
+    def solution(self, exercise: str, anyway: bool = False) -> Code | Markdown:
+        """Return the reference solution once an answer was right, or `anyway`: then it is noted that it was asked for.
+
+        Raises ValueError, listing the exercises, for an unknown one.
+        """
+        one, name = self._named(exercise), f"{self.lab}.{exercise}"
+        if not record.entry(name)["right_at"] and not anyway:
+            ask = self._call("solution", one, ", anyway=True")
+            return say(
+                f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that, "
+                "and your record notes that you asked for it."
+            )
+        try:
+            shown = source(*(one.solution or (f"labkit.labs.{self.lab}.solutions.{exercise}",)))
+        except ValueError:
+            return say("The reference solutions are not part of this copy of the workbook.")
+        if not record.entry(name)["right_at"]:
+            record.change(name, solution_at=record.now())
+        return shown
+
+    def attempts(self, exercise: str) -> Markdown:
+        """Return the versions of the answer with their verdicts, and what the last one changed in the one before it.
+
+        Raises ValueError, listing the exercises, for an unknown one.
+        """
+        name = f"{self.lab}.{self._named(exercise).name}"
+        rows = [
+            f"| {one['number']} | {one['saved']} | {one['outcome'] or 'not checked'} |"
+            for one in record.entry(name)["attempts"]
+        ]
+        if not rows:
+            return say(f"There is no answer to `{exercise}` yet.")
+        table = "\n".join(["| attempt | saved | verdict |", "| --- | --- | --- |", *rows])
+        difference = record.difference(name)
+        return say(f"{table}\n\n`````diff\n{difference}\n`````" if difference else table)
+
+    def _named(self, exercise: str) -> Exercise:
+        if exercise not in self.by_name:
+            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
+        return self.by_name[exercise]

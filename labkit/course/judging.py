@@ -1,0 +1,103 @@
+"""A judge for functions that return a value: it compares each with the right one, and names the mistake behind it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from labkit.course.exercise import brief, written
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.story import units
+
+CLOSE = 1e-6  # relative, of two numbers that count as equal
+
+
+class Mistake(NamedTuple):
+    """A mistake that students make: its kind, the function that makes it, and what to say about it."""
+
+    kind: str
+    made: Callable[..., Any]
+    why: str
+
+
+def judge_of(
+    name: str,
+    inputs: Sequence[Sequence[Any]],
+    right: Callable[..., Any],
+    mistakes: Sequence[Mistake],
+    *,
+    asked: str,
+    rule: str,
+    merit: str,
+) -> Callable[[list], Verdict]:
+    """Return the judge of an exercise: it takes what the answer gave for each of `inputs`.
+
+    `asked` names the form of a result ("a number of bytes"), `rule` what is right in words, for a value that no mistake
+    explains, and `merit` what a right answer does.
+    """
+
+    def judge(given: list) -> Verdict:
+        wanted = [_called(right, arguments) for arguments in inputs]
+        forms = {_form(value) for value in wanted}
+        everywhere = next((one for one in mistakes if _made(given, [_called(one.made, each) for each in inputs])), None)
+        faults: dict[str, str] = {}
+        for arguments, found, due in zip(inputs, given, wanted, strict=True):
+            if same(found, due):
+                continue
+            said = f"{written(name, list(arguments))} gives {_as_read(found, due)}"
+            if _form(found) not in forms:
+                missing = ": is a `return` missing on some path?" if found is None else ""
+                faults.setdefault("form", f"{said}, not {asked}{missing}")
+                continue
+            here = (one for one in mistakes if same(found, _called(one.made, arguments)))
+            mistake = everywhere or next(here, Mistake("wrong", right, rule))
+            faults.setdefault(mistake.kind, f"{said}, not {_as_read(due, found)}: {mistake.why}")
+        return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
+
+    return judge
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Return whether two values are equal, lists item by item, numbers up to rounding."""
+    if _form(found) != _form(wanted):
+        return False
+    if _form(wanted) == "number":
+        return math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=1e-12)
+    if _form(wanted) == "list":
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return found == wanted
+
+
+def _made(given: list, results: list) -> bool:
+    """Return whether all results are those of one mistake: a single one may be by chance."""
+    return all(map(same, given, results))
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    try:
+        return function(*copy.deepcopy(list(arguments)))
+    except (ArithmeticError, ValueError, LookupError, TypeError):  # a mistake that cannot be made with these arguments
+        return _called
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(type(value).__name__)
+    if isinstance(value, int | float):
+        return "number" if isinstance(value, float) or abs(value) < 1e300 else "a number too large"
+    return "list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def _as_read(value: Any, beside: Any) -> str:
+    """Return a value as a sentence shows it: a number with as many digits as tell it from the one beside it."""
+    if _form(value) != "number":
+        return brief(repr(value))
+    return repr(value) if _short(value) == _short(beside) else _short(value)
+
+
+def _short(value: Any) -> str:
+    if _form(value) != "number" or not math.isfinite(value):
+        return repr(value)
+    return units.count(round(value)) if abs(value) >= 1e5 or value == round(value) else f"{value:.6g}"

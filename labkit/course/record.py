@@ -1,0 +1,131 @@
+"""The record of a student's work: versions of each answer with their verdicts, hints, solutions that were asked for.
+
+It is kept beside the answers and survives restarts. A folder that cannot be written keeps nothing, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypedDict
+
+from labkit.course.keeping import alone, folder, replace_file
+
+FILE, VERSIONS = "coursework.json", "attempts"
+
+
+class Attempt(TypedDict):
+    """One version of an answer: its number from 1, when it was saved, and its last verdict's outcome ("" if none)."""
+
+    number: int
+    saved: str
+    outcome: str
+
+
+class Entry(TypedDict):
+    """What is kept of one exercise. `right_at`, `solution_at`: times, "" where it never happened; `hints`: how many.
+
+    `named` says which bug the student named for each suspect.
+    """
+
+    attempts: list[Attempt]
+    hints: int
+    right_at: str
+    solution_at: str
+    named: dict[str, str]
+
+
+def entry(name: str) -> Entry:
+    """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
+    return _entry(_read(), name)
+
+
+def change(name: str, **changed: Any) -> None:
+    """Keep changed fields of an exercise's entry."""
+    with suppress(OSError), alone(folder()):
+        found = _read()
+        found[name] = {**_entry(found, name), **changed}
+        _write(found)
+
+
+def version_file(name: str, number: int) -> Path:
+    """Return the file that keeps one version of an answer."""
+    return folder() / VERSIONS / name.replace(".", "_") / f"{number}.py"
+
+
+def keep_version(name: str, text: str) -> None:
+    """Keep a new version of an answer, unless it is the last one's text."""
+    with suppress(OSError), alone(folder()):
+        found = _read()
+        one = _entry(found, name)
+        if one["attempts"] and _text(name, one["attempts"][-1]["number"]) == text:
+            return
+        number = one["attempts"][-1]["number"] + 1 if one["attempts"] else 1
+        file = version_file(name, number)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        one["attempts"].append({"number": number, "saved": now(), "outcome": ""})
+        found[name] = one
+        _write(found)
+
+
+def keep_outcome(name: str, outcome: str, right: bool) -> None:
+    """Keep the verdict on the last version; `right_at` is the first time that one was right."""
+    with suppress(OSError), alone(folder()):
+        found = _read()
+        one = _entry(found, name)
+        if one["attempts"]:
+            one["attempts"][-1]["outcome"] = outcome
+        one["right_at"] = one["right_at"] or (now() if right else "")
+        found[name] = one
+        _write(found)
+
+
+def difference(name: str) -> str:
+    """Return what the last version of an answer changed in the one before it, as a unified diff; "" for one version."""
+    numbers = [one["number"] for one in entry(name)["attempts"][-2:]]
+    if len(numbers) < 2:
+        return ""
+    old, new = (_text(name, number).splitlines() for number in numbers)
+    return "\n".join(difflib.unified_diff(old, new, *(f"attempt {number}" for number in numbers), lineterm="", n=2))
+
+
+def now() -> str:
+    """Return the local time, such as "2026-11-21 14:03:22"."""
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _text(name: str, number: int) -> str:
+    try:
+        return version_file(name, number).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def _entry(found: dict[str, Any], name: str) -> Entry:
+    empty: Entry = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
+    kept = found.get(name)
+    if isinstance(kept, dict):  # a field that was edited by hand to another type counts as empty
+        for field, value in empty.items():
+            if type(kept.get(field)) is type(value):
+                empty[field] = kept[field]  # type: ignore[literal-required]
+    empty["attempts"] = [
+        one for one in empty["attempts"] if isinstance(one, dict) and {*one} == {*Attempt.__annotations__}
+    ]
+    return empty
+
+
+def _read() -> dict[str, Any]:
+    """Return all entries; a damaged file keeps none that can be read."""
+    try:
+        found = json.loads((folder() / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(found: dict[str, Any]) -> None:
+    replace_file(folder() / FILE, json.dumps(found, indent=1, ensure_ascii=False))

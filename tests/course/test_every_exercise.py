@@ -1,0 +1,95 @@
+"""Every exercise of every lab: its hints, its reference solution, and what its judge says of slips and odd values."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from pathlib import Path
+
+import pytest
+from slips import SLIPS
+
+from labkit.course import answers
+from labkit.course.exercises import POINTS, Exercise
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+
+NAMES = answers.exercises()
+FOLDER = Path(answers.__file__).parents[1] / "labs"
+ODD = [None, "text", [], {}, 3.5, -1, True, math.nan, math.inf, [[]], [None], [["F0", "B0"]], {"a": [1]}, 10**400]
+
+
+def exercise(name: str) -> Exercise:
+    lab, _, function = name.partition(".")
+    return importlib.import_module(f"labkit.labs.{lab}").check.by_name[function]
+
+
+def solution(name: str) -> str:
+    """Return the module that holds the reference solution, as text."""
+    return (FOLDER / name.partition(".")[0] / "solutions.py").read_text(encoding="utf-8")
+
+
+def judged(name: str, text: str) -> Verdict:
+    """Return the verdict on what a text's function returns, as it comes back from a worker through JSON."""
+    scope: dict = {}
+    exec(compile(text, name, "exec"), scope)
+    one, function = exercise(name), scope[name.partition(".")[2]]
+    inputs = json.loads(json.dumps([list(arguments) for arguments in one.inputs]))
+    assert one.judge is not None
+    return one.judge(json.loads(json.dumps([function(*arguments) for arguments in inputs])))
+
+
+def test_every_lab_has_at_least_two_exercises_and_each_is_tried_with_three_slips():
+    labs = [path.parent.name for path in FOLDER.glob("*/plan.py")] + ["accounting"]
+    counts = {lab: sum(name.startswith(f"{lab}.") for name in NAMES) for lab in labs}
+    assert [lab for lab, count in counts.items() if count < 2] == []
+    launches = {name for name in NAMES if exercise(name).check is not None}
+    assert {*NAMES} - launches <= {*SLIPS}, "exercises with a launch of their own are tried in their lab's tests"
+    assert [name for name, slips in SLIPS.items() if len(slips) < 3] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exercise_has_a_grade_and_three_hints_of_which_only_the_last_is_code(name):
+    one = exercise(name)
+    assert one.grade in POINTS and len(one.hints) == 3
+    assert all(hint.strip() for hint in one.hints)
+    assert "`" in one.hints[2] or "http" in one.hints[2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_exercise_has_a_reference_solution_that_can_be_shown(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path))
+    lab, _, function = name.partition(".")
+    shown = importlib.import_module(f"labkit.labs.{lab}").solution(function, anyway=True)
+    assert f"def {function}(" in shown.data
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_the_reference_solution_is_right(name):
+    verdict = judged(name, solution(name))
+    assert verdict.outcome == RIGHT, verdict
+    assert verdict.merits
+
+
+@pytest.mark.parametrize(("name", "slip"), [(name, slip) for name, slips in SLIPS.items() for slip in slips])
+def test_a_slip_is_named(name, slip):
+    old, new, kind = slip
+    text = solution(name)
+    function = name.partition(".")[2]
+    before, _, after = text.partition(f"def {function}(")
+    body, end = after, ""
+    if (at := after.find("\n\n\ndef ")) >= 0:
+        body, end = after[:at], after[at:]
+    assert old in body
+    verdict = judged(name, f"{before}def {function}({body.replace(old, new)}{end}")
+    assert verdict.outcome == WRONG and kind in verdict.faults, verdict
+
+
+@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:12])
+def test_a_value_that_is_no_answer_gets_a_sentence(name, value):
+    one = exercise(name)
+    assert one.judge is not None
+    verdict = one.judge([value] * len(one.inputs))
+    assert verdict.outcome == WRONG, verdict
+    assert all(sentence and len(sentence) < 1000 for sentence in verdict.faults.values())

@@ -1,0 +1,123 @@
+"""What a student did is kept: versions of an answer with their verdicts, hints, and the reference solution's gate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labkit.course import answers, record
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+
+NAME = "sharding.held_bytes"
+SOLUTION = ("labkit.labs.broadcast.worker.methods.staged",)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    return tmp_path / "answers"
+
+
+def written(text: str) -> str:
+    return f"def held_bytes(x):\n    return {text}\n"
+
+
+def lab(outcome: str = RIGHT) -> Exercises:
+    """Return exercises whose check launches nothing: the verdict is always the same."""
+    one = Exercise(
+        "held_bytes",
+        check=lambda exercise, **_: Verdict(exercise, outcome, {} if outcome == RIGHT else {"wrong": "it is wrong"}),
+        hints=("look there", "a loop", "for part in parts"),
+        grade=STRETCH,
+        solution=SOLUTION,
+    )
+    return Exercises("sharding", one)
+
+
+def test_every_version_is_kept_with_its_verdict_and_what_changed():
+    assert "no answer" in lab().attempts("held_bytes").data
+    answers.save(NAME, written("1"))
+    lab(WRONG)("held_bytes")
+    answers.save(NAME, written("2"))
+    answers.save(NAME, written("2"))
+    verdict = lab(RIGHT)("held_bytes")
+    assert [(one["number"], one["outcome"]) for one in record.entry(NAME)["attempts"]] == [(1, WRONG), (2, RIGHT)]
+    shown = lab().attempts("held_bytes").data
+    assert "-    return 1" in shown and "+    return 2" in shown and "| 2 |" in shown
+    assert verdict.outcome == RIGHT and record.entry(NAME)["right_at"]
+
+
+def test_a_skeleton_and_a_cell_that_is_no_python_are_no_attempts():
+    answers.save(NAME, "def held_bytes(x):\n    ...\n")
+    with pytest.raises(SyntaxError):
+        answers.save(NAME, "def held_bytes(x:\n")
+    assert record.entry(NAME)["attempts"] == []
+
+
+def test_a_second_wrong_attempt_says_where_its_changes_are_shown():
+    answers.save(NAME, written("1"))
+    assert "attempts(" not in str(lab(WRONG)("held_bytes"))
+    answers.save(NAME, written("2"))
+    assert 'sharding.attempts("held_bytes")' in str(lab(WRONG)("held_bytes"))
+
+
+def test_the_reference_solution_comes_after_a_right_answer_or_when_it_is_asked_for_and_that_is_noted():
+    answers.save(NAME, written("1"))
+    lab(WRONG)("held_bytes")
+    assert "after a right answer" in lab().solution("held_bytes").data
+    assert record.entry(NAME)["solution_at"] == ""
+    assert "def staged" in lab().solution("held_bytes", anyway=True).data
+    assert record.entry(NAME)["solution_at"] != ""
+
+
+def test_after_a_right_answer_the_solution_is_shown_and_nothing_is_noted():
+    answers.save(NAME, written("1"))
+    verdict = lab(RIGHT)("held_bytes")
+    assert 'sharding.solution("held_bytes")' in str(verdict) and "3 points" in str(verdict)
+    assert "def staged" in lab().solution("held_bytes").data
+    assert record.entry(NAME)["solution_at"] == ""
+
+
+def test_a_copy_without_solutions_says_so():
+    one = Exercise("held_bytes", check=lambda exercise, **_: Verdict(exercise, RIGHT, {}))
+    check = Exercises("no_such_lab", one)
+    assert "not part of this copy" in check.solution("held_bytes", anyway=True).data
+    assert record.entry("no_such_lab.held_bytes")["solution_at"] == ""
+
+
+def test_hints_go_on_after_a_restart_and_an_earlier_one_can_be_seen_again():
+    answers.save(NAME, written("1"))
+    assert "hint 1 of 3" in str(lab(WRONG)("held_bytes"))
+    assert "look there" in lab().hint("held_bytes").data
+    assert "a loop" in lab().hint("held_bytes").data
+    assert "hint 3 of 3" in str(lab(WRONG)("held_bytes"))
+    assert "look there" in lab().hint("held_bytes", 1).data
+    assert "for part" in lab().hint("held_bytes", 3).data
+    assert record.entry(NAME)["hints"] == 3
+    assert "hint(" not in str(lab(WRONG)("held_bytes"))
+
+
+def test_grades_are_worth_more_the_harder_they_are():
+    points = [Exercise("one", grade=grade).points for grade in (WARM_UP, CORE, STRETCH)]
+    assert points == sorted(points) and len({*points}) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1", "[]", json.dumps({NAME: 3}), json.dumps({NAME: {"attempts": [1], "hints": "2"}})]
+)
+def test_a_damaged_record_counts_as_empty_and_is_written_anew(own_folders, text):
+    own_folders.mkdir()
+    (own_folders / record.FILE).write_text(text)
+    assert record.entry(NAME)["attempts"] == [] and record.entry(NAME)["hints"] == 0
+    answers.save(NAME, written("1"))
+    assert len(record.entry(NAME)["attempts"]) == 1
+
+
+def test_a_folder_that_cannot_be_made_keeps_nothing_and_fails_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "file" / "answers"))
+    assert "look there" in lab().hint("held_bytes").data
+    record.keep_outcome(NAME, RIGHT, right=True)
+    assert record.entry(NAME)["right_at"] == ""
