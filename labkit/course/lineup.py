@@ -1,18 +1,25 @@
-"""Suspects for "find the bug": who is who must not show in their order, and is said at the end by letter."""
+"""Find the bug: suspects by letter, their code side by side, and the student's naming of each before the reveal."""
 
 from __future__ import annotations
 
+import html
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from IPython.display import Markdown
+from IPython.display import HTML, Markdown
 
+from labkit.course import record
 from labkit.course.verdict import Verdict
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
+
+NOT_NAMED = "choose a bug"
+_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(27em,1fr));gap:0.8em"
+_BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;margin:0"
 
 
 def lined_up(names: Iterable[str]) -> tuple[str, ...]:
@@ -20,30 +27,143 @@ def lined_up(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: zlib.crc32(name.encode())))
 
 
-def diagnosed(verdicts: Iterable[Verdict]) -> Markdown:
-    """Say who is who and what is wrong, a letter a verdict, in the order of the suspects' table."""
-    lines = []
+def edited(text: str, edits: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+    """Return the code of each bug: `text`, the right program, with what the bug replaces, (old, new), once each.
+
+    Raises ValueError where an old part is not in the text exactly once.
+    """
+    codes = {}
+    for name, changes in edits.items():
+        code = text.strip("\n")
+        for old, new in changes:
+            if code.count(old) != 1:
+                raise ValueError(f"{name}: {old!r} is in the program {code.count(old)} times, not once")
+            code = code.replace(old, new)
+        codes[name] = code
+    return codes
+
+
+def side_by_side(codes: Sequence[str]) -> HTML:
+    """Show the code of suspects A, B, … side by side, as many as the window is wide; nothing in it is marked."""
+    boxes = [
+        f'<div><b id="suspect-{letter}">Suspect {letter}</b>'
+        f'<pre tabindex="0" role="region" aria-label="Code of suspect {letter}" style="{_BOX}">{html.escape(code)}'
+        "</pre></div>"
+        for letter, code in zip(ascii_uppercase, codes, strict=False)
+    ]
+    return HTML(f'<div style="{_GRID}">{"".join(boxes)}</div>')
+
+
+def diagnosed(verdicts: Iterable[Verdict], named: Mapping[str, str] | None = None) -> Markdown:
+    """Say who is who and what is wrong, a letter a verdict, and which of the suspects `named` names rightly."""
+    lines, right, named = [], 0, named or {}
     for letter, verdict in zip(ascii_uppercase, verdicts, strict=False):
         symptom = "; ".join(verdict.faults.values()) or "nothing is wrong with it"
-        lines.append(f"- **{letter}** is `{verdict.exercise}`: {symptom}.")
+        guess = named.get(letter)
+        right += guess == verdict.exercise
+        sign = "" if guess is None else "✔ " if guess == verdict.exercise else f"✘ (you named `{guess}`) "
+        lines.append(f"- {sign}**{letter}** is `{verdict.exercise}`: {symptom}.")
+    if named:
+        lines.insert(0, f"You named {right} of {len(lines)} rightly.\n")
     return Markdown("\n".join(lines))
 
 
+class Naming:
+    """The student's naming of suspects: a list to choose from for each, and a button that reveals who is who.
+
+    `verdicts` are made when they are revealed. What was named is kept in the record, and is there after a restart.
+    """
+
+    def __init__(self, lab: str, symptoms: Mapping[str, str], suspects: int, verdicts: Callable[[], Iterable[Verdict]]):
+        self.lab, self.symptoms, self._verdicts = lab, dict(sorted(symptoms.items())), verdicts
+        self.letters = ascii_uppercase[:suspects]
+        kept = record.entry(self._name)["named"]
+        self.named = {letter: kept[letter] for letter in self.letters if kept.get(letter) in symptoms}
+
+    @property
+    def _name(self) -> str:
+        return f"{self.lab}.bugs"
+
+    def reveal(self, named: Mapping[str, str]) -> Markdown:
+        """Keep what was named, and say who is who. Raises ValueError for a letter or a bug that is not there."""
+        for letter, bug in named.items():
+            if letter not in self.letters or bug not in self.symptoms:
+                raise ValueError(f"{letter}={bug!r}: name {', '.join(self.letters)} by {', '.join(self.symptoms)}")
+        if named:
+            record.change(self._name, named=dict(named))
+        return diagnosed(self._verdicts(), named)
+
+    def __repr__(self) -> str:
+        example = ", ".join(f'"{letter}": "…"' for letter in self.letters)
+        bugs = "; ".join(f"{name} ({symptom})" for name, symptom in self.symptoms.items())
+        return f"Name the suspects: diagnose(…, {{{example}}}). The bugs: {bugs}."
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The list of bugs to choose from, by letter."""
+        import ipywidgets
+
+        options = [(NOT_NAMED, ""), *((symptom, name) for name, symptom in self.symptoms.items())]
+        layout = ipywidgets.Layout(width="98%", max_width="60em")
+        fields = {
+            letter: ipywidgets.Dropdown(
+                options=options, description=f"{letter}:", layout=layout, tooltip=f"Bug of suspect {letter}"
+            )
+            for letter in self.letters
+        }
+        for letter, field in fields.items():
+            field.value = self.named.get(letter, "")
+        return fields
+
+    def _ipython_display_(self) -> None:
+        """Show the lists and the button; where no widget can be shown, the text."""
+        import ipywidgets
+        from IPython.display import display
+
+        button = ipywidgets.Button(description="Reveal who is who", layout=ipywidgets.Layout(width="14em"))
+        revealed = ipywidgets.Output()
+
+        def take(_change: Any = None) -> None:
+            self.named = {letter: field.value for letter, field in self.fields.items() if field.value}
+            button.disabled = len(self.named) < len(self.letters)
+
+        def show(_button: Any) -> None:
+            said = self.reveal(self.named)
+            revealed.outputs = ()
+            revealed.append_display_data(said)
+
+        for field in self.fields.values():
+            field.observe(take, names="value")
+        button.on_click(show)
+        take()
+        shown: Any = ipywidgets.VBox([*self.fields.values(), button, revealed])._repr_mimebundle_()
+        display({**shown, "text/plain": repr(self)}, raw=True)
+
+
 def line_up(
-    symptoms: Mapping[str, str], rows_of: Callable[..., Iterable[dict]], verdict_of: Callable[[dict], Verdict]
-) -> tuple[Callable[[], tuple[str, ...]], Callable[..., Markdown]]:
-    """Return a lab's `suspects()` and `diagnose(run)`.
+    lab: str,
+    symptoms: Mapping[str, str],
+    rows_of: Callable[..., Iterable[dict]],
+    verdict_of: Callable[[dict], Verdict],
+    codes: Mapping[str, str],
+) -> tuple[Callable[[], tuple[str, ...]], Callable[..., Naming | Markdown], Callable[[], HTML]]:
+    """Return a lab's `suspects()`, `diagnose(run, named)` and `show_suspects()`.
 
     `symptoms` has what each broken variant shows, `rows_of(run)` the row of each variant in a Trial run, and
-    `verdict_of(row)` the verdict on a variant, from its row alone.
+    `verdict_of(row)` the verdict on a variant, from its row alone; `codes` has the code of each variant.
     """
 
     def suspects() -> tuple[str, ...]:
         """Return the names of the broken variants, in an order that gives nothing away."""
         return lined_up(symptoms)
 
-    def diagnose(run: Run) -> Markdown:
-        """Name the fault of every variant of a Trial run, from its row alone."""
-        return diagnosed(map(verdict_of, rows_of(run)))
+    def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
+        """Ask which bug each suspect of a Trial run has, and then say it; of a dict by letter, say it immediately."""
+        naming = Naming(lab, symptoms, len(symptoms), lambda: map(verdict_of, rows_of(run)))
+        return naming if named is None else naming.reveal(named)
 
-    return suspects, diagnose
+    def show_suspects() -> HTML:
+        """Show the code of the suspects side by side, shortened, in the order of their letters."""
+        return side_by_side([codes[name] for name in suspects()])
+
+    return suspects, diagnose, show_suspects

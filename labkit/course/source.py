@@ -17,10 +17,11 @@ def source(*names: str) -> Code:
     `source("labkit.labs.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
     of the kernel. Raises ValueError, listing what the module holds, where the name is not in it.
     """
-    return Code("\n\n\n".join(map(_code, names)), language="python")
+    return Code("\n\n\n".join(map(code_of, names)), language="python")
 
 
-def _code(name: str) -> str:
+def code_of(name: str) -> str:
+    """Return the code that a dotted name stands for, as text, without running it."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         if (file := _file(".".join(parts[:cut]))) is not None:

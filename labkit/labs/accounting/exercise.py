@@ -16,6 +16,7 @@ from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
 from labkit.labs.accounting.hints import HINTS
+from labkit.labs.accounting.listings import CODES
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, WHOLE, XXL, Mesh, Model, devices, least_tokens, of, times
 from labkit.story import units
 
@@ -225,4 +226,4 @@ def _rows_of(names: Iterable[str]) -> list[dict[str, Any]]:
     return [{"name": name, "account": ACCOUNTS[name]()} for name in names]
 
 
-suspects, diagnose = line_up(SYMPTOMS, _rows_of, lambda row: verdict_of(**row))
+suspects, diagnose, show_suspects = line_up("accounting", SYMPTOMS, _rows_of, lambda row: verdict_of(**row), CODES)

@@ -10,6 +10,7 @@ from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
 from labkit.labs.attention.hints import HINTS
+from labkit.labs.attention.listings import CODES
 from labkit.labs.attention.plan import PROBE
 from labkit.labs.attention.theory import Running, merged
 from labkit.labs.attention.tile_work import TILES, judge_tile
@@ -211,4 +212,6 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-suspects, diagnose = line_up(SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "attention", SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of, CODES
+)

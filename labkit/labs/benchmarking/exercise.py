@@ -16,6 +16,7 @@ from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.benchmarking.bugs import SYMPTOMS
 from labkit.labs.benchmarking.hints import HINTS
+from labkit.labs.benchmarking.listings import CODES
 from labkit.labs.benchmarking.plan import Answer
 from labkit.labs.benchmarking.tables.trials import symptoms, wrong_by_rows
 from labkit.story import units
@@ -207,4 +208,6 @@ check = Exercises(
     Exercise("timed", check=check_timed, hints=HINTS["timed"], grade=CORE),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "benchmarking", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import HTML, Markdown
 
 from labkit.course import answers
 from labkit.course.exercise import launched, printed_in, unanswered
 from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
-from labkit.course.lineup import diagnosed, lined_up
+from labkit.course.lineup import Naming, lined_up, side_by_side
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.broadcast.bugs import SYMPTOMS
 from labkit.labs.broadcast.chunks import TOLERANCE, beside, chunks_fault, elements, overlap_fault
 from labkit.labs.broadcast.graph import Graph
 from labkit.labs.broadcast.hints import HINTS
+from labkit.labs.broadcast.listings import CODES
 from labkit.labs.broadcast.plan import CHUNKED, Trial
 from labkit.story import units
 from labkit.story.words import listed
@@ -180,10 +182,17 @@ def suspects() -> tuple[str, ...]:
     return tuple(f"bugs.{name}" for name in lined_up(SYMPTOMS))
 
 
-def diagnose(run: Run) -> Markdown:
-    """Return the verdicts on all functions of a Trial run at once: what the check would say of each."""
+def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
+    """Ask which bug each suspect of a Trial run has, and then say it; or say it immediately for a dict by letter."""
     names = [name for name in run.plan.functions if not name.startswith("methods.")]
-    return diagnosed(judge(name.partition(".")[2], "pipelined", name, run) for name in names)
+    verdicts = (judge(name.partition(".")[2], "pipelined", name, run) for name in names)
+    naming = Naming("broadcast", SYMPTOMS, len(names), lambda: verdicts)
+    return naming if named is None else naming.reveal(named)
+
+
+def show_suspects() -> HTML:
+    """Show the code of the suspects side by side, in the order of their letters."""
+    return side_by_side([CODES[name] for name in lined_up(SYMPTOMS)])
 
 
 _METHODS = "labkit.labs.broadcast.worker.methods"

@@ -10,6 +10,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.collectives.hints import HINTS
+from labkit.labs.collectives.listings import CODES
 from labkit.labs.collectives.theory import Held, Move, bus_factor, moved, start, steps_of
 from labkit.story import units
 from labkit.story.words import listed
@@ -236,4 +237,6 @@ check = Exercises(
     Exercise("ring_step", SETTINGS, judge_ring, hints=HINTS["ring_step"], grade=STRETCH),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "collectives", SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of, CODES
+)

@@ -9,6 +9,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_from_scratch.hints import HINTS
+from labkit.labs.ddp_from_scratch.listings import CODES
 from labkit.labs.ddp_from_scratch.tables.steps import symptoms
 from labkit.story import units
 from labkit.story.words import listed
@@ -162,4 +163,6 @@ check = Exercises(
     imported_as="ddp",
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "ddp_from_scratch", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

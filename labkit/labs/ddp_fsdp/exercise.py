@@ -10,6 +10,7 @@ from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.ddp_fsdp.bugs import SYMPTOMS
 from labkit.labs.ddp_fsdp.hints import HINTS
+from labkit.labs.ddp_fsdp.listings import CODES
 from labkit.labs.ddp_fsdp.tables import symptoms
 from labkit.story import units
 
@@ -144,4 +145,6 @@ check = Exercises(
     Exercise("buckets", SETTINGS, judge, hints=HINTS["buckets"], grade=CORE),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "ddp_fsdp", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -7,6 +7,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.optimizer_sharding.hints import HINTS
+from labkit.labs.optimizer_sharding.listings import CODES
 from labkit.labs.optimizer_sharding.tables.balance import faults, symptoms
 from labkit.labs.optimizer_sharding.theory import loads
 from labkit.story import units
@@ -177,4 +178,6 @@ check = Exercises(
     Exercise("shards", SETTINGS, judge_shards, hints=HINTS["shards"], grade=CORE),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "optimizer_sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

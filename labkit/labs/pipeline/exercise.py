@@ -14,6 +14,7 @@ from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.pipeline.bugs import SYMPTOMS
 from labkit.labs.pipeline.hints import HINTS
+from labkit.labs.pipeline.listings import CODES
 from labkit.labs.pipeline.tables.throughput import symptoms
 from labkit.labs.pipeline.theory.schedules import Step, every_split, one_f_one_b
 from labkit.labs.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
@@ -230,4 +231,6 @@ check = Exercises(
     Exercise("balanced_split", SPLITS, judge_split, hints=HINTS["balanced_split"], grade=STRETCH),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "pipeline", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

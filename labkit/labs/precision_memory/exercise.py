@@ -11,6 +11,7 @@ from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.engine.launch import launch
 from labkit.labs.precision_memory.bugs import SYMPTOMS
 from labkit.labs.precision_memory.hints import HINTS
+from labkit.labs.precision_memory.listings import CODES
 from labkit.labs.precision_memory.plan import Hidden
 from labkit.labs.precision_memory.tables.memory import MIB, faults, symptoms
 from labkit.labs.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
@@ -156,4 +157,6 @@ check = Exercises(
     ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "precision_memory", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -11,6 +11,7 @@ from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.scaling.bugs import SYMPTOMS
 from labkit.labs.scaling.hints import HINTS
+from labkit.labs.scaling.listings import CODES
 from labkit.labs.scaling.tables.exchange import symptoms
 from labkit.labs.scaling.theory import learning_rate, scaled_rate
 from labkit.story import units
@@ -138,4 +139,6 @@ check = Exercises(
     Exercise("rates", SCHEDULES, judge_rates, hints=HINTS["rates"], grade=WARM_UP),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "scaling", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -11,6 +11,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.labs.sharding.hints import HINTS
+from labkit.labs.sharding.listings import CODES
 from labkit.labs.sharding.tables.training import symptoms
 from labkit.story import units
 
@@ -164,4 +165,6 @@ check = Exercises(
     Exercise("smallest_stage", CLUSTERS, judge_stage, hints=HINTS["smallest_stage"], grade=CORE),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose = line_up(_SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of)
+suspects, diagnose, show_suspects = line_up(
+    "sharding", _SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -61,7 +61,7 @@ def test_the_suspects_and_their_numbers():
     table = accounting.accounts(names)
     assert table.index.tolist() == ["A", "B", "C", "D"]
     assert table["devices"].tolist() != sorted(table["devices"], reverse=True)
-    said = accounting.diagnose(names).data
+    said = accounting.diagnose(names, {}).data
     assert said.count("- **") == 4 and "nothing is wrong" not in said
 
 

@@ -81,7 +81,7 @@ def test_every_chart_and_sentence(runs):
 
 
 def test_every_suspect_shows_itself(runs):
-    said = ddp.diagnose(runs["trial"]).data
+    said = ddp.diagnose(runs["trial"], {}).data
     assert "differs" not in said and said.count("\n") == len(runs["trial"].plan.variants) - 1
     assert said.count("nothing is wrong with it") == runs["trial"].plan.variants.count("right")
 

@@ -46,7 +46,7 @@ def test_three_ranks_train_as_one_process_does():
 def test_each_bug_is_named_and_the_right_one_is_right(trial):
     found = {row["variant"]: set(verdict_of(row).faults) for row in ddp_fsdp.symptoms(trial).to_dict("records")}
     assert found == {"right": set()} | {name: {name} for name in SYMPTOMS}
-    said = ddp_fsdp.diagnose(trial).data
+    said = ddp_fsdp.diagnose(trial, {}).data
     named = [line for line in said.splitlines() if "nothing is wrong" not in line]
     assert len(named) == len(SYMPTOMS)
     assert all(any(f"is `{name}`: " in line for line in named) for name in SYMPTOMS)

@@ -78,7 +78,7 @@ def test_each_bug_is_named_and_the_right_one_is_right(trial):
     rows = optimizer_sharding.symptoms(trial).to_dict("records")
     found = {row["variant"]: set(verdict_of(row).faults) for row in rows}
     assert found == {"right": set()} | {name: {name} for name in SYMPTOMS}
-    said = optimizer_sharding.diagnose(trial).data
+    said = optimizer_sharding.diagnose(trial, {}).data
     assert all(f"is `{name}`: " in said for name in SYMPTOMS)
     assert said.count("nothing is wrong") == 1
     assert sorted(optimizer_sharding.suspects()) == sorted(SYMPTOMS)

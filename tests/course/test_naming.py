@@ -1,0 +1,94 @@
+"""Find the bug: the code of the suspects is shown, the student names each, and only then is it told who is who."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from labkit.course import record
+from labkit.course.lineup import Naming, edited, side_by_side
+from labkit.course.verdict import WRONG, Verdict
+from labkit.labs import accounting
+
+LABS = sorted(path.parent.name for path in Path(accounting.__file__).parents[1].glob("*/listings.py"))
+SYMPTOMS = {"late": "it comes too late", "twice": "it comes twice"}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+
+
+def naming() -> Naming:
+    """Return the naming of two suspects: A comes twice, B too late."""
+    verdicts = [Verdict(name, WRONG, {name: f"{name} here"}) for name in ("twice", "late")]
+    return Naming("lab", SYMPTOMS, 2, lambda: verdicts)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_code_of_every_suspect_is_shown_and_tells_no_name(lab):
+    room = importlib.import_module(f"labkit.labs.{lab}")
+    codes = importlib.import_module(f"labkit.labs.{lab}.listings").CODES
+    names = [name.removeprefix("bugs.") for name in room.suspects()]
+    assert sorted(codes) == sorted(names)
+    assert len({*codes.values()}) == len(codes), "two suspects have the same code"
+    shown = room.show_suspects().data
+    assert shown.count("<pre") == len(names)
+    assert [name for name in names if name in shown] == []
+    for code in codes.values():
+        compile(code, lab, "exec")
+        assert max(map(len, code.splitlines())) <= 90, "a listing is read beside others"
+
+
+def test_an_edit_that_does_not_fit_is_an_error():
+    assert edited("a = 1\nb = 2\n", {"one": [("b = 2", "b = 3")]}) == {"one": "a = 1\nb = 3"}
+    for old in ("c", "="):
+        with pytest.raises(ValueError, match="one"):
+            edited("a = 1\nb = 2\n", {"one": [(old, "")]})
+
+
+def test_code_is_text_and_each_box_has_a_label_and_takes_the_keyboard():
+    shown = side_by_side(["a < b", "c & d"]).data
+    assert "a &lt; b" in shown and "c &amp; d" in shown
+    assert shown.count('tabindex="0"') == 2 and 'aria-label="Code of suspect B"' in shown
+
+
+def test_nothing_is_told_before_the_student_has_named_them():
+    one = naming()
+    assert "here" not in repr(one) and "late" in repr(one)
+    said = one.reveal({"A": "twice", "B": "twice"}).data
+    assert "1 of 2" in said and "late here" in said and "you named `twice`" in said
+    assert record.entry("lab.bugs")["named"] == {"A": "twice", "B": "twice"}
+
+
+def test_names_are_there_after_a_restart():
+    naming().reveal({"A": "late", "B": "twice"})
+    assert naming().named == {"A": "late", "B": "twice"}
+    assert [field.value for field in naming().fields.values()] == ["late", "twice"]
+
+
+def test_an_empty_dict_tells_who_is_who_and_keeps_nothing():
+    said = naming().reveal({}).data
+    assert "named" not in said and "**A** is `twice`" in said
+    assert record.entry("lab.bugs")["named"] == {}
+
+
+@pytest.mark.parametrize("named", [{"C": "late"}, {"A": "early"}])
+def test_a_letter_or_a_bug_that_is_not_there_is_refused(named):
+    with pytest.raises(ValueError, match=r"name A, B by late, twice"):
+        naming().reveal(named)
+
+
+def test_the_order_of_the_choices_says_nothing_about_the_suspects():
+    (first, second) = naming().fields.values()
+    assert first.options == second.options
+    assert [name for _, name in first.options[1:]] == sorted(SYMPTOMS)
+
+
+def test_the_accounts_are_named_in_the_notebooks_way():
+    names = accounting.suspects()
+    assert isinstance(accounting.diagnose(names), Naming)
+    said = accounting.diagnose(names, dict(zip("ABCD", names, strict=True))).data
+    assert "4 of 4" in said
