@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from labkit.charts.description import keep_in_notebooks
 from labkit.story import units
 
 # What a GPU is doing keeps its colour in the whole workbook (Okabe and Ito's palette: told apart by colour-blind eyes).
@@ -108,3 +109,4 @@ def _sharp_in_notebooks() -> None:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("retina")
+        keep_in_notebooks()

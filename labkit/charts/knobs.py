@@ -7,13 +7,22 @@ from typing import Any
 
 import ipywidgets
 
+from labkit.charts.svg import TEXT
+
+_ROLE = 'role="region" aria-live="polite" aria-label="Picture that the knobs above change"'
+
+
+def region(page: str) -> str:
+    """Return an explorer's page in the theme's text colour, and as a region whose changes a screen reader tells."""
+    return f'<div {_ROLE} style="color:{TEXT}">{page}</div>'
+
 
 def with_picture(knobs: Mapping[str, Any], picture: Callable[..., str]) -> ipywidgets.VBox:
     """Return the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:
-        shown.value = picture(**{name: knob.value for name, knob in knobs.items()})
+        shown.value = region(picture(**{name: knob.value for name, knob in knobs.items()}))
 
     for knob in knobs.values():
         knob.observe(draw, names="value")

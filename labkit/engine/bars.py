@@ -44,8 +44,12 @@ class Bars:
             self._line.close()
             self._line = None
 
-    def close(self) -> None:
-        """End what is shown."""
+    def close(self, finished: bool = True) -> None:
+        """End what is shown. Where the run did not finish, its bar stays short of the end: a full one turns green."""
         self.remove_line()
-        if self._points is not None:
-            self._points.close()
+        if (bar := self._points) is None:
+            return
+        if not finished:
+            bar.set_description_str(f"{self._plan.lab}: not finished", refresh=False)
+            bar.n = max(0, min(bar.n, bar.total - 1))
+        bar.close()

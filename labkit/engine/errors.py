@@ -139,6 +139,10 @@ class Interrupted(KeyboardInterrupt):
     def __reduce__(self) -> tuple:
         return type(self), (self.run,)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the sentence alone, because the reader knows who interrupted it, and where."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class NotStarted(KeyboardInterrupt):
     """The user interrupted a launch while it waited for GPUs; there is no run of it."""

@@ -157,7 +157,7 @@ class Launches:
 
     def close(self) -> None:
         """Write down how the run ended and what it took."""
-        self.bars.close()
+        self.bars.close(finished=self.state == "finished")
         seconds, run = time.monotonic() - self.begun, self.run
         run.folder = run.where_now() or run.folder
         run.close(

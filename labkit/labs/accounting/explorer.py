@@ -8,6 +8,7 @@ from math import log10
 import ipywidgets
 
 from labkit.charts import canvas, ledgers, svg
+from labkit.charts.knobs import region
 from labkit.charts.svg import WIDTH
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
 from labkit.story import units
@@ -89,7 +90,8 @@ def _curves(model: Model, mesh: Mesh) -> list[str]:
         if all(end[place] for end in ends):
             low, high = (_y(1e3 * end[place]) for end in ends)
             parts.append(svg.line(LEFT, low, WIDTH - RIGHT, high, color, stroke_width=2, stroke_dasharray=dashes))
-            parts.append(svg.word(WIDTH - RIGHT + 6, high + 4, name, color))
+            parts.append(svg.bar(WIDTH - RIGHT + 4, high - 4, 8, 8, color))
+            parts.append(svg.word(WIDTH - RIGHT + 16, high + 4, name))
     return parts
 
 
@@ -153,7 +155,9 @@ def explore() -> ipywidgets.VBox:
     def draw(_change=None) -> None:
         shape, about, rates = ({name: knob.value for name, knob in group.items()} for group in (model, mesh, machine))
         asked = Mesh(**about, flop_per_s=rates["tflops"] * 1e12, axis_bytes_per_s=rates["gb_per_s"] * 1e9)
-        shown.value = picture(Model(**shape), asked, load["sequence"].value * load["batch"].value, rates["device_gb"])
+        shown.value = region(
+            picture(Model(**shape), asked, load["sequence"].value * load["batch"].value, rates["device_gb"])
+        )
 
     groups = (model | load, mesh, machine)
     for knob in (knob for group in groups for knob in group.values()):

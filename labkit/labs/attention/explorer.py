@@ -9,6 +9,8 @@ import ipywidgets
 from matplotlib.colors import to_hex
 
 from labkit.charts import canvas, svg
+from labkit.charts.ink import ink_on
+from labkit.charts.knobs import region
 from labkit.labs.attention.charts.memory import BEFORE, KEPT, MASKED, SHADES
 from labkit.labs.attention.theory import SKIPPED, Running, Step, example, tiled
 
@@ -111,8 +113,7 @@ def _tile(step: Step, visited: bool, current: bool, levels: list[float]) -> list
             fill = MASKED if score == -math.inf else to_hex(SHADES(level)) if visited else svg.PAPER
             parts.append(svg.bar(x, y, CELL, CELL, fill, stroke=canvas.HAIRLINE, stroke_width=0.5))
             if current and score != -math.inf:
-                ink = "white" if level > 0.6 else canvas.INK
-                number = _number(score, 1)
+                number, ink = _number(score, 1), ink_on(to_hex(SHADES(level)))
                 parts.append(svg.word(x + CELL / 2, y + 13, number, ink, text_anchor="middle", font_size=8.5))
     return parts
 
@@ -149,14 +150,14 @@ def _lane(step: Step, place: int, reach: list[tuple[float, float]]) -> list[str]
             parts.append(svg.bar(x + (start - low) * scale, y + lower, (end - start) * scale, 5, color))
     x, text = _column(1) - _FACTOR, f"× {_number(factor)}"
     bold = svg.word(x, y + 12, text, font_weight="bold")
-    return [*parts, bold if 0 < factor < 1 else svg.word(x, y + 12, text, canvas.QUIET)]
+    return [*parts, bold if 0 < factor < 1 else svg.word(x, y + 12, text)]
 
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders and a play button with the step that they show."""
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     step = ipywidgets.IntSlider(1, 1, 16, description="step", **long)
-    play = ipywidgets.Play(value=1, min=1, max=16, interval=1500)
+    play = ipywidgets.Play(value=1, min=1, max=16, interval=1500, description="play")
     knobs = {
         "tile_rows": ipywidgets.SelectionSlider(options=SIZES, value=4, description="tile rows", **long),
         "tile_columns": ipywidgets.SelectionSlider(options=SIZES, value=4, description="tile columns", **long),
@@ -167,7 +168,7 @@ def explore() -> ipywidgets.VBox:
     def draw(_change=None) -> None:
         sizes = {name: knob.value for name, knob in knobs.items()}
         play.max = step.max = len(tiled(*example(), **sizes))
-        shown.value = picture(step.value, **sizes)
+        shown.value = region(picture(step.value, **sizes))
 
     ipywidgets.jslink((play, "value"), (step, "value"))
     for knob in (step, *knobs.values()):

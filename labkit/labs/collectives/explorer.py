@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipywidgets
 
 from labkit.charts import canvas, svg
+from labkit.charts.knobs import region
 from labkit.labs.collectives.charts.comparisons import MOVED, shade
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 from labkit.story import units
@@ -115,7 +116,7 @@ def explore() -> ipywidgets.VBox:
     """Return the sliders and a play button with the step that they show."""
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     step = ipywidgets.IntSlider(1, 0, steps_of(4), description="step", **long)
-    play = ipywidgets.Play(value=1, min=0, max=steps_of(4), interval=1500)
+    play = ipywidgets.Play(value=1, min=0, max=steps_of(4), interval=1500, description="play")
     knobs = {
         "ranks": ipywidgets.IntSlider(4, *RANKS, description="ranks N", **long),
         "message_bytes": ipywidgets.SelectionSlider(
@@ -128,7 +129,7 @@ def explore() -> ipywidgets.VBox:
 
     def draw(_change=None) -> None:
         play.max = step.max = steps_of(knobs["ranks"].value)
-        shown.value = picture(step=step.value, **{name: knob.value for name, knob in knobs.items()})
+        shown.value = region(picture(step=step.value, **{name: knob.value for name, knob in knobs.items()}))
 
     ipywidgets.jslink((play, "value"), (step, "value"))
     for knob in (step, *knobs.values()):

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_on
 from labkit.charts.parts import bars, panels, rows, swatches
 from labkit.labs.pipeline.theory.schedules import SCHEDULE_NAMES
 from labkit.provenance import fact, sources, where
@@ -48,9 +49,10 @@ def _lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
         look |= {"edgecolor": "white", "linewidth": 0 if kind in ("T", "wait") else 0.4}
         ax.barh(spans["rank"], spans["end_ms"] - spans["start_ms"], left=spans["start_ms"], **look)
     numbered = table[table["kind"].isin(["F", "B", "I"]) & (table["end_ms"] - table["start_ms"] > _WIDE * end)]
-    inside = {"ha": "center", "va": "center", "fontsize": 7.5, "color": "white"}
+    inside = {"ha": "center", "va": "center", "fontsize": 7.5}
     for span in numbered.itertuples():
-        ax.text((span.start_ms + span.end_ms) / 2, span.rank, span.micro_batch, **inside)
+        ink = ink_on(COLORS[span.kind])
+        ax.text((span.start_ms + span.end_ms) / 2, span.rank, span.micro_batch, color=ink, **inside)
     ax.set_xlim(0, end)
     ax.set_ylim(len(ranks) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -197,7 +199,8 @@ def memory_chart(table: pd.DataFrame) -> Figure:
             places = [at + place for place in range(len(ranks))]
             ax.bar(places, ranks["peak_mib"] / 1024, color=_MODES[mode], width=0.86)
             for place, rank in zip(places, ranks["rank"], strict=True):
-                ax.text(place, 0, f"{rank}\n", ha="center", va="bottom", fontsize=7.5, color="white")
+                ink = ink_on(_MODES[mode])
+                ax.text(place, 0, f"{rank}\n", ha="center", va="bottom", fontsize=7.5, color=ink)
             ticks[at + (len(ranks) - 1) / 2] = f"{setting} GPUs" if by == "ranks" else str(setting)
             at += len(ranks) + 0.8
         ax.set(title=mode, ylabel="peak memory, GiB", xlabel="one bar per rank")
@@ -241,7 +244,7 @@ def splits_chart(*tables: pd.DataFrame) -> Figure:
         look = {"color": canvas.PREDICTED, "marker": "D", "s": 46, "zorder": 3, "label": "forecast"}
         ax.scatter(table["forecast_ratio"], places, **look)
         for place, ratio in zip(places, table["ratio"], strict=True):
-            ax.text(0.06, place, units.times(ratio), va="center", fontsize=9, color="white")
+            ax.text(0.06, place, units.times(ratio), va="center", fontsize=9, color=ink_on(canvas.MEASURED))
         ax.set(title=f"{where(table)}, {table['mode'].iloc[0]}", xlabel=f"times the step of {even}")
         ax.set_xlim(0, 1.22 * ax.get_xlim()[1])
     canvas.legend_above(axes[0])

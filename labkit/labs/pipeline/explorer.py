@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets
 
 from labkit.charts import svg
+from labkit.charts.ink import ink_on
 from labkit.charts.knobs import with_picture
 from labkit.labs.pipeline.charts import COLORS, NAMES, words_used
 from labkit.labs.pipeline.tables.timeline import ideal
@@ -45,7 +46,8 @@ def _bar(span: Any, scale: float) -> str:
     bar = svg.bar(x, y, width, height, COLORS[span.kind], stroke="white", stroke_width=0.6)
     if width < _NUMBERED or span.kind not in "FBI":
         return bar
-    return bar + svg.word(x + width / 2, y + 17, span.micro_batch, "white", text_anchor="middle")
+    ink = ink_on(COLORS[span.kind])
+    return bar + svg.word(x + width / 2, y + 17, span.micro_batch, ink, text_anchor="middle")
 
 
 def _picture_or_reason(**knobs: Any) -> str:

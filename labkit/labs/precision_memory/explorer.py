@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipywidgets
 
 from labkit.charts import canvas, svg
+from labkit.charts.ink import ink_on
 from labkit.charts.knobs import with_picture
 from labkit.labs.precision_memory.theory.floats import FORMATS, Format
 from labkit.story import units
@@ -30,7 +31,8 @@ def _row(place: int, form: Format, value: float) -> list[str]:
     for part, bits in zip(_COLORS, form.bits(value), strict=True):
         for bit in bits:
             drawn.append(svg.bar(x, y, CELL - 1, 22, _COLORS[part], fill_opacity=1.0 if bit == "1" else 0.25))
-            drawn.append(svg.word(x + CELL / 2 - 0.5, y + 15, bit, text_anchor="middle", font_size=10))
+            ink = ink_on(_COLORS[part]) if bit == "1" else svg.TEXT  # a faint colour lets the page show
+            drawn.append(svg.word(x + CELL / 2 - 0.5, y + 15, bit, ink, text_anchor="middle", font_size=10))
             x += CELL
     return [*drawn, svg.word(_RIGHT, y + 16, _said(form, value))]
 

@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFor
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
+from labkit.charts.ink import ink_on
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import setting_label
 from labkit.charts.profile import trace_chart as trace_chart
@@ -43,7 +44,8 @@ def scaling_chart(*tables: pd.DataFrame) -> Figure:
             ax.barh(at, rows["efficiency"], 0.38, color=color, label=label, **whiskers)
             for place, rate in zip(at, rows["tokens_per_s"], strict=True):
                 if pd.notna(rate):
-                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color="white")
+                    ink = ink_on(color)
+                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color=ink)
         ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
         ax.set(title=where(every), xlabel="rate per GPU: times one GPU's rate", xlim=(0, 1.1))
     canvas.legend_above(axes[0])

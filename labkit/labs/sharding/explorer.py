@@ -20,7 +20,6 @@ MEMORY_GIB = {"A100 40 GB": 40.0, "H100 80 GB": 79.6, "H200 141 GB": 140.4, "B20
 LEFT = 80  # pixels of the room for names
 _LANE, _RIGHT = 30, 110  # pixels of a bar's lane, of the room for totals
 _LONGEST = 2.0  # times the GPU's memory that are drawn; a longer bar is cut
-_FITS, _EXCEEDS = "#00704F", "#B34700"
 
 
 def picture(size: str, gpus: int, gpu: str, precision: str, micro_batch: int, sequence: int = 1024) -> str:
@@ -72,10 +71,9 @@ def _bar(row: int, fit: dict, scale: float, shown_gib: float) -> list[str]:
 def _words(row: int, strategy: str, fit: dict, scale: float, shown_gib: float) -> list[str]:
     y, ended = _LANE * row + 20, LEFT + scale * min(fit["total_gib"], shown_gib)
     cut = "» " if fit["total_gib"] > shown_gib else ""
-    mark, color = ("✔", _FITS) if fit["fits"] else ("✘", _EXCEEDS)
-    total = f"{cut}{mark} {units.number(fit['total_gib'])} GiB"
+    total = f"{cut}{'✔' if fit['fits'] else '✘'} {units.number(fit['total_gib'])} GiB"
     halo = {"stroke": svg.PAPER, "stroke_width": 4, "paint_order": "stroke"}  # the memory's line may pass there
-    return [svg.word(0, y, strategy), svg.word(ended + 6, y, total, color, **halo)]
+    return [svg.word(0, y, strategy), svg.word(ended + 6, y, total, **halo)]
 
 
 def explore() -> ipywidgets.VBox:

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_on
 from labkit.charts.parts import bars, beside, panels, rows, swatches
 from labkit.provenance import fact, sources
 from labkit.story import units
@@ -141,4 +142,4 @@ def _square(ax, x: float, rank: int, ranks: str) -> None:
     color = {"": "none", "abc": canvas.QUIET}.get(ranks) or canvas.SERIES["abc".index(ranks)]
     ax.add_patch(Rectangle((x + 0.06, rank + 0.06), 0.88, 0.88, fc=color, ec="#B5B5B5", lw=1))
     if len(ranks) > 1:
-        ax.text(x + 0.5, rank + 0.52, "Σ", ha="center", va="center", color="white", fontsize=11)
+        ax.text(x + 0.5, rank + 0.52, "Σ", ha="center", va="center", color=ink_on(color), fontsize=11)

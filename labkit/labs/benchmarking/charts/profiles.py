@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
+from labkit.charts.ink import ink_on
 from labkit.labs.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
@@ -32,7 +33,7 @@ def families_chart(*tables: pd.DataFrame) -> Figure:
         for family in (family for family in FAMILIES if family in wide):
             end = parts.bars(ax, 100 * wide[family], start=end, color=_FAMILY_COLORS[family], label=family)
         for place, share in enumerate(wide.get("matmul", ())):
-            ax.text(1, place, units.percent(share), va="center", fontsize=8, color="white")
+            ax.text(1, place, units.percent(share), va="center", fontsize=8, color=ink_on(_FAMILY_COLORS["matmul"]))
         ax.set(title=where(table), xlabel="% of the time of all kernels", xlim=(0, 100))
         ax.grid(False)
     canvas.shared_legend(figure, axes, columns=7)

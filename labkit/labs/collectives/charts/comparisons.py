@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
+from labkit.charts.ink import ink_on
 from labkit.labs.collectives.charts.sizes import (
     BACKENDS,
     CLOCK,
@@ -133,7 +134,7 @@ def _draw(ax: Axes, step: Step, ranks: int) -> None:
             values, corner = len(ranks_in_it), (chunk - 0.5, rank - 0.5)
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=shade(values, ranks), edgecolor="white", lw=2))
             if ranks <= _NAMED:
-                ink = "white" if values > 0.6 * ranks else canvas.INK
+                ink = ink_on(shade(values, ranks))
                 ax.text(chunk, rank, str(values), ha="center", va="center", fontsize=9, color=ink)
     for rank, move in enumerate(step.moves):
         ax.add_patch(Rectangle((move.receive - 0.42, rank - 0.42), 0.84, 0.84, fill=False, edgecolor=MOVED, lw=2.2))

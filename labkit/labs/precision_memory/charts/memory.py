@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
+from labkit.charts.ink import ink_on
 from labkit.labs.precision_memory.theory.memory import ITEMS, PHASES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
@@ -120,13 +121,15 @@ def pareto_chart(table: pd.DataFrame) -> Figure:
     for column, color in (("best_exact", FLOAT32_WEIGHTS), ("best", canvas.MEASURED)):
         best = pd.DataFrame({"x": xs[shown[column]], "y": ys[shown[column]]}).sort_values("x")
         ax.plot(best["x"], best["y"], color=color, lw=1.2, drawstyle="steps-post", zorder=1)
+    inks = []
     for row in shown.itertuples():
         color = canvas.MEASURED if row.best else FLOAT32_WEIGHTS if row.best_exact else canvas.PUBLISHED
         style = {"fmt": "o", "ms": 15, "color": color, "ecolor": canvas.INK, "label": f"{row.Index + 1}  {row.lever}"}
         ax.errorbar(xs[row.Index], ys[row.Index], yerr=spread[row.Index], **style)
+        inks.append(ink_on(color))
     ax.set(xlim=(0, 1.12 * xs.max()), ylim=(0.85 * (ys - spread).min(), 1.2 * (ys + spread).max()))
     canvas.logarithmic(ax.yaxis)
-    _numbered(ax, xs, ys)
+    _numbered(ax, xs, ys, inks)
     title = f"{where(table)}: context {fact(table, 'sequence')}"
     ax.set(title=title, xlabel=f"peak of a steady step, {unit}", ylabel="ms per step")
     ax.grid(axis="both")
@@ -138,8 +141,8 @@ def pareto_chart(table: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(table))
 
 
-def _numbered(ax: Axes, xs: pd.Series, ys: pd.Series) -> None:
-    """Write each dot's number into it; the numbers of dots that cover each other stand beside them."""
+def _numbered(ax: Axes, xs: pd.Series, ys: pd.Series, inks: list[str]) -> None:
+    """Write each dot's number into it, in its ink; the numbers of dots that cover each other stand beside them."""
     spots = ax.transAxes.inverted().transform(ax.transData.transform(list(zip(xs, ys, strict=True))))
     groups: list[list[int]] = []
     for at, (x, y) in enumerate(spots):
@@ -153,7 +156,7 @@ def _numbered(ax: Axes, xs: pd.Series, ys: pd.Series) -> None:
     for group in groups:
         numbers, last = ", ".join(str(at + 1) for at in group), group[-1]
         if len(group) == 1:
-            style = {"ha": "center", "va": "center", "fontsize": 8, "color": "white", "zorder": 4}
+            style = {"ha": "center", "va": "center", "fontsize": 8, "color": inks[last], "zorder": 4}
             ax.annotate(numbers, (xs[last], ys[last]), **style)
         else:
             right, middle = max(xs[at] for at in group), sorted(ys[at] for at in group)[len(group) // 2]

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_on
 from labkit.charts.parts import by_origin, panels, rows
 from labkit.provenance import fact, sources
 from labkit.story import units
@@ -23,10 +24,10 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
     figure, (ax,) = panels(1, width=max(5.6, 2.6 + count), height=1.6 + 0.72 * count)
     between = matrix.where(matrix.index.to_numpy()[:, None] != matrix.columns.to_numpy()[None, :])
     top = float((between if count > 1 else matrix).max().max())
-    ax.imshow(matrix, cmap="Blues", vmin=0, vmax=top * 1.15, aspect="auto")
+    image = ax.imshow(matrix, cmap="Blues", vmin=0, vmax=top * 1.15, aspect="auto")
     for (row, column), value in np.ndenumerate(matrix):
-        color = "white" if value > 0.6 * top else canvas.INK
-        ax.text(column, row, units.number(value), ha="center", va="center", color=color)
+        ink = ink_on(image.cmap(image.norm(value)))
+        ax.text(column, row, units.number(value), ha="center", va="center", color=ink)
     who = "GPU" if fact(table, "device") == "cuda" else "process"
     names = [f"{who} {index}" for index in matrix.columns]
     ax.set_xticks(range(count), names)

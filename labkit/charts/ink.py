@@ -1,0 +1,24 @@
+"""Black or white for letters on a colour, and the contrast of two colours."""
+
+from __future__ import annotations
+
+from matplotlib.colors import to_rgb
+from matplotlib.typing import ColorType
+
+BLACK, WHITE = "#000000", "#ffffff"
+
+
+def ink_on(color: ColorType) -> str:
+    """Return black or white, whichever can be read better on a colour: always at least 4.5 to 1."""
+    return BLACK if contrast(color, BLACK) > contrast(color, WHITE) else WHITE
+
+
+def contrast(one: ColorType, other: ColorType) -> float:
+    """Return the contrast of two opaque colours, from 1 to 21, as WCAG 2.2 defines it."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: ColorType) -> float:
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

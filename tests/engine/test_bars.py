@@ -1,0 +1,37 @@
+"""What a notebook shows of a launch that did not finish: a bar short of its end, and one sentence."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labkit.engine import bars
+from labkit.engine.errors import Interrupted
+
+
+@pytest.mark.parametrize(("finished", "shown"), [(True, 3), (False, 2)])
+def test_the_bar_of_a_run_that_failed_is_never_full(finished, shown):
+    """tqdm colours a full bar green in a notebook, also above an error."""
+    plan: Any = SimpleNamespace(lab="lab", points=lambda: [1, 2, 3])
+    launched = bars.Bars(plan, progress=True)
+    bar = launched.points()
+    bar.update(3)
+    launched.close(finished=finished)
+    launched.close()
+    assert bar.n == shown
+    assert ("not finished" in bar.desc) == (not finished)
+
+
+def test_a_bar_that_is_not_shown_ends_as_well():
+    plan: Any = SimpleNamespace(lab="lab", points=list)
+    launched = bars.Bars(plan, progress=False)
+    launched.points()
+    launched.close(finished=False)
+
+
+def test_an_interrupted_cell_shows_one_line():
+    run: Any = SimpleNamespace(folder="/runs/one", tally=lambda: {"rows": 2})
+    (line,) = Interrupted(run)._render_traceback_()
+    assert line.startswith("Interrupted: interrupted; 2 rows were measured") and "\n" not in line
