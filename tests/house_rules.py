@@ -89,6 +89,8 @@ MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "labkit.labs.{lab}.tables",
     "labkit.labs.{lab}.charts",
 }
+MAY_IMPORT["hints"], MAY_IMPORT["solutions"] = set(), {"labkit.theory"}
+MAY_IMPORT["listings"] = {"labkit.course.lineup", "labkit.course.source", "labkit.labs.{lab}.bugs"}
 SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 
 

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell
 ROOT = Path(__file__).parents[1]
 SHORT = "short"  # the tag of the title of a lesson that has one idea
 COURSE = "course"  # the tag of cells around the lesson: what to know first, the map, predictions come back, reading
-CELLS = {"": range(25, 67), SHORT: range(8, 25)}
+CELLS = {"": range(25, 56), SHORT: range(8, 25)}
 MOST_COURSE_CELLS = 24
 FIGURES = {"": range(4, 9), SHORT: range(1, 4)}
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110

@@ -49,10 +49,9 @@ def _lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
         look |= {"edgecolor": "white", "linewidth": 0 if kind in ("T", "wait") else 0.4}
         ax.barh(spans["rank"], spans["end_ms"] - spans["start_ms"], left=spans["start_ms"], **look)
     numbered = table[table["kind"].isin(["F", "B", "I"]) & (table["end_ms"] - table["start_ms"] > _WIDE * end)]
-    inside = {"ha": "center", "va": "center", "fontsize": 7.5}
     for span in numbered.itertuples():
-        ink = ink_on(COLORS[span.kind])
-        ax.text((span.start_ms + span.end_ms) / 2, span.rank, span.micro_batch, color=ink, **inside)
+        inside = {"ha": "center", "va": "center", "fontsize": 7.5, "color": ink_on(COLORS[span.kind])}
+        ax.text((span.start_ms + span.end_ms) / 2, span.rank, span.micro_batch, **inside)
     ax.set_xlim(0, end)
     ax.set_ylim(len(ranks) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
