@@ -39,6 +39,7 @@ def judge_of(
     """
 
     def judge(given: list) -> Verdict:
+        """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         wanted = [_called(right, arguments) for arguments in inputs]
         forms = {_form(value) for value in wanted}
         everywhere = next((one for one in mistakes if _made(given, [_called(one.made, each) for each in inputs])), None)

@@ -6,6 +6,7 @@ from labkit.labs import front_door
 
 if TYPE_CHECKING:
     from labkit.labs.start.charts import *  # noqa: F403
+    from labkit.labs.start.exercise import *  # noqa: F403
     from labkit.labs.start.faults import *  # noqa: F403
     from labkit.labs.start.plan import *  # noqa: F403
     from labkit.labs.start.story import *  # noqa: F403

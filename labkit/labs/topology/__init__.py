@@ -7,6 +7,7 @@ from labkit.labs import front_door
 if TYPE_CHECKING:
     from labkit.labs.topology.charts.copies import *  # noqa: F403
     from labkit.labs.topology.charts.node_map import *  # noqa: F403
+    from labkit.labs.topology.exercise import *  # noqa: F403
     from labkit.labs.topology.plan import *  # noqa: F403
     from labkit.labs.topology.story import *  # noqa: F403
     from labkit.labs.topology.tables import *  # noqa: F403

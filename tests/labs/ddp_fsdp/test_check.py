@@ -151,7 +151,7 @@ def test_answers_in_a_worker():
 
 
 def test_an_unknown_exercise_names_those_there_are():
-    with pytest.raises(ValueError, match="'shards' is no exercise; there are buckets"):
+    with pytest.raises(ValueError, match="'shards' is no exercise; there are sent_bytes, buckets"):
         ddp_fsdp.check("shards")
 
 

@@ -145,7 +145,7 @@ def test_answers_in_a_worker():
     assert verdict.outcome == RIGHT, verdict
     answers.save("optimizer_sharding.shards", RIGHT_ANSWER.replace("return parts", "return parts[ranks]"))
     assert optimizer_sharding.check("shards").outcome == RAISED
-    with pytest.raises(ValueError, match="'cuts' is no exercise; there are shards"):
+    with pytest.raises(ValueError, match="'cuts' is no exercise; there are gathered, shards"):
         optimizer_sharding.check("cuts")
 
 
