@@ -12,8 +12,9 @@ from labkit.engine.errors import Interrupted
 
 
 @pytest.mark.parametrize(("finished", "shown"), [(True, 3), (False, 2)])
-def test_the_bar_of_a_run_that_failed_is_never_full(finished, shown):
+def test_the_bar_of_a_run_that_failed_is_never_full(finished, shown, monkeypatch):
     """tqdm colours a full bar green in a notebook, also above an error."""
+    monkeypatch.delenv("LABKIT_PROGRESS", raising=False)
     plan: Any = SimpleNamespace(lab="lab", points=lambda: [1, 2, 3])
     launched = bars.Bars(plan, progress=True)
     bar = launched.points()
