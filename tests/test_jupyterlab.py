@@ -28,9 +28,9 @@ BROWSER = [
     "--disable-sync",
 ]
 FEWEST_IMAGES = 4
-# A window so high that every cell is in it: JupyterLab puts only the cells near the window into the page, and a bar in
-# a cell below it would not be seen.
-ALL_CELLS_PX = 16_000
+# JupyterLab puts the cells near the window into the page, and the others when the browser has nothing else to do: on a
+# busy machine a bar came and went in a cell that was not there yet. "none" puts all cells into the page at once.
+ALL_CELLS = '{"windowingMode": "none"}'
 LONGEST_S = 240
 
 CELL = ".jp-Notebook .jp-CodeCell"
@@ -42,7 +42,7 @@ WATCH_BARS = """() => {
     document.querySelectorAll('.jp-OutputArea .jupyter-widgets.widget-hprogress, .jp-OutputArea .progress').length) };
   new MutationObserver(look).observe(document.body, {childList: true, subtree: true});
 }"""
-# JupyterLab keeps only the cells near the window in the page, so the notebook's model is asked, not the page.
+# What a cell holds is asked of the notebook's model, not of the page.
 OUTPUTS = """() => jupyterapp.shell.currentWidget.content.model.sharedModel.cells
   .filter(cell => cell.cell_type === 'code')
   .map(cell => ({source: cell.getSource(), count: cell.execution_count, outputs: cell.toJSON().outputs}))"""
@@ -65,6 +65,9 @@ def lab(tmp_path):
     notebooks.mkdir()
     shutil.copy(LESSON, notebooks)
     port = _free_port()
+    settings = tmp_path / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    (settings / "tracker.jupyterlab-settings").write_text(ALL_CELLS)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={notebooks}", "--LabApp.news_url=None"]
     command += ["--LabApp.expose_app_in_browser=True", "--ServerApp.port_retries=0"]
@@ -83,7 +86,7 @@ def test_a_lesson_runs_from_top_to_bottom_in_the_browser(lab):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=BROWSER)
         try:
-            page = browser.new_page(viewport={"width": 1400, "height": ALL_CELLS_PX})
+            page = browser.new_page(viewport={"width": 1366, "height": 768})
             page.goto(f"{lab}/lab/tree/{LESSON.name}?token={TOKEN}")
             cells = _run_all(page)
             bars = page.evaluate("window.bars")
