@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from labkit.charts.calibration import predictions_chart as predictions_chart
     from labkit.charts.conditions import conditions_chart as conditions_chart
     from labkit.claims import show_claims as show_claims
+    from labkit.course.course_map import course_map as course_map
     from labkit.course.predict import predict as predict
     from labkit.course.predict import predictions as predictions
     from labkit.course.source import source as source
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from labkit.parameters import check_parameters as check_parameters
     from labkit.story.words import beside as beside
     from labkit.tables.published import published as published
+    from labkit.tables.published import published_reports as published_reports
     from labkit.tables.published import published_topology as published_topology
     from labkit.tables.targets import compare_targets as compare_targets
 
@@ -63,10 +65,12 @@ _ROOMS = {
     "here": "labkit.node",
     "check_parameters": "labkit.parameters",
     "published": "labkit.tables.published",
+    "published_reports": "labkit.tables.published",
     "published_topology": "labkit.tables.published",
     "show_claims": "labkit.claims",
     "compare_targets": "labkit.tables.targets",
     "source": "labkit.course.source",
+    "course_map": "labkit.course.course_map",
     "predict": "labkit.course.predict",
     "predictions": "labkit.course.predict",
     "conditions_chart": "labkit.charts.conditions",

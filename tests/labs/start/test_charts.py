@@ -25,3 +25,9 @@ def test_start_charts(tmp_path, gpus, device):
 def test_cost_chart_and_wall(tmp_path):
     checked(start.cost_chart(start.launch_costs(cost_run(tmp_path / "run"))))
     checked(start.wall_drawing(), drawing=True)
+
+
+def test_collectives_are_drawn_with_a_sum_in_every_part_that_holds_one():
+    figure = checked(start.collectives_drawing(), drawing=True)
+    sums = [sum(text.get_text() == "Σ" for text in ax.texts) for ax in figure.axes]
+    assert sums == [0, 0, 3, 9], "broadcast, all-gather, reduce-scatter, all-reduce of three ranks"

@@ -1,0 +1,50 @@
+"""The teacher's guide says of each lesson what its notebook says, and names exercises and questions that there are."""
+
+from __future__ import annotations
+
+import re
+
+from course_texts import FOLDER, LESSONS, broken
+
+from labkit.course.lessons import TIME
+
+GUIDE = (FOLDER / "teaching" / "README.md").read_text(encoding="utf-8")
+
+
+def rows(heading):
+    """Return the cells of the rows of the first table under a heading."""
+    part = GUIDE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_table_of_needs_is_that_of_the_notebooks():
+    table = {cells[0][1:3]: cells[1:] for cells in rows("What a lab needs")}
+    assert [*table] == [lesson.number for lesson in LESSONS]
+    for lesson in LESSONS:
+        needs, read, small, full = table[lesson.number]
+        assert needs == (", ".join(name[:2] for name in lesson.builds_on) or "–")
+        assert [read, small] == re.findall(r"\d+", lesson.front_matter[TIME])[:2]
+        assert full.partition(" on ")[0] in lesson.front_matter[TIME]
+
+
+def test_each_question_has_a_wrong_prediction_to_expect():
+    listed = [cells[0] for cells in rows("Wrong predictions to expect")]
+    assert listed == [lesson.number for lesson in LESSONS for _ in lesson.questions]
+
+
+def test_exercises_that_the_guide_names_exist():
+    labs = "|".join(lesson.name[3:] for lesson in LESSONS)
+    named = re.findall(rf"`((?:{labs})\.[a-z_]+)`", GUIDE)
+    assert named and {*named} <= {name for lesson in LESSONS for name in lesson.exercises}
+
+
+def test_both_plans_hold_every_lab_or_say_what_is_left_out():
+    twelve = " ".join(cells[1] for cells in rows("Twelve weeks"))
+    six = " ".join(cells[1] for cells in rows("Six weeks")) + GUIDE.split("are left out")[0].rpartition("\n")[2]
+    for lesson in LESSONS:
+        assert lesson.number in twelve and lesson.number in six
+
+
+def test_every_link_of_the_guide_leads_somewhere():
+    assert [*broken(GUIDE, FOLDER / "teaching")] == []
