@@ -134,8 +134,11 @@ class CourseMap:
         center, middle = x + BOX_WIDTH / 2, {"text_anchor": "middle"}
         title, done = _title(lesson), _done(row)
         top = y + (BOX_HEIGHT - 16 * (len(title) + len(done))) / 2 + 12
-        lines = [(line, {"font_weight": "bold"}) for line in title] + [(line, {"font_size": 11}) for line in done]
-        words = [svg.word(center, top + 16 * at, line, **middle, **look) for at, (line, look) in enumerate(lines)]
+        words = [
+            svg.word(center, top + 16 * at, line, font_size=12 if at < len(title) else 11, **bold, **middle)
+            for at, line in enumerate([*title, *done])
+            for bold in [{"font_weight": "bold"} if at < len(title) else {}]
+        ]
         return [svg.bar(x, y, BOX_WIDTH, BOX_HEIGHT, svg.PAPER, **edge), *words]
 
 

@@ -72,8 +72,8 @@ def test_a_report_is_introduced_before_its_short_name_is_used(lesson):
     texts = [re.sub(r"(\\n|\s)+", " ", json.dumps(cell, ensure_ascii=False)) for cell in cells]
     for name in report_names().values():
         using = [place for place, text in enumerate(texts) if name in text]
-        assert not using or using[0] == 1, f"{name!r} is used before it is introduced"
-        if using:
+        if using and "published_reports()" not in cells[using[0]].source:  # a table that says what each report is
+            assert using[0] == 1, f"{name!r} is used before it is introduced"
             assert name in lesson.front_matter[course.REPORTS]
 
 
