@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from labkit.labs.attention.worker.forward import matrix
+from labkit.labs.attention.worker.forward import matrix, rows_of
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -23,9 +23,9 @@ def prepare_rows(O, dO, L, OF_ROWS, queries, padded, width, D: tl.constexpr, ROW
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, D)
     at = head * queries * width + rows[:, None] * width + columns[None, :]
-    here = (rows[:, None] < queries) & (columns[None, :] < width)
-    o = tl.load(O + at, mask=here, other=0.0).to(tl.float32)
-    do = tl.load(dO + at, mask=here, other=0.0).to(tl.float32)
+    in_matrix = (rows[:, None] < queries) & (columns[None, :] < width)
+    o = tl.load(O + at, mask=in_matrix, other=0.0).to(tl.float32)
+    do = tl.load(dO + at, mask=in_matrix, other=0.0).to(tl.float32)
     lse = tl.load(L + head * queries + rows, mask=rows < queries, other=float("inf"))
     tl.store(OF_ROWS + head * padded + rows, lse * LOG2_E)
     tl.store(OF_ROWS + (tl.num_programs(1) + head) * padded + rows, tl.sum(o * do, 1))
@@ -59,12 +59,12 @@ def gather(
     PRECISION: tl.constexpr,
 ):
     """Add one block of queries to a tile's dK and dV. Everything is transposed: Pᵀ then is an operand as it stands."""
-    q = Q.load([head, block * ROWS, 0]).reshape(ROWS, D)
+    q = rows_of(Q, head, block, ROWS, D)
     lse = OF_ROWS.load([head, block * ROWS]).reshape(ROWS)
     p = tl.exp2(tl.dot(k, q.T, input_precision=PRECISION) * scale - lse[None, :])
     if MASKED:
         p = tl.where((block * ROWS + tl.arange(0, ROWS))[None, :] >= columns[:, None], p, 0.0)
-    do = dO.load([head, block * ROWS, 0]).reshape(ROWS, D)
+    do = rows_of(dO, head, block, ROWS, D)
     dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
     delta = OF_ROWS.load([tl.num_programs(1) + head, block * ROWS]).reshape(ROWS)
     ds = p * (tl.dot(v, do.T, input_precision=PRECISION) - delta[None, :])
@@ -101,8 +101,8 @@ def keys_values(
     K, V = matrix(K, keys, width, COLUMNS, D, DESCRIBED), matrix(V, keys, width, COLUMNS, D, DESCRIBED)
     dK, dV = matrix(dK, keys, width, COLUMNS, D, DESCRIBED), matrix(dV, keys, width, COLUMNS, D, DESCRIBED)
     OF_ROWS = vectors(OF_ROWS, padded, ROWS, DESCRIBED)
-    k = K.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
-    v = V.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
+    k = rows_of(K, head, tile, COLUMNS, D)
+    v = rows_of(V, head, tile, COLUMNS, D)
     dk = tl.zeros([COLUMNS, D], tl.float32)
     dv = tl.zeros([COLUMNS, D], tl.float32)
     end = tl.cdiv(queries, ROWS)
@@ -138,8 +138,8 @@ def spread(
     PRECISION: tl.constexpr,
 ):
     """Add one tile of keys to the dQ of a block of queries."""
-    k = K.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
-    v = V.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
+    k = rows_of(K, head, tile, COLUMNS, D)
+    v = rows_of(V, head, tile, COLUMNS, D)
     s = tl.dot(q, k.T, input_precision=PRECISION)
     dp = tl.dot(do, v.T, input_precision=PRECISION)
     p = tl.exp2(s * scale - lse[:, None])
@@ -182,8 +182,8 @@ def queries_(
     K, V = matrix(K, keys, width, COLUMNS, D, DESCRIBED), matrix(V, keys, width, COLUMNS, D, DESCRIBED)
     dQ = matrix(dQ, queries, width, ROWS, D, DESCRIBED)
     OF_ROWS = vectors(OF_ROWS, padded, ROWS, DESCRIBED)
-    q = Q.load([head, block * ROWS, 0]).reshape(ROWS, D)
-    do = dO.load([head, block * ROWS, 0]).reshape(ROWS, D)
+    q = rows_of(Q, head, block, ROWS, D)
+    do = rows_of(dO, head, block, ROWS, D)
     lse = OF_ROWS.load([head, block * ROWS]).reshape(ROWS)
     delta = OF_ROWS.load([tl.num_programs(1) + head, block * ROWS]).reshape(ROWS)
     dq = tl.zeros([ROWS, D], tl.float32)

@@ -26,6 +26,12 @@ def matrix(X, n, width, BLOCK: tl.constexpr, D: tl.constexpr, DESCRIBED: tl.cons
 
 
 @triton.jit
+def rows_of(X, head, block, BLOCK: tl.constexpr, D: tl.constexpr):
+    """Return rows block · BLOCK … (block + 1) · BLOCK − 1 of one head; X is what `matrix` returned for such blocks."""
+    return X.load([head, block * BLOCK, 0]).reshape(BLOCK, D)
+
+
+@triton.jit
 def attend(
     o,
     l,
@@ -45,7 +51,7 @@ def attend(
     PRECISION: tl.constexpr,
 ):
     """Take one tile of keys and values into a block of queries: a step of the online softmax."""
-    k = K.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
+    k = rows_of(K, head, tile, COLUMNS, D)
     s = tl.dot(q, k.T, input_precision=PRECISION)
     if MASKED:
         columns = tile * COLUMNS + tl.arange(0, COLUMNS)
@@ -58,7 +64,7 @@ def attend(
     shrink = tl.exp2(m - highest)  # what was summed under a lower maximum counts less
     l = l * shrink + tl.sum(p, 1)
     o = o * shrink[:, None]
-    v = V.load([head, tile * COLUMNS, 0]).reshape(COLUMNS, D)
+    v = rows_of(V, head, tile, COLUMNS, D)
     return tl.dot(p.to(v.dtype), v, o, input_precision=PRECISION), l, highest
 
 
@@ -87,7 +93,7 @@ def forward(
     rows = block * ROWS + tl.arange(0, ROWS)
     Q, O = matrix(Q, queries, width, ROWS, D, DESCRIBED), matrix(O, queries, width, ROWS, D, DESCRIBED)
     K, V = matrix(K, keys, width, COLUMNS, D, DESCRIBED), matrix(V, keys, width, COLUMNS, D, DESCRIBED)
-    q = Q.load([head, block * ROWS, 0]).reshape(ROWS, D)
+    q = rows_of(Q, head, block, ROWS, D)
     o = tl.zeros([ROWS, D], tl.float32)
     l = tl.zeros([ROWS], tl.float32)
     m = tl.full([ROWS], float("-inf"), tl.float32)
