@@ -7,13 +7,13 @@ import pandas as pd
 from labkit.engine.run import replay
 from labkit.labs.collectives.tables import bandwidths, published_fits, published_times
 from labkit.labs.collectives.theory import bus_factor, hops
-from labkit.repository import RECORDED
 from labkit.tables.claims import claim
 from labkit.tables.published import published
 from labkit.tables.resnet import published_bandwidth
 
 TIMES, RESNET = "cs336-a2", "hpml4"
 _ALL_REDUCE = "all-reduce"
+_1000_MB = 1e9 / 2**30  # of 1 GiB
 _RING_LIKE = 0.1  # largest relative difference from a ring's growth
 
 
@@ -128,18 +128,17 @@ def gloo_against_nccl():
 @claim(
     TIMES,
     "gloo takes 1.47, 2.13 and 2.67 s for 1000 MB on 2, 4 and 6 processes",
-    recomputes="without start-up, on the CPU cores of our GPU node",
+    recomputes="our recorded run on a node with 32 CPU cores, after start-up",
 )
 def gloo_times():
     """Recomputed are the recorded times of 1 GiB on 2, 4 and 6 processes, scaled to 1000 MB.
 
-    The processors differ, so the times alone decide nothing. They show how much of the printed times can be transfer.
+    They are a third to a quarter of the printed times. The very first calls of that size took 1.3 to 1.6 s in the same
+    run, also scaled. The processors differ, so these times alone decide nothing.
     """
     processes = (2, 4, 6)
     printed_s = [seconds("gloo", count, 1000.0) for count in processes]
-    if not (RECORDED / "h200x2" / "collectives" / "gloo").is_dir():
-        return _listed_s(printed_s), "not recorded", None
-    recorded_s = [recorded_us("gloo", "gloo", count, 2**30) / 1e6 * 1e9 / 2**30 for count in processes]
+    recorded_s = [recorded_us("gloo", "gloo", count, 2**30) / 1e6 * _1000_MB for count in processes]
     return _listed_s(printed_s), _listed_s(recorded_s), None
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.claims import claims
+from labkit.engine.run import replay
 from labkit.labs import collectives
 from labkit.labs.collectives import claims as reports
 from labkit.labs.collectives.claims import communication
@@ -39,16 +40,18 @@ def test_claims_whose_figures_are_words(table):
     assert table.loc["growth_with_processes", "recomputed"] == "5.0 × (latency), 1.7 × (transfer)"
     assert table.loc["exchanged_bytes", "recomputed"] == "178.0 MB in every row"
     assert table.loc["gloo_times", "printed"] == "1.47, 2.13, 2.67 s"
+    assert table.loc["gloo_times", "recomputed"] == "0.45, 0.68, 0.67 s"
     assert table["holds"][["latency", "growth_with_processes", "exchanged_bytes"]].tolist() == [False] * 3
     assert table["holds"]["gloo_times"] is None
 
 
-def test_gloo_is_recorded_or_said_not_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(reports, "RECORDED", tmp_path)
-    assert reports.gloo_times.row()[4] == "not recorded"
-    (tmp_path / "h200x2" / "collectives" / "gloo").mkdir(parents=True)
-    monkeypatch.setattr(reports, "recorded_us", lambda run, backend, ranks, size: 1e6 * ranks * size / 1e9)
-    assert reports.gloo_times.row()[4] == "2.00, 4.00, 6.00 s"
+def test_gloos_recorded_times_are_scaled_to_the_printed_size():
+    run = collectives.bandwidths(replay("h200x2/collectives/gloo")).query("bytes == 2**30").set_index("ranks")
+    scaled = run[["median_us", "first_us"]] / 1e6 * 1e9 / 2**30
+    assert scaled["median_us"].round(2).tolist() == [0.45, 0.68, 0.67]
+    assert scaled["first_us"].round(1).tolist() == [1.3, 1.6, 1.4]
+    times = [reports.seconds("gloo", count, 1000.0) for count in run.index]
+    assert (scaled["median_us"] / times).between(1 / 4.05, 1 / 3.1).all(), "a third to a quarter"
 
 
 def test_figures_in_the_reasons_of_the_links():
