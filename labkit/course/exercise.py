@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labkit.course import answers
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
-from labkit.engine.errors import RunError, WorkerHung
+from labkit.engine.errors import RunError, WorkerDied, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
@@ -65,7 +65,16 @@ def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | 
         return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail, printed=_log(error))
     except RunError as error:
         detail = from_the_students_line(error.detail)
-        return Verdict(exercise, RAISED, {"raised": error.sentence}, detail=detail, printed=_log(error))
+        faults = {"raised": error.sentence} | _ending(exercise, error)
+        return Verdict(exercise, RAISED, faults, detail=detail, printed=_log(error))
+
+
+def _ending(exercise: str, error: RunError) -> dict[str, str]:
+    """Say in plain words of an answer that ended its process, by exit() or otherwise, what it has to do instead."""
+    by_itself = isinstance(error, WorkerDied) and "was killed by" not in error.sentence
+    if by_itself or "raised SystemExit" in error.sentence:
+        return {"ends": f"`{exercise}` ends the process that calls it: return the result, without `exit` or `quit`"}
+    return {}
 
 
 def from_the_students_line(traceback: str) -> str:

@@ -1,0 +1,60 @@
+"""Answers that end badly, in real workers: they raise, exit, never end, or give what nobody can read."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.verdict import HUNG, RAISED, WRONG, Verdict
+from labkit.labs import benchmarking, broadcast, precision_memory, sharding
+
+# Each way in which an exercise is launched: a call of its own, or the lab's own launch.
+LAUNCHES = {
+    "sharding.held_bytes": sharding.check,
+    "broadcast.pipelined": broadcast.check,
+    "benchmarking.timed": benchmarking.check,
+    "precision_memory.peak_bytes": precision_memory.check,
+}
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+
+
+def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
+    function = name.partition(".")[2]
+    answers.save(name, f"import os, sys\ndef {function}(*arguments):\n    print('here it is')\n    {body}\n")
+    return LAUNCHES[name](function, patience_s=patience_s)
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_answer_that_raises(name):
+    verdict = checked(name, "raise ValueError('three chunks')")
+    assert verdict.outcome == RAISED and "ValueError: three chunks" in verdict.faults["raised"]
+    first = next(line for line in verdict.detail.splitlines() if line.startswith("  File"))
+    assert name.replace(".", "_") in first and "here it is" in verdict.printed
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize("way", ["sys.exit(0)", "os._exit(3)"])
+def test_an_answer_that_exits(name, way):
+    verdict = checked(name, way)
+    assert verdict.outcome == RAISED, verdict
+    assert "return the result" in verdict.faults["ends"]
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_answer_that_never_ends(name):
+    verdict = checked(name, "while True: pass", patience_s=3)
+    assert verdict.outcome == HUNG, verdict
+    assert "did not come back within 3 s" in verdict.faults["hung"] and "here it is" in verdict.printed
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_answer_of_the_wrong_type(name):
+    verdict = checked(name, "return {'a': 1}")
+    assert verdict.outcome == WRONG and verdict.faults, verdict
+    assert "here it is" in verdict.printed
