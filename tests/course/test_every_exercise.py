@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import math
@@ -62,6 +63,25 @@ def test_every_exercise_has_a_reference_solution_that_can_be_shown(name, tmp_pat
     lab, _, function = name.partition(".")
     shown = importlib.import_module(f"labkit.labs.{lab}").solution(function, anyway=True)
     assert f"def {function}(" in shown.data
+
+
+def test_every_exercise_is_in_a_notebook_with_the_parameters_of_its_solution_and_is_checked_there():
+    asked = {}
+    for path in (FOLDER.parents[1] / "notebooks").glob("*.ipynb"):
+        sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        for magic, _, code in (source.partition("\n") for source in sources if source.startswith("%%answer")):
+            name = magic.split()[1]
+            asked[name] = parameters(code, name)
+            assert any(f'.check("{name.partition(".")[2]}"' in source for source in sources), name
+    solved = {name: parameters(solution(name), name) for name in NAMES if not exercise(name).solution}
+    assert {*asked} == {*NAMES}
+    assert {name: asked[name] for name in solved} == solved
+
+
+def parameters(code: str, name: str) -> list[str]:
+    """Return the names of a function's parameters, in order."""
+    functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+    return [argument.arg for argument in functions[name.partition(".")[2]].args.args]
 
 
 @pytest.mark.parametrize("name", SLIPS)
