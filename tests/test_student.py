@@ -93,6 +93,7 @@ def test_a_student_predicts_runs_errs_is_helped_and_is_right_and_a_restart_loses
         assert page.locator(".jp-OutputArea-output input[type=text]").first.input_value() == "0.05"
         assert "attempt" in run(page, "hint(", 'broadcast.attempts("pipelined")')
         run(page, "explore()")
+        assert page.get_by_text("Jupyter news").count() == 0, "JupyterLab asks about news"
         for theme in ("Dark", "Light"):
             can_be_read(page, theme)
 
@@ -142,7 +143,7 @@ def can_be_read(page: Page, theme: str) -> None:
     """In this theme, everything that is written in an output has a contrast of 4.5 or more."""
     page.evaluate(f"void jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
     light = "true" if theme == "Light" else "false"
-    page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', timeout=LONGEST_MS)
+    page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached", timeout=LONGEST_MS)
     page.wait_for_timeout(500)
     picture(page, theme.lower())
     letters = page.evaluate(LETTERS)
@@ -162,4 +163,6 @@ def rgb(color: str) -> tuple[float, ...]:
 def picture(page: Page, name: str) -> None:
     """Keep what the student sees, where somebody wants to look at it: the window, and every output in it."""
     if PICTURES:
+        page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.node.scrollIntoView({block: 'start'})")
+        page.wait_for_timeout(500)
         page.screenshot(path=Path(PICTURES) / f"{name}.png")

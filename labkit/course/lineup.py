@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOT_NAMED = "choose a bug"
 _GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(27em,1fr));gap:0.8em"
-_BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;margin:0"
+_BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;white-space:pre;margin:0"
 
 
 def lined_up(names: Iterable[str]) -> tuple[str, ...]:
