@@ -4,14 +4,9 @@ import itertools
 
 import matplotlib.pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-
-from labkit.charts.ink import contrast
 
 UNITS = ("GB/s", "FLOP", "second", "ms", "%", "times", "chunks", "which", "rank")
-LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
 SLACK = 1.0  # pixels that two boxes of letters may share
 
 
@@ -45,31 +40,12 @@ def apart(figure: Figure) -> None:
         )
         assert inside, f"{text.get_text()!r} leaves the figure"
         assert text.get_fontsize() >= 7.5
-    for text, ground in letters_on_bars(figure):
-        ink = text.get_color()
-        assert contrast(ink, ground) >= LEAST_CONTRAST, f"{text.get_text()!r}: {ink} on {to_hex(ground)}"
     for (a, one), (b, other) in itertools.combinations([(text, box.extents) for text, box in boxes], 2):
         assert not overlap(one, other), f"{a.get_text()!r} covers {b.get_text()!r}"
     for legend, ax in itertools.product(figure.legends, figure.axes):
         assert not overlap(legend.get_window_extent().extents, ax.get_window_extent().extents), (
             "the legend covers the axes"
         )
-
-
-def letters_on_bars(figure: Figure):
-    """Yield each text that stands on a bar or another box, and the colour that it stands on."""
-    for ax in figure.axes:
-        boxes = [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_facecolor()[3] > 0]
-        boxes = sorted(boxes, key=lambda patch: patch.get_zorder())
-        for text in ax.texts:
-            if not text.get_text().strip() or text.get_bbox_patch() is not None or not text.get_visible():
-                continue
-            box = text.get_window_extent()
-            middle = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-            below = [patch for patch in boxes if patch.get_window_extent().contains(*middle)]
-            if below:
-                *color, share = below[-1].get_facecolor()
-                yield text, tuple(share * part + 1 - share for part in color)
 
 
 def texts(figure: Figure):
