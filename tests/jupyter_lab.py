@@ -27,9 +27,14 @@ BROWSER = [
     "--disable-component-update",
     "--disable-sync",
 ]
+WINDOW = {"width": 1366, "height": 768}
+# JupyterLab puts the cells near the window into the page, and the others when the browser has nothing else to do: on a
+# busy machine a bar came and went in a cell that was not there yet. "none" puts all cells into the page at once.
+ALL_CELLS = '{"windowingMode": "none"}'
+
 CELL = ".jp-Notebook .jp-CodeCell"
 IDLE = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
-# JupyterLab keeps only the cells near the window in the page, so the notebook's model is asked, not the page.
+# What a cell holds is asked of the notebook's model, not of the page.
 OUTPUTS = """() => jupyterapp.shell.currentWidget.content.model.sharedModel.cells
   .filter(cell => cell.cell_type === 'code')
   .map(cell => ({source: cell.getSource(), count: cell.execution_count, outputs: cell.toJSON().outputs}))"""
@@ -45,7 +50,9 @@ NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on thi
 @contextmanager
 def served(folder: Path, notebooks: Path) -> Iterator[str]:
     """Yield the address of a JupyterLab on a folder of notebooks; it, and all its kernels, are ended afterwards."""
-    port = _free_port()
+    port, settings = _free_port(), folder / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    (settings / "tracker.jupyterlab-settings").write_text(ALL_CELLS)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={notebooks}", "--LabApp.news_url=None"]
     command += [f"--LabApp.app_settings_dir={ROOT / 'labkit/tools/jupyterlab'}"]  # as `make lab` has it
@@ -62,12 +69,12 @@ def served(folder: Path, notebooks: Path) -> Iterator[str]:
 
 
 @contextmanager
-def opened(address: str, notebook: str, width: int, height: int) -> Iterator[Page]:
-    """Yield the page of a notebook whose kernel is connected."""
+def opened(address: str, notebook: str) -> Iterator[Page]:
+    """Yield the page of a notebook whose kernel is connected, in a window of 1366 × 768."""
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=BROWSER)
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
+            page = browser.new_page(viewport=WINDOW)
             page.goto(f"{address}/lab/tree/{notebook}?token={TOKEN}")
             page.wait_for_selector(CELL, timeout=60_000)
             page.wait_for_selector(IDLE, timeout=60_000)

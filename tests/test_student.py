@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -21,7 +20,6 @@ LESSON, TAKEN = "02_broadcast.ipynb", ("c01", "check_parameters", "predict(", "%
 TAKEN += ('check("pipelined"', "suspects = launch", "show_suspects", "diagnose")
 EXPLORER = "from labkit.labs import pipeline\npipeline.explore()"
 PICTURES = os.environ.get("LABKIT_TEST_PICTURES")  # a folder for what the student saw, to be looked at
-WINDOW = 1366, 768
 LONGEST_MS = 90_000
 RIGHT = PIPELINED.format(name="pipelined")
 WRONG = RIGHT.replace(", after=arrived", "")
@@ -47,18 +45,15 @@ def lab(tmp_path):
         if cell.cell_type == "code" and (cell.id in TAKEN or any(part in cell.source for part in TAKEN)):
             cells += [before, cell]
     whole.cells = [*cells, nbformat.v4.new_markdown_cell("An explorer:"), nbformat.v4.new_code_cell(EXPLORER)]
-    notebooks, settings = tmp_path / "notebooks", tmp_path / "settings" / "@jupyterlab" / "notebook-extension"
+    notebooks = tmp_path / "notebooks"
     notebooks.mkdir()
-    settings.mkdir(parents=True)
     nbformat.write(whole, notebooks / LESSON)
-    # All cells are in the page, also those that the window does not show.
-    (settings / "tracker.jupyterlab-settings").write_text(json.dumps({"windowingMode": "none"}))
     with served(tmp_path, notebooks) as address:
         yield address
 
 
 def test_a_student_predicts_runs_errs_is_helped_and_is_right_and_a_restart_loses_nothing(lab):
-    with opened(lab, LESSON, *WINDOW) as page:
+    with opened(lab, LESSON) as page:
         for part in ("size: str", "check_parameters"):
             run(page, part)
         run(page, "predict(")
