@@ -69,9 +69,12 @@ def test_every_exercise_is_in_a_notebook_with_the_parameters_of_its_solution_and
     asked = {}
     for path in (FOLDER.parents[1] / "notebooks").glob("*.ipynb"):
         sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
-        for magic, _, code in (source.partition("\n") for source in sources if source.startswith("%%answer")):
+        for task, (magic, _, code) in zip(sources, (source.partition("\n") for source in sources[1:]), strict=False):
+            if not magic.startswith("%%answer"):
+                continue
             name = magic.split()[1]
-            asked[name] = parameters(code, name)
+            asked[name], one = parameters(code, name), exercise(name)
+            assert f"{one.grade.capitalize()}, {one.points} point" in task and f'.hint("{one.name}")' in task, name
             assert any(f'.check("{name.partition(".")[2]}"' in source for source in sources), name
     solved = {name: parameters(solution(name), name) for name in NAMES if not exercise(name).solution}
     assert {*asked} == {*NAMES}
