@@ -83,6 +83,16 @@ def test_the_last_cell_lists_papers_and_manuals(lesson):
     assert len([target for _, target in course.LINK.findall(text) if target.startswith("https://")]) >= 3
 
 
+def test_terms_link_to_the_glossary_where_they_come_up(lesson):
+    first, text = (
+        lesson.front_matter,
+        "".join(c.source for c in NOTEBOOKS[lesson.name].cells if c.cell_type == "markdown"),
+    )
+    linked = {target for _, target in course.LINK.findall(text) if target.startswith("glossary.md#")}
+    before = {target for line in first.values() for _, target in course.LINK.findall(line)}
+    assert len(linked) >= 7 and linked - before
+
+
 def test_every_link_leads_somewhere(lesson):
     for cell in NOTEBOOKS[lesson.name].cells:
         if cell.cell_type == "markdown":
