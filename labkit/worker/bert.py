@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -42,6 +43,11 @@ def config(plan: BertPlan, dropout: float = 0.0, attention: str = "fused") -> Be
         "attn_implementation": IMPLEMENTATIONS[attention],
     }
     return BertConfig(**configuration("bert-base") | shape)
+
+
+def model_knobs(point: SimpleNamespace) -> dict[str, Any]:
+    """Return the point's dropout and attention, as a model takes them; of a point that names neither, nothing."""
+    return {name: getattr(point, name) for name in ("dropout", "attention") if hasattr(point, name)}
 
 
 class Stage(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Self, cast
 
 from labkit.engine.errors import PlanError
@@ -95,10 +96,7 @@ class Bert(Plan):
         return next((n for n in enough if self.batch % n == 0), count)
 
     def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, **knobs: Any) -> dict[str, Any]:
-        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers.
-
-        Other knobs: micro_batches (4), schedule ("gpipe"), mode ("training"), precision (the plan's).
-        """
+        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
         ranks = ranks or self.most_ranks
         usual = {"micro_batches": 4, "schedule": "gpipe", "mode": "training", "precision": self.precision}
         return {"ranks": ranks, "split": split or even_split(self.layers, ranks * chunks), **usual, **knobs}
@@ -123,9 +121,9 @@ class Gpus(Bert):
     micro_batches: int = 4
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for ranks in self.ranks or [n for n in (2, 3, 4) if n <= self.gpus] or [1]:
-            for mode in self.modes:
-                yield self.setting(ranks=ranks, mode=mode, micro_batches=self.micro_batches)
+        usual = [n for n in (2, 3, 4) if n <= self.gpus] or [1]
+        for ranks, mode in product(self.ranks or usual, self.modes):
+            yield self.setting(ranks=ranks, mode=mode, micro_batches=self.micro_batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +137,8 @@ class MicroBatches(Bert):
     ranks: int = 0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for count in self.counts:
-            for mode in self.modes:
-                yield self.setting(ranks=self.ranks, micro_batches=count, mode=mode)
+        for count, mode in product(self.counts, self.modes):
+            yield self.setting(ranks=self.ranks, micro_batches=count, mode=mode)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,10 +174,9 @@ class Splits(Bert):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         usual = even_split(self.layers, self.most_ranks), heavy_split(self.layers, self.most_ranks)
-        for split in dict.fromkeys(self.splits or usual):
-            for mode in self.modes:
-                knobs = {"ranks": len(layers_of(split)), "split": split, "mode": mode}
-                yield self.setting(**knobs, micro_batches=self.micro_batches)
+        for split, mode in product(dict.fromkeys(self.splits or usual), self.modes):
+            knobs = {"ranks": len(layers_of(split)), "split": split, "mode": mode}
+            yield self.setting(**knobs, micro_batches=self.micro_batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +190,24 @@ class Precisions(Bert):
     micro_batches: int = 4
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for precision in self.precisions:
-            for mode in self.modes:
-                yield self.setting(precision=precision, mode=mode, micro_batches=self.micro_batches)
+        for precision, mode in product(self.precisions, self.modes):
+            yield self.setting(precision=precision, mode=mode, micro_batches=self.micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsReported(Bert):
+    """The reports' model: with dropout and with attention product by product, each off and on, in every mode."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "modes": ("streaming", "training")}
+
+    modes: tuple[str, ...] = ("streaming", KEPT, "training")
+    dropout: float = BERT["hidden_dropout_prob"]
+    micro_batches: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for attention, dropout, mode in product(("fused", "plain"), (0.0, self.dropout), self.modes):
+            model = {"attention": attention, "dropout": dropout}
+            yield self.setting(mode=mode, micro_batches=self.micro_batches, **model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,10 +240,9 @@ class Trial(Bert):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
-            for split in self.splits or (even_split(self.layers, self.most_ranks),):
-                for schedule in self.schedules:
-                    for count in self.counts or (self.enough(4),):
-                        ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
-                        mode = "fenced" if variant == "first_rank_clock" else "training"
-                        one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
-                        yield {"variant": variant, **one}
+            splits = self.splits or (even_split(self.layers, self.most_ranks),)
+            for split, schedule, count in product(splits, self.schedules, self.counts or (self.enough(4),)):
+                ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
+                mode = "fenced" if variant == "first_rank_clock" else "training"
+                one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
+                yield {"variant": variant, **one}

@@ -207,3 +207,33 @@ def explain_precisions(table: pd.DataFrame) -> Markdown:
             why = ": on faster cores, other work takes more of the step" if less else ""
             sentences.append(f"Share of the datasheet's rate: {listed(used)}{why}.")
     return say(*sentences or ["Only one precision was measured here."], small=fact(table, "small"))
+
+
+def explain_as_reported(table: pd.DataFrame) -> Markdown:
+    """Say, per mode, what dropout and attention product by product cost: rate, and memory per GPU where it is known."""
+    sentences = []
+    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
+        rows = rows.set_index(["attention", rows["dropout"] > 0])
+        if not {("fused", False), ("plain", True)} <= set(rows.index):
+            continue
+        usual, reported = rows.loc[("fused", False)], rows.loc[("plain", True)]
+        cost = f"{units.percent(reported['samples_per_s'] / usual['samples_per_s'])} of the rate"
+        if not _differ(usual, reported):
+            cost = "the same rate, within noise"
+        if reported["mib_per_gpu"] > 0:
+            cost += f", and {units.times(reported['mib_per_gpu'] / usual['mib_per_gpu'])} the memory per GPU"
+        sentences.append(f"**{mode.capitalize()}**: {cost}.")
+    compared = "Plain attention with dropout, compared with fused attention without dropout:"
+    sentences = [compared, *sentences] if sentences else ["Not all settings were measured, so none are compared."]
+    return with_table(_by_model(table), say(*sentences, small=fact(table, "small")), digits=4)
+
+
+def _by_model(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per attention and dropout: each mode's rate and, where it is known, its memory per GPU."""
+    shown = table[["attention", "dropout"]].drop_duplicates()
+    for mode, rows in table.groupby("mode", sort=False):
+        for column, unit in (("samples_per_s", "samples/s"), ("mib_per_gpu", "MiB per GPU")):
+            if rows[column].notna().any():
+                found = rows.rename(columns={column: f"{mode}, {unit}"})[["attention", "dropout", f"{mode}, {unit}"]]
+                shown = shown.merge(found, on=["attention", "dropout"], how="left")
+    return shown.assign(dropout=shown["dropout"].map("{:g}".format))

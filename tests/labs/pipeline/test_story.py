@@ -161,6 +161,28 @@ def test_equality():
     said(pipeline.explain_equality(equal(True, False)), ("**1 of 2 pipelines computed something else**: GPipe",), "All")
 
 
+def as_reported(*, streaming=900.0, spread=1.0, mib=(5000.0, 9000.0)):
+    """Return rates and memory of a stream, with fused attention at 1 000 samples/s, and of training, at 300."""
+    rows = [
+        ("fused", 0.0, "streaming", 1000.0, spread, NAN),
+        ("fused", 0.0, "training", 300.0, 1.0, mib[0]),
+        ("plain", 0.1, "streaming", streaming, spread, NAN),
+        ("plain", 0.1, "training", 150.0, 1.0, mib[1]),
+    ]
+    names = ["attention", "dropout", "mode", "samples_per_s", "spread_samples_per_s", "mib_per_gpu"]
+    return table(*rows, columns=names)
+
+
+def test_the_reports_model():
+    explain = pipeline.explain_as_reported
+    said(explain(as_reported()), ("Streaming**: 90 % of", "Training**: 50 % of the rate, and 1.8× the"), "within noise")
+    said(explain(as_reported(spread=60.0)), ("Streaming**: the same rate, within noise.", "| plain | 0.1 |"), "90 %")
+    said(explain(as_reported(mib=(NAN, NAN))), ("Training**: 50 % of the rate.",), "MiB")
+    missing = as_reported(streaming=NAN)
+    said(explain(missing), ("Training**: 50 %",), "Streaming**")
+    said(explain(as_reported().iloc[:2]), ("Not all settings were measured",), "compared with")
+
+
 def test_precisions():
     rows = [("training", "float32", 300.0, 1.0, 0.3), ("training", "tf32", 810.0, 9.0, 0.1)]
     names = ["mode", "precision", "samples_per_s", "spread_samples_per_s", "share_of_limit"]

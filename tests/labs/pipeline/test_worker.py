@@ -1,5 +1,7 @@
 """Real launches on two processes: every pipeline computes what the whole model does, and its spans are in order."""
 
+import pytest
+
 from labkit.engine.launch import launch
 from labkit.labs import pipeline
 from labkit.labs.pipeline.exercise import verdict_of
@@ -70,6 +72,20 @@ def test_two_ranks_with_kept_activations():
     table = pipeline.throughput(launch(plan, progress=False))
     assert table["mode"].tolist() == ["fenced", "kept"]
     assert (table["samples_per_s"] > 0).all()
+
+
+def test_dropout_changes_the_loss_and_plain_attention_does_not():
+    run = launch(pipeline.AsReported.small(**TINY, modes=(KEPT, "training")), progress=False)
+    table = pipeline.as_reported(run)
+    assert len(table) == 2 * 2 * 2 and (table["samples_per_s"] > 0).all()
+    assert table["mib_per_gpu"].isna().all(), "a process's memory is mostly Python"
+    first = run.rows[(run.rows["mode"] == "training") & (run.rows["iteration"] == 0)].dropna(subset="loss")
+    loss = first.set_index(["attention", "dropout"])["loss"]
+    assert loss["plain", 0.0] == pytest.approx(loss["fused", 0.0], abs=1e-5)
+    for attention in ("fused", "plain"):
+        assert abs(loss[attention, 0.1] - loss[attention, 0.0]) > 1e-4
+    measured, _ = pipeline.gantt(run, mode="training", attention="plain", dropout=0.1)
+    assert len(measured[measured["kind"] == "F"]) == 2 * 4, "the spans of one setting, not of all"
 
 
 def test_parts_forecast_any_split():

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.labs.ddp_fsdp.plan import Trial
 from labkit.labs.ddp_fsdp.worker.trials import compare, train
-from labkit.worker.bert import Bert, samples
+from labkit.worker.bert import Bert, model_knobs, samples
 from labkit.worker.data import batches
 from labkit.worker.ledger import keep_ledgers
 from labkit.worker.settings import forget, prepare, set_precision
@@ -36,8 +36,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model, time its steps, and for the first seed keep the ledgers."""
     plan = worker.plan
-    knobs = {name: getattr(point, name) for name in ("dropout", "attention") if hasattr(point, name)}
-    model = Bert(plan, point.seed, worker.device, point.precision, **knobs)
+    model = Bert(plan, point.seed, worker.device, point.precision, **model_knobs(point))
     if point.compiled:
         model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
     trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))

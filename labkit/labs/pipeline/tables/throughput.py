@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _CORES = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}  # what the datasheet calls them
-SETTING = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
+_PIPELINE = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
+_MODEL = ["attention", "dropout"]  # only some plans turn these knobs
+
+
+def setting_knobs(run: Run) -> list[str]:
+    """Return the names of the knobs in which the settings of a run can differ."""
+    return [*_PIPELINE, *(name for name in _MODEL if hasattr(run.plan.points()[0], name))]
 
 
 def throughput(run: Run) -> pd.DataFrame:
@@ -22,7 +28,7 @@ def throughput(run: Run) -> pd.DataFrame:
 
     A step lasts as long as its slowest rank.
     """
-    table = run.medians(SETTING, "step_ms")
+    table = run.medians(setting_knobs(run), "step_ms")
     batch = run.plan.batch
     table["samples_per_s"] = 1e3 * batch / table["step_ms"]
     table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
@@ -60,11 +66,21 @@ def memory(run: Run) -> pd.DataFrame:
 
     Empty where the run had no GPU: a process's memory is mostly Python there.
     """
-    columns = [*SETTING, "rank", "rank_layers", "peak_mib"]
+    columns = [*setting_knobs(run), "rank", "rank_layers", "peak_mib"]
     rows = run.rows.reindex(columns=columns)
     rows = rows[rows["peak_mib"].notna()]
     table = rows.groupby(columns[:-1], sort=False)["peak_mib"].max().reset_index()
     return of_run(table, run)
+
+
+def as_reported(run: Run) -> pd.DataFrame:
+    """Return `throughput` of each attention, dropout and mode, with mib_per_gpu: the mean of the GPUs' peaks.
+
+    Without GPUs mib_per_gpu is NaN.
+    """
+    by = setting_knobs(run)
+    peaks = memory(run).groupby(by, sort=False)["peak_mib"].mean().rename("mib_per_gpu")
+    return like(throughput(run).merge(peaks.reset_index(), on=by, how="left"), throughput(run))
 
 
 def speedups(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.labs.pipeline.tables.throughput import SETTING, throughput
+from labkit.labs.pipeline.tables.throughput import setting_knobs, throughput
 from labkit.labs.pipeline.theory.schedules import Step, layers_of, order_of
 from labkit.labs.pipeline.theory.simulator import (
     Span,
@@ -37,10 +37,10 @@ def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
     for knob, value in setting.items():
         spans = spans[spans[knob] == value]
     if spans.empty:
-        known = run.spans[SETTING].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
+        known = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
         raise ValueError(f"{setting} was not traced; traced were:\n{known}")
     steps = []
-    for _, rows in spans.groupby([*SETTING, "seed", "step"], sort=False):
+    for _, rows in spans.groupby([*setting_knobs(run), "seed", "step"], sort=False):
         rows = rows.sort_values("start_us")
         numbers = rows["micro_batch"]
         if (rows["mode"] == "streaming").all():
@@ -121,7 +121,7 @@ def gantt(run: Run, **setting: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
         rows = rows[rows[knob] == value]
     steps = measured_steps(run, **setting)
     knobs = rows.iloc[0]
-    steps = measured_steps(run, **{knob: knobs[knob] for knob in SETTING})
+    steps = measured_steps(run, **{knob: knobs[knob] for knob in setting_knobs(run)})
     streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
     tables = _with_waits(steps[-1]), _with_waits(simulate(order_for(knobs, streamed), times_of(steps)))
     measured_ms, simulated_ms = (float(table["end_ms"].max()) for table in tables)
@@ -147,10 +147,10 @@ def predictions(run: Run) -> pd.DataFrame:
     bubble_measured, which wait_share and transfer_share divide. in_flight and in_flight_simulated: most
     micro-batches (stages' worth) kept on rank 0.
     """
-    measured = throughput(run).set_index(SETTING)
-    rows = []
-    for knobs, spans in run.spans.groupby(SETTING, sort=False):
-        setting = dict(zip(SETTING, knobs, strict=True))
+    names, rows = setting_knobs(run), []
+    measured = throughput(run).set_index(names)
+    for knobs, spans in run.spans.groupby(names, sort=False):
+        setting = dict(zip(names, knobs, strict=True))
         if setting["mode"] != "streaming":
             rows.append(setting | _prediction(run, setting, measured.loc[knobs]) | {"skew_us": spans["skew_us"].max()})
     return of_run(pd.DataFrame(rows), run)

@@ -18,7 +18,7 @@ from torch.distributed.pipelining import (
 from labkit.engine.worker import Worker
 from labkit.labs.pipeline.plan import KEPT, Bert
 from labkit.labs.pipeline.theory.schedules import layers_of
-from labkit.worker.bert import LABELS, Stage, loss_of
+from labkit.worker.bert import LABELS, Stage, loss_of, model_knobs
 from labkit.worker.clocks import Tape
 
 
@@ -68,6 +68,7 @@ class Pipe:
                 point.precision,
                 first=number == 0,
                 last=number == len(parts) - 1,
+                **model_knobs(point),
             )
             for number in range(worker.rank, len(parts), point.ranks)
         }
