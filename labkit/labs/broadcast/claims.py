@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from labkit.engine.run import replay
 from labkit.labs.broadcast.tables import REPORTED, ablation, ladder, methods
+from labkit.node import limits
 from labkit.provenance import fact
 from labkit.tables.claims import claim
 from labkit.tables.published import published, report_names
@@ -11,6 +15,7 @@ from labkit.tables.published import published, report_names
 RECORDED = "h200x4/broadcast/sweep"
 NEAR = 1.25  # another node may differ by this factor
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
+_H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 
 
 def _printed(report: str, before: str, after: str) -> float:
@@ -70,24 +75,30 @@ def pipelining_8xh100():
 
 
 def _sizes(report: str) -> tuple[str, str, None]:
-    """Return between which sizes of the tensor the report's three times keep their nearest memory, in GiB."""
+    """Return between which sizes of the tensor the report's three times keep their nearest memory, in GiB.
+
+    The host link of an H100 bounds them, too: `broadcast3` brings the whole tensor through one.
+    """
     table = ladder(published("broadcast"), methods(replay(RECORDED)))
     middle = (fact(table, "pageable") * fact(table, "pinned")) ** 0.5
     rows = table[table["report"] == report_names()[report]]
     sizes = 4 * middle / rows["copy_gb_per_s"]  # the rate of one copy grows with the size that one assumes
     pinned = rows["nearest_memory"] == "pinned"
-    return "no size", f"{sizes[pinned].max():.1f} to {sizes[~pinned].min():.1f} GiB", None
+    through_link = 1e9 * (_H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / 2**30
+    return "no size", f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB", None
 
 
 @claim(FOUR, "The seconds of three broadcasts are printed; the tensor's size is left out")
 def size_4xh100():
     """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
-    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows."""
+    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows. A
+    larger tensor would pass through one host link faster than the datasheet's 64 GB/s."""
     return _sizes(FOUR)
 
 
 @claim(EIGHT, "The seconds of three broadcasts are printed; the tensor's size is left out")
 def size_8xh100():
     """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
-    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows."""
+    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows. A
+    larger tensor would pass through one host link faster than the datasheet's 64 GB/s."""
     return _sizes(EIGHT)

@@ -72,8 +72,8 @@ def efficiency():
 @claim(FOUR, "Four micro-batches hide the bubble: its rates, 4 GPUs over 2, and a fenced pipeline's limit", "×")
 def bubble_hidden():
     """With four micro-batches and a fence between steps, equal stages cannot gain as much. A stream can: there the next
-    batch fills the bubble, whatever the number of micro-batches. The report timed a stream, so its rate says nothing
-    about micro-batches."""
+    batch fills the bubble, whatever the number of micro-batches. The printed gain is above the fenced limit, so the
+    report timed a stream. Its rate says nothing about micro-batches."""
     rates = _printed_rates(FOUR)
     limit = speedup_limit("fenced", 2, 4, 4)
     return round(rates[4] / rates[2], 3), limit, rates[4] / rates[2] <= SLACK * limit
@@ -89,8 +89,9 @@ def stream():
 
 @claim(FOUR, "More micro-batches only hurt: the best number, and that of recorded training", "micro-batches")
 def only_hurt():
-    """That holds for a stream. In recorded training a step has a bubble of its own, and more micro-batches make it
-    smaller, until the pieces are too small."""
+    """Training is the comparison, and the report does not print rates of training. In recorded training a step has a
+    bubble of its own, and more micro-batches make it smaller, until the pieces are too small. In a stream the claim
+    holds from 2 on: in the recorded stream 1 and 2 micro-batches differ by 1 %, and more are slower."""
     rates = _recorded("microbatches", ["mode", "micro_batches"])["training"]
     return 1, rates.idxmax(), rates.idxmax() == 1
 
@@ -125,29 +126,30 @@ def memory_cv():
     return printed, recomputed, _near(printed, recomputed, 0.01)
 
 
-def _stage_time_cv(split: str, recorded_split: str) -> tuple[float, float, bool]:
+def _stage_time_cv(split: str, recorded_split: str) -> tuple[float, float, bool | None]:
     printed = _of("pipeline_splits", FOUR).drop_duplicates("split").set_index("split")["stage_time_cv"][split]
     table = balance(replay("h200x4/pipeline/splits")).set_index(["mode", "split"])["stage_time_cv"]
     ours = table["streaming", recorded_split]
-    return printed, ours, abs(printed - ours) <= 0.06
+    return printed, ours, _near(printed, ours) or None
 
 
 @claim(FOUR, "Stage times differ under the even split: standard deviation ÷ mean")
 def stage_time_cv_even():
-    """The recorded stream on the same split. The first and the last stage do more than layers."""
+    """The stages of the recorded stream differ much less. The embedding in the first stage and the head in the last one
+    explain at most 1.5 %, by the recorded times of each part alone. The report prints no stage times."""
     return _stage_time_cv("2-2-2-2", "3-3-3-3")
 
 
 @claim(FOUR, "Stage times differ under 6-2-2-2: standard deviation ÷ mean")
 def stage_time_cv_uneven():
-    """The recorded stream on the same split."""
+    """The recorded stream on the same split is within 10 %. Layers alone, 6 : 2 : 2 : 2, give 0.577."""
     return _stage_time_cv("6-2-2-2", "6-2-2-2")
 
 
 def _peak_mib(mode: str, run: str = "h200x4/pipeline/gpus", ranks: int = 4) -> float:
-    """Return the fullest rank's peak in a recorded run."""
+    """Return the mean of the ranks' peaks in a recorded run: the report's figure is the mean over its GPUs."""
     table = memory(replay(run))
-    return float(table[(table["mode"] == mode) & (table["ranks"] == ranks)]["peak_mib"].max())
+    return float(table[(table["mode"] == mode) & (table["ranks"] == ranks)]["peak_mib"].mean())
 
 
 def _printed_memory(gpus: int) -> float:
@@ -162,9 +164,11 @@ def forward_memory():
     return printed, _peak_mib("streaming"), _near(printed, _peak_mib("streaming"))
 
 
-@claim(FOUR, "The same memory, and that of recorded training", "MiB")
+@claim(FOUR, "The same memory, and that of recorded training", "MiB", explained=True)
 def training_memory():
-    """The memory of passes that keep their activations."""
+    """Forward passes that keep their activations need nearly as much: on 2 GPUs the printed memory is within 4 % of
+    both. So memory does not tell which of the two was timed, but the rate does. The report prints 1 404 samples/s on 4
+    GPUs, and recorded training reaches 312."""
     printed = _printed_memory(4)
     return printed, _peak_mib("training"), _near(printed, _peak_mib("training"))
 
@@ -185,26 +189,27 @@ def samples_per_second():
     return printed, BATCH * printed, _near(printed, BATCH * printed)
 
 
-@claim(EIGHT, "The rate of steps as samples, and that of recorded fenced forward passes", "samples/s")
+@claim(EIGHT, "On 3 GPUs, the rate of steps as samples, and that of recorded fenced forward passes", "samples/s")
 def steps_per_second():
-    """The program fences every step, keeps activations, and waits for the GPU after each stage's forward, which a good
-    pipeline does not. Half of the recorded fenced rate or more is called a fit."""
-    steps = BATCH * _printed_rates(EIGHT)[4]
-    ours = _recorded("gpus", ["mode", "ranks"])["fenced", 4]
-    return steps, ours, 0.5 <= steps / ours <= 1 + NEAR
+    """Both rates are within 10 %."""
+    steps = BATCH * _printed_rates(EIGHT)[3]
+    ours = _recorded("gpus", ["mode", "ranks"])["fenced", 3]
+    return steps, ours, _near(steps, ours)
 
 
 @claim(EIGHT, "4 GPUs are slower than 3: its rates, and a fenced pipeline's limit", "×")
 def slower_with_more():
-    """Equal stages and four micro-batches allow a gain. No arithmetic of a pipeline gives a loss: something that grows
-    with the number of GPUs takes the time, such as the waits after each stage."""
+    """Equal stages and four micro-batches allow a gain. Even stages that run one after another would give 1. The seeds
+    do not explain the loss: the best of three still gives 0.786. The cause is unknown. On 3 GPUs the same program
+    reaches 96 % of the recorded fenced rate, on 4 GPUs 63 %."""
     rates, limit = _printed_rates(EIGHT), speedup_limit("fenced", 3, 4, 4)
     return round(rates[4] / rates[3], 3), limit, rates[4] / rates[3] >= 1
 
 
-@claim(EIGHT, "Peak memory per GPU varies by this share of its mean", "%")
+@claim(EIGHT, "Peak memory per GPU varies by this share of its mean", "%", explained=True)
 def memory_spread():
-    """Recomputed from the twelve peaks in its published program."""
+    """Recomputed from the twelve peaks in its published program, as their sample standard deviation. The printed mean,
+    6 300, is neither in MB nor in MiB but in thousandths of a GiB: the peaks' mean is 6 765 MB, or 6 452 MiB."""
     row = _of("pipeline_gpus", EIGHT).set_index("gpus").loc[4]
     peaks = _of("pipeline_ranks", EIGHT)["peak_bytes"]
     printed, recomputed = row["memory_per_gpu_mb_std"] / row["memory_per_gpu_mb"], peaks.std() / peaks.mean()
@@ -224,7 +229,8 @@ def memory_noise():
 
 @claim(EIGHT, "2 GPUs are faster than 4 with 4 and 8 micro-batches: the least recorded gain of 4", "×")
 def two_faster_than_four():
-    """In recorded training 4 GPUs are faster with either number. The report prints a chart and no figures."""
+    """As a property of pipelines this does not hold: in recorded training 4 GPUs are faster with either number. Of the
+    report's own program it may be true, as its 4 GPUs are slower than 3. It prints a chart and no figures."""
     four = _recorded("microbatches", ["mode", "micro_batches"])["training"]
     table = throughput(replay("h200x2/pipeline/microbatches2"))
     two = table.set_index(["mode", "micro_batches"])["samples_per_s"]["training"]

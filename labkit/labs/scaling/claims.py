@@ -9,13 +9,14 @@ import pandas as pd
 from labkit.labs.scaling.tables.reading import published_shares, published_speedups
 from labkit.labs.scaling.theory import model
 from labkit.provenance import fact
-from labkit.tables.claims import Figure, Verdict, claim
+from labkit.tables.claims import Claim, Figure, Verdict, claim
 from labkit.tables.published import published
 from labkit.tables.resnet import candidates, published_bandwidth
 from labkit.theory.images import TRAINING
 
 _REPORT = "hpml4"
 _NEAR = 0.02  # of a printed figure: what rounding and another run explain
+_PREVIOUS = {128: 32, 512: 128}  # batches: each printed speed-up is over the batch before, at the same number of GPUs
 _BUFFER_KINDS = 2  # of a broadcast: float32 statistics and integer counts
 
 
@@ -36,67 +37,44 @@ def _equal(printed: float, recomputed: float) -> bool:
     return math.isclose(printed, recomputed, rel_tol=_NEAR)
 
 
-def _speedup(batch: int, gpus: int) -> tuple[Figure, Figure, Verdict]:
-    row = _speedups().loc[(batch, gpus)]
-    return row["speedup_as_printed"], row["true_speedup"], _equal(row["speedup_as_printed"], row["true_speedup"])
+def _speedup(batch: int, gpus: int, own: str) -> Claim:
+    """Return the claim of one printed speed-up; `own` is what the report's own seconds give, for the reason."""
+    many = f"{gpus} GPUs" if gpus > 1 else "1 GPU"
+    source = f"Batch {batch} is the first of its column, so 1 was printed."
+    if batch in _PREVIOUS:
+        source = f"The printed value compares batch {batch} with batch {_PREVIOUS[batch]}, both on {many}."
+
+    def compute() -> tuple[Figure, Figure, Verdict]:
+        row = _speedups().loc[(batch, gpus)]
+        return row["speedup_as_printed"], row["true_speedup"], _equal(row["speedup_as_printed"], row["true_speedup"])
+
+    compute.__name__, compute.__doc__ = f"speedup_{batch}_on_{gpus}", f"{source} The report's own seconds give {own}."
+    return claim(report=_REPORT, says=f"speed-up of {many} at batch {batch}", unit="×")(compute)
 
 
-@claim(report=_REPORT, says="speed-up of 1 GPU at batch 128", unit="×")
-def speedup_of_one_gpu() -> tuple[Figure, Figure, Verdict]:
-    """One GPU is as fast as itself: 1. The column divides the previous batch's seconds by this batch's, at the same
-    number of GPUs: 48.6 s over 27.2 s. All nine printed values follow this rule, so none is a speed-up over one GPU."""
-    return _speedup(128, 1)
+speedup_128_on_1 = _speedup(128, 1, "1: one GPU is as fast as itself. All nine printed values follow this rule")
+speedup_32_on_2 = _speedup(32, 2, "1.58")
+speedup_32_on_4 = _speedup(32, 4, "1.58, an efficiency of 39 %")
+speedup_128_on_2 = _speedup(128, 2, "1.30")
+speedup_128_on_4 = _speedup(128, 4, "1.37, an efficiency of 34 %")
+speedup_512_on_2 = _speedup(512, 2, "1.66")
+speedup_512_on_4 = _speedup(512, 4, "1.72, an efficiency of 43 %")
 
 
-@claim(report=_REPORT, says="speed-up of 2 GPUs at batch 32", unit="×")
-def speedup_32_on_2() -> tuple[Figure, Figure, Verdict]:
-    """Batch 32 is the first of its column, so 1 was printed. Its own seconds, 48.6 and 30.8, mean 1.58."""
-    return _speedup(32, 2)
-
-
-@claim(report=_REPORT, says="speed-up of 4 GPUs at batch 32", unit="×")
-def speedup_32_on_4() -> tuple[Figure, Figure, Verdict]:
-    """Batch 32 is the first of its column, so 1 was printed. Its own seconds mean 1.58, an efficiency of 39 %."""
-    return _speedup(32, 4)
-
-
-@claim(report=_REPORT, says="speed-up of 2 GPUs at batch 128", unit="×")
-def speedup_128_on_2() -> tuple[Figure, Figure, Verdict]:
-    """The printed value compares batch 128 with batch 32 on 2 GPUs. Over one GPU at batch 128 it is 1.30."""
-    return _speedup(128, 2)
-
-
-@claim(report=_REPORT, says="speed-up of 4 GPUs at batch 128", unit="×")
-def speedup_128_on_4() -> tuple[Figure, Figure, Verdict]:
-    """The printed value compares batch 128 with batch 32 on 4 GPUs. Over one GPU it is 1.37, an efficiency of 34 %."""
-    return _speedup(128, 4)
-
-
-@claim(report=_REPORT, says="speed-up of 2 GPUs at batch 512", unit="×")
-def speedup_512_on_2() -> tuple[Figure, Figure, Verdict]:
-    """The printed value compares batch 512 with batch 128 on 2 GPUs. Over one GPU at batch 512 it is 1.66."""
-    return _speedup(512, 2)
-
-
-@claim(report=_REPORT, says="speed-up of 4 GPUs at batch 512", unit="×")
-def speedup_512_on_4() -> tuple[Figure, Figure, Verdict]:
-    """The printed value compares batch 512 with batch 128 on 4 GPUs. Over one GPU it is 1.72, an efficiency of 43 %."""
-    return _speedup(512, 4)
-
-
-@claim(report=_REPORT, says="an epoch at batch 32 on 4 GPUs", unit="s")
+@claim(report=_REPORT, says="4 GPUs halve the steps of 2 GPUs, and so the epoch at batch 32", unit="s")
 def halved_steps() -> tuple[Figure, Figure, Verdict]:
-    """A rank's steps halve from 2 to 4 GPUs. With the same time per step the epoch would take 15.4 s. It takes exactly
-    as long as on 2 GPUs, as it would if the sampler had cut the images in two both times. The report prints no steps,
-    so this cannot be decided."""
+    """A rank's steps halve from 2 to 4 GPUs. With the same time per step the epoch would take 15.4 s. In the report it
+    takes as long as on 2 GPUs. The report prints no steps, so it does not tell why: either the ranks did not share the
+    images anew, or something that does not divide takes the time."""
     table = _speedups()["epoch_seconds"]
-    return table[32, 4], table[32, 2] / 2, None
+    return table[32, 4], table[32, 2] / 2, _equal(table[32, 4], table[32, 2] / 2)
 
 
-@claim(report=_REPORT, says="computing in an epoch, 4 GPUs over 2 GPUs", unit="×")
+@claim(report=_REPORT, says="4 GPUs halve the computing of 2 GPUs in an epoch", unit="×")
 def compute_does_not_fall() -> tuple[Figure, Figure, Verdict]:
     """Each of 4 GPUs has half the images that each of 2 has, so its computing should halve. In the report it stays as
-    long at all three batches. Either the ranks did not share the images, or the clock shows something else."""
+    long at all three batches. The report does not tell why: either the ranks did not share the images anew, or the
+    clock shows something else."""
     compute = _shares()["compute_seconds"]
     ratios = compute.xs(4, level="gpus") / compute.xs(2, level="gpus")
     return f"{ratios.min():.2f} to {ratios.max():.2f} ×", 0.5, bool((ratios < 0.75).all())
@@ -104,8 +82,9 @@ def compute_does_not_fall() -> tuple[Figure, Figure, Verdict]:
 
 @claim(report=_REPORT, says="communication in an epoch at batch 32 on 2 GPUs", unit="GB/s")
 def communication_is_loading() -> tuple[Figure, Figure, Verdict]:
-    """The printed time is the data loader's, and the printed rate divides a data set's size by it. The all-reduces of
-    782 steps move 44.7 MB each through every link: in the printed 0.149 s that would need this rate."""
+    """In every row the printed rate is 178 MB over the printed time, however many steps there are. That is a data set's
+    size, so the time may be the data loader's. The all-reduces of 782 steps move 44.7 MB each through every link: in
+    the printed 0.149 s that would need the recomputed rate."""
     table = published_bandwidth(published("resnet_compute_communication"))
     row = table[(table["batch_per_gpu"] == 32) & (table["gpus"] == 2)].iloc[0]
     return (

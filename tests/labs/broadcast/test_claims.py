@@ -28,9 +28,10 @@ def test_steps(table, claim, printed, recomputed, holds):
 
 
 def test_the_size_is_open_and_its_range_holds_4_gib(table):
-    for claim in ("size_4xh100", "size_8xh100"):
+    for claim, seconds in (("size_4xh100", 0.103), ("size_8xh100", 0.0750075)):
         low, high = map(float, table.loc[claim, "recomputed"].removesuffix(" GiB").split(" to "))
         assert low < 3.7 < 4 < high
+        assert high == pytest.approx(64e9 * seconds / 2**30, abs=0.05), "what one host link carries in broadcast3"
         assert table.loc[claim, "holds"] is None
 
 

@@ -5,8 +5,6 @@ from made import said
 from made_scaling import accuracy_run, communication_run, epochs_run, knobs_run, messages_run
 
 from labkit.labs import scaling
-from labkit.tables.claims import Claim, claims_table
-from labkit.tables.published import published
 from labkit.tables.targets import OPEN
 from labkit.theory.images import SAID
 
@@ -178,37 +176,3 @@ def test_targets_are_met_missed_or_open(tmp_path):
     assert scaling.scorecard(epochs_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
     named = {one.what for one in scaling.EXPECTED}
     assert named <= {*scaling.scorecard(epochs_run(tmp_path / "all"))["target"], *card.index}
-
-
-def claims():
-    from labkit.labs.scaling import claims as module
-
-    return claims_table(one for one in vars(module).values() if isinstance(one, Claim)).set_index("claim")
-
-
-def test_claims_have_the_figures_of_the_reports_own_tables():
-    table = claims()
-    assert len(table) == 17
-    assert not any(held is True for held in table["holds"])
-    true = {"32": (1.577, 1.577), "128": (1.301, 1.370), "512": (1.656, 1.715)}
-    for batch, (two, four) in true.items():
-        assert table.loc[f"speedup_{batch}_on_2", "recomputed"] == pytest.approx(two, abs=6e-4)
-        assert table.loc[f"speedup_{batch}_on_4", "recomputed"] == pytest.approx(four, abs=6e-4)
-    assert table.loc["neither", "recomputed"] == "9 to 59 %"
-    assert table.loc["text_and_table", "recomputed"] == pytest.approx(-0.5375, abs=1e-4)
-    assert table.loc["gradient_bytes", "recomputed"] == pytest.approx(44.696, abs=1e-3)
-    assert table.loc["communication_is_loading", "recomputed"] == pytest.approx(233.8, abs=0.5)
-    assert {name for name, held in table["holds"].items() if held is None} == {
-        "halved_steps",
-        "large_batch_trains_better",
-    }
-
-
-def test_the_printed_speedups_compare_batches():
-    table = scaling.published_speedups(published("resnet_speedup"))
-    known = table[table["previous_batch"].notna()]
-    assert known["speedup_as_printed"].to_numpy() == pytest.approx(known["previous_batch"].to_numpy(), rel=1e-5)
-    efficiency = table.set_index(["batch_per_gpu", "gpus"])["efficiency"].xs(4, level="gpus")
-    assert (100 * efficiency).round().tolist() == [39, 34, 43]
-    shares = scaling.published_shares(published("resnet_compute_communication"), published("resnet_speedup"))
-    assert shares["unexplained_share"].between(0.40, 0.92).all()
