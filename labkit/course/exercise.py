@@ -18,7 +18,8 @@ from labkit.engine.run import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-LATER = "later cells use the reference solution"
+LATER = "later cells do not need your answer"
+BELOW = "counted below the `%%answer` line"  # the file that is read has no such line
 MOST_SHOWN = 120  # characters of a call or a value that a sentence shows
 MOST_PRINTS = 4  # calls whose printed text a verdict shows
 LARGE = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
@@ -46,10 +47,10 @@ def unanswered(name: str) -> Verdict | None:
         if saved.exists():
             kept = f"; your answer of {answers.saved_at(saved)} is kept in `{saved.name}`, and not judged in its place"
     if error := answers.syntax_error(newest.read_bytes()):
-        sentence = f"{what} is not valid Python ({error}): correct it and run the cell again{kept}"
+        sentence = f"{what} is not valid Python ({error}, {BELOW}): correct it and run the cell again{kept}"
         return Verdict(function, NOT_JUDGED, {"syntax": sentence})
     if lines := answers.open_steps(newest.read_bytes(), function):
-        numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+        numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}, {BELOW}"
         sentence = f"{what} still holds a bare `...` in {numbers}: replace it by your own steps{kept}"
         return Verdict(function, UNANSWERED, {}, (sentence, LATER))
     return None

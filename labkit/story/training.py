@@ -30,7 +30,8 @@ def explain_sent(table: pd.DataFrame) -> Markdown:
         ratio = link["fsdp_full"] / link["ddp"]
         sentences.append(
             f"Through each link FSDP full sends {units.times(ratio)} what DDP sends. An all-reduce sends its bytes "
-            "twice; FSDP full gathers the blocks' parameters twice and scatters all gradients once."
+            "twice. FSDP full gathers the blocks' parameters twice, the other parameters once, and scatters all "
+            "gradients once."
         )
     return say(*sentences, small=fact(table, "small"))
 

@@ -52,15 +52,15 @@ def _saving(table: pd.DataFrame, column: str) -> str | None:
     if not {"ddp", "fsdp_full"} <= set(rows.index):
         return None
     ddp, full = rows.loc["ddp"], rows.loc["fsdp_full"]
-    saved, by_ledger = ddp[column] - full[column], " by the ledger" if column == "predicted" else ""
+    saved, basis = ddp[column] - full[column], "by the ledger" if column == "predicted" else "by the measured peaks"
     if saved <= 0:
-        return f"**Full sharding saves nothing{by_ledger}**: it needs {units.size(-saved * 2**20)} more than DDP."
+        return f"**Full sharding saves nothing {basis}**: it needs {units.size(-saved * 2**20)} more than DDP."
     kept = ddp["activations"] / ddp["predicted"]
     activations = (
         f" {units.percent(kept)} of DDP's memory are activations, which no strategy shards." if kept > 0.5 else ""
     )
     size, share = units.size(saved * 2**20), units.percent(saved / ddp[column])
-    return f"Full sharding saves {size}{by_ledger}, which is {share} of DDP's memory.{activations}"
+    return f"Full sharding saves {size} {basis}, which is {share} of DDP's memory.{activations}"
 
 
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:

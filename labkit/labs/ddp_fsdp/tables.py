@@ -20,6 +20,7 @@ from labkit.tables.rows import entries
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert
 from labkit.theory.traffic import Sent, through_a_link, traffic
+from labkit.theory.training import STRATEGIES
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -66,7 +67,7 @@ def holdings(
     model: Model = bert(hidden, layers, vocabulary, 512)
     kept = bert_activations(layers, hidden, heads, batch, sequence)
     rows = []
-    for strategy in ("single", "ddp", "fsdp_root", "fsdp_grad", "fsdp_full"):
+    for strategy in STRATEGIES:
         items = ledger(model, strategy, ranks, kept)
         link = through_a_link(traffic(model, strategy, ranks), ranks)
         rows.append(
