@@ -84,12 +84,10 @@ def test_the_last_cell_lists_papers_and_manuals(lesson):
 
 
 def test_terms_link_to_the_glossary_where_they_come_up(lesson):
-    first, text = (
-        lesson.front_matter,
-        "".join(c.source for c in NOTEBOOKS[lesson.name].cells if c.cell_type == "markdown"),
-    )
+    cells = NOTEBOOKS[lesson.name].cells
+    text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
     linked = {target for _, target in course.LINK.findall(text) if target.startswith("glossary.md#")}
-    before = {target for line in first.values() for _, target in course.LINK.findall(line)}
+    before = {target for line in lesson.front_matter.values() for _, target in course.LINK.findall(line)}
     assert len(linked) >= 7 and linked - before
 
 
