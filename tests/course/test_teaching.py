@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 from course_texts import FOLDER, LESSONS, broken
@@ -22,10 +23,19 @@ def test_the_table_of_needs_is_that_of_the_notebooks():
     table = {cells[0][1:3]: cells[1:] for cells in rows("What a lab needs")}
     assert [*table] == [lesson.number for lesson in LESSONS]
     for lesson in LESSONS:
-        needs, read, small, full = table[lesson.number]
+        needs, read, small, full, _ = table[lesson.number]
         assert needs == (", ".join(name[:2] for name in lesson.builds_on) or "–")
         assert [read, small] == re.findall(r"\d+", lesson.front_matter[TIME])[:2]
         assert full.partition(" on ")[0] in lesson.front_matter[TIME]
+
+
+def test_the_table_lists_each_lesson_s_exercises_with_their_points():
+    for lesson, cells in zip(LESSONS, rows("What a lab needs"), strict=True):
+        exercises = importlib.import_module(f"labkit.labs.{lesson.name[3:]}").check.by_name
+        assert re.findall(r"`(\w+)` \((\d)\)", cells[-1]) == [
+            (name, str(one.points)) for name, one in exercises.items()
+        ]
+        assert {f"{lesson.name[3:]}.{name}" for name in exercises} == {*lesson.exercises}
 
 
 def test_each_question_has_a_wrong_prediction_to_expect():
