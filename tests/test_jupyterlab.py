@@ -37,11 +37,15 @@ def test_a_lesson_runs_from_top_to_bottom_in_the_browser(lab):
     with opened(lab, LESSON.name) as page:
         cells = _run_all(page)
         bars = page.evaluate("window.bars")
+        words = page.evaluate("[...document.querySelectorAll('.jp-OutputArea-output img')].map(picture => picture.alt)")
     _no_cell_failed(cells)
     images = [sum("image/png" in output.get("data", {}) for output in cell["outputs"]) for cell in cells]
     assert max(images) == 1, "a chart is drawn more than once"
     assert sum(images) >= FEWEST_IMAGES
     assert bars > 0, "no progress bar appeared"
+    assert len(words) >= FEWEST_IMAGES and all(said.startswith("Chart. ") and "Source: " in said for said in words), (
+        words
+    )
 
 
 def _run_all(page) -> list[dict]:
