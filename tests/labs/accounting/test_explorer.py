@@ -5,6 +5,7 @@ from math import log10
 
 import pytest
 
+from labkit.charts.knobs import region
 from labkit.labs.accounting.explorer import HEIGHT, LEFT, RIGHT, TOP, WIDTH, explore, picture
 from labkit.labs.accounting.theory import COURSE_MESH, XXL, Mesh, Model, held, times
 
@@ -48,7 +49,7 @@ def test_where_no_batch_is_enough():
 def test_every_slider_draws():
     shown = explore()
     groups, html = shown.children[0].children, shown.children[1]
-    assert html.value == picture(XXL, COURSE_MESH, 32 * 1024, 95)
+    assert html.value == region(picture(XXL, COURSE_MESH, 32 * 1024, 95))
     knobs = [knob for group in groups for knob in group.children]
     assert len(knobs) == 14
     for knob in knobs:

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from labkit.charts import svg
+from labkit.charts.knobs import region
 from labkit.labs.attention.charts.memory import MASKED
 from labkit.labs.attention.explorer import CELL, SIZES, explore, picture
 from labkit.labs.attention.theory import SKIPPED, example, tiled
@@ -99,12 +100,12 @@ def test_before_and_after_are_numbers_and_bars():
 def test_the_sliders_draw():
     shown = explore()
     (step, play), (rows, columns, causal) = (box.children for box in shown.children[:2])
-    assert shown.children[2].value == picture(1, 4, 4, True)
+    assert shown.children[2].value == region(picture(1, 4, 4, True))
     step.value = 16
-    assert shown.children[2].value == picture(16, 4, 4, True)
+    assert shown.children[2].value == region(picture(16, 4, 4, True))
     rows.value = 8
     assert step.max == play.max == 8 and step.value == 8
-    assert shown.children[2].value == picture(8, 8, 4, True)
+    assert shown.children[2].value == region(picture(8, 8, 4, True))
     columns.value, causal.value = 2, False
     assert step.max == play.max == 16
-    assert shown.children[2].value == picture(8, 8, 2, False)
+    assert shown.children[2].value == region(picture(8, 8, 2, False))

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from labkit.charts import canvas
+from labkit.charts.knobs import region
 from labkit.labs.collectives import theory as volume
 from labkit.labs.collectives.explorer import LANE, MOVED, PART, RANKS, SIZES, explore, picture
 from labkit.labs.collectives.theory import (
@@ -107,11 +108,11 @@ def test_time_is_drawn_in_its_parts():
 def test_the_sliders_draw():
     shown = explore()
     (step, play), (ranks, size), (alpha, beta) = (box.children for box in shown.children[:3])
-    assert shown.children[3].value == picture(4, 1, 2**20, 5, 100)
+    assert shown.children[3].value == region(picture(4, 1, 2**20, 5, 100))
     step.value = 6
-    assert shown.children[3].value == picture(4, 6, 2**20, 5, 100)
+    assert shown.children[3].value == region(picture(4, 6, 2**20, 5, 100))
     ranks.value = 3
     assert step.max == play.max == 4 and step.value == 4
     size.value, alpha.value, beta.value = max(SIZES.values()), 1, 400
-    assert shown.children[3].value == picture(3, 4, 2**30, 1, 400)
+    assert shown.children[3].value == region(picture(3, 4, 2**30, 1, 400))
     assert (ranks.min, ranks.max) == RANKS == (2, 16)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from labkit.charts import canvas
+from labkit.charts.knobs import region
 from labkit.charts.svg import WIDTH
 from labkit.labs.ddp_from_scratch.explorer import LEFT, RIGHT, SIZES_MB, explore, picture
 from labkit.labs.ddp_from_scratch.theory import exposed_s, timeline
@@ -55,7 +56,7 @@ def test_the_sliders_draw():
     shown = explore()
     left, right = (box.children for box in shown.children[0].children)
     before = shown.children[1].value
-    assert before == picture(**XL, bucket_mb=25)
+    assert before == region(picture(**XL, bucket_mb=25))
     right[2].value = 500
     left[1].value = 50
-    assert shown.children[1].value == picture(**XL | {"parameters": 50}, bucket_mb=500) != before
+    assert shown.children[1].value == region(picture(**XL | {"parameters": 50}, bucket_mb=500)) != before

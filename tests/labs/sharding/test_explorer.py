@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from labkit.charts.knobs import region
 from labkit.labs.sharding.explorer import LEFT, MEMORY_GIB, STRATEGIES, explore, picture
 from labkit.labs.sharding.theory import COUNTS, GIB, fewest_gpus, fits_memory
 from labkit.theory.gpt import SIZES, gpt
@@ -85,4 +86,4 @@ def test_the_sliders_draw():
     assert "<b>7 B</b>" in before and left[1].options == COUNTS
     left[0].value = "65 B"
     right[1].value = 8
-    assert shown.children[1].value == picture("65 B", 8, "H100 80 GB", "bfloat16", 8) != before
+    assert shown.children[1].value == region(picture("65 B", 8, "H100 80 GB", "bfloat16", 8)) != before
