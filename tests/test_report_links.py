@@ -39,6 +39,7 @@ def test_a_report_holds_every_page_that_its_pages_link_to(tmp_path, write_notebo
     write_notebook(folder / "02_third.ipynb", "# Third", "1")
     (folder / "glossary.md").write_text(GLOSSARY)
     assert main(["--notebooks-folder", str(folder), "--report", str(report), "00", "01"]) == 0
+    assert 'href="glossary.html"' in (report / "index.html").read_text()
     for page in report.glob("*.html"):
         for target in re.findall(r'href="([^"#]+)', page.read_text()):
             assert target.startswith("https://") or (report / target).is_file(), f"{page.name} links to {target}"

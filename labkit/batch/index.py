@@ -36,8 +36,9 @@ def write_index(record: Record, path: Path) -> None:
     """Writes `path`, a page that needs nothing but itself and links to the notebooks' pages beside it."""
     outcomes = record.ordered()
     machine = record.machine
-    claims = path.with_name("claims.html")
-    link = f'<p><a href="{claims.name}">What published reports claim, recomputed</a></p>' if claims.exists() else ""
+    beside = {"claims.html": "What published reports claim, recomputed", "glossary.html": "Glossary"}
+    links = [f'<a href="{name}">{text}</a>' for name, text in beside.items() if path.with_name(name).exists()]
+    link = f"<p>{' · '.join(links)}</p>" if links else ""
     body = f"""<h1>Multi-GPU training, measured</h1>
 <p class="lead">{escape(machine.label)}<br>{escape(summary(outcomes))}</p>
 {link}
