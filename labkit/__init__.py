@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from labkit.tables.published import published_reports as published_reports
     from labkit.tables.published import published_topology as published_topology
     from labkit.tables.targets import compare_targets as compare_targets
+    from labkit.tables.targets import join_cards as join_cards
 
 hidden_modules.require_none()
 
@@ -69,6 +70,7 @@ _ROOMS = {
     "published_topology": "labkit.tables.published",
     "show_claims": "labkit.claims",
     "compare_targets": "labkit.tables.targets",
+    "join_cards": "labkit.tables.targets",
     "source": "labkit.course.source",
     "course_map": "labkit.course.course_map",
     "predict": "labkit.course.predict",

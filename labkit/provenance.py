@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from labkit.node.comparability import Difference, differing
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,8 +21,9 @@ class ProvenanceLost(LookupError):
 
 
 def of_run(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
-    """Return the table, marked as measured by the run: `source`, `small`, `ranks`, and further `facts`."""
-    return of_source(table, run.source, **{"small": run.plan.size == "small", "ranks": run.plan.gpus, **facts})
+    """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
+    own = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": run.key_conditions()}
+    return of_source(table, run.source, **(own | facts))
 
 
 def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts: Any) -> pd.DataFrame:
@@ -44,9 +47,30 @@ def fact(table: pd.DataFrame, name: str) -> Any:
     return table.attrs[name]
 
 
+def fact_or(table: pd.DataFrame, name: str, default: Any) -> Any:
+    """Return a fact of the table, or `default` where it does not carry it."""
+    return table.attrs.get(name, default)
+
+
 def sources(*tables: pd.DataFrame | None) -> str:
-    """Return the sources of the tables, each once, for a footer; tables that are None are left out."""
-    return " · ".join(dict.fromkeys(fact(table, "source") for table in tables if table is not None))
+    """Return the sources of the tables, each once, for a footer; tables that are None are left out.
+
+    Runs on one kind of machine are followed by what differs between their conditions.
+    """
+    known = [table for table in tables if table is not None]
+    texts = dict.fromkeys(fact(table, "source") for table in known)
+    return " · ".join([*texts, *dict.fromkeys(one.short for one in condition_differences(*known))])
+
+
+def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
+    """Return how the conditions of the tables' runs differ from those of the first table that has any."""
+    known = [table.attrs["conditions"] for table in tables if table.attrs.get("conditions")]
+    return [one for other in known[1:] for one in differing(known[0], other)]
+
+
+def is_measured(table: pd.DataFrame) -> bool:
+    """Whether the table was measured by a run whose conditions are known at least in part."""
+    return bool(table.attrs.get("conditions"))
 
 
 def where(table: pd.DataFrame) -> str:

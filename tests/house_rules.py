@@ -54,6 +54,7 @@ MAY_IMPORT = {
         "pandas",
         "numpy",
         "labkit.engine.run",
+        "labkit.node.comparability",
         "labkit.node.limits",
         "labkit.tables",
         "labkit.theory",

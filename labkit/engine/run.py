@@ -16,6 +16,7 @@ from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
 from labkit.engine.summary import summary
 from labkit.node import Node
+from labkit.node.comparability import figures
 from labkit.node.conditions import Conditions
 from labkit.provenance import of_run
 from labkit.repository import RECORDED
@@ -35,6 +36,7 @@ class Run(Folder):
         super().__init__(folder)
         self.recorded = recorded
         self._tally: dict[str, Any] = {}
+        self._key_conditions: tuple[int | None, dict[str, float | str]] | None = None
 
     @classmethod
     def create(cls, plan: Plan, node: Node) -> Self:
@@ -78,8 +80,18 @@ class Run(Folder):
         """Return the state of the machine before, during and after the run; `missing` says why where none was kept."""
         on_gpus = self.plan.device == "cuda"
         what = f"{self.plan.lab} · {self.plan.name}, {self.plan.gpus} × {'GPU' if on_gpus else 'CPU process'}"
-        machine = self.node.software(self.plan.gpus if on_gpus else 0)
+        machine = self.node.software(self.plan.gpus if on_gpus else 0) | {"ranks": self.plan.gpus}
         return replace(self.kept_conditions(), machine=machine, run=what, source=self.source)
+
+    def key_conditions(self) -> dict[str, float | str]:
+        """Return the key figures of the run's conditions, as labkit.node.comparability describes them."""
+        try:
+            written = self.conditions_file.stat().st_mtime_ns
+        except OSError:
+            written = None
+        if self._key_conditions is None or self._key_conditions[0] != written:
+            self._key_conditions = written, figures(self.conditions())
+        return self._key_conditions[1]
 
     @property
     def seconds(self) -> float:

@@ -6,6 +6,7 @@ import ast
 import difflib
 import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,9 @@ def front_door(package: str) -> tuple[Callable, Callable]:
         if name not in modules:
             near = " or ".join(difflib.get_close_matches(name, listed(), n=3, cutoff=0.5))
             raise AttributeError(f"{package} has no {name!r}{near and f'; did you mean {near}?'}")
-        return getattr(importlib.import_module(modules[name]), name)
+        found = getattr(importlib.import_module(modules[name]), name)
+        in_story = modules[name].startswith(f"{package}.story") and inspect.isfunction(found)
+        return _knowing_its_tables(found) if in_story else found
 
     def listed() -> list[str]:
         own = {name for name in vars(sys.modules[package]) if name.isupper() or name.startswith("__")} - {
@@ -37,6 +40,19 @@ def front_door(package: str) -> tuple[Callable, Callable]:
         return sorted({*own, *(name for name in public_names(package) if not name.isupper())})
 
     return fetch, listed
+
+
+@functools.cache
+def _knowing_its_tables(story: Callable) -> Callable:
+    """Return the story, whose sentences know the tables that it was given: `beside` compares their conditions."""
+
+    @functools.wraps(story)
+    def said(*arguments, **named):
+        from labkit.story.words import about
+
+        return about(story(*arguments, **named), *arguments, *named.values())
+
+    return said
 
 
 @functools.cache

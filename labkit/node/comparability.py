@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -11,6 +11,8 @@ from .conditions import Conditions, GpuState, Snapshot
 
 HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued addition, which is 1.44 ×, is their usual spread
 THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled
+CORES_PER_RANK = 2.0  # one for the rank's own thread, one for those of backward and NCCL; more change little
+MEASURED = frozenset({"python_call_ns", "enqueue_us"})  # a run that has one of them was measured
 BUSY_PERCENT = 50.0  # utilisation from which a GPU's clock is the clock of its work
 
 
@@ -30,6 +32,11 @@ class Difference:
     def said(self, first: str = "your run", second: str = "the recorded run") -> str:
         """Return the difference as half a sentence: "torch is 2.13.0 in your run and 2.11.0 in the recorded run"."""
         return f"{self.what} is {self.first} in {first} and {self.second} in {second}"
+
+    @property
+    def short(self) -> str:
+        """Return the difference for a chart's footer: "differs: torch 2.13.0 | 2.11.0", in the order of the sources."""
+        return f"differs: {self.what} {self.first} | {self.second}"
 
 
 def figures(conditions: Conditions) -> dict[str, float | str]:
@@ -69,16 +76,20 @@ def differences(first: Conditions, second: Conditions) -> tuple[Difference, ...]
     Runs on GPUs, or CPUs, of different models differ in everything: what their conditions are changes nothing then.
     A figure that one of the runs lacks is no difference.
     """
-    a: dict[str, Any] = figures(first)
-    b: dict[str, Any] = figures(second)
+    return differing(figures(first), figures(second))
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Return the differences of two runs whose key figures are `a` and `b`."""
     if a.get("processor") != b.get("processor"):
         return ()
     found = [Difference(name, str(a[name]), str(b[name])) for name in ("driver", "torch") if _differ(a, b, name)]
-    found += [
-        Difference("the number of usable cores", f"{a[name]:g}", f"{b[name]:g}", host_only=True)
-        for name in ("cores", "cgroup_quota_cores")
-        if _differ(a, b, name)
-    ]
+    if _differ(a, b, "cores") and min(_cores_per_rank(a), _cores_per_rank(b)) < CORES_PER_RANK:
+        found.append(Difference("the number of usable cores", f"{a['cores']:g}", f"{b['cores']:g}", host_only=True))
+    quotas = [known.get("cgroup_quota_cores") for known in (a, b)]
+    if quotas[0] != quotas[1] and {*a} & {*b} & MEASURED:
+        quota_texts = ["none" if quota is None else f"{quota:g} cores" for quota in quotas]
+        found.append(Difference("the CPU quota", quota_texts[0], quota_texts[1], host_only=True))
     host = "enqueue_us" if {"enqueue_us"} <= {*a} & {*b} else "python_call_ns"
     if _ratio(a, b, host) > HOST_RATIO:
         what, unit = ("time to enqueue a kernel", "µs") if host == "enqueue_us" else ("time of a Python call", "ns")
@@ -92,16 +103,20 @@ def differences(first: Conditions, second: Conditions) -> tuple[Difference, ...]
     return tuple(found)
 
 
-def _throttling(known: dict[str, Any]) -> str:
+def _cores_per_rank(known: Mapping[str, Any]) -> float:
+    return known["cores"] / known.get("ranks", 1)
+
+
+def _throttling(known: Mapping[str, Any]) -> str:
     reasons = known.get("throttle_reasons")
     return f"{known['throttled_percent']:.0f} %{f' ({reasons})' if reasons else ''}"
 
 
-def _differ(a: dict[str, Any], b: dict[str, Any], name: str) -> bool:
+def _differ(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> bool:
     return name in a and name in b and a[name] != b[name]
 
 
-def _ratio(a: dict[str, Any], b: dict[str, Any], name: str) -> float:
+def _ratio(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> float:
     """Return the larger value over the smaller one; 1 where one is not known."""
     values = [a.get(name) or 0.0, b.get(name) or 0.0]
     return max(values) / min(values) if all(values) else 1.0

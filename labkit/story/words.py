@@ -7,7 +7,11 @@ from collections.abc import Iterable
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.node.comparability import Difference
+from labkit.provenance import condition_differences, is_measured
 from labkit.story import units
+
+_TABLES = "tables"  # attribute of sentences: what they are about
 
 SMALL_NOTE = (
     "*This run is small: CPU processes stand in for GPUs and host buffers for GPU memory. It shows that the code is "
@@ -44,9 +48,39 @@ def together(*sayings: Markdown) -> Markdown:
 
 
 def beside(here: Markdown, recorded: Markdown) -> Markdown:
-    """Return the sentences about this machine's run and those about the recorded run, each under its heading."""
+    """Return the sentences about this machine's run and those about the recorded run, each under its heading.
+
+    Where the conditions of the two runs differ in a way that changes measurements, a third paragraph says how.
+    """
     parts = [("Here", here.data or ""), ("Recorded", recorded.data or "")]
+    if differences := condition_differences(*(table for said in (here, recorded) for table in tables_of(said)[:1])):
+        parts.append(("Conditions", conditions_differ(differences)))
     return Markdown("\n\n".join(f"**{name}.**{_gap(text)}{text}" for name, text in parts))
+
+
+def conditions_differ(differences: Iterable[Difference]) -> str:
+    """Return sentences on what differs between two runs' conditions, and on which measures that has an effect."""
+    by_effect = {
+        host_only: [one.said() for one in differences if one.host_only is host_only] for host_only in (False, True)
+    }
+    sentences = []
+    if all_measures := by_effect[False]:
+        sentences.append(f"The two runs are not comparable: {listed(all_measures)}.")
+    if host_measures := by_effect[True]:
+        sentences.append(f"Measures that depend on the host are not comparable: {listed(host_measures)}.")
+    return " ".join(sentences)
+
+
+def about(said: Markdown, *arguments: object) -> Markdown:
+    """Return the sentences, which remember the measured tables among the arguments."""
+    if isinstance(said, Markdown):
+        vars(said)[_TABLES] = [one for one in arguments if isinstance(one, pd.DataFrame) and is_measured(one)]
+    return said
+
+
+def tables_of(said: Markdown) -> list[pd.DataFrame]:
+    """Return the tables that the sentences are about, as far as `about` has named them."""
+    return vars(said).get(_TABLES, [])
 
 
 def _gap(text: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import of_source
+from labkit.node.comparability import MEASURED, differing
+from labkit.provenance import fact, fact_or, of_source, sources
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -26,6 +27,8 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 OPEN, NOT_RECORDED, STATED = "open", "not recorded", "stated"  # besides True and False
 NOT_MEASURED = "not measured"  # on this node
+CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
+COMPARABLE, NOT_KNOWN = "comparable", "not known"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Target:
 
     `spread` is the half-width of the measurement: a goal that lies inside it is neither reached nor missed. A target
     without a measurement is one that no recorded run shows. A target without a comparison has no goal: it is stated.
+    `depends_on` says what the measure depends on besides the code: GPU (also their links), HOST (also the GPU, as a
+    step whose kernels the host enqueues), or CODE alone (counted bytes, errors, verdicts), which any machine shows.
     """
 
     what: str
@@ -42,6 +47,7 @@ class Target:
     goal: float = math.nan
     unit: str = ""
     spread: float = 0.0
+    depends_on: str = GPU
 
     @property
     def met(self) -> bool | str:
@@ -63,10 +69,11 @@ class Target:
 
 def card(lab: str, targets: Iterable[Target]) -> pd.DataFrame:
     """Return the targets as a table, one row each: lab, target, measured (three decimals), goal, unit, met."""
-    rows = [(lab, one.what, one.measured, one.goal_text, one.unit, one.met) for one in targets]
+    listed = list(targets)
+    rows = [(lab, one.what, one.measured, one.goal_text, one.unit, one.met) for one in listed]
     table = pd.DataFrame(rows, columns=COLUMNS)
     table["measured"] = table["measured"].astype(float).round(3)
-    return table
+    return of_source(table, "targets", of_targets={(lab, one.what): (one.depends_on, {}) for one in listed})
 
 
 def card_of(
@@ -75,24 +82,62 @@ def card_of(
     """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
     targets = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
-    return card(lab, targets)
+    table = card(lab, targets)
+    conditions = run.key_conditions() if targets else {}
+    of_targets = {key: (depends_on, conditions) for key, (depends_on, _) in fact(table, "of_targets").items()}
+    return of_source(table, run.source, of_targets=of_targets)
+
+
+def join_cards(*cards: pd.DataFrame) -> pd.DataFrame:
+    """Return the cards as one, which knows the conditions under which each target was measured.
+
+    Of a target that several runs measure, those of the last count.
+    """
+    filled = [one for one in cards if len(one)]
+    if not filled:
+        return card("", [])
+    of_targets = {key: value for one in filled for key, value in fact_or(one, "of_targets", {}).items()}
+    return of_source(pd.concat(filled, ignore_index=True), sources(*filled), of_targets=of_targets)
 
 
 def compare_targets(recorded: pd.DataFrame, *here: pd.DataFrame) -> pd.DataFrame:
     """Return the targets of a recorded run beside the same targets of runs on this node, one row per target.
 
     Takes cards. `recorded` and `here` are figures in `unit`; `met_here` is "not measured" where no run on this node
-    measures the target: a small run measures none, and a target may need more GPUs than this node has.
+    measures the target: a small run measures none, and a target may need more GPUs than this node has. `conditions`
+    says whether the two figures are comparable, or what differs between the runs' conditions as far as this measure
+    depends on it; "not known" where one of the runs has not measured its conditions.
     """
     keys = ["lab", "target", "goal", "unit"]
     recorded_card = recorded.rename(columns={"measured": "recorded", "met": "met_recorded"})
-    cards = [one for one in here if len(one)]
-    card_here = pd.concat(cards, ignore_index=True) if cards else recorded.iloc[:0]
+    joined = join_cards(*here)
+    card_here = joined if len(joined) else recorded.iloc[:0]
     card_here = card_here.drop_duplicates(keys, keep="last").rename(columns={"measured": "here", "met": "met_here"})
     table = recorded_card.merge(card_here, on=keys, how="outer" if len(card_here) else "left", sort=False)
     for column, missing in (("met_recorded", NOT_RECORDED), ("met_here", NOT_MEASURED)):
         table[column] = table[column].astype(object).where(table[column].notna(), missing)
-    return of_source(table[[*keys, "recorded", "met_recorded", "here", "met_here"]], "recorded and measured here")
+    ways = [fact_or(one, "of_targets", {}) for one in (recorded, joined)]
+    both = table[["recorded", "here"]].notna().all(axis=1)
+    table["conditions"] = [
+        _comparable(*(way.get(key, (GPU, {})) for way in ways)) if measured else "–"
+        for key, measured in zip(zip(table["lab"], table["target"], strict=True), both, strict=True)
+    ]
+    shown = [*keys, "recorded", "met_recorded", "here", "met_here", "conditions"]
+    return of_source(table[shown], "recorded and measured here")
+
+
+def _comparable(recorded: tuple[str, dict[str, Any]], here: tuple[str, dict[str, Any]]) -> str:
+    """Return whether two figures are comparable: what each depends on, and the key figures of its run's conditions."""
+    depends_on, a, b = here[0], here[1], recorded[1]
+    if depends_on == CODE:
+        return COMPARABLE
+    models = [one.get("processor") for one in (a, b)]
+    if None not in models and models[0] != models[1]:
+        return f"{models[0]} in this run and {models[1]} in the recorded run"
+    found = [one for one in differing(a, b) if depends_on == HOST or not one.host_only]
+    if found:
+        return "; ".join(one.said("this run", "the recorded run") for one in found)
+    return COMPARABLE if all({*one} & MEASURED for one in (a, b)) else NOT_KNOWN
 
 
 def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:
@@ -101,5 +146,5 @@ def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:
     unequal = int((~sent["equal"].astype(bool)).sum())
     return [
         Target(f"largest unexplained share, of {len(memory)} peaks", unexplained, "≤", 10, "%"),
-        Target(f"collectives that are not the formula's, of {len(sent)}", unequal, "=", 0),
+        Target(f"collectives that are not the formula's, of {len(sent)}", unequal, "=", 0, depends_on=CODE),
     ]

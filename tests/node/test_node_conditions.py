@@ -9,7 +9,7 @@ from labkit.engine.run import Run, replay
 from labkit.node.comparability import differences, figures
 from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
 
-H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200"}
+H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200", "ranks": 2}
 
 
 def looks(throttled: int = 0, *, utilisation: float = 97.0, count: int = 20) -> tuple[dict, ...]:
@@ -59,7 +59,7 @@ def test_a_run_without_the_file_says_so_and_still_knows_its_software():
     old = replay("h200x4/start/hello").conditions()
     assert (old.measured, old.samples) == (False, ())
     assert "has no conditions.json" in old.missing
-    known = {"driver": old.machine["driver"], "torch": "2.11.0", "processor": "NVIDIA H200", "cores": 64}
+    known = {"driver": old.machine["driver"], "torch": "2.11.0", "processor": "NVIDIA H200", "cores": 64, "ranks": 4}
     assert figures(old) == known == old.machine
 
 
@@ -115,7 +115,14 @@ def test_a_difference_that_matters_is_told(other, what, host_only):
 
 @pytest.mark.parametrize(
     "other",
-    [ALIKE, conditions((7.0, 11.0)), conditions(throttled=2), Conditions(machine=H200), Conditions(missing="none")],
+    [
+        ALIKE,
+        conditions((7.0, 11.0)),
+        conditions(throttled=2),
+        conditions(cores=64),
+        Conditions(machine=H200),
+        Conditions(missing="none"),
+    ],
 )
 def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
     assert differences(ALIKE, other) == ()
