@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.provenance import of_run
 from labkit.tables.rows import entries
-from labkit.tables.targets import Target
+from labkit.tables.targets import CODE, Target
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -33,4 +33,4 @@ def equality_targets(table: pd.DataFrame, what: str) -> list[Target]:
     """Return the target of the largest error, named `what`; none where no training was to be equal."""
     if table.empty:
         return []
-    return [Target(what, 1e6 * table[ERRORS].max(axis=None), "≤", 1e6 * ROUNDING, "millionths")]
+    return [Target(what, 1e6 * table[ERRORS].max(axis=None), "≤", 1e6 * ROUNDING, "millionths", depends_on=CODE)]

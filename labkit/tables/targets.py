@@ -145,6 +145,6 @@ def ledger_targets(memory: pd.DataFrame, sent: pd.DataFrame) -> list[Target]:
     unexplained = 100 * float(memory["unexplained_share"].abs().max())
     unequal = int((~sent["equal"].astype(bool)).sum())
     return [
-        Target(f"largest unexplained share, of {len(memory)} peaks", unexplained, "≤", 10, "%"),
+        Target(f"largest unexplained share, of {len(memory)} peaks", unexplained, "≤", 10, "%", depends_on=CODE),
         Target(f"collectives that are not the formula's, of {len(sent)}", unequal, "=", 0, depends_on=CODE),
     ]

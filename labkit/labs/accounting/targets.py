@@ -7,7 +7,7 @@ import pandas as pd
 from labkit.labs.accounting.tables.answers import answers
 from labkit.labs.accounting.tables.memory import TPU_GB, states_bytes
 from labkit.labs.accounting.theory import COURSE_MESH, MODELS, XXL, devices, least_tokens, number_in, of, smallest_fsdp
-from labkit.tables.targets import Target, card
+from labkit.tables.targets import CODE, Target, card
 
 _WEIGHTS_OF_LLAMA = {"Llama 2 7 B": ("7 B", 6_738_415_616), "Llama 3.1 405 B": ("405 B", 405_853_388_800)}  # published
 
@@ -33,4 +33,7 @@ def scorecard(published: pd.DataFrame) -> pd.DataFrame:
         )
     explained = int((differ["mistake"] != "").sum())
     exact.append(("published answers that differ, explained", explained, len(differ), "answers"))
-    return card("accounting", [Target(what, float(value), "=", goal, unit) for what, value, goal, unit in exact])
+    return card(
+        "accounting",
+        [Target(what, float(value), "=", goal, unit, depends_on=CODE) for what, value, goal, unit in exact],
+    )

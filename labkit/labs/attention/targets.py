@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.labs.attention.tables import memory, speed
 from labkit.provenance import fact
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, GPU, HOST, Target, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -35,9 +35,19 @@ def _race(run: Run) -> list[Target]:
     for clock, group in ours.groupby("clock", sort=False):
         worst = group.loc[group["versus"].idxmax()]
         named = f"{clock} over SDPA-flash: {worst['phase']}, N {worst['sequence']}, d {worst['head_dim']}"
-        targets.append(Target(named, worst["versus"], "≤", 1, "×", _spread_of_ratio(table, worst)))
+        targets.append(
+            Target(
+                named,
+                worst["versus"],
+                "≤",
+                1,
+                "×",
+                _spread_of_ratio(table, worst),
+                depends_on=HOST if clock == "launched" else GPU,
+            )
+        )
     ran = int(launched[launched["sequence"] == _LONG]["ms"].notna().sum())
-    return [*targets, Target("phases measured at N 65 536, of 6", ran, "=", 6)]
+    return [*targets, Target("phases measured at N 65 536, of 6", ran, "=", 6, depends_on=CODE)]
 
 
 def _spread_of_ratio(table: pd.DataFrame, ours: pd.Series) -> float:
@@ -53,18 +63,21 @@ def _errors(run: Run) -> list[Target]:
     targets = []
     for precision, group in ours.groupby("precision", sort=False):
         worst, goal = 1e3 * group["worst"].max(), 1e3 * group["tolerance"].iloc[0]
-        targets.append(Target(f"largest error, {precision}", worst, "≤", goal, "thousandths"))
-    return [*targets, Target("a second run gives the same bits", float(ours["same_bits"].all()), "=", 1)]
+        targets.append(Target(f"largest error, {precision}", worst, "≤", goal, "thousandths", depends_on=CODE))
+    return [
+        *targets,
+        Target("a second run gives the same bits", float(ours["same_bits"].all()), "=", 1, depends_on=CODE),
+    ]
 
 
 def _memory(run: Run) -> list[Target]:
     table = memory.held(run)
     growth = table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1]
-    return [Target("what is kept grows with N to the power", growth, "≤", _LINEAR)]
+    return [Target("what is kept grows with N to the power", growth, "≤", _LINEAR, depends_on=CODE)]
 
 
 def _trial(run: Run) -> list[Target]:
     rows = run.rows[run.rows["variant"] != "right"]
     wrong = (rows["sees_ahead"] > 0) | (rows["early_weight"] > 1.01) | (rows["products"] > 0)
     caught = int((wrong | (rows[["forward_largest", "backward_largest"]].max(axis=1) >= 1)).sum())
-    return [Target(f"wrong attentions caught, of {len(rows)}", caught, "=", len(rows))]
+    return [Target(f"wrong attentions caught, of {len(rows)}", caught, "=", len(rows), depends_on=CODE)]

@@ -11,7 +11,7 @@ from labkit.labs.benchmarking.tables.profiles import accounts
 from labkit.labs.benchmarking.tables.steps import steps
 from labkit.labs.benchmarking.tables.trials import wrong_by_rows
 from labkit.labs.benchmarking.theory import NAMES as MODE_NAMES
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, HOST, Target, card_of
 from labkit.theory.transformer import NAMES
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ _CAUGHT = "broken benchmarks caught, of 5"
 
 
 def _step(model: str, ms: float | None = None, spread: float = 0.0) -> Target:
-    return Target(f"{model}: compiled bfloat16 AdamW step", ms, unit="ms", spread=spread)
+    return Target(f"{model}: compiled bfloat16 AdamW step", ms, unit="ms", spread=spread, depends_on=HOST)
 
 
 def _mfu(model: str, mode: str, percent: float | None = None) -> Target:
-    return Target(f"{model}: MFU of the step, {MODE_NAMES[mode]}", percent, unit="%")
+    return Target(f"{model}: MFU of the step, {MODE_NAMES[mode]}", percent, unit="%", depends_on=HOST)
 
 
 EXPECTED = (
@@ -61,16 +61,16 @@ def _launches(run: Run) -> list[Target]:
     table = launches(run)
     sizes = table[table["axis"] == "model"]
     worst = sizes.loc[sizes["error"].abs().idxmax()]
-    return [Target(_MODEL, 100 * float(abs(worst["error"])), "≤", _ERROR, "%")]
+    return [Target(_MODEL, 100 * float(abs(worst["error"])), "≤", _ERROR, "%", depends_on=HOST)]
 
 
 def _profiles(run: Run) -> list[Target]:
     table = accounts(run)
     forwards = table[table["phase"] == "forward"]
-    return [Target(_CLOCKS, 100 * float(forwards["apart"].abs().max()), "≤", _APART, "%")]
+    return [Target(_CLOCKS, 100 * float(forwards["apart"].abs().max()), "≤", _APART, "%", depends_on=HOST)]
 
 
 def _trial(run: Run) -> list[Target]:
     rows = run.rows[run.rows["variant"] != "right"]
     caught = [row["variant"] in wrong_by_rows(row) for row in rows.to_dict("records")]
-    return [Target(_CAUGHT, float(sum(caught)), "=", 5)]
+    return [Target(_CAUGHT, float(sum(caught)), "=", 5, depends_on=CODE)]

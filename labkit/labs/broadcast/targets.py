@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from labkit.labs.broadcast.plan import CHUNKED
 from labkit.labs.broadcast.tables import methods
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, HOST, Target, card_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,10 +33,10 @@ def _targets(run: Run) -> list[Target]:
     def target(what: str, method: str, over: str, comparison: str, goal: float) -> Target:
         ratio = fastest.loc[method, "seconds"] / fastest.loc[over, "seconds"]
         spread = sum(fastest.loc[one, "spread_seconds"] / fastest.loc[one, "seconds"] for one in (method, over))
-        return Target(what, ratio, comparison, goal, "×", spread=ratio * spread)
+        return Target(what, ratio, comparison, goal, "×", spread=ratio * spread, depends_on=HOST)
 
     return [
         target("time of scatter + all-gather, divided by that of links", "scatter_all_gather", "links", "≤", 1.05),
         target("time of best pipelined, divided by scatter + all-gather", "pipelined", "scatter_all_gather", "≥", 3.4),
-        Target("settings with a wrong copy", wrong, "=", 0, f"of {len(table)}"),
+        Target("settings with a wrong copy", wrong, "=", 0, f"of {len(table)}", depends_on=CODE),
     ]

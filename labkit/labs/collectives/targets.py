@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.labs.collectives.tables import against, bandwidths, rings, symptoms
 from labkit.labs.collectives.theory import AGAINST_FROM_BYTES, AGAINST_GOAL
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, Target, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -33,8 +33,8 @@ def _sweep(run: Run) -> list[Target]:
     table = bandwidths(run)
     wrong, beaten = (table["status"] != "ok").sum(), (table["verdict"] == "impossible").sum()
     return [
-        Target(f"settings not measured and verified, of {len(table)}", float(wrong), "=", 0),
-        Target("settings that beat physics", float(beaten), "=", 0),
+        Target(f"settings not measured and verified, of {len(table)}", float(wrong), "=", 0, depends_on=CODE),
+        Target("settings that beat physics", float(beaten), "=", 0, depends_on=CODE),
     ]
 
 
@@ -56,7 +56,7 @@ def _nccl_tests(run: Run) -> list[Target]:
 def _ring(run: Run) -> list[Target]:
     table = rings(run)
     wrong = ((table["status"] != "ok") | (table["sent_bytes"] != table["formula_bytes"])).sum()
-    return [Target(f"rings not right or not of the formula, of {len(table)}", float(wrong), "=", 0)]
+    return [Target(f"rings not right or not of the formula, of {len(table)}", float(wrong), "=", 0, depends_on=CODE)]
 
 
 def _trial(run: Run) -> list[Target]:
@@ -64,4 +64,4 @@ def _trial(run: Run) -> list[Target]:
     table = symptoms(run)
     wrong, accused = table["variant"] != "right", caught(table)
     score = accused[wrong].sum() - accused[~wrong].sum()
-    return [Target(f"wrong benchmarks caught, of {wrong.sum()}", float(score), "=", int(wrong.sum()))]
+    return [Target(f"wrong benchmarks caught, of {wrong.sum()}", float(score), "=", int(wrong.sum()), depends_on=CODE)]

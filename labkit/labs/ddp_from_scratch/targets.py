@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.labs.ddp_from_scratch.tables.buckets import buckets
 from labkit.labs.ddp_from_scratch.tables.steps import equality, implementations, overlap
 from labkit.labs.ddp_from_scratch.theory import GOAL_OVER_DDP
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, HOST, Target, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -34,7 +34,9 @@ def _buckets(run: Run) -> list[Target]:
 
 def _equality(run: Run) -> list[Target]:
     table = equality(run)
-    return [Target(f"cases unlike one process, of {len(table)}", float((~table["equal"]).sum()), "=", 0)]
+    return [
+        Target(f"cases unlike one process, of {len(table)}", float((~table["equal"]).sum()), "=", 0, depends_on=CODE)
+    ]
 
 
 def _over_ddp(what: str, table: pd.DataFrame) -> Target:
@@ -44,11 +46,13 @@ def _over_ddp(what: str, table: pd.DataFrame) -> Target:
         return Target(what, None, "≤", GOAL_OVER_DDP, "×")
     best = rows.loc[rows["over_ddp"].idxmin()]
     spread = float(best["spread_over_ddp"])
-    return Target(what, float(best["over_ddp"]), "≤", GOAL_OVER_DDP, "×", 0.0 if math.isnan(spread) else spread)
+    return Target(
+        what, float(best["over_ddp"]), "≤", GOAL_OVER_DDP, "×", 0.0 if math.isnan(spread) else spread, depends_on=HOST
+    )
 
 
 def _sent(run: Run) -> Target:
     table = overlap(run)
     ours = table[table["strategy"] != "ddp"]
     wrong = float((~ours["equal"].astype(bool)).sum())
-    return Target(f"settings that send unlike the formula, of {len(ours)}", wrong, "=", 0)
+    return Target(f"settings that send unlike the formula, of {len(ours)}", wrong, "=", 0, depends_on=CODE)

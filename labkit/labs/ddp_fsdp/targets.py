@@ -10,7 +10,7 @@ from labkit.labs.ddp_fsdp.tables import memory, throughput
 from labkit.tables.equality import equality, equality_targets
 from labkit.tables.ledgers import sent
 from labkit.tables.rates import ladder
-from labkit.tables.targets import Target, card_of, ledger_targets
+from labkit.tables.targets import HOST, Target, card_of, ledger_targets
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -35,12 +35,13 @@ def _strategies(run: Run) -> list[Target]:
             0.95,
             "×",
             row.spread_efficiency,
+            depends_on=HOST,
         )
         for row in ddp.itertuples()
     ]
     if gpus == 4:
         targets += [
-            Target(_FOUR_GPUS, row.samples_per_s, "≥", 415, "samples/s", row.spread_samples_per_s)
+            Target(_FOUR_GPUS, row.samples_per_s, "≥", 415, "samples/s", row.spread_samples_per_s, depends_on=HOST)
             for row in ddp[ddp["batch"] == 64].itertuples()
         ]
     return targets + ledger_targets(memory(run), sent(run))
@@ -52,7 +53,7 @@ def _knobs(run: Run) -> list[Target]:
     best, first = table["times_first"].idxmax(), rates.first_valid_index()
     times = table.loc[best, "times_first"]
     spread = times * (spreads[best] / rates[best] + spreads[first] / rates[first])
-    return [Target("fastest setting ÷ first (float32, unfused AdamW)", times, "≥", 4, "×", spread)]
+    return [Target("fastest setting ÷ first (float32, unfused AdamW)", times, "≥", 4, "×", spread, depends_on=HOST)]
 
 
 def _trial(run: Run) -> list[Target]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.labs.optimizer_sharding.tables.balance import equality, faults, owned, symptoms
 from labkit.labs.optimizer_sharding.tables.measured import complete, memory, sent, steps
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, HOST, Target, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -25,14 +25,14 @@ def _memory(run: Run) -> list[Target]:
     unexplained = 100 * float(table["unexplained_share"].abs().max())
     excess = 100 * float(owned(run).set_index("way").loc["sharded", "excess"])
     targets = [
-        Target(f"largest unexplained share, of {len(table)} peaks", unexplained, "≤", 10, "%"),
-        Target("fullest rank's states over 1/N", excess, "≤", 5, "%"),
+        Target(f"largest unexplained share, of {len(table)} peaks", unexplained, "≤", 10, "%", depends_on=CODE),
+        Target("fullest rank's states over 1/N", excess, "≤", 5, "%", depends_on=CODE),
         _count("updates that send each parameter once", moved["equal"]),
     ]
     for kernel, own in table.groupby("kernel", sort=False):
         peaks = complete(own).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy", "zero_buckets"])
         ratio = float(peaks["sharded"] / peaks.drop("sharded").min())
-        targets.append(Target(f"peak over torch's leaner one, {kernel}", ratio, "≤", 1.01, "×"))
+        targets.append(Target(f"peak over torch's leaner one, {kernel}", ratio, "≤", 1.01, "×", depends_on=CODE))
     return targets
 
 
@@ -44,7 +44,9 @@ def _steps(run: Run) -> list[Target]:
             ("update", row.over_torch, row.spread_over_torch),
             ("step", row.step_over_torch, row.spread_step_over_torch),
         ):
-            targets.append(Target(f"{named}: {part} over torch's faster one", ratio, "≤", 0.95, "×", spread))
+            targets.append(
+                Target(f"{named}: {part} over torch's faster one", ratio, "≤", 0.95, "×", spread, depends_on=HOST)
+            )
     return targets
 
 
@@ -52,7 +54,7 @@ def _equality(run: Run) -> list[Target]:
     table = equality(run)
     worst = 1e6 * float(table[["error", "drift"]].max(axis=None))
     return [
-        Target("largest error after 10 steps", worst, "≤", 1, "millionths"),
+        Target("largest error after 10 steps", worst, "≤", 1, "millionths", depends_on=CODE),
         _count("cases equal to unsharded", table["equal"]),
     ]
 
@@ -65,4 +67,4 @@ def _trial(run: Run) -> list[Target]:
 
 def _count(what: str, reached: pd.Series) -> Target:
     """Return the target that all of these hold."""
-    return Target(f"{what}, of {len(reached)}", float(reached.sum()), "=", len(reached))
+    return Target(f"{what}, of {len(reached)}", float(reached.sum()), "=", len(reached), depends_on=CODE)

@@ -8,7 +8,7 @@ from labkit.labs.pipeline.tables.forecast import split_forecast
 from labkit.labs.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
 from labkit.labs.pipeline.tables.timeline import predictions
 from labkit.provenance import fact
-from labkit.tables.targets import Target, card_of
+from labkit.tables.targets import CODE, HOST, Target, card_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,10 +31,18 @@ def _schedules(run: Run) -> list[Target]:
         where = f"{row['schedule']}, {row['micro_batches']}"
         if row["schedule"] in ("gpipe", "1f1b"):
             spread = 100 * row["spread_residual"]
-            step = Target(f"simulated step off, {where}", 100 * row["residual"], "within ±", 5, "%", spread=spread)
+            step = Target(
+                f"simulated step off, {where}",
+                100 * row["residual"],
+                "within ±",
+                5,
+                "%",
+                spread=spread,
+                depends_on=HOST,
+            )
             targets.append(step)
         apart = 100 * (row["bubble_simulated"] - row["bubble_measured"])
-        targets.append(Target(f"simulated bubble off, {where}", apart, "within ±", 5, "points"))
+        targets.append(Target(f"simulated bubble off, {where}", apart, "within ±", 5, "points", depends_on=HOST))
     return targets
 
 
@@ -46,11 +54,13 @@ def _micro_batches(run: Run) -> list[Target]:
     spreads = table.pivot_table(index="micro_batches", columns="mode", values="spread_samples_per_s") / rates
     if "training" in rates:
         best = rates["training"].idxmax()
-        targets.append(Target("best micro-batch count, training", best, ">", 4, "micro-batches"))
+        targets.append(Target("best micro-batch count, training", best, ">", 4, "micro-batches", depends_on=HOST))
     if "streaming" in rates and {4, 16} <= set(rates.index):
         ratio = rates.loc[16, "streaming"] / rates.loc[4, "streaming"]
         spread = ratio * spreads.loc[[4, 16], "streaming"].sum()
-        targets.append(Target("streaming throughput, 16 over 4 micro-batches", ratio, "<", 1, "×", spread=spread))
+        targets.append(
+            Target("streaming throughput, 16 over 4 micro-batches", ratio, "<", 1, "×", spread=spread, depends_on=HOST)
+        )
     return targets
 
 
@@ -62,7 +72,17 @@ def _gpus(run: Run) -> list[Target]:
     first, last = streaming.iloc[0], streaming.iloc[-1]
     share = last["share_of_limit"]
     spread = share * sum(row["spread_samples_per_s"] / row["samples_per_s"] for row in (first, last))
-    return [Target(f"streaming speed-up over linear, {last['ranks']} GPUs", share, "≥", 0.9, "×", spread=spread)]
+    return [
+        Target(
+            f"streaming speed-up over linear, {last['ranks']} GPUs",
+            share,
+            "≥",
+            0.9,
+            "×",
+            spread=spread,
+            depends_on=HOST,
+        )
+    ]
 
 
 def _splits(run: Run) -> list[Target]:
@@ -72,7 +92,7 @@ def _splits(run: Run) -> list[Target]:
     for _, row in table[table["split"] != even["split"]].iterrows():
         spread = (1 + row["error"]) * sum(one["spread_step_ms"] / one["step_ms"] for one in (row, even))
         what = f"{row['split']} over {even['split']}, forecast off"
-        targets.append(Target(what, 100 * row["error"], "within ±", 5, "%", spread=100 * spread))
+        targets.append(Target(what, 100 * row["error"], "within ±", 5, "%", spread=100 * spread, depends_on=HOST))
     return targets
 
 
@@ -80,4 +100,4 @@ def _trial(run: Run) -> list[Target]:
     table = equality(run)
     right = table[table["variant"] == "right"]
     name = f"largest error of outputs, loss, gradients, of {len(right)}"
-    return [Target(name, 1e6 * right[ERRORS].max(axis=None), "≤", 1000, "millionths")]
+    return [Target(name, 1e6 * right[ERRORS].max(axis=None), "≤", 1000, "millionths", depends_on=CODE)]

@@ -11,7 +11,7 @@ from labkit.labs.precision_memory.tables.memory import faults, levers, memory, s
 from labkit.labs.precision_memory.tables.numbers import dtypes, sums
 from labkit.labs.precision_memory.theory.levers import VARIANTS
 from labkit.labs.precision_memory.theory.memory import ledger, shape_of
-from labkit.tables.targets import Target, card, card_of
+from labkit.tables.targets import CODE, Target, card, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -47,16 +47,31 @@ def _numbers(run: Run) -> list[Target]:
     loss = dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]]
     return [
         Target(
-            f"ways to sum in which torch gives the simulated bits, of {len(equal)}", int(equal.sum()), "=", len(equal)
+            f"ways to sum in which torch gives the simulated bits, of {len(equal)}",
+            int(equal.sum()),
+            "=",
+            len(equal),
+            depends_on=CODE,
         ),
-        Target("dtype of the loss under autocast is float32, of 2", int((loss == "float32").sum()), "=", 2),
+        Target(
+            "dtype of the loss under autocast is float32, of 2", int((loss == "float32").sum()), "=", 2, depends_on=CODE
+        ),
     ]
 
 
 def _memory(run: Run) -> list[Target]:
     table = memory(run)
     known = table["unexplained_share"].dropna()
-    return [Target(f"largest unexplained share, of {len(known)} peaks", 100 * float(known.abs().max()), "≤", 10, "%")]
+    return [
+        Target(
+            f"largest unexplained share, of {len(known)} peaks",
+            100 * float(known.abs().max()),
+            "≤",
+            10,
+            "%",
+            depends_on=CODE,
+        )
+    ]
 
 
 def _timeline(run: Run) -> list[Target]:
@@ -65,15 +80,15 @@ def _timeline(run: Run) -> list[Target]:
         peak = timeline(run, precision)["allocated_mib"].max() * 2**20
         due = sum(ledger(shape_of(run.plan, precision=precision), "steady step").values())
         apart.append(100 * (peak / due - 1))
-    return [Target("timeline's peak beside the ledger's", max(apart, key=abs), "within ±", 10, "%")]
+    return [Target("timeline's peak beside the ledger's", max(apart, key=abs), "within ±", 10, "%", depends_on=CODE)]
 
 
 def _levers(run: Run) -> list[Target]:
     lowest = 100 * float(levers(run)["peak_ratio"].min())
-    return [Target("lowest peak of all levers, of the plain step's", lowest, "≤", 50, "%")]
+    return [Target("lowest peak of all levers, of the plain step's", lowest, "≤", 50, "%", depends_on=CODE)]
 
 
 def _trial(run: Run) -> list[Target]:
     rows = symptoms(run).to_dict("records")
     caught = sum(faults(row) == [row["variant"]] for row in rows)
-    return [Target(f"wrong loops caught, of {len(rows)}", caught, "=", len(rows))]
+    return [Target(f"wrong loops caught, of {len(rows)}", caught, "=", len(rows), depends_on=CODE)]

@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.labs.scaling.tables.epochs import ladder, parts, scaling
 from labkit.labs.scaling.tables.exchange import exchange, symptoms
 from labkit.labs.scaling.theory import bucket_count, model
-from labkit.tables.targets import Target, card, card_of
+from labkit.tables.targets import CODE, HOST, Target, card, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -58,8 +58,8 @@ def _epochs(run: Run) -> list[Target]:
         for row in rows.itertuples():
             what = _EFFICIENCY.format(loader)
             efficiency, spread = float(row.efficiency), float(row.spread_efficiency)
-            targets.append(Target(what, efficiency, "≥", GOAL_EFFICIENCY, "×", spread))
-    return [*targets, Target(_REST, 100 * float(parts(run)["rest_share"].max()), "≤", GOAL_REST, "%")]
+            targets.append(Target(what, efficiency, "≥", GOAL_EFFICIENCY, "×", spread, depends_on=HOST))
+    return [*targets, Target(_REST, 100 * float(parts(run)["rest_share"].max()), "≤", GOAL_REST, "%", depends_on=HOST)]
 
 
 def _communication(run: Run) -> list[Target]:
@@ -68,13 +68,21 @@ def _communication(run: Run) -> list[Target]:
     wrong = (table["sent_bytes"] != whole) | (table["calls"] != bucket_count(run.plan.width, run.plan.blocks))
     return [
         Target(_APART, float(table.loc[table["ranks"] > 1, "apart_points"].max()), "≤", GOAL_APART, "points"),
-        Target(f"settings whose gradients are not the formula's, of {len(table)}", float(wrong.sum()), "=", 0),
+        Target(
+            f"settings whose gradients are not the formula's, of {len(table)}",
+            float(wrong.sum()),
+            "=",
+            0,
+            depends_on=CODE,
+        ),
     ]
 
 
 def _knobs(run: Run) -> list[Target]:
     table = ladder(run)
-    return [Target("fastest rung over the plain float32 loop", float(table["times_first"].max()), unit="×")]
+    return [
+        Target("fastest rung over the plain float32 loop", float(table["times_first"].max()), unit="×", depends_on=HOST)
+    ]
 
 
 def _trial(run: Run) -> list[Target]:
@@ -82,4 +90,4 @@ def _trial(run: Run) -> list[Target]:
     table = symptoms(run)
     wrong, accused = table["variant"] != "right", caught(table)
     score = accused[wrong].sum() - accused[~wrong].sum()
-    return [Target(f"wrong trainings caught, of {wrong.sum()}", float(score), "=", int(wrong.sum()))]
+    return [Target(f"wrong trainings caught, of {wrong.sum()}", float(score), "=", int(wrong.sum()), depends_on=CODE)]

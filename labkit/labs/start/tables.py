@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.node.limits import least_seconds_to_move, spec
 from labkit.provenance import of_run, of_source
-from labkit.tables.targets import Target, card
+from labkit.tables.targets import HOST, Target, card
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -114,7 +114,7 @@ def _launch_targets(run: Run) -> list[Target]:
     def target(what: str, value: str, way: str, over: str, goal: float, times: int = 1) -> Target:
         seconds = _pairs(run, value)
         ratios = seconds[way] / (times * seconds[over])
-        return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios))
+        return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios), depends_on=HOST)
 
     points = run.plan.sweep_points
     sweep = f"start-up of a {points}-point sweep, divided by that of {points} launches"
