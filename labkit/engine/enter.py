@@ -84,19 +84,21 @@ def measure(run: Run, first_point: int = 0, store: str = "") -> None:
     faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
     worker = Worker(run)
     try:
-        from labkit.worker import probes  # before the lab's code, which may change what it stands on
-
         worker.event("started", pid=os.getpid())
         worker.reached("Python starts")
+        from labkit.worker import probes  # before the lab's code, which may change what it stands on
+
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         worker.reached("torch is imported")
         worker.join(run.plan, meeting_place(store))
         worker.barrier()
+        worker.reached("the ranks meet")
         before = _probed(worker, probes.probe, everything=worker.plan.probed_first)
+        worker.reached("conditions are measured")
         if hasattr(lab, "prepare"):
             worker.state = lab.prepare(worker)
+            worker.reached("the lab prepares")
         worker.barrier()
-        worker.reached("the ranks meet")
         worker.event("ready", conditions=before)
         worker.measure_points(lab, first_point)
         worker.event("finished", conditions=_probed(worker, probes.probe))
