@@ -12,6 +12,7 @@ from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
+from labkit.story.training import host_bound
 
 COLLECTIVES = {
     "all_gather": canvas.COMMUNICATE,
@@ -44,7 +45,12 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
         ax.set(title=where(table), xlabel="ms per step")
         ax.set_xlim(0, (1.25 + 0.2 * len(tables)) * table["window_ms"].max())
     canvas.legend_above(axes[0])
-    return canvas.finish(figure, sources(*tables))
+    waits = dict.fromkeys(
+        f"{where(table).split(',')[0].lower()}, host-bound: {text}"
+        for table in tables
+        for text in host_bound(table, names)
+    )
+    return canvas.finish(figure, " · ".join([*waits, sources(*tables)]))
 
 
 def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:

@@ -33,14 +33,23 @@ def profile(run: Run) -> pd.DataFrame:
 
     Columns: strategy, ranks, PARTS, KERNELS, compute_share, exposed_share, idle_share and overlap, the hidden share of
     communication (nan without any). All are means over ranks and seeds, so that compute, exposed and idle add up to
-    the window; a kernel of NCCL that waits for the other ranks' counts with its waiting.
+    the window; a kernel of NCCL that waits for the other ranks' counts with its waiting. Fact: `idlest`, per row the
+    rank whose GPU idles for the largest share of its window, as (strategy, ranks, rank, idle_ms, window_ms).
     """
-    rows = _rows(run, "profile", ["strategy", "ranks", *PARTS, *KERNELS])
+    rows = _rows(run, "profile", ["strategy", "ranks", "rank", *PARTS, *KERNELS])
     table = rows.groupby(["strategy", "ranks"], sort=False)[[*PARTS, *KERNELS]].mean().reset_index()
     for part in ("compute", "exposed", "idle"):
         table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
     table["overlap"] = (table["hidden_ms"] / table["communication_ms"]).where(table["communication_ms"] > 0)
-    return of_run(table, run)
+    return of_run(table, run, idlest=_idlest(rows))
+
+
+def _idlest(rows: pd.DataFrame) -> list[tuple[str, int, int, float, float]]:
+    """Return per strategy and number of ranks the rank that idles most: an idle GPU waits for its own host."""
+    by_rank = rows.groupby(["strategy", "ranks", "rank"], sort=False)[["idle_ms", "window_ms"]].mean().reset_index()
+    share = by_rank["idle_ms"] / by_rank["window_ms"]
+    most = share.groupby([by_rank["strategy"], by_rank["ranks"]], sort=False).idxmax().dropna()
+    return [tuple(row) for row in by_rank.loc[most].itertuples(index=False)]
 
 
 def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFrame:

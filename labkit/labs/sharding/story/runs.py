@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.training import EXPLAINED, explain_knobs, explain_sent
+from labkit.story.training import EXPLAINED, explain_knobs, explain_sent, host_bound
 from labkit.story.training import explain_equality as explain_equality
 from labkit.story.words import listed, resolved, say, together
 
@@ -228,6 +228,8 @@ def explain_overlap(table: pd.DataFrame) -> Markdown:
             f"\n**Hidden communication is not free**: under {names} computing itself takes longer, because the kernels "
             "share cores and memory."
         )
+    waits = host_bound(table)
+    sentences += [f"\n**Host-bound**, because kernels are enqueued too late: {listed(waits)}."] if waits else []
     return say("\n".join(sentences) or "Nothing was communicated.", small=fact(table, "small"))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import of_run
+from labkit.provenance import fact, of_run
 from labkit.tables import ledgers
 from labkit.tables.equality import equality as equality
 from labkit.tables.profile import memory_timeline as memory_timeline
@@ -165,7 +165,8 @@ def overlap(run: Run) -> pd.DataFrame:
     `share` is what is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden
     communication is not free.
     """
-    account = profile(run).set_index("strategy")
+    profiled = profile(run)
+    account = profiled.set_index("strategy")
     medians = {
         name: run.medians(["strategy"], f"{name}_ms").set_index("strategy")[f"{name}_ms"]
         for name in ("muted", "gradients", "waited")
@@ -193,7 +194,7 @@ def overlap(run: Run) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])
     shares = table[[name for name in shown if name.endswith("_share")]]
     table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
-    return of_run(table, run)
+    return of_run(table, run, idlest=fact(profiled, "idlest"))
 
 
 def symptoms(run: Run) -> pd.DataFrame:

@@ -1,0 +1,28 @@
+"""A GPU that waits for its host is named with its rank and time; one that is kept busy is not."""
+
+import pandas as pd
+import pytest
+
+from labkit import replay
+from labkit.labs import sharding
+from labkit.provenance import of_source
+from labkit.story.training import host_bound
+
+
+def test_the_recorded_step_whose_host_starts_kernels_late():
+    run = replay("h200x2/sharding/profiles")
+    assert "rank 0's GPU idles 83 of 185 ms (FSDP full, 2 ranks)" in host_bound(sharding.profile(run))
+    assert "rank 0's GPU idles 83 of 185 ms" in sharding.explain_overlap(sharding.overlap(run)).data
+    footer = sharding.breakdown_chart(sharding.profile(run)).get_supxlabel()
+    assert "recorded, host-bound: rank 0's GPU idles 83 of 185 ms (FSDP, full, 2 ranks)" in footer
+    assert "DDP, 2 ranks" not in footer, "its gaps are those of any profiled step"
+
+
+@pytest.mark.parametrize(("idle_ms", "small", "named"), [(83.0, False, 1), (20.0, False, 0), (83.0, True, 0)])
+def test_only_long_gaps_of_a_gpu_are_named(idle_ms, small, named):
+    table = of_source(pd.DataFrame(), "a run", small=small, idlest=[("ddp", 2, 1, idle_ms, 185.0)])
+    assert len(host_bound(table)) == named
+
+
+def test_of_a_table_without_profiles_there_is_nothing_to_say():
+    assert host_bound(of_source(pd.DataFrame(), "a run")) == []
