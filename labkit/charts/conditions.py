@@ -109,7 +109,7 @@ def _power_cap(axes: list[Axes], columns: tuple[str, ...], conditions: Condition
 def _points(axes: list[Axes], conditions: Conditions) -> None:
     """Shade the spans of the points, and number them where there is room."""
     spans = [point for point in conditions.points if "began_s" in point and "ended_s" in point]
-    style = {"color": canvas.HAIRLINE, "alpha": 0.55, "lw": 0, "zorder": 0}
+    style = {"facecolor": canvas.HAIRLINE, "edgecolor": "white", "alpha": 0.55, "lw": 1, "zorder": 0}
     for ax in axes:
         for index, point in enumerate(spans):
             ax.axvspan(point["began_s"], point["ended_s"], label=None if index else "a point, with its number", **style)
