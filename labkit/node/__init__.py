@@ -4,6 +4,8 @@
     gpus.py        what NVML says about the GPUs, and which of them CUDA shows
     occupancy.py   which process of which user holds how much GPU memory
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
+    counters.py    what the driver counts of one GPU: clocks, power, traffic, errors
+    host.py        load, pressure, quota and memory of the host
     conditions.py  a run's state of host and GPUs before, during and after, as its files hold it
     comparability.py  key figures of conditions, and what differs between two runs
     limits.py      datasheet rates → the least time for bytes or FLOPs; measurements that beat physics
