@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from labkit.node import here as here
     from labkit.node.limits import against_limit as against_limit
     from labkit.parameters import check_parameters as check_parameters
+    from labkit.story.conditions import explain_conditions as explain_conditions
     from labkit.story.words import beside as beside
     from labkit.tables.published import published as published
     from labkit.tables.published import published_reports as published_reports
@@ -78,6 +79,7 @@ _ROOMS = {
     "conditions_chart": "labkit.charts.conditions",
     "predictions_chart": "labkit.charts.calibration",
     "beside": "labkit.story.words",
+    "explain_conditions": "labkit.story.conditions",
 }
 __all__ = sorted([*_ROOMS, "node"])
 

@@ -1,0 +1,81 @@
+"""Sentences on the conditions of one run: host, clocks, neighbours, and what could not be measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.display import Markdown
+
+from labkit.node.comparability import THROTTLED_PERCENT, figures
+from labkit.node.conditions import Conditions
+from labkit.story import units
+from labkit.story.words import bullets, listed
+
+APART = 1.25  # between a run's ranks: hosts whose cores are alike show 1.1
+BUSY_PERCENT = 10.0  # of the time, in which some process waited for a core: more disturbs timings of milliseconds
+
+
+def explain_conditions(conditions: Conditions) -> Markdown:
+    """Say how fast the host was, whether clocks were throttled, and who else was there; what is not known is left out.
+
+    Call it with `run.conditions()`.
+    """
+    if not conditions.measured:
+        return bullets(f"{conditions.missing}.")
+    known: dict[str, Any] = dict(figures(conditions))
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in conditions.notes]
+    return bullets(
+        _host(conditions, known), _copies(known), _clocks(known), _others(known), _cores(known), _errors(known), *notes
+    )
+
+
+def _host(conditions: Conditions, known: dict[str, Any]) -> str | None:
+    name = "enqueue_us" if "enqueue_us" in known else "python_call_ns"
+    of_ranks = [value for rank in conditions.before.ranks if (value := getattr(rank, name)) is not None]
+    if name not in known or not of_ranks:
+        return None
+    what, unit = ("Enqueueing a kernel", "µs") if name == "enqueue_us" else ("A Python call", "ns")
+    least, most = (f"{units.number(value)} {unit}" for value in (min(of_ranks), max(of_ranks)))
+    if max(of_ranks) <= APART * min(of_ranks):
+        return f"{what} takes **{most}** at most; the ranks are alike."
+    return f"{what} takes {least} on the fastest rank and **{most}** on the slowest: the ranks' hosts differ."
+
+
+def _copies(known: dict[str, Any]) -> str | None:
+    rate = known.get("pinned_copy_gb_per_s")
+    return rate and f"All ranks together copy {units.rate(rate)} from pinned host memory to the GPUs."
+
+
+def _clocks(known: dict[str, Any]) -> str | None:
+    if "throttled_percent" not in known:
+        return None
+    share, clock = known["throttled_percent"], known.get("sm_clock_mhz")
+    at = f" The median clock of busy GPUs is {units.count(clock)} MHz." if clock else ""
+    if share <= THROTTLED_PERCENT:
+        return f"**Clocks are free**: busy GPUs are throttled in {share:.0f} % of the looks.{at}"
+    reasons = known.get("throttle_reasons") or "no reason is given"
+    return f"**Busy GPUs are throttled** in {share:.0f} % of the looks ({reasons}).{at}"
+
+
+def _others(known: dict[str, Any]) -> str | None:
+    if "other_processes" not in known:
+        return None
+    if not known["other_processes"]:
+        return "No other process used the GPUs before or after the run."
+    return "**Another process used the GPUs** before or after the run: rates may be too low."
+
+
+def _cores(known: dict[str, Any]) -> str:
+    waited, quota = known.get("cpu_pressure_percent"), known.get("cgroup_quota_cores")
+    cores = f"The run could use {known['cores']} core{'s' * (known['cores'] != 1)}"
+    cores += f", of which its control group allows {units.number(quota)}" if quota else ""
+    if waited is None:
+        return f"{cores}."
+    verdict = "**the host is shared or overloaded**" if waited > BUSY_PERCENT else "the host has time"
+    return f"{cores}; some process waited for a core in {waited:.0f} % of the time: {verdict}."
+
+
+def _errors(known: dict[str, Any]) -> str | None:
+    counted = {"ecc_uncorrected_errors": "uncorrected memory errors", "nvlink_errors": "NVLink errors"}
+    told = [f"{known[name]} {words}" for name, words in counted.items() if known.get(name)]
+    return f"**The run met {listed(told)}.**" if told else None
