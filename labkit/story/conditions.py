@@ -38,7 +38,7 @@ def _host(conditions: Conditions, known: dict[str, Any]) -> str | None:
     least, most = (f"{units.number(value)} {unit}" for value in (min(of_ranks), max(of_ranks)))
     if max(of_ranks) <= APART * min(of_ranks):
         return f"{what} takes **{most}** at most; the ranks are alike."
-    return f"{what} takes {least} on the fastest rank and **{most}** on the slowest: the ranks' hosts differ."
+    return f"{what} takes {least} on the fastest rank and **{most}** on the slowest: the ranks differ."
 
 
 def _copies(known: dict[str, Any]) -> str | None:
