@@ -12,6 +12,8 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import capitalised, listed, resolved, say
 
+_MOST_PLACES = 3  # of a ratio; fewer where its spread is larger
+
 
 def explain_steps(table: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say which strategies cost time beyond noise, whether overlap helps, how torch compares; then rate and memory."""
@@ -85,7 +87,9 @@ def _against_torch(rows: pd.DataFrame, small: bool) -> str | None:
 def _ratio_to_torch(name: str, row: pd.Series, small: bool) -> str:
     """Say a step as a multiple of torch's DDP, whether they differ beyond noise, and on GPUs whether it is the goal."""
     ratio, spread = row["over_ddp"], row["spread_over_ddp"]
-    sentence = f"{name} takes {units.number(ratio, 4)} × the step of torch's DDP, ± {units.number(spread, 2)}"
+    spread_text = units.number(spread, 2)
+    places = min(_MOST_PLACES, len(spread_text.partition(".")[2])) if spread > 0 else _MOST_PLACES
+    sentence = f"{name} takes {ratio:.{places}f} × the step of torch's DDP, ± {spread_text}"
     if small:
         return f"{sentence}."
     goal = f"the goal, at most {GOAL_OVER_DDP} ×,"

@@ -61,7 +61,8 @@ def costs(run: Run) -> pd.DataFrame:
         "extra memory, GiB": table["extra_mib"] / 1024,
         "× torch's DDP": table["over_ddp"],
     }
-    return of_run(pd.DataFrame(shown).round(2), run)
+    digits = {name: 1 if name.endswith("ms") else 2 for name in shown}
+    return of_run(pd.DataFrame(shown).round(digits), run)
 
 
 def _timed(run: Run) -> pd.DataFrame:
@@ -155,7 +156,7 @@ _MEANING = {
     "tied": "one weight is used in two layers; its gradient is sent once",
     "frozen": "some weights need no gradient; none is sent for them",
     "unused": "forward never calls one layer; its gradient stays None",
-    "unused_on_some": "a weight is used on one rank only; the other ranks count as zero",
+    "unused_on_some": "a weight is used on one rank only; its gradient on the other ranks counts as zero",
     "buffers": "a running mean changes in forward; all ranks get rank 0's after each step",
     "accumulation": "two micro-batches, the first inside no_sync",
     "two_backwards": "two backwards before one step; both are averaged",
