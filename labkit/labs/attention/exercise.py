@@ -149,17 +149,17 @@ def _is_formed(found, length: int) -> bool:
     return len(found[2]) == length and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
 
 
-def _near(one, other) -> bool:
-    if isinstance(one, int | float):
-        one, other = [one], [other]
-    return all(isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in zip(one, other, strict=True))
+def _near(found, wanted) -> bool:
+    if isinstance(found, int | float):
+        found, wanted = [found], [wanted]
+    return all(isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in zip(found, wanted, strict=True))
 
 
 def _apart(found, wanted) -> str:
     """Return "1.451, not 1.45", with as many digits as tell the two apart."""
     pairs = ((_as_read(found, digits), _as_read(wanted, digits)) for digits in (4, 6, 9, 17))
-    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (repr(found), repr(wanted)))
-    return f"{one}, not {other}"
+    found_text, wanted_text = next((pair for pair in pairs if pair[0] != pair[1]), (repr(found), repr(wanted)))
+    return f"{found_text}, not {wanted_text}"
 
 
 def _as_read(value, digits: int = 4) -> str:

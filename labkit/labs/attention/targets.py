@@ -27,12 +27,12 @@ def scorecard(run: Run) -> pd.DataFrame:
 def _race(run: Run) -> list[Target]:
     table = speed.race(run)
     table["spread"] = ((table["high_ms"] - table["low_ms"]) / 2).fillna(0.0)
-    ours = table[table["implementation"] == "flash"]
-    launched = ours[ours["clock"] == "launched"]
+    flash_rows = table[table["implementation"] == "flash"]
+    launched = flash_rows[flash_rows["clock"] == "launched"]
     at = launched[(launched["sequence"] == 16384) & (launched["head_dim"] == 64) & (launched["phase"] == "both")]
     ms, spread = at["ms"].iloc[0], at["spread"].iloc[0]
     targets = [Target("forward + backward, N 16 384, d 64, causal", ms, "≤", _TARGET_MS, "ms", spread)]
-    for clock, group in ours.groupby("clock", sort=False):
+    for clock, group in flash_rows.groupby("clock", sort=False):
         worst = group.loc[group["versus"].idxmax()]
         named = f"{clock} over SDPA-flash: {worst['phase']}, N {worst['sequence']}, d {worst['head_dim']}"
         targets.append(
@@ -50,23 +50,23 @@ def _race(run: Run) -> list[Target]:
     return [*targets, Target("phases measured at N 65 536, of 6", ran, "=", 6, depends_on=CODE)]
 
 
-def _spread_of_ratio(table: pd.DataFrame, ours: pd.Series) -> float:
-    """Return the half-width of `versus`: ours and the rival's, each half an interquartile range, as parts of them."""
+def _spread_of_ratio(table: pd.DataFrame, row: pd.Series) -> float:
+    """Return the half-width of `versus`: row's and rival's, each half an interquartile range, as parts of them."""
     cell = ["clock", "precision", "head_dim", "sequence", "phase"]
-    rival = table[(table["implementation"] == fact(table, "rival")) & (table[cell] == ours[cell]).all(axis=1)].iloc[0]
-    return ours["versus"] * (ours["spread"] / ours["ms"] + rival["spread"] / rival["ms"])
+    rival = table[(table["implementation"] == fact(table, "rival")) & (table[cell] == row[cell]).all(axis=1)].iloc[0]
+    return row["versus"] * (row["spread"] / row["ms"] + rival["spread"] / rival["ms"])
 
 
 def _errors(run: Run) -> list[Target]:
     table = memory.errors(run)
-    ours = table[table["implementation"] == "flash"]
+    flash_rows = table[table["implementation"] == "flash"]
     targets = []
-    for precision, group in ours.groupby("precision", sort=False):
+    for precision, group in flash_rows.groupby("precision", sort=False):
         worst, goal = 1e3 * group["worst"].max(), 1e3 * group["tolerance"].iloc[0]
         targets.append(Target(f"largest error, {precision}", worst, "≤", goal, "thousandths", depends_on=CODE))
     return [
         *targets,
-        Target("a second run gives the same bits", float(ours["same_bits"].all()), "=", 1, depends_on=CODE),
+        Target("a second run gives the same bits", float(flash_rows["same_bits"].all()), "=", 1, depends_on=CODE),
     ]
 
 

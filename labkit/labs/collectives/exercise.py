@@ -48,26 +48,26 @@ def _played(ranks: int, moves: dict) -> dict[str, str]:
     held = start(ranks)
     for step in range(steps_of(ranks)):
         where = f"with {ranks} ranks, at step {step}"
-        own = [moves[rank, step, ranks] for rank in range(ranks)]
-        fault = next(_misformed(own, step, ranks), None) or _mismatch(own, ranks)
+        step_moves = [moves[rank, step, ranks] for rank in range(ranks)]
+        fault = next(_misformed(step_moves, step, ranks), None) or _mismatch(step_moves, ranks)
         if fault is None:
-            before, held = held, moved(held, [Move(*move) for move in own])
-            fault = _miscounted(before, held, own, step)
+            before, held = held, moved(held, [Move(*move) for move in step_moves])
+            fault = _miscounted(before, held, step_moves, step)
         if fault:
             kind, sentence = fault
             return {kind: f"{where}, {sentence}"}
     return _unfinished(held, ranks)
 
 
-def _misformed(own: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
-    for rank, move in enumerate(own):
+def _misformed(step_moves: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
+    for rank, move in enumerate(step_moves):
         if move is None and step >= ranks - 1:
             why = f"a rank has one whole chunk after {ranks - 1} steps, and as many more pass the whole chunks on"
             yield "no_gather", f"rank {rank} does nothing: {why}"
         elif not isinstance(move, list | tuple) or len(move) != 3:
             why = ": is a `return` missing?" if move is None else ""
-            asked = "a chunk to send, a chunk to receive, and whether to add"
-            yield "form", f"rank {rank} gives {move!r:.80}, not {asked}{why}"
+            wanted_form = "a chunk to send, a chunk to receive, and whether to add"
+            yield "form", f"rank {rank} gives {move!r:.80}, not {wanted_form}{why}"
         elif not all(isinstance(chunk, int) and not isinstance(chunk, bool) for chunk in move[:2]):
             yield "form", f"rank {rank} gives the chunks {move[0]!r} and {move[1]!r}: chunks are whole numbers"
         elif not all(0 <= chunk < ranks for chunk in move[:2]):
@@ -77,33 +77,38 @@ def _misformed(own: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
             yield "form", f"rank {rank} gives {move[2]!r} for whether to add, not True or False"
 
 
-def _mismatch(own: list, ranks: int) -> tuple[str, str] | None:
+def _mismatch(step_moves: list, ranks: int) -> tuple[str, str] | None:
     """Say where a rank files what arrives under another number than its sender gave."""
-    wrong = [rank for rank in range(ranks) if own[rank - 1][0] != own[rank][1]]
+    wrong = [rank for rank in range(ranks) if step_moves[rank - 1][0] != step_moves[rank][1]]
     if not wrong:
         return None
     rank = wrong[0]
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
-    sentence = f"rank {before} sends chunk {own[before][0]}, but rank {rank} takes it for chunk {own[rank][1]}"
-    if ranks > 2 and all(own[(place + 1) % ranks][0] == own[place][1] for place in range(ranks)):
+    sentence = (
+        f"rank {before} sends chunk {step_moves[before][0]}, but rank {rank} takes it for chunk {step_moves[rank][1]}"
+    )
+    if ranks > 2 and all(step_moves[(place + 1) % ranks][0] == step_moves[place][1] for place in range(ranks)):
         return "direction", f"{sentence}, which rank {after} sends: a rank receives from the rank before it, not after"
     return "mismatch", f"{sentence}: a rank receives what the rank before it sends"
 
 
-def _miscounted(before: Held, after: Held, own: list, step: int) -> tuple[str, str] | None:
+def _miscounted(before: Held, after: Held, step_moves: list, step: int) -> tuple[str, str] | None:
     """Say where values came in twice, or were there and are lost."""
     ranks = len(after)
-    for rank, (_, chunk, add) in enumerate(own):
-        arrived, there = before[rank - 1][own[rank - 1][0]], before[rank][chunk]
-        twice = [other for other, count in sorted(after[rank][chunk].items()) if count > 1]
-        lost = sorted(set(there) - set(after[rank][chunk]))
-        if add and twice:
+    for rank, (_, chunk, add) in enumerate(step_moves):
+        arrived, present = before[rank - 1][step_moves[rank - 1][0]], before[rank][chunk]
+        counted_twice = [other for other, count in sorted(after[rank][chunk].items()) if count > 1]
+        lost = sorted(set(present) - set(after[rank][chunk]))
+        if add and counted_twice:
             why = (
                 "from here on what arrives is whole and replaces what is there"
                 if arrived == Counter(range(ranks))
                 else _NEXT
             )
-            return "twice", f"rank {rank}'s chunk {chunk} gets the values of {_ranks(twice)} a second time: {why}"
+            return (
+                "twice",
+                f"rank {rank}'s chunk {chunk} gets the values of {_ranks(counted_twice)} a second time: {why}",
+            )
         if lost and step < ranks - 1:
             return "replaced", (
                 f"what arrives replaces rank {rank}'s chunk {chunk}, and the values of {_ranks(lost)} in it are lost: "

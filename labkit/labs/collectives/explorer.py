@@ -100,13 +100,13 @@ def _row(now: Step, rank: int) -> list[str]:
 def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float, beta_gb_per_s: float) -> list[str]:
     """Return the time of all steps, latency and transfer of each after one another; those to come are pale."""
     every_s = steps_seconds(steps_of(ranks), message_bytes, ranks, alpha_s, beta_gb_per_s)
-    one = _GRID / steps_of(ranks)
+    step_width = _GRID / steps_of(ranks)
     wait = _GRID * alpha_s / every_s
     drawn = []
     for step in range(steps_of(ranks)):
         pale = {} if step < number else {"opacity": 0.25}
-        x = _LEFT + one * step
-        for start, width, color in ((x, wait, canvas.WAIT), (x + wait, one - wait, canvas.COMMUNICATE)):
+        x = _LEFT + step_width * step
+        for start, width, color in ((x, wait, canvas.WAIT), (x + wait, step_width - wait, canvas.COMMUNICATE)):
             drawn.append(svg.bar(start, y, width, _BAR, color, **pale))
     ends = [svg.word(0, y + 10, "time"), svg.word(_LEFT + _GRID + 10, y + 10, units.seconds(every_s))]
     return [*drawn, *ends]

@@ -78,11 +78,11 @@ class Sweep(Collectives):
 
     def validate(self) -> None:
         super().validate()
-        known = BACKENDS if self.device == "cuda" else ("gloo",)
-        object.__setattr__(self, "backends", self.backends or known)
+        available = BACKENDS if self.device == "cuda" else ("gloo",)
+        object.__setattr__(self, "backends", self.backends or available)
         object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         for name in self.backends:
-            self.require("backend", name, known)
+            self.require("backend", name, available)
         for count in self.counts:
             if not 2 <= count <= self.gpus:
                 raise PlanError(f"counts={self.counts}: with gpus={self.gpus} a count is 2 to {self.gpus}")

@@ -46,10 +46,10 @@ def bandwidths(run: Run) -> pd.DataFrame:
     table["bus_gb_per_s"] = [
         bus_gb_per_s(row.collective, row.ranks, row.message_bytes, row.median_us / 1e6) for row in rows
     ]
-    known = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    table["limit"] = [_limit(known, row) for row in rows]
+    gpu = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    table["limit"] = [_limit(gpu, row) for row in rows]
     table = limits.against_limit(table, "bus_gb_per_s", "limit")
-    ring = limits.ring_bus_limit_gb_per_s(known) or math.inf
+    ring = limits.ring_bus_limit_gb_per_s(gpu) or math.inf
     table["above_ring"] = (table["backend"] == "nccl") & (table["bus_gb_per_s"] > ring * (1 + limits.RESOLUTION))
     return of_run(table, run)
 
@@ -134,10 +134,10 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
     return like(pd.DataFrame(lines, columns=_FIT), times)
 
 
-def _limit(known: limits.Spec | None, row) -> float | None:
+def _limit(gpu: limits.Spec | None, row) -> float | None:
     if row.backend != "nccl":
         return None
-    return limits.bus_bandwidth_limit(known, row.ranks, "any" if row.collective == "all-reduce" else "ring")
+    return limits.bus_bandwidth_limit(gpu, row.ranks, "any" if row.collective == "all-reduce" else "ring")
 
 
 def _worst(statuses: pd.Series) -> str:
@@ -157,20 +157,24 @@ def against(run: Run) -> pd.DataFrame:
     Both lie alike (`placement`). ratio is NaN, and status and said tell why, where there is nothing of theirs. Facts:
     installed (whether any program was found) and version.
     """
-    own = _of(run, "ours")
-    ours = bandwidths(run).drop(columns=["limit", "share_of_limit", "verdict"])
-    ours = ours[ours["median_us"].notna()].merge(own[[*_KEYS, "placement"]].drop_duplicates(), on=_KEYS)
-    theirs = _of(run, "nccl-tests").reindex(columns=[*_KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"])
-    by_seed = theirs[theirs["seconds"].notna()].groupby([*_KEYS, "placement"], sort=False)
-    timed = by_seed.agg({"bus_gb_per_s": "median", "status": _worst}).reset_index()
-    table = ours.merge(
-        timed[[*_KEYS, "placement", "bus_gb_per_s", "status"]],
+    our_rows = _of(run, "ours")
+    our_times = bandwidths(run).drop(columns=["limit", "share_of_limit", "verdict"])
+    our_times = our_times[our_times["median_us"].notna()].merge(
+        our_rows[[*_KEYS, "placement"]].drop_duplicates(), on=_KEYS
+    )
+    nccl_tests_rows = _of(run, "nccl-tests").reindex(
+        columns=[*_KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"]
+    )
+    by_seed = nccl_tests_rows[nccl_tests_rows["seconds"].notna()].groupby([*_KEYS, "placement"], sort=False)
+    nccl_tests_times = by_seed.agg({"bus_gb_per_s": "median", "status": _worst}).reset_index()
+    table = our_times.merge(
+        nccl_tests_times[[*_KEYS, "placement", "bus_gb_per_s", "status"]],
         on=[*_KEYS, "placement"],
         how="left",
         suffixes=("_ours", "_theirs"),
     )
     table = table.rename(columns={"bus_gb_per_s_ours": "ours_gb_per_s", "bus_gb_per_s_theirs": "theirs_gb_per_s"})
-    untimed = theirs[theirs["seconds"].isna()].drop_duplicates("collective")
+    untimed = nccl_tests_rows[nccl_tests_rows["seconds"].isna()].drop_duplicates("collective")
     failed = untimed.set_index("collective")[["status", "said"]].to_dict("index")
     table["status"] = [_status(row, failed.get(row.collective, {})) for row in table.itertuples()]
     table["said"] = [failed.get(name, {}).get("said", "") for name in table["collective"]]
@@ -178,7 +182,7 @@ def against(run: Run) -> pd.DataFrame:
     table["spread_share"] = table["spread_us"] / table["median_us"]
     columns = [*_KEYS, "placement", "ours_gb_per_s", "theirs_gb_per_s", "ratio", "spread_share", "status", "said"]
     versions = _of(run, "nccl-tests").reindex(columns=["version"])["version"].dropna()
-    installed = bool((theirs["status"] != "not installed").any())
+    installed = bool((nccl_tests_rows["status"] != "not installed").any())
     return of_run(table[columns], run, installed=installed, version=versions.iloc[0] if len(versions) else "")
 
 
@@ -189,22 +193,22 @@ def rings(run: Run) -> pd.DataFrame:
     """
     keys = ["ranks", "elements"]
     table = _summed(run.rows, [*keys, "method"])
-    ours, library = (table[table["method"] == name].set_index(keys) for name in ("ours", "library"))
-    made = pd.DataFrame(
+    ring_rows, library_rows = (table[table["method"] == name].set_index(keys) for name in ("ours", "library"))
+    compared = pd.DataFrame(
         {
-            "ours_us": ours["median_us"],
-            "spread_ours_us": ours["spread_us"],
-            "library_us": library["median_us"],
-            "spread_library_us": library["spread_us"],
-            "times": ours["median_us"] / library["median_us"],
-            "status": ours["status"].where(ours["status"] != "ok", library["status"]),
+            "ours_us": ring_rows["median_us"],
+            "spread_ours_us": ring_rows["spread_us"],
+            "library_us": library_rows["median_us"],
+            "spread_library_us": library_rows["spread_us"],
+            "times": ring_rows["median_us"] / library_rows["median_us"],
+            "status": ring_rows["status"].where(ring_rows["status"] != "ok", library_rows["status"]),
         }
     ).reset_index()
     counted = run.rows[run.rows["method"] == "ours"].groupby(keys)["sent_bytes"].max()
-    made["bytes"] = 4 * made["elements"]
-    made["sent_bytes"] = counted.reindex(pd.MultiIndex.from_frame(made[keys])).to_numpy()
-    made["formula_bytes"] = [4 * ring.sent_elements(0, row.elements, row.ranks) for row in made.itertuples()]
-    return of_run(made, run)
+    compared["bytes"] = 4 * compared["elements"]
+    compared["sent_bytes"] = counted.reindex(pd.MultiIndex.from_frame(compared[keys])).to_numpy()
+    compared["formula_bytes"] = [4 * ring.sent_elements(0, row.elements, row.ranks) for row in compared.itertuples()]
+    return of_run(compared, run)
 
 
 def symptoms(run: Run) -> pd.DataFrame:

@@ -94,9 +94,9 @@ def start(ranks: int) -> Held:
 def moved(held: Held, moves: Sequence[Move]) -> Held:
     """Return what is held after all ranks moved at once, each receiving what the rank before sends."""
     after = [list(row) for row in held]
-    for rank, own in enumerate(moves):
+    for rank, move in enumerate(moves):
         arrived = held[rank - 1][moves[rank - 1].send]
-        after[rank][own.receive] = held[rank][own.receive] + arrived if own.add else arrived
+        after[rank][move.receive] = held[rank][move.receive] + arrived if move.add else arrived
     return tuple(map(tuple, after))
 
 

@@ -54,9 +54,9 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     """
     figure, (left, right) = canvas.canvas(2, height=3.9, width_ratios=(3, 2))
     for name, label in STAGES.items():
-        own = held[held["stage"] == name]
+        rows = held[held["stage"] == name]
         dashed = (0, (4, 3)) if name == "zero1" else "-"  # as high as ours
-        left.plot(own["ranks"], own["held_gib"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
+        left.plot(rows["ranks"], rows["held_gib"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
     if measured is not None:
         last = measured[(measured["moment"] == "after update") & (measured["step"] == 1)].drop_duplicates("way")
         gib = (last["parameters"] + last["gradients"] + last["counted_states"]) / 1024
@@ -153,9 +153,9 @@ def _updates_and_steps(left: Axes, right: Axes, table: pd.DataFrame) -> None:
     for ax in (left, right):
         places = grouped_rows(ax, headings, ways, groups, [ways.index(way) for way in table["way"]])
     _updates(left, table, places)
-    rest = (table["step_ms"] - table["update_ms"]).clip(lower=0)
-    right.barh(places, rest, color=_REST, height=BAR, label="forward, backward, average")
-    right.barh(places, table["step_ms"] - rest, left=rest, color=_UPDATE, height=BAR, label="update and sending")
+    rest_ms = (table["step_ms"] - table["update_ms"]).clip(lower=0)
+    right.barh(places, rest_ms, color=_REST, height=BAR, label="forward, backward, average")
+    right.barh(places, table["step_ms"] - rest_ms, left=rest_ms, color=_UPDATE, height=BAR, label="update and sending")
     _whiskers(right, table["step_ms"], places, table["spread_step_ms"])
 
 
@@ -205,13 +205,13 @@ def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame,
     Theory, the run (`saved` and `times` as of `saving` and `steps`) and the report, each with its uncertainty; `guess`
     (GB, a number or a Prediction) in the upper panel.
     """
-    printed, own = report.iloc[0], saved[saved["way"] == "sharded"]
+    printed, sharded = report.iloc[0], saved[saved["way"] == "sharded"]
     recorded = where(saved).startswith("Recorded")
     name, color = ("recorded", canvas.RECORDED) if recorded else ("measured", canvas.MEASURED)
     above = [
         ("theory: states", printed["states_gb"], 0, canvas.THEORY),
         ("theory: and temporaries", printed["both_gb"], 0, canvas.THEORY),
-        *((f"{name}: {KERNELS[row.kernel]}", row.measured * _GB_PER_MIB, 0, color) for row in own.itertuples()),
+        *((f"{name}: {KERNELS[row.kernel]}", row.measured * _GB_PER_MIB, 0, color) for row in sharded.itertuples()),
         ("published", printed["saving_gb"], printed["high_gb"] - printed["saving_gb"], canvas.PUBLISHED),
     ]
     if (value := getattr(guess, "value", guess)) is not None:
@@ -221,7 +221,7 @@ def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame,
         for kernel, kernels in (("update", "many kernels"), ("fused", "one kernel"))
         for way in ("gather", "broadcast")
     ]
-    below += [(f"{name}: {KERNELS[kernel]}", *_gained(times, kernel), color) for kernel in own["kernel"]]
+    below += [(f"{name}: {KERNELS[kernel]}", *_gained(times, kernel), color) for kernel in sharded["kernel"]]
     below.append(("published", printed["faster_ms"], 1.0, canvas.PUBLISHED))
     heights = (len(above), len(below))
     figure, axes = canvas.canvas(rows=2, height=2.2 + 0.29 * sum(heights), height_ratios=heights)
@@ -241,8 +241,8 @@ def _gained(times: pd.DataFrame, kernel: str) -> tuple[float, float]:
 
 def _sourced_bars(ax: Axes, rows: list[tuple[str, float, float, str]], title: str, label: str) -> None:
     """Draw a bar per (name, value, spread, colour), without those that have no value."""
-    known = [row for row in rows if pd.notna(row[1])]
-    names, values, spreads, colors = zip(*known, strict=True)
+    rows_with_value = [row for row in rows if pd.notna(row[1])]
+    names, values, spreads, colors = zip(*rows_with_value, strict=True)
     parts.rows(ax, names)
     spread = [value or float("nan") for value in spreads]
     parts.bars(ax, pd.Series(values), color=list(colors), spread=spread)

@@ -21,44 +21,44 @@ HELD, SENT = 380, 250  # pixels of the longest bars
 def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
     """Return HTML: a sentence over an SVG, a row per stage; left what a rank holds, right what it sends per step."""
     elements = transformer(*SIZES[size][:3]).parameters
-    found = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
-    most = max(one.held for one in found.values())
-    sent = max(one.sent for one in found.values()) or 1.0
+    stages = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
+    most_held = max(stage_of_zero.held for stage_of_zero in stages.values())
+    most_sent = max(stage_of_zero.sent for stage_of_zero in stages.values()) or 1.0
     drawing = [svg.word(_LEFT, 12, "GiB per rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
     for place, name in enumerate(STAGES):
-        drawing += _row(place, name, found[name], HELD / most, SENT / sent)
+        drawing += _row(place, name, stages[name], HELD / most_held, SENT / most_sent)
     colors = ledgers.colors(ITEMS.values()) | {"sent per step": canvas.COMMUNICATE}
     label = f"What each stage of ZeRO holds and sends for {size} on {ranks} ranks"
     return (
-        f"<div>{_sentence(size, ranks, optimizer, found)}</div>{svg.legend(colors)}"
+        f"<div>{_sentence(size, ranks, optimizer, stages)}</div>{svg.legend(colors)}"
         f"{svg.page(drawing, 20 + LANE * len(STAGES), label=label)}"
     )
 
 
-def _sentence(size: str, ranks: int, optimizer: str, found: dict[str, Stage]) -> str:
-    saved = found["ddp"].held - found["ours"].held
+def _sentence(size: str, ranks: int, optimizer: str, stages: dict[str, Stage]) -> str:
+    saved = stages["ddp"].held - stages["ours"].held
     where = f"<b>{size}</b> under {optimizer} on {ranks} rank{'s' if ranks > 1 else ''}"
     if saved <= 0:
         return f"{where}: sharding states saves nothing, for there is {'one rank' if ranks == 1 else 'no state'}."
-    share = units.percent(saved / found["ddp"].held)
-    more = units.times(found["ours"].sent / found["zero1"].sent)
-    return f"{where}: sharding states saves {units.size(saved)}, {share}; ours sends {more} ZeRO-1's bytes."
+    share = units.percent(saved / stages["ddp"].held)
+    sent_ratio = units.times(stages["ours"].sent / stages["zero1"].sent)
+    return f"{where}: sharding states saves {units.size(saved)}, {share}; ours sends {sent_ratio} ZeRO-1's bytes."
 
 
-def _row(place: int, name: str, one: Stage, held_scale: float, sent_scale: float) -> list[str]:
+def _row(place: int, name: str, of_stage: Stage, held_scale: float, sent_scale: float) -> list[str]:
     """Return a stage's name, its bar of what is held, item by item, and its bar of what is sent, with their values."""
     y, x = 20 + LANE * place, float(_LEFT)
     drawn = [svg.word(0, y + 19, STAGES[name])]
     for part, item in ITEMS.items():
-        width = getattr(one, part) * held_scale
+        width = getattr(of_stage, part) * held_scale
         drawn.append(svg.bar(x, y + 5, width, LANE - 10, ledgers.COLORS[item]))
         x += width
-    sent = one.sent * sent_scale
+    sent_width = of_stage.sent * sent_scale
     return [
         *drawn,
-        svg.word(x + 6, y + 19, units.number(one.held / units.GIB)),
-        svg.bar(MIDDLE, y + 5, sent, LANE - 10, canvas.COMMUNICATE),
-        svg.word(MIDDLE + sent + 6, y + 19, units.number(one.sent / units.GB)),
+        svg.word(x + 6, y + 19, units.number(of_stage.held / units.GIB)),
+        svg.bar(MIDDLE, y + 5, sent_width, LANE - 10, canvas.COMMUNICATE),
+        svg.word(MIDDLE + sent_width + 6, y + 19, units.number(of_stage.sent / units.GB)),
     ]
 
 

@@ -65,8 +65,8 @@ class Sharding(Course):
         self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0
     ) -> dict[str, Any]:
         """Return a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
-        asked = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
-        return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": asked}
+        bucket_size = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
+        return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_size}
 
     @classmethod
     def small(cls, **knobs) -> Self:

@@ -23,10 +23,10 @@ def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
         worst = table.loc[table["unexplained_share"].abs().idxmax()]
         share, kernel = units.percent(abs(worst["unexplained_share"])), worst["kernel"]
         at = f"{worst['way'].replace('_', ' ')}, {kernel}, {MOMENTS[worst['moment']]}"
-        good = abs(worst["unexplained_share"]) <= _EXPLAINED
+        is_explained = abs(worst["unexplained_share"]) <= _EXPLAINED
         sentences.append(
             f"The ledger explains every peak to within {share} ({at})."
-            if good
+            if is_explained
             else f"**{share} of a peak is not explained** ({at})."
         )
     else:
@@ -43,29 +43,29 @@ def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
 
 
 def _saved(kernel: str, row: pd.Series) -> str:
-    known = pd.notna(row["measured"])
-    least = row["measured"] if known else row["predicted"]
-    if least <= 0:
+    is_measured = pd.notna(row["measured"])
+    saved_mib = row["measured"] if is_measured else row["predicted"]
+    if saved_mib <= 0:
         return f"**With {kernel} kernels sharding saves nothing.**"
-    verb = "saves" if known else "should save"
-    sentence = f"With {kernel} kernels ours {verb} {units.size(least * MIB)} of the peak"
-    states, made = row["states"], row["temporary"]
-    if abs(states + made - row["predicted"]) > 0.05 * row["predicted"]:
+    verb = "saves" if is_measured else "should save"
+    sentence = f"With {kernel} kernels ours {verb} {units.size(saved_mib * MIB)} of the peak"
+    states, temporary = row["states"], row["temporary"]
+    if abs(states + temporary - row["predicted"]) > 0.05 * row["predicted"]:
         return f"{sentence}; the fullest moment is then another one."
-    if made > 0.05 * row["predicted"]:
+    if temporary > 0.05 * row["predicted"]:
         return (
-            f"{sentence}: by formula {units.size(states * MIB)} are states, **{units.size(made * MIB)} are the square "
-            "roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours."
+            f"{sentence}: by formula {units.size(states * MIB)} are states, **{units.size(temporary * MIB)} are the "
+            "square roots that AdamW's many kernels keep for a moment**, a bucket's at a time in ours."
         )
     return f"{sentence}; by formula {units.size(states * MIB)}, which are states."
 
 
 def _beside_torch(saved: pd.DataFrame) -> list[str]:
     peaks = saved.pivot_table(index="kernel", columns="way", values="peak", sort=False)
-    theirs = [way for way in ("zero_redundancy", "zero_buckets") if way in peaks]
-    if "sharded" not in peaks or not theirs:
+    torch_ways = [way for way in ("zero_redundancy", "zero_buckets") if way in peaks]
+    if "sharded" not in peaks or not torch_ways:
         return []
-    ratio = (peaks["sharded"] / peaks[theirs].min(axis=1)).max()
+    ratio = (peaks["sharded"] / peaks[torch_ways].min(axis=1)).max()
     if ratio <= 1.01:
         return [f"Our peak is at most {units.number(ratio)}× that of torch's leaner sharded optimizer."]
     return [f"**Our peak is up to {units.number(ratio)}× that of torch's sharded optimizer.**"]
@@ -75,29 +75,29 @@ def explain_steps(table: pd.DataFrame) -> Markdown:
     """Say for each optimizer how our update compares with torch's two and with unsharded, and what is exposed."""
     sentences = []
     for (optimizer, kernel), rows in table.groupby(["optimizer", "kernel"], sort=False):
-        own = rows.set_index("way")
-        if not {"sharded", "unsharded"} <= set(own.index):
+        by_way = rows.set_index("way")
+        if not {"sharded", "unsharded"} <= set(by_way.index):
             continue
-        torchs = own[own.index.str.startswith("zero")]
+        torch_rows = by_way[by_way.index.str.startswith("zero")]
         name = f"{_KINDS[optimizer]}, {kernel}"
-        ours = own.loc["sharded"]
-        sentence = f"**{name}**: our update takes {units.number(ours['update_ms'])} ms"
-        if len(torchs):
-            best = torchs.loc[torchs["update_ms"].idxmin()]
-            clear = _clear(ours, best, "update")
+        sharded = by_way.loc["sharded"]
+        sentence = f"**{name}**: our update takes {units.number(sharded['update_ms'])} ms"
+        if len(torch_rows):
+            best = torch_rows.loc[torch_rows["update_ms"].idxmin()]
+            clear = _clear(sharded, best, "update")
             beside = (
-                f"{units.number(ours['over_torch'])}× {_NAMES[best.name]}"
+                f"{units.number(sharded['over_torch'])}× {_NAMES[best.name]}"
                 if clear
                 else (f"equal to {_NAMES[best.name]} within noise")
             )
             sentence += f", {beside}"
-        hidden = ours["exposed_ms"] <= ours["spread_update_ms"] + ours["spread_local_ms"]
+        hidden = sharded["exposed_ms"] <= sharded["spread_update_ms"] + sharded["spread_local_ms"]
         sentence += (
             "; its sending is hidden"
             if hidden
-            else (f"; {units.number(ours['exposed_ms'])} ms of that is sending that nothing hides")
+            else (f"; {units.number(sharded['exposed_ms'])} ms of that is sending that nothing hides")
         )
-        sentences.append(f"{sentence}. {_whole_step(own.loc['unsharded'], ours)}")
+        sentences.append(f"{sentence}. {_whole_step(by_way.loc['unsharded'], sharded)}")
     return say(*sentences or ["There is nothing to compare with."], small=fact(table, "small"))
 
 
@@ -105,11 +105,12 @@ def _clear(one: pd.Series, other: pd.Series, part: str) -> bool:
     return resolved(one[f"{part}_ms"], other[f"{part}_ms"], one[f"spread_{part}_ms"], other[f"spread_{part}_ms"])
 
 
-def _whole_step(without: pd.Series, ours: pd.Series) -> str:
-    apart = without["step_ms"] - ours["step_ms"]
-    if not _clear(without, ours, "step"):
+def _whole_step(unsharded: pd.Series, sharded: pd.Series) -> str:
+    saved_ms = unsharded["step_ms"] - sharded["step_ms"]
+    if not _clear(unsharded, sharded, "step"):
         return "Whole steps with and without sharding differ by no more than noise."
-    return f"A step is {units.number(abs(apart))} ms {'shorter' if apart > 0 else '**longer**'} than with whole states."
+    direction = "shorter" if saved_ms > 0 else "**longer**"
+    return f"A step is {units.number(abs(saved_ms))} ms {direction} than with whole states."
 
 
 def explain_buckets(table: pd.DataFrame) -> Markdown:
@@ -128,13 +129,13 @@ def explain_buckets(table: pd.DataFrame) -> Markdown:
             sentences.append(f"{end.name:g} MiB take {more} as long: {why}.")
         else:
             sentences.append(f"{end.name:g} MiB take the same time within noise.")
-    alike = [
+    equal_sizes = [
         f"{row.name:g}"
         for _, row in rows.iloc[1:-1].iterrows()
         if row.name != best.name and not _clear(row, best, "update")
     ]
-    if alike:
-        sentences.insert(1, f"Equal to it within noise: {listed(alike)} MiB.")
+    if equal_sizes:
+        sentences.insert(1, f"Equal to it within noise: {listed(equal_sizes)} MiB.")
     return say(*sentences, small=fact(table, "small"))
 
 
@@ -155,10 +156,10 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
         alone = f": one parameter alone is {units.percent(worst['least_excess'])} more than that" if bound else ""
         sentences.append(f"{sentence}{alone}.")
     if owned is not None:
-        ours = owned.set_index("way").loc["sharded"]
+        sharded = owned.set_index("way").loc["sharded"]
         sentences.append(
-            f"Counted in the run: the fullest rank of ours holds {units.percent(ours['fullest'])} of the "
-            f"states, {units.percent(abs(ours['excess']))} {'over' if ours['excess'] >= 0 else 'under'} "
+            f"Counted in the run: the fullest rank of ours holds {units.percent(sharded['fullest'])} of the "
+            f"states, {units.percent(abs(sharded['excess']))} {'over' if sharded['excess'] >= 0 else 'under'} "
             "an equal part."
         )
     return say(*sentences)
@@ -167,21 +168,21 @@ def explain_balance(table: pd.DataFrame, owned: pd.DataFrame | None = None) -> M
 def explain_stages(table: pd.DataFrame) -> Markdown:
     """Say what ours has in common with ZeRO-1, what it sends more, and what the next stages save."""
     rows = table.set_index("stage")
-    ours, first = rows.loc["ours"], rows.loc["zero1"]
-    same = abs(ours["held_gib"] - first["held_gib"]) < 1e-6
-    sentences = ["Ours holds as much as ZeRO-1" if same else "Ours does not hold as much as ZeRO-1"]
-    more = ours["sent_gb"] / first["sent_gb"] if first["sent_gb"] else 1.0
+    sharded, zero1 = rows.loc["ours"], rows.loc["zero1"]
+    holds_as_much = abs(sharded["held_gib"] - zero1["held_gib"]) < 1e-6
+    sentences = ["Ours holds as much as ZeRO-1" if holds_as_much else "Ours does not hold as much as ZeRO-1"]
+    sent_ratio = sharded["sent_gb"] / zero1["sent_gb"] if zero1["sent_gb"] else 1.0
     sentences[0] += (
-        f", and **sends {units.times(more)} as much**: it all-reduces gradients of which a rank uses "
+        f", and **sends {units.times(sent_ratio)} as much**: it all-reduces gradients of which a rank uses "
         "one N-th, and ZeRO-1 scatters them."
-        if more > 1
+        if sent_ratio > 1
         else ", and sends as much."
     )
     for name, kind in (("zero2", "gradients"), ("zero3", "parameters")):
-        less = first["held_gib"] - rows.loc[name, "held_gib"]
+        saved_gib = zero1["held_gib"] - rows.loc[name, "held_gib"]
         sentences.append(
-            f"ZeRO-{name[-1]} shards {kind}, too: {units.number(less)} GiB less than ZeRO-1."
-            if less > 0
+            f"ZeRO-{name[-1]} shards {kind}, too: {units.number(saved_gib)} GiB less than ZeRO-1."
+            if saved_gib > 0
             else f"ZeRO-{name[-1]} saves nothing here."
         )
     return say(*sentences)
@@ -193,8 +194,8 @@ def explain_equality(table: pd.DataFrame) -> Markdown:
     if wrong.empty:
         worst = table[["error", "drift"]].max(axis=None)
         equality = "equal bit by bit" if worst == 0 else f"equal to {worst:.0e} of a tensor's largest number"
-        asked = table[table["case"] == "closure"]["asked"]
-        once = " A closure is called once per step." if len(asked) and (asked == 1).all() else ""
+        closure_calls = table[table["case"] == "closure"]["asked"]
+        once = " A closure is called once per step." if len(closure_calls) and (closure_calls == 1).all() else ""
         return say(
             f"In all {len(table)} cases on {ranks} ranks the weights are {equality}.{once}", small=fact(table, "small")
         )

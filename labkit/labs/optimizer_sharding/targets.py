@@ -29,8 +29,10 @@ def _memory(run: Run) -> list[Target]:
         Target("fullest rank's states over 1/N", excess, "≤", 5, "%", depends_on=CODE),
         _count("updates that send each parameter once", moved["equal"]),
     ]
-    for kernel, own in table.groupby("kernel", sort=False):
-        peaks = complete(own).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy", "zero_buckets"])
+    for kernel, kernel_rows in table.groupby("kernel", sort=False):
+        peaks = (
+            complete(kernel_rows).groupby("way")["peak"].max().reindex(["sharded", "zero_redundancy", "zero_buckets"])
+        )
         ratio = float(peaks["sharded"] / peaks.drop("sharded").min())
         targets.append(Target(f"peak over torch's leaner one, {kernel}", ratio, "≤", 1.01, "×", depends_on=CODE))
     return targets

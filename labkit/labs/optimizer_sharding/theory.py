@@ -89,17 +89,17 @@ def ledger(
     grow as activations (`kept`) go, and what is more of the two counts; states are there from step 1 on. "after
     update": gradients, states, and what the kernels make on the way.
     """
-    whole, own = 4 * sum(sizes), owned_elements(sizes, way, ranks)
-    largest = fullest_bucket(sizes, bucket_bytes // 4) if way == "sharded" else own
-    held = dict.fromkeys(ITEMS, 0) | {"parameters": whole}
+    all_bytes, owned = 4 * sum(sizes), owned_elements(sizes, way, ranks)
+    largest = fullest_bucket(sizes, bucket_bytes // 4) if way == "sharded" else owned
+    held = dict.fromkeys(ITEMS, 0) | {"parameters": all_bytes}
     if moment == "built":
         return held | {"temporary": 4 * largest if way in ("sharded", "zero_buckets") else 0}
     if step or moment == "after update":
-        held["states"] = STATE_BYTES[optimizer] * own
+        held["states"] = STATE_BYTES[optimizer] * owned
     if moment == "before update":
-        return held | ({"gradients": whole} if whole >= kept else {"activations": kept})
-    made = -(-largest // ranks) if way == "sharded" else own
-    return held | {"gradients": whole, "temporary": TEMPORARY_BYTES[optimizer, kernel] * made}
+        return held | ({"gradients": all_bytes} if all_bytes >= kept else {"activations": kept})
+    temporary_elements = -(-largest // ranks) if way == "sharded" else owned
+    return held | {"gradients": all_bytes, "temporary": TEMPORARY_BYTES[optimizer, kernel] * temporary_elements}
 
 
 STAGES = ("ddp", "ours", "zero1", "zero2", "zero3")

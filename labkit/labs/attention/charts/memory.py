@@ -102,10 +102,10 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
 
 def _followed(steps: Sequence[Step]) -> int:
     """Return the row that is rescaled most often, the last of several."""
-    often: Counter[int] = Counter()
+    rescalings: Counter[int] = Counter()
     for step in steps:
-        often.update({row: 0 < factor < 1 for row, factor in zip(step.rows, step.factors, strict=True)})
-    return max(often, key=lambda row: (often[row], row))
+        rescalings.update({row: 0 < factor < 1 for row, factor in zip(step.rows, step.factors, strict=True)})
+    return max(rescalings, key=lambda row: (rescalings[row], row))
 
 
 def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:

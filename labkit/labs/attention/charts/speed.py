@@ -98,9 +98,9 @@ def sweep_chart(table: pd.DataFrame, phase: str = "both") -> Figure:
 
 def _guess(ax: Axes, rows: pd.DataFrame, guess_ms: float | None, scale: float) -> None:
     """Mark the reader's time as a rate, where the panel holds what it was predicted for."""
-    known = rows[(rows[list(_AT)] == pd.Series(_AT)).all(axis=1) & rows["ms"].notna()]
-    if guess_ms and len(known):
-        rate = scale * known["tflops"].iloc[0] * known["ms"].iloc[0] / guess_ms
+    predicted_rows = rows[(rows[list(_AT)] == pd.Series(_AT)).all(axis=1) & rows["ms"].notna()]
+    if guess_ms and len(predicted_rows):
+        rate = scale * predicted_rows["tflops"].iloc[0] * predicted_rows["ms"].iloc[0] / guess_ms
         ax.plot(_AT["sequence"], rate, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
 
 

@@ -126,16 +126,14 @@ def _checked(table: pd.DataFrame) -> str:
     if all((group == "no limit known").all() for group in verdicts.values()):
         return "No limit is known here that a time could beat."
     waited = pd.concat([verdicts["forward"], verdicts["backward"]]).eq("impossible")
-    alone = verdicts["unsynchronised"].eq("impossible")
-    ours = (
-        f"**{waited.sum()} of the {len(waited)} times that wait for the GPU**"
-        if waited.any()
-        else f"none of the {len(waited)} times that wait for the GPU"
-    )
-    from_ = f", from {units.count(table.loc[alone.index[alone], 'sequence'].min())} tokens on" if alone.any() else ""
+    unsynchronised = verdicts["unsynchronised"].eq("impossible")
+    of_waited = f"of the {len(waited)} times that wait for the GPU"
+    waited_times = f"**{waited.sum()} {of_waited}**" if waited.any() else f"none {of_waited}"
+    lengths = table["sequence"].reindex(unsynchronised.index[unsynchronised])
+    from_ = f", from {units.count(lengths.min())} tokens on" if len(lengths) else ""
     return (
-        f"The check of physics calls {alone.sum()} of this clock's {len(alone)} forward times impossible{from_}, and "
-        f"{ours}."
+        f"The check of physics calls {unsynchronised.sum()} of this clock's {len(unsynchronised)} forward times "
+        f"impossible{from_}, and {waited_times}."
     )
 
 
@@ -157,12 +155,12 @@ def _compiled(table: pd.DataFrame) -> str | None:
 
 
 def _gone(table: pd.DataFrame) -> str:
-    bad = table[table["status"] != "ok"].sort_values("sequence", kind="stable").drop_duplicates("implementation")
-    if bad.empty:
+    failed = table[table["status"] != "ok"].sort_values("sequence", kind="stable").drop_duplicates("implementation")
+    if failed.empty:
         return f"No setting failed, up to {units.count(table['sequence'].max())} tokens."
     parts = [
         f"from {units.count(sequence)} tokens {listed(NAMES[name] for name in group['implementation'])} ({status})"
-        for (sequence, status), group in bad.groupby(["sequence", "status"])
+        for (sequence, status), group in failed.groupby(["sequence", "status"])
     ]
     return f"Not measured: {listed(parts)}."
 
@@ -171,29 +169,29 @@ def _kept(held: pd.DataFrame) -> str:
     parts = []
     for name, group in held.groupby("implementation", sort=False):
         column = "kept_squares" if group["kept_squares"].notna().any() else "held_squares"  # compiled tells no more
-        for one in group[group[column].notna()].tail(1).to_dict("records"):
-            part = f"{NAMES[name]} {units.number(round(one[column], 2))}"
-            if abs(one[column] - one["due_squares"]) <= _WHOLE:
+        for last in group[group[column].notna()].tail(1).to_dict("records"):
+            part = f"{NAMES[name]} {units.number(round(last[column], 2))}"
+            if abs(last[column] - last["due_squares"]) <= _WHOLE:
                 part += f" ({_KEPT[name]})"
-            elif pd.notna(one["due_squares"]):
-                part += f" (**by formula {one['due_squares']:.0f}**)"
+            elif pd.notna(last["due_squares"]):
+                part += f" (**by formula {last['due_squares']:.0f}**)"
             parts.append(part)
     return f"**N×N matrices kept for backward**: {listed(parts)}."
 
 
 def _exponents(held: pd.DataFrame) -> str | None:
-    parts, odd = [], []
+    parts, not_linear = [], []
     for name, group in held[held["exponent"].notna()].groupby("implementation", sort=False):
-        one = group.iloc[-1]
-        parts.append(f"{NAMES[name]} as N^{units.number(one['exponent'])}")
-        if name == "flash" and abs(one["exponent"] - 1) > _EXPONENT:
-            odd.append(NAMES[name])
+        last = group.iloc[-1]
+        parts.append(f"{NAMES[name]} as N^{units.number(last['exponent'])}")
+        if name == "flash" and abs(last["exponent"] - 1) > _EXPONENT:
+            not_linear.append(NAMES[name])
     if not parts:
         return None
     flash = any(part.startswith(NAMES["flash"]) for part in parts)
     end = (
-        f". **{listed(odd)} is not linear.**"
-        if odd
+        f". **{listed(not_linear)} is not linear.**"
+        if not_linear
         else (f". **{capitalised(NAMES['flash'])} is linear.**" if flash else ".")
     )
     return f"Memory grows at the longest lengths: {listed(parts)}{end}"
@@ -201,15 +199,15 @@ def _exponents(held: pd.DataFrame) -> str | None:
 
 def _formulas(held: pd.DataFrame) -> str:
     moments = ("kept", "forward", "held", "backward")
-    apart = pd.concat({name: held[f"{name}_mib"] / held[f"{name}_formula_mib"] - 1 for name in moments}).dropna()
-    alone = "; on a CPU only the kept bytes are known" if held["backward_mib"].isna().all() else ""
-    beyond = apart[apart.abs() > _EXACT]
+    errors = pd.concat({name: held[f"{name}_mib"] / held[f"{name}_formula_mib"] - 1 for name in moments}).dropna()
+    cpu_note = "; on a CPU only the kept bytes are known" if held["backward_mib"].isna().all() else ""
+    beyond = errors[errors.abs() > _EXACT]
     if beyond.empty:
-        return f"All {len(apart)} measured sizes agree with the formulas within 1 %{alone}."
+        return f"All {len(errors)} measured sizes agree with the formulas within 1 %{cpu_note}."
     moment, at = beyond.abs().idxmax()
     worst = held.loc[at]
     return (
-        f"Of {len(apart)} measured sizes {len(apart) - len(beyond)} agree with the formulas within 1 %{alone}; "
+        f"Of {len(errors)} measured sizes {len(errors) - len(beyond)} agree with the formulas within 1 %{cpu_note}; "
         f"the largest difference is {moment} of {NAMES[worst['implementation']]} at {units.count(worst['sequence'])}: "
         f"{units.number(worst[f'{moment}_mib'])} MiB, by formula {units.number(worst[f'{moment}_formula_mib'])}."
     )

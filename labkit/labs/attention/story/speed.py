@@ -104,25 +104,25 @@ def _target(table: pd.DataFrame) -> str:
     rows = table[(table[[*_TARGET]] == pd.Series(_TARGET)).all(axis=1)].set_index("implementation")["ms"].dropna()
     if _OURS not in rows:
         return "The target's setting was not measured."
-    ours, apart = rows[_OURS], units.percent(abs(rows[_OURS] / _TARGET_MS - 1))
-    met = f"met, {apart} below" if ours <= _TARGET_MS else f"missed by {apart}"
+    flash_ms, difference = rows[_OURS], units.percent(abs(rows[_OURS] / _TARGET_MS - 1))
+    met = f"met, {difference} below" if flash_ms <= _TARGET_MS else f"missed by {difference}"
     others = [
-        f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / ours)})"
+        f"{ATTENTION_NAMES[name]} {units.number(ms)} ms ({units.times(ms / flash_ms)})"
         for name, ms in rows.drop(_OURS).items()
     ]
     return (
         f"**The target of {_TARGET_MS} ms is {met}**: forward and backward of {units.count(_TARGET['sequence'])} "
-        f"tokens at d = {_TARGET['head_dim']} take {_NAME} {units.number(ours)} ms. Others there: {listed(others)}."
+        f"tokens at d = {_TARGET['head_dim']} take {_NAME} {units.number(flash_ms)} ms. Others there: {listed(others)}."
     )
 
 
 def _limit(table: pd.DataFrame) -> str:
-    ours = table[table["implementation"] == _OURS].dropna(subset=["share_of_peak"])
+    flash_rows = table[table["implementation"] == _OURS].dropna(subset=["share_of_peak"])
     if wrong := (table["verdict"] == "impossible").sum():
         return f"**{wrong} times are shorter than this GPU allows: their clock is wrong.**"
-    if ours.empty:
+    if flash_rows.empty:
         return "No limit of this GPU is known."
-    most = ours.loc[ours["share_of_peak"].idxmax()]
+    most = flash_rows.loc[flash_rows["share_of_peak"].idxmax()]
     best = f"{units.number(most['tflops'])} TFLOP/s, {units.percent(most['share_of_peak'])} of the peak"
     return f"No time is shorter than the GPU allows; our best rate is {best} ({most['phase']}, {_cell(most)})."
 

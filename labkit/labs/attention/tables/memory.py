@@ -59,11 +59,13 @@ def compiled_gains(run: Run, attention: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ["head_dim", "sequence"]
     measured = plain(run)
-    ours = measured.set_index(keys)
+    recorded_rows = measured.set_index(keys)
     printed_rows = attention[attention["problem"] == "torch_compile"].set_index(keys)
     parts = []
     for phase in ("forward", "backward"):
-        eager, compiled = (ours.loc[ours["implementation"] == name, f"{phase}_ms"] for name in ("plain", "compiled"))
+        eager, compiled = (
+            recorded_rows.loc[recorded_rows["implementation"] == name, f"{phase}_ms"] for name in ("plain", "compiled")
+        )
         printed = [printed_rows.loc[printed_rows["mode"] == name, f"{phase}_seconds"] for name in ("eager", "compiled")]
         gains = pd.DataFrame({"gain": eager / compiled, "printed_gain": printed[0] / printed[1]})
         parts.append(gains.reset_index().assign(phase=phase))
@@ -92,17 +94,17 @@ def held(run: Run) -> pd.DataFrame:
     )
     for moment in MOMENTS:
         table[f"{moment}_formula_mib"] = [_formula_mib(row, moment) for row in table.itertuples()]
-        rest = [_rest_mib(row, moment) for row in table.itertuples()]
-        table[f"{moment}_squares"] = (table[f"{moment}_mib"] - rest) / square
+        rest_mib = [_rest_mib(row, moment) for row in table.itertuples()]
+        table[f"{moment}_squares"] = (table[f"{moment}_mib"] - rest_mib) / square
     table["due_squares"] = [SQUARES.get(name, {}).get("kept", np.nan) for name in table["implementation"]]
     table["reserved_squares"] = table["reserved_mib"] / square
     table["square_mib"] = square
     kept, lengths = table["kept_mib"].fillna(table["held_mib"]), table["sequence"].astype(float)
-    before = [
+    previous = [
         column.groupby([table[name] for name in ("implementation", "head_dim", "precision")]).shift()
         for column in (kept, lengths)
     ]
-    table["exponent"] = np.log(kept / before[0]) / np.log(lengths / before[1])
+    table["exponent"] = np.log(kept / previous[0]) / np.log(lengths / previous[1])
     return _sourced(table, run)
 
 
@@ -120,25 +122,25 @@ def limit(run: Run) -> pd.DataFrame:
     for (implementation, head_dim), rows in table.groupby(["implementation", "head_dim"], sort=False):
         if implementation not in SQUARES:
             continue
-        good, bad = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
-        one = bad.iloc[0] if len(bad) else good.iloc[-1]
-        size = int(head_dim), WIDTH[one["precision"]]  # Python's integers: numpy's overflow
-        form = {"heads": int(one["heads"]), "causal": bool(one["causal"])}
-        made = {
+        ran, failed = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
+        explained = failed.iloc[0] if len(failed) else ran.iloc[-1]
+        size = int(head_dim), WIDTH[explained["precision"]]  # Python's integers: numpy's overflow
+        form = {"heads": int(explained["heads"]), "causal": bool(explained["causal"])}
+        account = {
             "implementation": implementation,
             "head_dim": head_dim,
-            "ran": good["sequence"].max(),
-            "failed": bad["sequence"].min(),
-            "sequence": one["sequence"],
+            "ran": ran["sequence"].max(),
+            "failed": failed["sequence"].min(),
+            "sequence": explained["sequence"],
             "memory_gib": memory_mib * _MIB / _GIB,
-            "square_gib": one["square_mib"] * _MIB / _GIB,
+            "square_gib": explained["square_mib"] * _MIB / _GIB,
         }
         for moment in MOMENTS[1:]:
-            made[f"{moment}_squares"] = SQUARES[implementation][moment]
-            made[f"{moment}_gib"] = one[f"{moment}_formula_mib"] * _MIB / _GIB
-        made["needed_gib"] = needed_bytes(implementation, int(one["sequence"]), *size, **form) / _GIB
-        made["fits"] = longest(implementation, memory_mib * _MIB, *size, **form) if memory_mib > 0 else np.nan
-        parts.append(made | {"reserved_squares": good["reserved_squares"].iloc[-1] if len(good) else np.nan})
+            account[f"{moment}_squares"] = SQUARES[implementation][moment]
+            account[f"{moment}_gib"] = explained[f"{moment}_formula_mib"] * _MIB / _GIB
+        account["needed_gib"] = needed_bytes(implementation, int(explained["sequence"]), *size, **form) / _GIB
+        account["fits"] = longest(implementation, memory_mib * _MIB, *size, **form) if memory_mib > 0 else np.nan
+        parts.append(account | {"reserved_squares": ran["reserved_squares"].iloc[-1] if len(ran) else np.nan})
     return _sourced(pd.DataFrame(parts), run)
 
 

@@ -38,11 +38,11 @@ def physics(table: pd.DataFrame) -> pd.DataFrame:
     and `verdict` are `limits.against_limit`'s for a least time.
     """
     rows = list(table.itertuples(index=False))
-    made = table.assign(
+    checked = table.assign(
         least_compute_ms=[_least_compute_ms(row) for row in rows], least_move_ms=[_least_move_ms(row) for row in rows]
     )
-    made["least_ms"] = np.fmax(made["least_compute_ms"], made["least_move_ms"])
-    return limits.against_limit(made, "ms", "least_ms", kind="time")
+    checked["least_ms"] = np.fmax(checked["least_compute_ms"], checked["least_move_ms"])
+    return limits.against_limit(checked, "ms", "least_ms", kind="time")
 
 
 def rates(table: pd.DataFrame) -> pd.DataFrame:
@@ -52,8 +52,10 @@ def rates(table: pd.DataFrame) -> pd.DataFrame:
     is the tensor cores' for such inputs, with float32's taken as TF32.
     """
     rows = list(table.itertuples(index=False))
-    made = table.assign(tflops=[_flops(row) / row.ms / 1e9 for row in rows], peak_tflops=[_tflops(row) for row in rows])
-    return made.assign(share_of_peak=made["tflops"] / made["peak_tflops"])
+    rated = table.assign(
+        tflops=[_flops(row) / row.ms / 1e9 for row in rows], peak_tflops=[_tflops(row) for row in rows]
+    )
+    return rated.assign(share_of_peak=rated["tflops"] / rated["peak_tflops"])
 
 
 def _flops(row) -> int:
@@ -85,8 +87,8 @@ def _beyond_cache(matrix_bytes: int) -> int:
 
 def _tflops(row) -> float:
     gpu = _spec(row)
-    known = (gpu.tflops(unit) for unit in _UNITS[row.precision]) if gpu else ()
-    return next((rate for rate in known if rate), math.nan)
+    rates_of_units = (gpu.tflops(unit) for unit in _UNITS[row.precision]) if gpu else ()
+    return next((rate for rate in rates_of_units if rate), math.nan)
 
 
 _SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
@@ -120,12 +122,14 @@ def sweep(run: Run) -> pd.DataFrame:
     """
     table, index = rates(_timed(run)), ["precision", "head_dim", "sequence", "phase"]
     columns = ["ms", "status", "tflops", "peak_tflops", "share_of_peak"]
-    plain, ours = (table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", _OURS))
-    made = ours.rename(columns={"ms": "flash_ms", "status": "flash_status"})
-    made.insert(0, "plain_ms", plain["ms"])
-    made.insert(2, "speed_up", made["plain_ms"] / made["flash_ms"])
-    made.insert(3, "plain_status", plain["status"])
-    return _named(made.reset_index(), run)
+    plain_rows, flash_rows = (
+        table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", _OURS)
+    )
+    compared = flash_rows.rename(columns={"ms": "flash_ms", "status": "flash_status"})
+    compared.insert(0, "plain_ms", plain_rows["ms"])
+    compared.insert(2, "speed_up", compared["plain_ms"] / compared["flash_ms"])
+    compared.insert(3, "plain_status", plain_rows["status"])
+    return _named(compared.reset_index(), run)
 
 
 def floor(run: Run) -> pd.DataFrame:
@@ -138,8 +142,8 @@ def floor(run: Run) -> pd.DataFrame:
     table = physics(_timed(run)).dropna(subset=["ms"])
     keys = ["implementation", "precision", "clock", "phase"]
     fastest = table.loc[table.groupby([*keys, "sequence"], sort=False)["ms"].idxmin()]
-    made = pd.DataFrame([_reach(rows) for _, rows in fastest.groupby(keys, sort=False)])
-    return _named(made, run)
+    floors = pd.DataFrame([_reach(rows) for _, rows in fastest.groupby(keys, sort=False)])
+    return _named(floors, run)
 
 
 def tiles(run: Run) -> pd.DataFrame:
@@ -191,9 +195,9 @@ def _in_order(column: pd.Series) -> pd.Series:
 def _reach(rows: pd.DataFrame) -> dict:
     first, floor_ms = rows.loc[rows["sequence"].idxmin()], rows["ms"].min()
     until = rows.loc[rows["ms"] <= _NEAR * floor_ms, "sequence"].max()
-    needed, more = (scores(length, length, first["causal"]) for length in (first["sequence"], until))
+    first_scores, until_scores = (scores(length, length, first["causal"]) for length in (first["sequence"], until))
     keys = first[["implementation", "precision", "clock", "phase"]].to_dict()
-    reach = {"floor_ms": floor_ms, "first": first["sequence"], "until": until, "work": more / needed}
+    reach = {"floor_ms": floor_ms, "first": first["sequence"], "until": until, "work": until_scores / first_scores}
     return keys | reach | {"longest": rows["sequence"].max(), "share_of_limit": first["share_of_limit"]}
 
 

@@ -113,9 +113,9 @@ class Work:
 
     def tune(self) -> None:
         """Record every candidate's time for each kernel, and which is chosen; a CPU has one, and no time for it."""
-        known = set(measuring.measured)
+        tuned_before = set(measuring.measured)
         self.both()
-        for problem in [problem for problem in measuring.measured if problem not in known]:
+        for problem in [problem for problem in measuring.measured if problem not in tuned_before]:
             for tile, ms in measuring.measured[problem].items():
                 self.worker.record(
                     kernel=problem[0],

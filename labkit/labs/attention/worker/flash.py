@@ -57,14 +57,14 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
     """Return O and the row log-sum-exp of tensors of shape (heads, N, d) that `_heads` made; `root` is 1/√d."""
     (heads, queries, width), keys = q.shape, k.shape[1]
     o, lse = torch.empty_like(q), torch.empty((heads, queries), dtype=torch.float32, device=q.device)
-    known, scale = (_padded_width(width), causal, PRECISION), root * math.log2(math.e)
+    kernel_constants, scale = (_padded_width(width), causal, PRECISION), root * math.log2(math.e)
 
     def launch(tile: Tile) -> None:
-        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         arguments = (block(q), side(k), side(v), block(o), lse, queries, keys, width, scale)
-        _launch(forward.forward, (_blocks(queries, tile.rows), heads, 1), tile, known, q, arguments)
+        _launch(forward.forward, (_blocks(queries, tile.rows), heads, 1), tile, kernel_constants, q, arguments)
 
-    launch(tile_for("forward", q, known[0], causal, launch))
+    launch(tile_for("forward", q, kernel_constants[0], causal, launch))
     return o, lse
 
 
@@ -74,43 +74,45 @@ def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     padded = _blocks(queries, PADDED) * PADDED
     of_rows = torch.empty((2 * heads, padded), dtype=torch.float32, device=q.device)  # log-sum-exp to base 2, then δ
-    known = (_padded_width(width), causal, PRECISION)
+    kernel_constants = (_padded_width(width), causal, PRECISION)
     numbers = (queries, keys, padded, width, root * math.log2(math.e), root)
     arguments = (o, do, lse, of_rows, queries, padded, width)
-    _launch(backward.prepare_rows, (padded // PADDED, heads, 1), None, (known[0], PADDED), q, arguments)
+    _launch(backward.prepare_rows, (padded // PADDED, heads, 1), None, (kernel_constants[0], PADDED), q, arguments)
 
     def launch_keys_values(tile: Tile) -> None:
-        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), side(dk), side(dv), rows(of_rows), *numbers)
-        _launch(backward.keys_values, (_blocks(keys, tile.columns), heads, 1), tile, known, q, arguments)
+        _launch(backward.keys_values, (_blocks(keys, tile.columns), heads, 1), tile, kernel_constants, q, arguments)
 
     def launch_queries(tile: Tile) -> None:
-        block, side = (partial(_matrix, tile, rows, known[0]) for rows in (tile.rows, tile.columns))
+        block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), block(dq), rows(of_rows), *numbers)
-        _launch(backward.queries_, (_blocks(queries, tile.rows), heads, 1), tile, known, q, arguments)
+        _launch(backward.queries_, (_blocks(queries, tile.rows), heads, 1), tile, kernel_constants, q, arguments)
 
-    launch_keys_values(tile_for("keys_values", q, known[0], causal, launch_keys_values))
-    launch_queries(tile_for("queries", q, known[0], causal, launch_queries))
+    launch_keys_values(tile_for("keys_values", q, kernel_constants[0], causal, launch_keys_values))
+    launch_queries(tile_for("queries", q, kernel_constants[0], causal, launch_queries))
     return dq, dk, dv
 
 
 _compiled: dict[tuple, Any] = {}
 
 
-def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, known: tuple, q: torch.Tensor, arguments) -> None:
+def _launch(
+    kernel, grid: tuple[int, int, int], tile: Tile | None, kernel_constants: tuple, q: torch.Tensor, arguments
+) -> None:
     """Launch a kernel; from the second time on without what Triton does to find out which compiled one it is.
 
     That takes 20 µs, longer than the kernel itself at short sequences. No integer is specialised on, and all tensors
     start at multiples of 16 bytes, so that `key` says all that the compiled kernel depends on.
     """
     triton.set_allocator(_scratch)  # holds in one thread, and autograd has its own
-    key = (kernel, tile, known, q.dtype, q.device)
-    if (ready := _compiled.get(key)) is not None:
-        ready[0][grid](*arguments, *ready[1])
+    key = (kernel, tile, kernel_constants, q.dtype, q.device)
+    if (compiled_before := _compiled.get(key)) is not None:
+        compiled_before[0][grid](*arguments, *compiled_before[1])
         return
-    constants = known + ((tile.rows, tile.columns, tile.stages, tile.described) if tile else ())
+    constants = kernel_constants + ((tile.rows, tile.columns, tile.stages, tile.described) if tile else ())
     compiled = kernel[grid](*arguments, *constants, **(tile.options() if tile else {}))
     if compiled is not None:  # the interpreter has none
         _compiled[key] = (compiled, constants)

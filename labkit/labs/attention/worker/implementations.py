@@ -84,8 +84,8 @@ def simple(
         v = tl.load(V + at, mask=columns[:, None] < n, other=0.0)
         s = tl.dot(q, k.T, input_precision="ieee") * scale
         if KEPT:
-            here = (rows[:, None] < n) & (columns[None, :] < n)
-            tl.store(S + head * n * n + rows[:, None] * n + columns[None, :], s, mask=here)
+            in_matrix = (rows[:, None] < n) & (columns[None, :] < n)
+            tl.store(S + head * n * n + rows[:, None] * n + columns[None, :], s, mask=in_matrix)
         seen = columns[None, :] < n
         if CAUSAL and DIAGONAL:
             seen = seen & (rows[:, None] >= columns[None, :])

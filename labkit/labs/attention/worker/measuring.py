@@ -136,8 +136,8 @@ class Watch(TorchDispatchMode):
         result = operator(*args, **kwargs or {})
         name = operator.__name__ if hasattr(operator, "__name__") else str(operator)
         self.products += any(word in name for word in _PRODUCTS)
-        made = result if isinstance(result, tuple | list) else (result,)
-        self.largest = max([self.largest, *(x.nbytes for x in made if isinstance(x, torch.Tensor))])
+        results = result if isinstance(result, tuple | list) else (result,)
+        self.largest = max([self.largest, *(x.nbytes for x in results if isinstance(x, torch.Tensor))])
         return result
 
 
@@ -204,12 +204,12 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
         if not q.is_cuda:
             measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
             return ON_CPU
-        known = CANDIDATES.get((kernel, precision, padded_width)) or CANDIDATES[kernel, precision]
+        tiles = CANDIDATES.get((kernel, precision, padded_width)) or CANDIDATES[kernel, precision]
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
         described = precision == "bfloat16" and problem[-1] >= LONG
-        candidates = [tile._replace(described=described) for tile in known]
+        candidates = [tile._replace(described=described) for tile in tiles]
         measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
         fitting = [tile for tile in times if not math.isnan(times[tile])]
         if not fitting:

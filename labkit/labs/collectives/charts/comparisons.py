@@ -51,12 +51,12 @@ def overview_chart(
     figure, ax = canvas.canvas(height=4.8)
     for table, color, where in ((recorded, canvas.RECORDED, "recorded"), (here, canvas.MEASURED, "here")):
         rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK) & (table["ranks"] == 2)]
-        for backend, own in rows.dropna(subset="median_us").groupby("backend", sort=False):
+        for backend, line in rows.dropna(subset="median_us").groupby("backend", sort=False):
             look = {"color": color, "marker": MARKERS[backend], "label": f"{where}, {BACKENDS[backend]}"}
-            marks(ax, own["bytes"], own["median_us"], own["spread_us"] / own["median_us"], **look)
-    for backend, own in published[published["processes"] == 2].groupby("backend", sort=False):
+            marks(ax, line["bytes"], line["median_us"], line["spread_us"] / line["median_us"], **look)
+    for backend, line in published[published["processes"] == 2].groupby("backend", sort=False):
         look = {"color": canvas.PUBLISHED, "marker": MARKERS[backend], "ms": 5, "ls": DASHES, "lw": 1.2}
-        ax.plot(_MB * own["megabytes"], 1e6 * own["seconds"], label=f"report, {BACKENDS[backend]}", **look)
+        ax.plot(_MB * line["megabytes"], 1e6 * line["seconds"], label=f"report, {BACKENDS[backend]}", **look)
     sizes, factor = np.geomspace(_SMALL, _LARGE, 80), bus_factor(COLLECTIVE, 2)
     link = recorded.loc[recorded["collective"] != COLLECTIVE, "limit"].min()
     if np.isfinite(link):
@@ -81,9 +81,9 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     Dots are NCCL's, squares gloo's; both axes are logarithmic.
     """
     figure, ax = canvas.canvas(height=4.4)
-    for (backend, processes), own in times.groupby(["backend", "processes"], sort=False):
+    for (backend, processes), marked in times.groupby(["backend", "processes"], sort=False):
         look = {"ms": 6, "color": _PROCESSES[processes], "label": f"{BACKENDS[backend]}, {processes} processes"}
-        ax.plot(own["megabytes"], own["seconds"], MARKERS[backend], **look)
+        ax.plot(marked["megabytes"], marked["seconds"], MARKERS[backend], **look)
     for line in fits.itertuples():
         sizes = np.geomspace(times["megabytes"].min(), times["megabytes"].max(), 80)
         sent = bus_factor(COLLECTIVE, line.ranks) * sizes * _MB
@@ -158,9 +158,9 @@ def against_chart(table: pd.DataFrame) -> Figure:
     figure, ax = canvas.canvas(height=4.2)
     compared = table["ratio"].notna().any()
     column = "ratio" if compared else "ours_gb_per_s"
-    for collective, own in table.groupby("collective", sort=False):
+    for collective, line in table.groupby("collective", sort=False):
         look = {"color": COLORS[collective], "marker": "o", "ms": 5, "lw": 1.3, "capsize": 2, "label": collective}
-        ax.errorbar(own["bytes"], own[column], yerr=own[column] * own["spread_share"], **look)
+        ax.errorbar(line["bytes"], line[column], yerr=line[column] * line["spread_share"], **look)
     mark_sizes(ax, table["bytes"], most=8)
     ranks = int(table["ranks"].max())
     if compared:
@@ -233,8 +233,8 @@ def _grown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _measured_growth(ax: Axes, table: pd.DataFrame, largest: bool, where: str, color: str) -> None:
-    for backend, own in _grown(table).groupby("backend", sort=False):
-        line = own[own["bytes"] == _end(own["bytes"], largest)].sort_values("ranks")
+    for backend, backend_rows in _grown(table).groupby("backend", sort=False):
+        line = backend_rows[backend_rows["bytes"] == _end(backend_rows["bytes"], largest)].sort_values("ranks")
         growth, share = line["median_us"] / line["median_us"].iloc[0], line["spread_us"] / line["median_us"]
         label = f"{where}, {BACKENDS[backend]}"
         marks(ax, line["ranks"], growth, share, color=color, marker=MARKERS[backend], lw=1.2, label=label)

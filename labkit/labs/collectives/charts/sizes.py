@@ -81,21 +81,21 @@ def bandwidth_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None)
     than its transfer; the dashes are its fitted line. The black line is what a GPU's links carry at most. `guess`: GB/s
     of an all-reduce at 1 GiB, a number or a Prediction, marked in NCCL's panels.
     """
-    shown = [(_widest(table[table["clock"] == CLOCK]), table, fits) for table, fits in runs]
-    drawn = [(backend, *run) for run in shown for backend in BACKENDS if backend in set(run[0]["backend"])]
-    figure, axes = parts.panels(len(drawn), height=4.6, sharey=True)
-    for ax, (backend, rows, table, fits) in zip(axes, drawn, strict=True):
-        own = rows[rows["backend"] == backend]
-        for collective, line in own.groupby("collective", sort=False):
+    widest_runs = [(_widest(table[table["clock"] == CLOCK]), table, fits) for table, fits in runs]
+    panels_of = [(backend, *run) for run in widest_runs for backend in BACKENDS if backend in set(run[0]["backend"])]
+    figure, axes = parts.panels(len(panels_of), height=4.6, sharey=True)
+    for ax, (backend, rows, table, fits) in zip(axes, panels_of, strict=True):
+        backend_rows = rows[rows["backend"] == backend]
+        for collective, line in backend_rows.groupby("collective", sort=False):
             look = {"color": COLORS[collective], "marker": "o", "ms": 4, "lw": 1.4, "label": collective}
             marks(ax, line["bytes"], line["bus_gb_per_s"], line["spread_us"] / line["median_us"], **look)
-        mark_sizes(ax, rows["bytes"], most=12 // len(drawn))
-        _fitted(ax, fits, backend, own)
-        _limits(ax, own)
+        mark_sizes(ax, rows["bytes"], most=12 // len(panels_of))
+        _fitted(ax, fits, backend, backend_rows)
+        _limits(ax, backend_rows)
         value = getattr(guess, "value", guess)
-        if value and backend == "nccl" and _LARGEST in set(own["bytes"]):
+        if value and backend == "nccl" and _LARGEST in set(backend_rows["bytes"]):
             ax.plot(_LARGEST, value, "D", color=canvas.PREDICTED, zorder=4, ls="", label="your prediction")
-        ax.set_title(_panel_title(table, backend, own))
+        ax.set_title(_panel_title(table, backend, backend_rows))
         ax.set_xlabel("message")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
@@ -106,8 +106,8 @@ def bandwidth_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None)
     return canvas.finish(figure, sources(*(table for table, _ in runs)))
 
 
-def _panel_title(table: pd.DataFrame, backend: str, own: pd.DataFrame) -> str:
-    return f"{where(table).partition(',')[0]}: {BACKENDS[backend]}, {own['ranks'].max()} ranks"
+def _panel_title(table: pd.DataFrame, backend: str, backend_rows: pd.DataFrame) -> str:
+    return f"{where(table).partition(',')[0]}: {BACKENDS[backend]}, {backend_rows['ranks'].max()} ranks"
 
 
 def _widest(table: pd.DataFrame) -> pd.DataFrame:
@@ -116,11 +116,11 @@ def _widest(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
 
 
-def _fitted(ax: Axes, fits: pd.DataFrame, backend: str, own: pd.DataFrame) -> None:
-    ranks = own["ranks"].max()
+def _fitted(ax: Axes, fits: pd.DataFrame, backend: str, backend_rows: pd.DataFrame) -> None:
+    ranks = backend_rows["ranks"].max()
     chosen = (fits["backend"] == backend) & (fits["collective"] == COLLECTIVE) & (fits["ranks"] == ranks)
     for line in fits[chosen].itertuples():
-        sizes = np.geomspace(own["bytes"].min(), own["bytes"].max(), 80)
+        sizes = np.geomspace(backend_rows["bytes"].min(), backend_rows["bytes"].max(), 80)
         moved = bus_factor(COLLECTIVE, ranks) * sizes / 1e3  # kB: over µs they are GB/s
         ax.plot(
             sizes, moved / (line.alpha_us + moved / line.beta_gb_per_s), color=COLORS[COLLECTIVE], lw=1.2, ls=DASHES
@@ -128,12 +128,12 @@ def _fitted(ax: Axes, fits: pd.DataFrame, backend: str, own: pd.DataFrame) -> No
         mark_regions(ax, line.knee_bytes)
 
 
-def _limits(ax: Axes, own: pd.DataFrame) -> None:
+def _limits(ax: Axes, backend_rows: pd.DataFrame) -> None:
     """Draw what the links carry, and above it what an all-reduce may seem to reach where the switch adds."""
-    known = own["limit"].dropna()
-    names = {known.min(): "a GPU's links"} if len(known) else {}
-    if len(known) and known.max() > 1.001 * known.min():
-        names[known.max()] = "all-reduce in the switch"
+    limits = backend_rows["limit"].dropna()
+    names = {limits.min(): "a GPU's links"} if len(limits) else {}
+    if len(limits) and limits.max() > 1.001 * limits.min():
+        names[limits.max()] = "all-reduce in the switch"
     for (limit, name), (side, away) in zip(names.items(), (("top", -3), ("bottom", 2)), strict=False):
         ax.axhline(limit, color=canvas.THEORY, lw=1)
         ax.annotate(
@@ -161,12 +161,12 @@ def time_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], collective: str = COLLE
     shared = {"squeeze": False, "sharex": "col", "sharey": "row", "height_ratios": (3, 1.2)}
     figure, axes = canvas.canvas(len(drawn), 2, height=5.4, **shared)
     for place, (top, bottom, (backend, rows, misses, table)) in enumerate(zip(*axes, drawn, strict=True)):
-        own, off = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
-        _times(top, own)
-        _line_and_misses(top, bottom, off, collective)
-        mark_sizes(bottom, own["bytes"], most=12 // len(drawn))
-        mark_regions(top, off["knee_bytes"].iloc[0])
-        top.set_title(_panel_title(table, backend, own))
+        backend_rows, backend_misses = rows[rows["backend"] == backend], misses[misses["backend"] == backend]
+        _times(top, backend_rows)
+        _line_and_misses(top, bottom, backend_misses, collective)
+        mark_sizes(bottom, backend_rows["bytes"], most=12 // len(drawn))
+        mark_regions(top, backend_misses["knee_bytes"].iloc[0])
+        top.set_title(_panel_title(table, backend, backend_rows))
         if place == 0 or table is not drawn[place - 1][-1]:  # the first panel of a run
             top.set_ylabel(f"{collective}, µs per call (log)")
         if backend == "nccl" and (value := getattr(guess, "value", guess)):
@@ -195,12 +195,12 @@ def _times(ax: Axes, rows: pd.DataFrame) -> None:
         marks(ax, line["bytes"], line["median_us"], share, ls="", **_look(clock))
 
 
-def _line_and_misses(top: Axes, bottom: Axes, off: pd.DataFrame, collective: str) -> None:
+def _line_and_misses(top: Axes, bottom: Axes, misses: pd.DataFrame, collective: str) -> None:
     """Draw the fitted line over the times, and below by how much it is off at each size."""
-    sizes, line = np.geomspace(off["bytes"].min(), off["bytes"].max(), 80), off.iloc[0]
+    sizes, line = np.geomspace(misses["bytes"].min(), misses["bytes"].max(), 80), misses.iloc[0]
     moved = bus_factor(collective, line["ranks"]) * sizes / 1e3  # kB: over GB/s they are µs
     top.plot(sizes, line["alpha_us"] + moved / line["beta_gb_per_s"], color=canvas.THEORY, lw=1.3)
-    bottom.plot(off["bytes"], off["residual"], color=canvas.MEASURED, marker="o", ms=4, lw=1.2)
+    bottom.plot(misses["bytes"], misses["residual"], color=canvas.MEASURED, marker="o", ms=4, lw=1.2)
     bottom.axhline(0, color=canvas.THEORY, lw=1)
     bottom.set_title("fitted over measured, % off", fontsize=9, fontweight="normal")
     bottom.set_xlabel("message")

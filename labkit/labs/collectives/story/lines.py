@@ -29,8 +29,10 @@ def explain_fit(
     `table` has the same run's bandwidths by all clocks: whether the host's launching alone explains a miss. `captured`
     has the lines of that clock: NCCL's hops without the host.
     """
-    rows = by_backend(widest(residuals))
-    lines = [(_line(_chosen(own), fits, table, captured, backend), _others(own)) for backend, own in rows]
+    lines = [
+        (_line(_chosen(rows), fits, table, captured, backend), _others(rows))
+        for backend, rows in by_backend(widest(residuals))
+    ]
     return paragraphs([*lines, (_backends(table),)], small=fact(residuals, "small"))
 
 
@@ -38,39 +40,39 @@ def _chosen(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["collective"] == COLLECTIVE]
 
 
-def _line(own: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, backend: str) -> str:
-    ranks = own["ranks"].max()
-    line, worst = _at(fits, own), own.loc[own["residual"].abs().idxmax()]
+def _line(rows: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured, backend: str) -> str:
+    ranks = rows["ranks"].max()
+    line, worst = _at(fits, rows), rows.loc[rows["residual"].abs().idxmax()]
     assert line is not None, "a residual is that of a line"
     sentence = (
         f"**{backend}'s all-reduce**, {ranks} ranks: α = {us(line['alpha_us'])} per call "
-        f"({_hops(line, captured, own)}), "
+        f"({_hops(line, captured, rows)}), "
         f"β = {units.rate(line['beta_gb_per_s'])}, knee at "
         f"{units.size(line['knee_bytes'])}."
     )
-    off = units.percent(max(abs(worst["residual"]), _EXACT))
+    largest_error = units.percent(max(abs(worst["residual"]), _EXACT))
     if abs(worst["residual"]) <= _GOOD:
-        return f"{sentence} One line fits every size to within {off}."
+        return f"{sentence} One line fits every size to within {largest_error}."
     side = "too short" if worst["residual"] < 0 else "too long"
     why = _why(worst, table)
-    return f"{sentence} **One line does not fit**: at {units.size(worst['bytes'])} it is {off} {side}{why}."
+    return f"{sentence} **One line does not fit**: at {units.size(worst['bytes'])} it is {largest_error} {side}{why}."
 
 
-def _at(fits: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
+def _at(fits: pd.DataFrame | None, rows: pd.DataFrame) -> pd.Series | None:
     """Return the all-reduce's line of a backend with its most ranks, where there is one."""
     if fits is None:
         return None
-    rows = _chosen(fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())])
-    return None if rows.empty else rows.iloc[0]
+    lines = _chosen(fits[(fits["backend"] == rows["backend"].iloc[0]) & (fits["ranks"] == rows["ranks"].max())])
+    return None if lines.empty else lines.iloc[0]
 
 
-def _hop(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> pd.Series | None:
+def _hop(line: pd.Series, captured: pd.DataFrame | None, rows: pd.DataFrame) -> pd.Series | None:
     """Return the line whose α is of hops: NCCL's of calls that no host launches, gloo's own."""
-    return line if line["backend"] != "nccl" else _at(captured, own)
+    return line if line["backend"] != "nccl" else _at(captured, rows)
 
 
-def _hops(line: pd.Series, captured: pd.DataFrame | None, own: pd.DataFrame) -> str:
-    hop = _hop(line, captured, own)
+def _hops(line: pd.Series, captured: pd.DataFrame | None, rows: pd.DataFrame) -> str:
+    hop = _hop(line, captured, rows)
     if hop is None:
         return "it may be mostly the host's, no hop's"
     graph = f"replayed from a CUDA graph {us(hop['alpha_us'])}: " if hop is not line else ""
@@ -81,17 +83,19 @@ def _why(worst: pd.Series, table: pd.DataFrame) -> str:
     """Return the cause of the largest miss: the host, where the call replayed is shorter by more than that."""
     if worst["backend"] != "nccl":
         return ""
-    same = (table[[*_SAME]] == worst[[*_SAME]]).all(axis=1)
-    alone = table.loc[same & (table["clock"] == "captured"), "median_us"]
-    if len(alone) and worst["median_us"] - alone.iloc[0] > abs(worst["fitted_us"] - worst["median_us"]):
-        return f". There **the host sets the time**: replayed from a CUDA graph the call takes {us(alone.iloc[0])}"
+    same_setting = (table[[*_SAME]] == worst[[*_SAME]]).all(axis=1)
+    replayed_us = table.loc[same_setting & (table["clock"] == "captured"), "median_us"]
+    if len(replayed_us) and worst["median_us"] - replayed_us.iloc[0] > abs(worst["fitted_us"] - worst["median_us"]):
+        return (
+            f". There **the host sets the time**: replayed from a CUDA graph the call takes {us(replayed_us.iloc[0])}"
+        )
     return f": {_HIDDEN if worst['residual'] > 0 else _UNTOLD}"
 
 
-def _others(own: pd.DataFrame) -> str | None:
+def _others(rows: pd.DataFrame) -> str | None:
     """Say which of a backend's other collectives have a line that fits."""
-    rows = own[own["collective"] != COLLECTIVE]
-    worst = rows["residual"].abs().groupby(rows["collective"], sort=False).max()
+    others = rows[rows["collective"] != COLLECTIVE]
+    worst = others["residual"].abs().groupby(others["collective"], sort=False).max()
     good = list(worst.index[worst <= _GOOD])
     if worst.empty:
         return None
@@ -103,10 +107,10 @@ def _backends(table: pd.DataFrame) -> str:
     """Say how many times as fast as gloo NCCL is at the smallest and the largest message that both moved."""
     rows = _chosen(widest(table[table["clock"] == CLOCK]))
     nccl, gloo = (rows[rows["backend"] == name].set_index("bytes") for name in NAMES)
-    both = sorted(set(nccl.index) & set(gloo.index))
-    if not both:
+    sizes = sorted(set(nccl.index) & set(gloo.index))
+    if not sizes:
         return f"Only {by_backend(rows)[0][0]} was measured: comparing the backends needs GPUs."
-    parts = [_compared(nccl.loc[size], gloo.loc[size], size) for size in dict.fromkeys((both[0], both[-1]))]
+    parts = [_compared(nccl.loc[size], gloo.loc[size], size) for size in dict.fromkeys((sizes[0], sizes[-1]))]
     where = "gloo's tensors lie in host memory and go through the CPU; NCCL's never leave the GPUs and their links."
     return f"**NCCL against gloo**, all-reduce: {listed(parts)}. {where}"
 
@@ -125,50 +129,52 @@ def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFra
 
     Where one number of ranks was timed, what its line predicts for more; NCCL's with the hops of `captured` lines.
     """
-    rows = _chosen(table[table["clock"] == CLOCK].dropna(subset="median_us"))
+    all_reduces = _chosen(table[table["clock"] == CLOCK].dropna(subset="median_us"))
     sentences = [
-        _grown(own, backend) if own["ranks"].min() < own["ranks"].max() else _predicted(own, fits, captured, backend)
-        for backend, own in by_backend(rows)
+        _grown(rows, backend)
+        if rows["ranks"].min() < rows["ranks"].max()
+        else _predicted(rows, fits, captured, backend)
+        for backend, rows in by_backend(all_reduces)
     ]
     return say(*sentences, small=fact(table, "small"))
 
 
-def _grown(own: pd.DataFrame, backend: str) -> str:
-    few, many = own["ranks"].min(), own["ranks"].max()
+def _grown(rows: pd.DataFrame, backend: str) -> str:
+    few, many = rows["ranks"].min(), rows["ranks"].max()
     terms = {
         "latency": hops(COLLECTIVE, many) / hops(COLLECTIVE, few),
         "bandwidth": bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few),
     }
     parts = [
-        _times(own[own["bytes"] == pick(own["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)
+        _times(rows[rows["bytes"] == pick(rows["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)
     ]
     ring = listed(f"{units.times(value)} by {term}" for term, value in terms.items())
     return f"**{backend}**, from {few} to {many} ranks: {listed(parts)}. A ring would grow {ring}."
 
 
-def _times(at: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> str:
+def _times(by_ranks: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> str:
     """Say how one message's time grows, and which of the ring's terms that is nearer to."""
-    name = units.size(at["bytes"].iloc[0])
-    if not {few, many} <= set(at.index):
+    name = units.size(by_ranks["bytes"].iloc[0])
+    if not {few, many} <= set(by_ranks.index):
         return f"{name} was not timed at both"
-    a, b = at.loc[few], at.loc[many]
-    if not resolved(a["median_us"], b["median_us"], a["spread_us"], b["spread_us"]):
+    with_few, with_many = by_ranks.loc[few], by_ranks.loc[many]
+    if not resolved(with_few["median_us"], with_many["median_us"], with_few["spread_us"], with_many["spread_us"]):
         return f"{name} takes the same time within noise"
-    found = b["median_us"] / a["median_us"]
-    if found > _BEYOND * max(terms.values()):
-        return f"{name} takes {units.times(found)} the time, **more than either term of a ring**"
-    near = min(terms, key=lambda term: abs(log(terms[term] / found)))
-    return f"{name} takes {units.times(found)} the time, nearer to **{near}**"
+    growth = with_many["median_us"] / with_few["median_us"]
+    if growth > _BEYOND * max(terms.values()):
+        return f"{name} takes {units.times(growth)} the time, **more than either term of a ring**"
+    near = min(terms, key=lambda term: abs(log(terms[term] / growth)))
+    return f"{name} takes {units.times(growth)} the time, nearer to **{near}**"
 
 
-def _predicted(own: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None, backend: str) -> str | None:
-    ranks, line = own["ranks"].max(), _at(fits, own)
+def _predicted(rows: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None, backend: str) -> str | None:
+    ranks, line = rows["ranks"].max(), _at(fits, rows)
     if line is None:
         return None
-    sentence, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, own)
+    sentence, hop = f"**{backend}** was timed with {ranks} ranks only.", _hop(line, captured, rows)
     if hop is None:
         return f"{sentence} Its α in flight may be mostly the host's, no hop's: it predicts no larger ring."
-    sizes = (own["bytes"].min(), own["bytes"].max())
+    sizes = (rows["bytes"].min(), rows["bytes"].max())
     rate = line["beta_gb_per_s"]
     small, large = (
         _ring_us(hop["hop_us"], rate, size, _MANY) / _ring_us(hop["hop_us"], rate, size, ranks) for size in sizes
@@ -204,9 +210,9 @@ def explain_against(table: pd.DataFrame) -> Markdown:
 def _verdicts(large: pd.DataFrame) -> list[str]:
     """Say who meets the goal, who misses it, and for whom our times' spread leaves it open."""
     worst = large.loc[large.groupby("collective", sort=False)["ratio"].idxmin()]
-    below, apart = worst["ratio"] < AGAINST_GOAL, (worst["ratio"] - AGAINST_GOAL).abs()
-    is_open = apart <= worst["spread_share"] * worst["ratio"]
-    missed, undecided = worst[below & ~is_open], worst[is_open]
+    below_goal, distance_from_goal = worst["ratio"] < AGAINST_GOAL, (worst["ratio"] - AGAINST_GOAL).abs()
+    is_open = distance_from_goal <= worst["spread_share"] * worst["ratio"]
+    missed, undecided = worst[below_goal & ~is_open], worst[is_open]
     met = f"{len(worst) - len(missed) - len(undecided)} of {len(worst)} collectives meet it"
     if missed.empty and undecided.empty:
         return [f"**The goal, {AGAINST_GOAL}, is met** by all {len(worst)} collectives at every size."]
@@ -216,7 +222,7 @@ def _verdicts(large: pd.DataFrame) -> list[str]:
     else:
         sentences.append(f"**Whether the goal, {AGAINST_GOAL}, is met is open** for {_ratios(undecided)}; {met}.")
     if len(undecided):
-        distance = "miss" if below[is_open].all() else "distance from the goal"
+        distance = "miss" if below_goal[is_open].all() else "distance from the goal"
         names = listed(undecided["collective"])
         sentences.append(f"For {names} the {distance} is within the spread of our times.")
     return sentences

@@ -23,7 +23,7 @@ def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
     And whatever is wrong: values, or a bandwidth that the links do not allow.
     """
     rows = widest(table[table["clock"] == CLOCK])
-    sentences = [_reached(own, backend) for backend, own in by_backend(rows)]
+    sentences = [_reached(backend_rows, backend) for backend, backend_rows in by_backend(rows)]
     return say(*sentences, _above(rows), _crossing(rows, fits), _wrong(table), small=fact(table, "small"))
 
 
@@ -34,8 +34,13 @@ def explain_latency(table: pd.DataFrame) -> Markdown:
     rows = widest(table)
     return paragraphs(
         [
-            (_smallest(own, backend), _launching(own), _flat(own, backend), _first(own, backend))
-            for backend, own in by_backend(rows)
+            (
+                _smallest(backend_rows, backend),
+                _launching(backend_rows),
+                _flat(backend_rows, backend),
+                _first(backend_rows, backend),
+            )
+            for backend, backend_rows in by_backend(rows)
         ],
         small=fact(table, "small"),
     )
@@ -54,7 +59,9 @@ def widest(table: pd.DataFrame) -> pd.DataFrame:
 
 def by_backend(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return (its name, its rows) for NCCL, then gloo, as far as they were measured."""
-    return [(name, own) for backend, name in NAMES.items() if len(own := rows[rows["backend"] == backend])]
+    return [
+        (name, backend_rows) for backend, name in NAMES.items() if len(backend_rows := rows[rows["backend"] == backend])
+    ]
 
 
 def ends(values: pd.Series, form) -> str:
@@ -68,8 +75,8 @@ def us(value: float) -> str:
     return units.seconds(value / 1e6)
 
 
-def _reached(own: pd.DataFrame, backend: str) -> str:
-    largest = own[own["bytes"] == own["bytes"].max()]
+def _reached(backend_rows: pd.DataFrame, backend: str) -> str:
+    largest = backend_rows[backend_rows["bytes"] == backend_rows["bytes"].max()]
     best, least = (largest.loc[getattr(largest["bus_gb_per_s"], pick)()] for pick in ("idxmax", "idxmin"))
     sentence = (
         f"**{backend}**, {best['ranks']} ranks, {units.size(best['bytes'])}: bus bandwidth from "
@@ -95,11 +102,13 @@ def _above(rows: pd.DataFrame) -> str | None:
 
 def _crossing(rows: pd.DataFrame, fits: pd.DataFrame) -> str | None:
     parts = []
-    for backend, own in by_backend(rows):
-        line = fits[(fits["backend"] == own["backend"].iloc[0]) & (fits["ranks"] == own["ranks"].max())]
-        known = line[line["knee_bytes"].between(own["bytes"].min(), own["bytes"].max())]
-        if len(known):
-            parts.append(f"at {ends(known['knee_bytes'], units.size)} for {backend}")
+    for backend, backend_rows in by_backend(rows):
+        line = fits[
+            (fits["backend"] == backend_rows["backend"].iloc[0]) & (fits["ranks"] == backend_rows["ranks"].max())
+        ]
+        measured_knees = line[line["knee_bytes"].between(backend_rows["bytes"].min(), backend_rows["bytes"].max())]
+        if len(measured_knees):
+            parts.append(f"at {ends(measured_knees['knee_bytes'], units.size)} for {backend}")
         elif len(line):
             parts.append(f"for {backend} at no size that was measured")
     return f"Latency and transfer take equally long {listed(parts)}, by the fitted lines." if parts else None
@@ -107,14 +116,14 @@ def _crossing(rows: pd.DataFrame, fits: pd.DataFrame) -> str | None:
 
 def _wrong(table: pd.DataFrame) -> str:
     failed = table[table["status"] != "ok"]
-    broken = table[table["verdict"] == "impossible"]
-    if failed.empty and broken.empty:
+    impossible = table[table["verdict"] == "impossible"]
+    if failed.empty and impossible.empty:
         return f"All {len(table)} points gave the right values, and none beats the links."
     parts = []
-    for status, own in failed.groupby("status", sort=False):
-        parts.append(f"**{status}** in {len(own)} of {len(table)} points ({_named(own)})")
-    if len(broken):
-        parts.append(f"**impossible** is the bandwidth of {len(broken)} points ({_named(broken)})")
+    for status, status_rows in failed.groupby("status", sort=False):
+        parts.append(f"**{status}** in {len(status_rows)} of {len(table)} points ({_named(status_rows)})")
+    if len(impossible):
+        parts.append(f"**impossible** is the bandwidth of {len(impossible)} points ({_named(impossible)})")
     return f"{listed(parts)[0].upper()}{listed(parts)[1:]}."
 
 
@@ -123,39 +132,44 @@ def _named(rows: pd.DataFrame) -> str:
     return listed(names if len(names) <= _FEW else [f"{len(names)} collectives"])
 
 
-def _smallest(own: pd.DataFrame, backend: str) -> str:
-    rows = own[own["bytes"] == own["bytes"].min()]
-    first = rows[rows["collective"] == COLLECTIVE]
-    times = listed(f"{us(row.median_us)} {CLOCKS[row.clock]}" for row in first.itertuples())
-    head = (
-        f"**{backend}**, {first['ranks'].max()} ranks, {units.size(first['bytes'].min())}: an all-reduce takes {times}"
+def _smallest(backend_rows: pd.DataFrame, backend: str) -> str:
+    rows = backend_rows[backend_rows["bytes"] == backend_rows["bytes"].min()]
+    all_reduces = rows[rows["collective"] == COLLECTIVE]
+    times = listed(f"{us(row.median_us)} {CLOCKS[row.clock]}" for row in all_reduces.itertuples())
+    ranks, size = all_reduces["ranks"].max(), units.size(all_reduces["bytes"].min())
+    head = f"**{backend}**, {ranks} ranks, {size}: an all-reduce takes {times}"
+    in_flight = rows[rows["clock"] == CLOCK]
+    others = (
+        f"; the other collectives, in a row, {ends(in_flight[in_flight['collective'] != COLLECTIVE]['median_us'], us)}"
     )
-    row = rows[rows["clock"] == CLOCK]
-    others = f"; the other collectives, in a row, {ends(row[row['collective'] != COLLECTIVE]['median_us'], us)}"
-    link = first["limit"].dropna()
+    link = all_reduces["limit"].dropna()
     if link.empty:
         return f"{head}{others}."
-    moves = us(first["bytes"].min() / link.iloc[0] / 1e3)
+    moves = us(all_reduces["bytes"].min() / link.iloc[0] / 1e3)
     return f"{head}{others}. The links would move its bytes in {moves}: **the rest is latency.**"
 
 
-def _launching(own: pd.DataFrame) -> str | None:
+def _launching(backend_rows: pd.DataFrame) -> str | None:
     """Say how much of the smallest all-reduce is the host's, where a CUDA graph shows the GPU's part."""
-    rows = own[(own["bytes"] == own["bytes"].min()) & (own["collective"] == COLLECTIVE)].set_index("clock")
+    rows = backend_rows[
+        (backend_rows["bytes"] == backend_rows["bytes"].min()) & (backend_rows["collective"] == COLLECTIVE)
+    ].set_index("clock")
     if not {"captured", CLOCK} <= set(rows.index):
         return None
-    launched, alone = rows.loc[CLOCK], rows.loc["captured"]
-    if not resolved(launched["median_us"], alone["median_us"], launched["spread_us"], alone["spread_us"]):
+    launched, replayed = rows.loc[CLOCK], rows.loc["captured"]
+    if not resolved(launched["median_us"], replayed["median_us"], launched["spread_us"], replayed["spread_us"]):
         return "The time that the host needs to launch a call is within noise."
-    gap = us(abs(launched["median_us"] - alone["median_us"]))
-    if launched["median_us"] > alone["median_us"]:
+    gap = us(abs(launched["median_us"] - replayed["median_us"]))
+    if launched["median_us"] > replayed["median_us"]:
         return f"Without the host to launch it, a call takes {gap} less: the GPU waits that long for Python and driver."
     return f"Replayed it takes {gap} **more**: the host does not limit here."
 
 
-def _flat(own: pd.DataFrame, backend: str) -> str | None:
+def _flat(backend_rows: pd.DataFrame, backend: str) -> str | None:
     """Say up to which size an all-reduce takes no longer than the smallest, and how much times scatter on the way."""
-    rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)].sort_values("bytes")
+    rows = backend_rows[(backend_rows["collective"] == COLLECTIVE) & (backend_rows["clock"] == CLOCK)].sort_values(
+        "bytes"
+    )
     grown = (rows["median_us"] / rows["median_us"].iloc[0]).set_axis(rows["bytes"])
     last = grown.index[grown <= _FLAT].max()
     if last == grown.index[0]:
@@ -169,9 +183,9 @@ def _flat(own: pd.DataFrame, backend: str) -> str | None:
     return f"{sentence}; on the way times scatter by {units.times(scatter)}." if scatter > _FLAT else f"{sentence}."
 
 
-def _first(own: pd.DataFrame, backend: str) -> str | None:
+def _first(backend_rows: pd.DataFrame, backend: str) -> str | None:
     """Say what the first call of the smallest message, with which the measurement begins, took over of a later call."""
-    rows = own[(own["collective"] == COLLECTIVE) & (own["clock"] == CLOCK)]
+    rows = backend_rows[(backend_rows["collective"] == COLLECTIVE) & (backend_rows["clock"] == CLOCK)]
     if rows.empty:
         return None
     row = rows.loc[rows["bytes"].idxmin()]
@@ -207,22 +221,22 @@ def _right(table: pd.DataFrame) -> str:
 def _sent(table: pd.DataFrame) -> str:
     large = table[table["elements"] > 100 * table["ranks"]]  # in fewer, one element more is not small
     share = [bus_factor("all-reduce", ranks) for ranks in large["ranks"]]
-    off = (large["sent_bytes"] / (share * large["bytes"]) - 1).abs().max()
-    if pd.isna(off):
+    largest_error = (large["sent_bytes"] / (share * large["bytes"]) - 1).abs().max()
+    if pd.isna(largest_error):
         return "No length was large enough to hold the bytes against the formula."
-    if off <= _SAME_BYTES:
+    if largest_error <= _SAME_BYTES:
         counts = listed(f"N = {ranks}" for ranks in sorted(set(large["ranks"])))
         return f"A rank sends 2(N − 1)/N of the message, as the formula says, for {counts}."
-    return f"**What a rank sends differs from 2(N − 1)/N of the message by {units.percent(off)}.**"
+    return f"**What a rank sends differs from 2(N − 1)/N of the message by {units.percent(largest_error)}.**"
 
 
 def _timed(table: pd.DataFrame) -> list[str]:
     """Say of the shortest and the longest message what ours takes, and of how many times the library's that is."""
     sentences = []
-    for ranks, own in table.dropna(subset="times").groupby("ranks"):
-        rows = [own.loc[own["elements"] == pick(own["elements"])].iloc[0] for pick in (min, max)]
-        known = [row for row in rows if _clear(row)]
-        parts = [f"{units.times(row['times'])} the library's time for {units.size(row['bytes'])}" for row in known]
+    for ranks, lengths in table.dropna(subset="times").groupby("ranks"):
+        rows = [lengths.loc[lengths["elements"] == pick(lengths["elements"])].iloc[0] for pick in (min, max)]
+        clear = [row for row in rows if _clear(row)]
+        parts = [f"{units.times(row['times'])} the library's time for {units.size(row['bytes'])}" for row in clear]
         if vague := [units.size(row["bytes"]) for row in rows if not _clear(row)]:
             parts.append(f"for {listed(vague)} the library's time within noise")
         sentences.append(f"On {ranks} ranks it takes {listed(parts)}.")

@@ -55,8 +55,8 @@ def _time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
 
 def _kind(worker: Worker, point: SimpleNamespace) -> type[Call]:
     """Return the class of the point's call."""
-    ours = isinstance(worker.plan, Ring) and point.method == "ours"
-    return RingAllReduce if ours else CALLS[point.collective]
+    is_our_ring = isinstance(worker.plan, Ring) and point.method == "ours"
+    return RingAllReduce if is_our_ring else CALLS[point.collective]
 
 
 def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -80,6 +80,6 @@ def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
         worker.record(status="failed", said=str(error))
         return
     for size, line in zip(sizes, lines, strict=True):
-        for found in line:
-            row = found._asdict() | {"bytes": size, "status": "wrong result" if found.wrong else "ok"}
+        for placement_row in line:
+            row = placement_row._asdict() | {"bytes": size, "status": "wrong result" if placement_row.wrong else "ok"}
             worker.record(**row, version=nccl_tests.version(text))

@@ -166,12 +166,12 @@ def exchange(
     given: torch.Tensor, room: torch.Tensor, rank: int, ranks: int, group: dist.ProcessGroup | None
 ) -> list[dist.Work]:
     """Start sending to the next rank and receiving from the one before; where there is nothing, nothing is sent."""
-    both = [
+    transfers = [
         dist.P2POp(dist.isend, given, (rank + 1) % ranks, group),
         dist.P2POp(dist.irecv, room, (rank - 1) % ranks, group),
     ]
-    some = [move for move in both if move.tensor.numel()]
-    return dist.batch_isend_irecv(some) if some else []
+    not_empty = [move for move in transfers if move.tensor.numel()]
+    return dist.batch_isend_irecv(not_empty) if not_empty else []
 
 
 CALLS: dict[str, type[Call]] = {

@@ -76,8 +76,8 @@ def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
     table, ended, _ = text.partition(_END)
     rows = []
     for line in table.splitlines():
-        if found := _ROW.fullmatch(line):
-            rows.append(_halves(line.strip(), *found.groups()))
+        if match := _ROW.fullmatch(line):
+            rows.append(_halves(line.strip(), *match.groups()))
         elif not re.fullmatch(_TOLD, line):
             raise ValueError(f"nccl-tests printed a line that is none of its table: {line.strip()!r}")
     if not ended or len(rows) != len(sizes):
@@ -90,8 +90,8 @@ def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
 
 def version(text: str) -> str:
     """Return the versions that the program prints of itself and of NCCL; "" for old ones, which print none."""
-    found = re.search(r"^# nccl-tests version (.*)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(r"^# nccl-tests version (.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _halves(line: str, size: str, *numbers: str) -> tuple[Timed, Timed]:

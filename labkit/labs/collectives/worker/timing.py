@@ -48,10 +48,10 @@ def _in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callab
     large messages it tells the link's rate, for small ones how fast the host launches. gloo's calls but send/recv
     return when they are done; the host's clock times as many of them in a row.
     """
-    many = partial(call.many, calls)
+    calls_in_flight = partial(call.many, calls)
     if call.device.type == "cuda":
-        return call.work, lambda: _between_events(many) / calls
-    return call.work, lambda: once(worker, many) / calls
+        return call.work, lambda: _between_events(calls_in_flight) / calls
+    return call.work, lambda: once(worker, calls_in_flight) / calls
 
 
 def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
@@ -66,8 +66,8 @@ def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
 
 def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
     """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, no launches by a host."""
-    single, many = _graph(call, 1), _graph(call, calls)
-    return single.replay, lambda: _between_events(many.replay) / calls
+    single, calls_in_flight = _graph(call, 1), _graph(call, calls)
+    return single.replay, lambda: _between_events(calls_in_flight.replay) / calls
 
 
 CLOCKS = {"in flight": _in_flight, "one call": _one_call, "captured": _captured}
@@ -93,11 +93,11 @@ def _between_events(work: Callable[[], None]) -> float:
 
 def _graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
     """Capture so many calls."""
-    made = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.graph(made, capture_error_mode="thread_local"):  # NCCL's watchdog may ask for an event meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog may ask for an event meanwhile
         call.many(calls)
-    return made
+    return graph
 
 
 def slowest(values: list[float], group: dist.ProcessGroup | None) -> list[float]:

@@ -28,8 +28,8 @@ class Rank0Only(RingAllReduce):
 
     def spread(self) -> None:
         if self.rank:
-            own = self.chunks[(self.rank + 1) % self.ranks]
-            moves = [dist.P2POp(dist.isend, own, 0, self.group)]
+            complete_chunk = self.chunks[(self.rank + 1) % self.ranks]
+            moves = [dist.P2POp(dist.isend, complete_chunk, 0, self.group)]
         else:
             others = range(1, self.ranks)
             moves = [dist.P2POp(dist.irecv, self.chunks[(r + 1) % self.ranks], r, self.group) for r in others]
@@ -95,18 +95,18 @@ def _patient(worker: Worker, call: Call) -> Shown:
     """Warm up; stop the clock when the data are there, and look how much later they really were."""
     counted, taken = Counted(call), []
     counted()
-    before = counted.made
+    calls_before = counted.made
     for _ in range(worker.plan.repeats):
         meet(call.group)
         taken.append((once(worker, counted), once(worker, lambda: None)))
-    return _medians(taken, before)
+    return _medians(taken, calls_before)
 
 
 def _unsynchronised(worker: Worker, call: Call) -> Shown:
     """Warm up; stop the clock when the call returns, which has only queued it."""
     counted, taken = Counted(call), []
     counted()
-    before = counted.made
+    calls_before = counted.made
     for _ in range(worker.plan.repeats):
         worker.synchronize()
         meet(call.group)
@@ -116,25 +116,25 @@ def _unsynchronised(worker: Worker, call: Call) -> Shown:
         request.wait()
         worker.synchronize()
         taken.append((stop - start, time.perf_counter() - stop))
-    return _medians(taken, before)
+    return _medians(taken, calls_before)
 
 
 def _cold(worker: Worker, call: Call) -> Shown:
     """Make a group and time its first call, with all that the ranks do to reach each other."""
-    counted, usual = Counted(call), call.group
-    meet(usual)
-    before = counted.made
+    counted, usual_group = Counted(call), call.group
+    meet(usual_group)
+    calls_before = counted.made
 
     def first() -> None:
         call.group = dist.new_group()
         counted()
 
-    shown = Shown(once(worker, first), once(worker, lambda: None), before)
+    shown = Shown(once(worker, first), once(worker, lambda: None), calls_before)
     dist.destroy_process_group(call.group)
-    call.group = usual
+    call.group = usual_group
     return shown
 
 
-def _medians(pairs: list[tuple[float, float]], before: int) -> Shown:
+def _medians(pairs: list[tuple[float, float]], calls_before: int) -> Shown:
     seconds, late = (statistics.median(values) for values in zip(*pairs, strict=True))
-    return Shown(seconds, late, before)
+    return Shown(seconds, late, calls_before)

@@ -83,17 +83,17 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
     elements = transformer(*SIZES[size][:3]).parameters
     rows = []
     for name in STAGES:
-        found = stage(name, elements, ranks, state_bytes, precision)
+        held = stage(name, elements, ranks, state_bytes, precision)
         unit = stage("ddp", elements, ranks, state_bytes, precision).parameters * (ranks - 1) / ranks
         rows.append(
             {
                 "stage": name,
-                "parameters_gib": found.parameters / _GIB,
-                "gradients_gib": found.gradients / _GIB,
-                "states_gib": found.states / _GIB,
-                "held_gib": found.held / _GIB,
-                "sent_gb": found.sent / 1e9,
-                "volume": found.sent / unit if unit else 0.0,
+                "parameters_gib": held.parameters / _GIB,
+                "gradients_gib": held.gradients / _GIB,
+                "states_gib": held.states / _GIB,
+                "held_gib": held.held / _GIB,
+                "sent_gb": held.sent / 1e9,
+                "volume": held.sent / unit if unit else 0.0,
             }
         )
     return of_source(pd.DataFrame(rows), f"theory: {size}, {ranks} ranks, {precision}", ranks=ranks)
@@ -136,19 +136,19 @@ def symptoms(run: Run) -> pd.DataFrame:
 
 def faults(row: dict) -> list[str]:
     """Return the names of the bugs that a variant's symptoms show; "wrong" where it is none that is known."""
-    found = []
+    names = []
     if row["fullest"] > 1.05 / row["ranks"]:
         # Shares that add up to one state of each are shared out, if unevenly.
-        found.append("by_count" if row["together"] < 1.05 else "shards_nothing")
+        names.append("by_count" if row["together"] < 1.05 else "shards_nothing")
     if row["drift"] > _SAME:
-        found.append("sends_nothing")
+        names.append("sends_nothing")
     elif row["first_error"] > _SAME:
-        found.append("wrong")
+        names.append("wrong")
     elif row["error"] > _SAME:
-        found.append("stale_rate")
+        names.append("stale_rate")
     if row["saved"] < 0.99:
-        found.append("own_part")
-    return found
+        names.append("own_part")
+    return names
 
 
 _GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")
@@ -169,8 +169,8 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
     with_it, without = rows.loc["yes"], rows.loc["no"]
     elements, spared = transformer(*SIZES[_MODEL][:3]).parameters, 1 - 1 / _RANKS
     saving = float(without["peak_gb"] - with_it["peak_gb"])
-    states = STATE_BYTES["adamw"] * elements * spared
-    both = states + TEMPORARY_BYTES["adamw", "foreach"] * elements * spared
+    states_bytes = STATE_BYTES["adamw"] * elements * spared
+    both_bytes = states_bytes + TEMPORARY_BYTES["adamw", "foreach"] * elements * spared
     table = pd.DataFrame(
         [
             {
@@ -178,10 +178,10 @@ def read_report(published: pd.DataFrame) -> pd.DataFrame:
                 "saving_gb": saving,
                 "low_gb": saving - _ROUNDED_GB,
                 "high_gb": saving + _ROUNDED_GB,
-                "states_gb": states / 1e9,
-                "both_gb": both / 1e9,
-                "states_gib": states / 2**30,
-                "both_gib": both / 2**30,
+                "states_gb": states_bytes / 1e9,
+                "both_gb": both_bytes / 1e9,
+                "states_gib": states_bytes / 2**30,
+                "both_gib": both_bytes / 2**30,
                 "needed_parameters": saving * 1e9 / (STATE_BYTES["adamw"] * spared),
                 "faster_ms": 1e3 * float(without["step_seconds"] - with_it["step_seconds"]),
                 "step_ms": 1e3 * float(without["step_seconds"]),

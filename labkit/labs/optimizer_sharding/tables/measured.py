@@ -54,8 +54,8 @@ def memory(run: Run) -> pd.DataFrame:
         buckets = {"kernel": kernel, "bucket_bytes": MIB * group["bucket_mib"].iloc[0]}
         items = ledger(model, way, plan.gpus, moment, step, kept, **buckets)
         counted = {item: group[f"{item}_mib"].max() * MIB for item in ("parameters", "gradients", "states")}
-        due = items | ({"gradients": items["parameters"]} if moment == "before update" else {})
-        errors = [abs(counted[item] / due[item] - 1) if due[item] else counted[item] for item in counted]
+        by_formula = items | ({"gradients": items["parameters"]} if moment == "before update" else {})
+        errors = [abs(counted[item] / by_formula[item] - 1) if by_formula[item] else counted[item] for item in counted]
         parts.append(
             dict(zip(_BY, setting, strict=True))
             | {item: items[item] / MIB for item in ITEMS}
@@ -88,20 +88,20 @@ def saving(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for kernel, group in complete(table).groupby("kernel", sort=False):
-        top = {way: own.loc[own["predicted"].idxmax()] for way, own in group.groupby("way", sort=False)}
+        fullest = {way: moments.loc[moments["predicted"].idxmax()] for way, moments in group.groupby("way", sort=False)}
         peaks = group.groupby("way")["peak"].max()
-        if "unsharded" not in top:
+        if "unsharded" not in fullest:
             continue
-        whole = top["unsharded"]
+        unsharded = fullest["unsharded"]
         rows += [
             {
                 "kernel": kernel,
                 "way": way,
                 "measured": peaks["unsharded"] - peaks[way],
                 "peak": peaks[way],
-                **{item: whole[item] - own[item] for item in ("states", "temporary", "predicted")},
+                **{item: unsharded[item] - moment[item] for item in ("states", "temporary", "predicted")},
             }
-            for way, own in top.items()
+            for way, moment in fullest.items()
             if way != "unsharded"
         ]
     columns = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
@@ -158,25 +158,27 @@ def buckets(run: Run) -> pd.DataFrame:
 
 def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:
     """Return the part's time over that of the faster of torch's two, and the spread of that ratio."""
-    torchs = table[table["way"].isin(_TORCHS)].sort_values(f"{part}_ms").drop_duplicates(["optimizer", "kernel"])
-    torchs = torchs[["optimizer", "kernel", f"{part}_ms", f"spread_{part}_ms"]]
-    both = table.merge(torchs, on=["optimizer", "kernel"], how="left", suffixes=("", "_torch")).set_index(table.index)
-    fastest = both[f"{part}_ms_torch"]
-    ratio = both[f"{part}_ms"] / fastest
-    spread = (both[f"spread_{part}_ms"] + ratio * both[f"spread_{part}_ms_torch"]) / fastest
+    torch_rows = table[table["way"].isin(_TORCHS)].sort_values(f"{part}_ms").drop_duplicates(["optimizer", "kernel"])
+    torch_rows = torch_rows[["optimizer", "kernel", f"{part}_ms", f"spread_{part}_ms"]]
+    joined = table.merge(torch_rows, on=["optimizer", "kernel"], how="left", suffixes=("", "_torch")).set_index(
+        table.index
+    )
+    fastest = joined[f"{part}_ms_torch"]
+    ratio = joined[f"{part}_ms"] / fastest
+    spread = (joined[f"spread_{part}_ms"] + ratio * joined[f"spread_{part}_ms_torch"]) / fastest
     return pd.DataFrame({"ratio": ratio, "spread": spread})
 
 
 def _parts(run: Run, by: list[str], parts: tuple[str, ...]) -> pd.DataFrame:
     """Return the medians and spreads of the parts, one row per setting that has all of them."""
     medians = run.medians([*by, "part"], "ms")
-    found = medians[by].drop_duplicates()
+    table = medians[by].drop_duplicates()
     for part in parts:
-        own = medians[(medians["part"] == part) & medians["ms"].notna()]
-        named = {"ms": f"{part}_ms", "spread_ms": f"spread_{part}_ms"}
-        found = found.merge(own[[*by, *named]].rename(columns=named), on=by)
-    found["exposed_ms"] = found["update_ms"] - found["local_ms"]
-    return found
+        part_rows = medians[(medians["part"] == part) & medians["ms"].notna()]
+        column_names = {"ms": f"{part}_ms", "spread_ms": f"spread_{part}_ms"}
+        table = table.merge(part_rows[[*by, *column_names]].rename(columns=column_names), on=by)
+    table["exposed_ms"] = table["update_ms"] - table["local_ms"]
+    return table
 
 
 def _spec(run: Run):

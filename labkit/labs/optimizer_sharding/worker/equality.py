@@ -93,23 +93,28 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     each in lengths of the tensor's largest number. `drift`: how far replicas are apart. `asked`: closures, a step.
     `state_share`: bytes of states that this rank holds, of the whole.
     """
-    ours, right = Side(worker, point, "sharded"), Side(worker, point, "unsharded")
-    start = [weight.detach().clone() for weight in right.model.parameters()]
+    sharded, unsharded = Side(worker, point, "sharded"), Side(worker, point, "unsharded")
+    start = [weight.detach().clone() for weight in unsharded.model.parameters()]
     for number in range(worker.plan.steps):
-        ours.step(number)
-        right.step(number)
-    worker.record(entry="equality", **differences(ours, right, start), asked=ours.asked / worker.plan.steps)
+        sharded.step(number)
+        unsharded.step(number)
+    worker.record(entry="equality", **differences(sharded, unsharded, start), asked=sharded.asked / worker.plan.steps)
 
 
-def differences(ours: Side, right: Side, start: list[torch.Tensor]) -> dict[str, float]:
+def differences(sharded: Side, unsharded: Side, start: list[torch.Tensor]) -> dict[str, float]:
     """Return error, moved, drift and state_share of the two sides."""
-    pairs = list(zip(ours.model.parameters(), right.model.parameters(), start, strict=True))
-    whole = held(states(right.optimizer))
+    pairs = list(zip(sharded.model.parameters(), unsharded.model.parameters(), start, strict=True))
+    whole = held(states(unsharded.optimizer))
     return {
-        "error": max(((one - other).abs().max() / other.abs().max()).item() for one, other, _ in pairs),
-        "moved": max(((other - first).abs().max() / other.abs().max()).item() for _, other, first in pairs),
-        "drift": max(_spread(one) for one, *_ in pairs),
-        "state_share": held(states(ours.optimizer)) / whole if whole else 0.0,
+        "error": max(
+            ((weight - right_weight).abs().max() / right_weight.abs().max()).item() for weight, right_weight, _ in pairs
+        ),
+        "moved": max(
+            ((right_weight - start_weight).abs().max() / right_weight.abs().max()).item()
+            for _, right_weight, start_weight in pairs
+        ),
+        "drift": max(_spread(weight) for weight, *_ in pairs),
+        "state_share": held(states(sharded.optimizer)) / whole if whole else 0.0,
     }
 
 
@@ -198,25 +203,32 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row: as lab's equality, and after one step `first_error`; `saved`: the share of a state_dict's moments
     that are those of the optimizer which shards nothing. The learning rate falls every second step.
     """
-    ours = Side(worker, point, "sharded", VARIANTS[point.variant])
-    right = Side(worker, point, "unsharded")
-    start = [weight.detach().clone() for weight in right.model.parameters()]
-    ours.step(0)
-    right.step(0)
-    row = {"first_error": differences(ours, right, start)["error"], "saved": _saved(ours.optimizer, right.optimizer)}
+    sharded = Side(worker, point, "sharded", VARIANTS[point.variant])
+    unsharded = Side(worker, point, "unsharded")
+    start = [weight.detach().clone() for weight in unsharded.model.parameters()]
+    sharded.step(0)
+    unsharded.step(0)
+    row = {
+        "first_error": differences(sharded, unsharded, start)["error"],
+        "saved": _saved(sharded.optimizer, unsharded.optimizer),
+    }
     for number in range(1, worker.plan.steps):
-        ours.step(number)
-        right.step(number)
-    worker.record(entry="trial", **differences(ours, right, start), **row)
+        sharded.step(number)
+        unsharded.step(number)
+    worker.record(entry="trial", **differences(sharded, unsharded, start), **row)
 
 
-def _saved(ours: torch.optim.Optimizer, right: torch.optim.Optimizer) -> float:
-    """Return the share of the numbers in the right state_dict that ours has, too."""
-    found, wanted = ours.state_dict()["state"], right.state_dict()["state"]
+def _saved(sharded: torch.optim.Optimizer, unsharded: torch.optim.Optimizer) -> float:
+    """Return the share of the numbers in the unsharded state_dict that the sharded one has, too."""
+    found, wanted = sharded.state_dict()["state"], unsharded.state_dict()["state"]
     same = total = 0
     for number, state in wanted.items():
         for name, value in state.items():
-            one = found.get(number, {}).get(name)
-            close = torch.isclose(one.to(value), value, _SAME, 0) if torch.is_tensor(one) else torch.zeros(1)
+            value_found = found.get(number, {}).get(name)
+            close = (
+                torch.isclose(value_found.to(value), value, _SAME, 0)
+                if torch.is_tensor(value_found)
+                else torch.zeros(1)
+            )
             same, total = same + int(close.sum()), total + value.numel()
     return same / total

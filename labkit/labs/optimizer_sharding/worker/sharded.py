@@ -83,18 +83,18 @@ class ShardedOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         self.place(len(self.param_groups) - 1)
 
-    def place(self, group: int, known: Container[torch.Tensor] = ()) -> None:
+    def place(self, group: int, to_keep: Container[torch.Tensor] = ()) -> None:
         """Put the group's parameters that have no place yet into buckets, each with its own optimizer.
 
-        They are those that train, and `known` ones, which have states to keep though they may be frozen now.
+        They are those that train, and those of `to_keep`, which have states though they may be frozen now.
         """
-        free = [one for one in self.param_groups[group]["params"] if one not in self.placed]
-        new = [one for one in free if one.requires_grad or one in known]
+        unplaced = [parameter for parameter in self.param_groups[group]["params"] if parameter not in self.placed]
+        new = [parameter for parameter in unplaced if parameter.requires_grad or parameter in to_keep]
         self.placed.update(new)
         for parameters in in_buckets(new, self.bucket_bytes):
             bucket = Bucket(group, parameters, self.cuts(parameters), self.rank)
-            own = {"params": [piece.own for piece in bucket.pieces]}
-            bucket.optimizer = self.optimizer_class([own | self.rates(bucket)], **self.options)
+            part = {"params": [piece.own for piece in bucket.pieces]}
+            bucket.optimizer = self.optimizer_class([part | self.rates(bucket)], **self.options)
             self.buckets.append(bucket)
 
     def cuts(self, parameters: list[torch.Tensor]) -> list[int]:
@@ -135,8 +135,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def send(self, bucket: Bucket, flat: torch.Tensor) -> Any:
         """Start to gather a bucket's buffer in place: every rank gives the part that it owns."""
-        own = flat[bucket.begin : bucket.end]
-        return dist.all_gather_into_tensor(flat, own, group=self.process_group, async_op=True)
+        own_part = flat[bucket.begin : bucket.end]
+        return dist.all_gather_into_tensor(flat, own_part, group=self.process_group, async_op=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all ranks as `optimizer_class` itself would, on the CPU; every rank must ask."""
@@ -166,8 +166,8 @@ def in_buckets(parameters: list[torch.Tensor], most_bytes: float) -> Iterator[li
     """Yield the parameters in order, in lists of at most so many bytes (or one parameter), alike in kind and place."""
     bucket: list[torch.Tensor] = []
     for parameter in parameters:
-        alike = not bucket or (bucket[0].dtype, bucket[0].device) == (parameter.dtype, parameter.device)
-        if bucket and (not alike or sum(one.nbytes for one in bucket) + parameter.nbytes > most_bytes):
+        fits_in_kind = not bucket or (bucket[0].dtype, bucket[0].device) == (parameter.dtype, parameter.device)
+        if bucket and (not fits_in_kind or sum(one.nbytes for one in bucket) + parameter.nbytes > most_bytes):
             yield bucket
             bucket = []
         bucket.append(parameter)

@@ -15,12 +15,18 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     First the ranks tell each other what they hold (a dtype stands for a tensor that is cut), then each such tensor
     goes the way of the parameters.
     """
-    mine = {piece.number: {name: _told(value, piece) for name, value in state.items()} for piece, state in held(bucket)}
-    known = {}
-    for text in _gather_texts(json.dumps([*mine.items()], default=as_json), optimizer.process_group, optimizer.ranks):
-        known.update(json.loads(text, object_hook=from_json))
-    cuts = {name: kind for state in known.values() for name, kind in state.items() if isinstance(kind, torch.dtype)}
-    for name, dtype in sorted(cuts.items()):
+    local_states = {
+        piece.number: {name: _told(value, piece) for name, value in state.items()} for piece, state in held(bucket)
+    }
+    all_states = {}
+    for text in _gather_texts(
+        json.dumps([*local_states.items()], default=as_json), optimizer.process_group, optimizer.ranks
+    ):
+        all_states.update(json.loads(text, object_hook=from_json))
+    cut_dtypes = {
+        name: kind for state in all_states.values() for name, kind in state.items() if isinstance(kind, torch.dtype)
+    }
+    for name, dtype in sorted(cut_dtypes.items()):
         flat = torch.zeros_like(bucket.flat, dtype=dtype)
         for piece, state in held(bucket):
             if _is_cut(state.get(name), piece):
@@ -28,20 +34,20 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
                 flat[at : at + piece.own.numel()] = state[name]
         optimizer.send(bucket, flat).wait()
         for number, (at, parameter) in enumerate(zip(bucket.places(), bucket.parameters, strict=True)):
-            if isinstance(known.get(number, {}).get(name), torch.dtype):
-                known[number][name] = flat[at : at + parameter.numel()].view(parameter.shape).cpu()
-    return [known.get(number, {}) for number in range(len(bucket.parameters))]
+            if isinstance(all_states.get(number, {}).get(name), torch.dtype):
+                all_states[number][name] = flat[at : at + parameter.numel()].view(parameter.shape).cpu()
+    return [all_states.get(number, {}) for number in range(len(bucket.parameters))]
 
 
 def _gather_texts(text: str, group: dist.ProcessGroup, ranks: int) -> list[str]:
     """Return every rank's text, sent as bytes: a link between processes must carry nothing that could run code."""
-    own = torch.tensor([*text.encode()], dtype=torch.uint8)
+    encoded = torch.tensor([*text.encode()], dtype=torch.uint8)
     sizes = list(torch.zeros(ranks, 1, dtype=torch.int64))
-    dist.all_gather(sizes, torch.tensor([len(own)]), group=group)
+    dist.all_gather(sizes, torch.tensor([len(encoded)]), group=group)
     longest = int(max(sizes))
     texts = list(torch.zeros(ranks, longest, dtype=torch.uint8))
-    dist.all_gather(texts, torch.cat([own, own.new_zeros(longest - len(own))]), group=group)
-    return [bytes(one[: int(size)].tolist()).decode() for one, size in zip(texts, sizes, strict=True)]
+    dist.all_gather(texts, torch.cat([encoded, encoded.new_zeros(longest - len(encoded))]), group=group)
+    return [bytes(encoded_text[: int(size)].tolist()).decode() for encoded_text, size in zip(texts, sizes, strict=True)]
 
 
 def as_json(value: Any) -> dict[str, Any]:

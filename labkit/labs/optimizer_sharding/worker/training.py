@@ -56,15 +56,15 @@ def _local_update(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
 
 def states(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     """Yield the tensors of states that this rank holds, but counts of steps."""
-    ours = [bucket.optimizer for bucket in getattr(optimizer, "buckets", [])]
-    inner = ours or [getattr(optimizer, "optim", optimizer)]
-    for state in (state for one in inner for state in one.state.values()):
+    bucket_optimizers = [bucket.optimizer for bucket in getattr(optimizer, "buckets", [])]
+    optimizers = bucket_optimizers or [getattr(optimizer, "optim", optimizer)]
+    for state in (state for inner_optimizer in optimizers for state in inner_optimizer.state.values()):
         yield from (value for value in state.values() if torch.is_tensor(value) and value.dim())
 
 
 def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Replace every gradient by its mean over the ranks (lab 10): small ones in one call, large ones in one each."""
-    gradients = [one.grad for one in parameters if one.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     small = [gradient for gradient in gradients if gradient.nbytes < _SMALL_BYTES]
     flat = torch.cat([gradient.flatten() for gradient in small]) if small else torch.empty(0)
     sent = [gradient for gradient in gradients if gradient.nbytes >= _SMALL_BYTES] + ([flat] if small else [])
@@ -72,7 +72,7 @@ def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None 
     for work in works:
         work.wait()
     torch._foreach_div_(sent, dist.get_world_size(group))
-    for gradient, mean in zip(small, flat.split([one.numel() for one in small]), strict=True):
+    for gradient, mean in zip(small, flat.split([parameter.numel() for parameter in small]), strict=True):
         gradient.copy_(mean.view_as(gradient))
 
 
@@ -150,8 +150,8 @@ def time_updates(worker: Worker, point: SimpleNamespace) -> None:
     replica = Replica(worker.plan, point, worker.rank, worker.device)
     replica.gradients()
     for part, work in (("update", replica.optimizer.step), ("local", _local_update(replica.optimizer))):
-        often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-        for timing in worker.time(work, **often, before=lambda: fence(None)):
+        counts = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+        for timing in worker.time(work, **counts, before=lambda: fence(None)):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
