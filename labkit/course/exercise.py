@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers
@@ -138,19 +139,31 @@ def called(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict
     run = launched(function, plan, patience_s, "a loop in it does not end, or it is too slow")
     if isinstance(run, Verdict):
         return run
-    rows = run.rows.reindex(columns=["given", "again", "unreadable"])
-    if len(unreadable := rows["unreadable"].dropna()):
-        return Verdict(function, WRONG, {"form": unreadable.iloc[0]}, printed=printed_in(run.rows))
-    for arguments, first, second in zip(inputs, rows["given"], rows["again"], strict=True):
+    rows = run.rows.reindex(columns=["given", "again", "unreadable"]).to_dict("records")
+    return returned(function, file.read_bytes(), inputs, rows, printed_in(run.rows))
+
+
+def returned(
+    function: str, code: bytes, inputs: Sequence[Any], rows: Sequence[dict[str, Any]], printed: str
+) -> Given | Verdict:
+    """Return what an answer gives for each list of arguments, from a row per list: `given`, `again`, `unreadable`.
+
+    Gives a Verdict where there is nothing to judge; see `called`.
+    """
+    for row in rows:
+        if isinstance(row.get("unreadable"), str):
+            return Verdict(function, WRONG, {"form": row["unreadable"]}, printed=printed)
+    for arguments, row in zip(inputs, rows, strict=True):
+        first, second = row.get("given"), row.get("again")
         if isinstance(second, str) and second != first:
             sentence = (
                 f"called twice with the same arguments, {written(function, arguments)} gives {brief(first)}, then "
                 f"{brief(second)}: it keeps something from one call to the next, such as a mutable default argument"
             )
-            return Verdict(function, WRONG, {"remembers": sentence}, printed=printed_in(run.rows))
-    given = Given(json.loads(one) if isinstance(one, str) else one for one in rows["given"])
-    given.printed = printed_in(run.rows)
-    if all(one is None for one in given) and not answers.returns_something(file.read_bytes(), function):
+            return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)
+    given = Given(json.loads(one) if isinstance(one := row.get("given"), str) else one for row in rows)
+    given.printed = printed
+    if all(one is None for one in given) and not answers.returns_something(code, function):
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"
         return Verdict(function, WRONG, {"form": sentence}, printed=given.printed)
     return given

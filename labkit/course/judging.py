@@ -31,20 +31,20 @@ def judge_of(
     asked: str,
     rule: str,
     merit: str,
-) -> Callable[[list], Verdict]:
-    """Return the judge of an exercise: it takes what the answer gave for each of `inputs`.
+) -> Callable[..., Verdict]:
+    """Return the judge of an exercise: it takes what the answer gave for each of `inputs`, or of other cases.
 
     `asked` names the form of a result ("a number of bytes"), `rule` what is right in words, for a value that no mistake
     explains, and `merit` what a right answer does.
     """
 
-    def judge(given: list) -> Verdict:
+    def judge(given: list, cases: Sequence[Sequence[Any]] = inputs) -> Verdict:
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
-        wanted = [_called(right, arguments) for arguments in inputs]
+        wanted = [_called(right, arguments) for arguments in cases]
         forms = {_form(value) for value in wanted}
-        everywhere = next((one for one in mistakes if _made(given, [_called(one.made, each) for each in inputs])), None)
+        everywhere = next((one for one in mistakes if _made(given, [_called(one.made, each) for each in cases])), None)
         faults: dict[str, str] = {}
-        for arguments, found, due in zip(inputs, given, wanted, strict=True):
+        for arguments, found, due in zip(cases, given, wanted, strict=True):
             if same(found, due):
                 continue
             said = f"{written(name, list(arguments))} gives {_as_read(found, due)}"

@@ -7,7 +7,7 @@ import pytest
 from labkit.course import answers, exercise
 from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import HUNG, RAISED, RIGHT, Verdict
-from labkit.engine.call import MOST_PRINTED
+from labkit.engine.function import MOST_PRINTED
 from labkit.labs import benchmarking, broadcast
 
 NAME = "sharding.held_bytes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import ceil, floor, isclose, isfinite
 from string import ascii_uppercase
@@ -70,13 +70,13 @@ def _exact(gib: float, gb: float) -> float:
     return of(gib, "GiB") / of(gb, "GB")
 
 
-def judge_devices(given: list) -> Verdict:
-    """Return the verdict on numbers of devices, one for each of SIZES: a total in GiB, a label in GB."""
+def judge_devices(given: list, sizes: Sequence[tuple[float, float]] = SIZES) -> Verdict:
+    """Return the verdict on numbers of devices, one for each of `sizes`: a total in GiB, a label in GB."""
     made = next(
-        ((kind, why) for kind, value, why in _DEVICE_MISTAKES if _same(given, [value(*size) for size in SIZES])), None
+        ((kind, why) for kind, value, why in _DEVICE_MISTAKES if _same(given, [value(*size) for size in sizes])), None
     )
     faults: dict[str, str] = {}
-    for (gib, gb), found in zip(SIZES, given, strict=True):
+    for (gib, gb), found in zip(sizes, given, strict=True):
         wanted = devices(of(gib, "GiB"), gb)
         if not (_is_number(found) and found == wanted):
             kind, why = _no_number(found, "a whole number of devices is asked for") or made or _quotient(gib, gb)
@@ -102,10 +102,10 @@ def _quotient(gib: float, gb: float) -> tuple[str, str]:
     return "wrong", f"{division}, rounded up"
 
 
-def judge_batch(given: list) -> Verdict:
-    """Return the verdict on least batches in tokens, sent in turn, one for each of BATCHES; None where none is."""
+def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
+    """Return the verdict on least batches in tokens, sent in turn, one for each of `batches`; None where none is."""
     faults: dict[str, str] = {}
-    for setting, found in zip(BATCHES, given, strict=True):
+    for setting, found in zip(batches, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
         if found is None if wanted == math.inf else _near(found, wanted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, isclose, isinf, isnan
 
@@ -63,10 +64,10 @@ def explain_overflow(verdict: Verdict) -> Verdict:
     return replace(verdict, faults=verdict.faults | {"overflow": OVERFLOW}) if overflowed else verdict
 
 
-def judge_online(given: list) -> Verdict:
-    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of SETTINGS."""
+def judge_online(given: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
+    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of `settings`, masked ones last."""
     faults: dict[str, str] = {}
-    for (where, setting), found in zip(SETTINGS.items(), given, strict=True):
+    for (where, setting), found in zip(settings.items(), given, strict=True):
         for kind, sentence in _faults(setting, found).items():
             if kind != "masked" or not faults:  # masked tiles come last: most other mistakes show there, too
                 faults.setdefault(kind, f"{where}, {sentence}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
@@ -23,21 +23,29 @@ SYMPTOMS = {  # what is wrong with each of the benchmarks and rings that look ri
     "rank_0_only": "all complete chunks go to rank 0 only: a test of rank 0 sees the right sum",
 }
 RINGS = (2, 3, 4, 5)
-SETTINGS = [(rank, step, ranks) for ranks in RINGS for step in range(steps_of(ranks)) for rank in range(ranks)]
+
+
+def settings_of(rings: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Return rank, step and ranks of every call that plays all rings."""
+    return [(rank, step, ranks) for ranks in rings for step in range(steps_of(ranks)) for rank in range(ranks)]
+
+
+SETTINGS = settings_of(RINGS)
 
 _NEXT = "the chunk to send next is the one that came in the step before"
 
 
-def judge_ring(returned: list) -> Verdict:
-    """Return the verdict on what `ring_step` returns for each of SETTINGS: chunk to send, chunk to receive, add or not.
+def judge_ring(returned: list, rings: Sequence[int] = RINGS) -> Verdict:
+    """Return the verdict on what `ring_step` returns for all settings: chunk to send, chunk to receive, add or not.
 
     Any numbering of the chunks is right that ends with every rank holding every chunk whole.
     """
-    moves = dict(zip(SETTINGS, returned, strict=True))
+    moves = dict(zip(settings_of(rings), returned, strict=True))
     # A smaller ring shows a mistake more plainly; rings of two hide most of them.
-    faults = next(filter(None, (_played(ranks, moves) for ranks in (3, 4, 5, 2))), {})
+    plainest_first = sorted(rings, key=lambda ranks: (ranks == 2, ranks))
+    faults = next(filter(None, (_played(ranks, moves) for ranks in plainest_first)), {})
     merits = (
-        f"in rings of {listed(map(str, RINGS))} every rank ends with every chunk whole, each rank's values "
+        f"in rings of {listed(map(str, rings))} every rank ends with every chunk whole, each rank's values "
         "counted once",
     )
     return Verdict("ring_step", WRONG if faults else RIGHT, faults, () if faults else merits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
@@ -31,10 +32,10 @@ SETTINGS = {  # the weights in each bucket, then the weights in the order in whi
 }
 
 
-def judge_started(returned: list) -> Verdict:
+def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
     """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
     faults: dict[str, str] = {}
-    for (where, (buckets, arrivals)), started in zip(SETTINGS.items(), returned, strict=True):
+    for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
         if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
@@ -22,10 +23,10 @@ SETTINGS = (
 )  # bytes of each gradient in the order of the parameters, the first bucket's cap, every other's
 
 
-def judge(given: list) -> Verdict:
+def judge(given: list, settings: Sequence[tuple[list[int], int, int]] = SETTINGS) -> Verdict:
     """Return the verdict on buckets: for each setting a list of lists of parameter numbers."""
     faults: dict[str, str] = {}
-    for (sizes, first, cap), filled in zip(SETTINGS, given, strict=True):
+    for (sizes, first, cap), filled in zip(settings, given, strict=True):
         fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
         if fault:
             where = f"for {len(sizes)} gradients, first bucket {units.size(first)}, then {units.size(cap)}"

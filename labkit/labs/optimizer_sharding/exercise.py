@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
@@ -28,10 +30,10 @@ SETTINGS = (  # elements of each parameter, ranks
 )
 
 
-def judge_shards(returned: list) -> Verdict:
-    """Return the verdict on shards: for each of SETTINGS a list per rank, of (parameter, begin, end)."""
+def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SETTINGS) -> Verdict:
+    """Return the verdict on shards: for each of `settings` a list per rank, of (parameter, begin, end)."""
     faults: dict[str, str] = {}
-    for (sizes, ranks), parts in zip(SETTINGS, returned, strict=True):
+    for (sizes, ranks), parts in zip(settings, returned, strict=True):
         fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
         if fault:
             faults.setdefault(fault[0], f"for {_said(sizes)} elements on {ranks} ranks, {fault[1]}")

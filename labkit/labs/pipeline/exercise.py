@@ -38,11 +38,16 @@ SPLITS: tuple[tuple[list[float], int], ...] = (
 _FORGOTTEN = "it returns None: is a `return` missing?"
 
 
-def judge_schedule(schedules: Sequence[Any]) -> Verdict:
+def calls_of(settings: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return rank, ranks and micro-batches of every call: one for each rank of each setting."""
+    return [(rank, ranks, count) for ranks, count in settings for rank in range(ranks)]
+
+
+def judge_schedule(schedules: Sequence[Any], settings: Sequence[tuple[int, int]] = SETTINGS) -> Verdict:
     """Return the verdict on schedules, lists of steps like "F0", "B0": one for each rank of each setting, in order."""
     faults: dict[str, str] = {}
     every = iter(schedules)
-    for ranks, count in SETTINGS:
+    for ranks, count in settings:
         where = f"with {_counted(ranks, 'rank')} and {_counted(count, 'micro-batch', 'es')}"
         results = [next(every) for _ in range(ranks)]
         fault = _unreadable(results)
@@ -151,10 +156,10 @@ def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | 
     return None
 
 
-def judge_split(splits: Sequence[Any]) -> Verdict:
-    """Return the verdict on splits, each the layers of each stage: one for each of SPLITS, in order."""
+def judge_split(splits: Sequence[Any], cases: Sequence[tuple[list[float], int]] = SPLITS) -> Verdict:
+    """Return the verdict on splits, each the layers of each stage: one for each of `cases`, in order."""
     faults: dict[str, str] = {}
-    for sizes, (times, stages) in zip(splits, SPLITS, strict=True):
+    for sizes, (times, stages) in zip(splits, cases, strict=True):
         fault = _split_fault(sizes, times, stages)
         if fault:
             where = f"for layers that take {times} and {_counted(stages, 'stage')}"
@@ -222,7 +227,7 @@ check = Exercises(
     "pipeline",
     Exercise(
         "one_f_one_b",
-        [(rank, ranks, count) for ranks, count in SETTINGS for rank in range(ranks)],
+        calls_of(SETTINGS),
         judge_schedule,
         on_failure=_explained,
         hints=HINTS["one_f_one_b"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from labkit.course.exercise import called
@@ -57,35 +58,32 @@ def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s:
     return replace(verdict, printed=given.printed)
 
 
-def judge_peaks(returned: list, measured: list[float], device: str = "cuda") -> Verdict:
+def judge_peaks(
+    returned: list, measured: list[float], device: str = "cuda", configurations: Sequence[tuple] = CONFIGURATIONS
+) -> Verdict:
     """Return the verdict on peaks in bytes beside the measured ones, one per configuration."""
     faults: dict[str, str] = {}
-    for number, (given, peak) in enumerate(zip(returned, measured, strict=True)):
-        said = _configuration(number)
+    for number, (one, given, peak) in enumerate(zip(configurations, returned, measured, strict=True), start=1):
+        said = f"configuration {number} ({one[-2]}, {one[-1]} step)"
         if isinstance(given, bool) or not isinstance(given, int | float):
             faults.setdefault("form", f"{said}: it gives {given!r:.60}, not a number of bytes")
         elif abs(given / peak - 1) > _ALLOWED:
             found = f"{units.size(given)}, measured are {units.size(peak)}"
-            faults.setdefault(_kind(number, given, peak), f"{said}: it gives {found}{_hint(number, given, peak)}")
+            faults.setdefault(_kind(one, given, peak), f"{said}: it gives {found}{_hint(one, given, peak)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
     merits = (f"all {len(measured)} hidden configurations are within {units.percent(_ALLOWED)} of {counter}",)
     return Verdict("peak_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _configuration(number: int) -> str:
-    precision, phase = CONFIGURATIONS[number][-2:]
-    return f"configuration {number + 1} ({precision}, {phase} step)"
-
-
-def _kind(number: int, given: float, peak: float) -> str:
-    precision, phase = CONFIGURATIONS[number][-2:]
+def _kind(configuration: tuple, given: float, peak: float) -> str:
+    precision, phase = configuration[-2:]
     return f"{precision}, {phase}" + (", too much" if given > peak else "")
 
 
-def _hint(number: int, given: float, peak: float) -> str:
+def _hint(configuration: tuple, given: float, peak: float) -> str:
     """Return what the difference may be."""
-    vocabulary, hidden, inner, layers = CONFIGURATIONS[number][:4]
-    precision, phase = CONFIGURATIONS[number][-2:]
+    vocabulary, hidden, inner, layers = configuration[:4]
+    precision, phase = configuration[-2:]
     weights = layers * (4 * hidden**2 + 3 * hidden * inner) + 2 * vocabulary * hidden
     missing, near = peak - given, 0.15
     if abs(missing / (8 * weights) - 1) < near:
@@ -99,10 +97,10 @@ def _hint(number: int, given: float, peak: float) -> str:
     return ""
 
 
-def judge_placement(returned: list) -> Verdict:
-    """Return the verdict on placements: for each of PLACEMENTS the numbers of the blocks to checkpoint."""
+def judge_placement(returned: list, placements: Sequence[tuple[list[Block], float]] = PLACEMENTS) -> Verdict:
+    """Return the verdict on placements: for each of `placements` the numbers of the blocks to checkpoint."""
     faults: dict[str, str] = {}
-    for number, (given, (blocks, budget)) in enumerate(zip(returned, PLACEMENTS, strict=True), start=1):
+    for number, (given, (blocks, budget)) in enumerate(zip(returned, placements, strict=True), start=1):
         fault = _placed_wrongly(given, blocks, budget)
         if fault:
             faults.setdefault(fault[0], f"case {number} ({len(blocks)} blocks, {budget:g} MiB): {fault[1]}")

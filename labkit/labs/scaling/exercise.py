@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
@@ -17,21 +18,28 @@ from labkit.labs.scaling.theory import learning_rate, scaled_rate
 from labkit.story import units
 
 _SIZES = ((12, 3, False), (10, 4, False), (10, 4, True), (3, 4, False), (101, 2, True))  # images, ranks, drop_last
-SHARDS = [
-    [images, ranks, rank, epoch, drop_last]
-    for images, ranks, drop_last in _SIZES
-    for epoch in (0, 1)
-    for rank in range(ranks)
-]
 SCHEDULES = [[20, 4, 128, 128, 0.1], [50, 10, 512, 128, 0.1], [25, 0, 2048, 256, 0.05], [8, 8, 256, 128, 0.2]]
 _CLOSE = 1e-6
 
 
-def judge_shard(given: list) -> Verdict:
+def shards_of(sizes: Iterable[tuple[int, int, bool]]) -> list[list]:
+    """Return images, ranks, rank, epoch and drop_last of every call: each rank of each size, in two epochs."""
+    return [
+        [images, ranks, rank, epoch, drop_last]
+        for images, ranks, drop_last in sizes
+        for epoch in (0, 1)
+        for rank in range(ranks)
+    ]
+
+
+SHARDS = shards_of(_SIZES)
+
+
+def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
     """Return the verdict on the lists of image numbers of all ranks, for uneven sizes and two epochs."""
     faults: dict[str, str] = {}
     groups: dict[tuple, dict[int, list]] = {}
-    for (images, ranks, rank, epoch, drop_last), numbers in zip(SHARDS, given, strict=True):
+    for (images, ranks, rank, epoch, drop_last), numbers in zip(shards, given, strict=True):
         groups.setdefault((images, ranks, drop_last, epoch), {})[rank] = numbers
     for (images, ranks, drop_last, epoch), shards in groups.items():
         where = f"for {images} images on {ranks} ranks{', drop_last' if drop_last else ''}, epoch {epoch}"
@@ -80,10 +88,10 @@ def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str,
     return None
 
 
-def judge_rates(given: list) -> Verdict:
+def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdict:
     """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
     faults: dict[str, str] = {}
-    for (steps, warm_up_steps, batch, base_batch, base_rate), rates in zip(SCHEDULES, given, strict=True):
+    for (steps, warm_up_steps, batch, base_batch, base_rate), rates in zip(schedules, given, strict=True):
         where = f"for {steps} steps, {warm_up_steps} of warm-up, batch {batch} ({base_batch} has {base_rate:g})"
         peak = scaled_rate(batch, base_rate, base_batch)
         due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]

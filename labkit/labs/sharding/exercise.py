@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -53,12 +53,13 @@ _MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
 )  # kind, bytes for (parameters, ranks, stage), what is wrong
 
 
-def judge(given: list) -> Verdict:
+def judge(given: list, settings: Sequence[tuple[int, int, int]] = SETTINGS) -> Verdict:
     """Return the verdict on bytes a rank holds, one number per setting (parameters, ranks, stage)."""
     faults: dict[str, str] = {}
-    made = next(((kind, why) for kind, value, why in _MISTAKES if _same(given, value)), None)
-    behind = [stage for stage in (1, 2, 3) if _same(given, lambda p, n, s: held_bytes(p, n, s - 1), stage)]
-    for (parameters, ranks, stage), value in zip(SETTINGS, given, strict=True):
+    pairs = [*zip(settings, given, strict=True)]
+    made = next(((kind, why) for kind, value, why in _MISTAKES if _same(pairs, value)), None)
+    behind = [stage for stage in (1, 2, 3) if _same(pairs, lambda p, n, s: held_bytes(p, n, s - 1), stage)]
+    for (parameters, ranks, stage), value in pairs:
         where = f"for {units.number(parameters / 1e6)} million parameters on {ranks} ranks, stage {stage}"
         right = held_bytes(parameters, ranks, stage)
         if not _is_number(value):
@@ -79,9 +80,9 @@ def judge(given: list) -> Verdict:
     return Verdict("held_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _same(given: list, value_of: Callable[[int, int, int], float], only: int | None = None) -> bool:
+def _same(given: list[tuple], value_of: Callable[[int, int, int], float], only: int | None = None) -> bool:
     """Say whether all numbers, or all of the stage `only`, are those of one mistake: a single one may be by chance."""
-    pairs = [pair for pair in zip(SETTINGS, given, strict=True) if only in (None, pair[0][2])]
+    pairs = [pair for pair in given if only in (None, pair[0][2])]
     return all(_is_number(value) and _near(value, value_of(*setting)) for setting, value in pairs)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from labkit.engine.call import Prints, Unreadable, as_json, function_of
+from labkit.engine.function import Prints, Unreadable, as_json, function_of
 from labkit.engine.worker import Worker
 
 HOST_S = 0.0001  # what the host takes to launch a step

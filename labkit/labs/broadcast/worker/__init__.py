@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
-from labkit.engine.call import Prints, function_of
+from labkit.engine.function import Prints, function_of
 from labkit.engine.worker import Worker
 from labkit.labs.broadcast import bugs
 from labkit.labs.broadcast.plan import Trial
