@@ -21,11 +21,19 @@ def source(*names: str) -> Code:
 
 
 def code_of(name: str) -> str:
-    """Return the code that a dotted name stands for, as text, without running it."""
+    """Return the code that a dotted name stands for, from its file. Raises ValueError where there is none."""
+    module, path = located(name)
+    file = _file(module)
+    assert file is not None, f"{module} was located"
+    return _part(file, path, name)
+
+
+def located(name: str) -> tuple[str, list[str]]:
+    """Return the module that a dotted name begins with, and the names inside it. ValueError where there is none."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
-        if (file := _file(".".join(parts[:cut]))) is not None:
-            return _part(file, parts[cut:], name)
+        if _file(".".join(parts[:cut])) is not None:
+            return ".".join(parts[:cut]), parts[cut:]
     raise ValueError(f"{name!r}: no module {parts[0]!r} here")
 
 

@@ -22,10 +22,9 @@ def placement(blocks, budget_mib):
         fullest = held = sum(one[1] if at in chosen else one[0] for at, one in enumerate(blocks))
         for at in reversed(range(len(blocks))):
             kept, entry, _ = blocks[at]
-            if at in chosen:  # it is computed again, and then keeps all
-                held += kept - entry
-                fullest = max(fullest, held)
-            held -= kept
+            if at in chosen:  # it is computed again: all that it keeps comes on top of its input
+                fullest = max(fullest, held + kept)
+            held -= entry if at in chosen else kept
         return fullest
 
     numbers = range(len(blocks))

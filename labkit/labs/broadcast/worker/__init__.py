@@ -17,19 +17,9 @@ from labkit.labs.broadcast import bugs
 from labkit.labs.broadcast.plan import Trial
 from labkit.labs.broadcast.worker import methods
 from labkit.labs.broadcast.worker.lanes import Lanes
+from labkit.labs.broadcast.worker.trial import pattern, rehearse, told, watched
 
 _MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
-_PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
-
-
-def _pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
-    """Return float32 values that no other seed and no shifted chunk repeats: (48271·i + seed) mod _PRIME."""
-    values = torch.empty(elements, dtype=torch.float32, device=device)
-    piece = 2**26  # int64 on the way: half a GiB at a time
-    for start in range(0, elements, piece):
-        index = torch.arange(start, min(start + piece, elements), device=device)
-        values[start : start + piece] = (index * 48271 + seed * 7919) % _PRIME
-    return values
 
 
 class _Buffers:
@@ -49,7 +39,7 @@ class _Buffers:
     def fill(self, seed: int) -> None:
         """Put the seed's values into the sources and the references."""
         if seed != self.seed:
-            made = {device: _pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
+            made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
             self.references = [made[device] for device in self.devices]
             self.seed = seed
             self.restore()
@@ -110,7 +100,7 @@ def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
     lanes.close()
     best_memory = worker.plan.memories[-1]
     if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= _MOST_DRAWN:
-        for copy in _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
+        for copy in watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
             worker.span("copy", copy.lane, copy.start_us, copy.end_us)
 
 
@@ -143,24 +133,13 @@ def _record(worker: Worker, timing, wrong: list[int], **more) -> None:
     )
 
 
-def _watched(work, source, copies, chunks, lanes) -> list:
-    """Run the method twice on lanes that log, and return the second log: when each copy began and ended."""
-    for _ in range(2):
-        lanes.anchor()
-        work(source, copies, chunks, lanes)
-        lanes.wait()
-    log = list(lanes.timeline())
-    lanes.close()
-    return log
-
-
 def _try_function(worker: Worker, point: SimpleNamespace) -> None:
     """Time a function like a method, note what it claims and does to the source, and log every copy it asked for."""
     buffers, work = worker.state, _find(point.function, worker.plan.answers)
     source = buffers.sources[point.memory]
     before = source.clone()
     with redirect_stdout(prints := Prints()):
-        rehearsed = _rehearse(work, source, before, buffers, point.chunks)
+        rehearsed = rehearse(work, source, before, buffers, point.chunks)
     buffers.restore()
     lanes = Lanes(buffers.devices)
 
@@ -181,49 +160,10 @@ def _try_function(worker: Worker, point: SimpleNamespace) -> None:
         buffers.restore()
     lanes.close()
     with redirect_stdout(io.StringIO()):
-        log = _watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
+        log = watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
     buffers.restore()
-    number = {id(copy): index for index, copy in enumerate(log)}
-    for index, copy in enumerate(log):
-        origin, first, _ = _place(copy.origin, source, buffers.copies)
-        target, _, elements = _place(copy.target, source, buffers.copies)
-        after, waited = ([number[id(one)] for one in waits if id(one) in number] for waits in (copy.after, copy.waited))
-        what = {"origin": origin, "target": target, "first": first, "elements": elements}
-        worker.span("copy", copy.lane, copy.start_us, copy.end_us, index=index, **what, after=after, waited=waited)
-
-
-def _rehearse(
-    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: _Buffers, chunks: int
-) -> dict[str, int | bool]:
-    """Run a function once with fewer chunks: `fewer_chunks`, and `fewer_pulls`, its copies from the host.
-
-    `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
-    had not waited for.
-    """
-    fewer = next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
-    lanes, in_use = Lanes(buffers.devices), []
-
-    def look() -> None:
-        reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
-        in_use.append(reading and not torch.equal(source, before))
-
-    lanes.log.before_wait = look
-    work(source, buffers.copies, fewer, lanes)
-    look()
-    lanes.log.before_wait = lambda: None
-    lanes.wait()
-    lanes.close()
-    pulls = sum(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
-    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": any(in_use)}
-
-
-def _place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
-    """Return a tensor's buffer ("host", "0", "1", … or "elsewhere"), its first element there, and how many."""
-    for name, buffer in [("host", source), *((str(gpu), copy) for gpu, copy in enumerate(copies))]:
-        first = (tensor.data_ptr() - buffer.data_ptr()) // buffer.element_size()
-        if tensor.device == buffer.device and 0 <= first < len(buffer):
-            return name, first, tensor.numel()
-    return "elsewhere", 0, tensor.numel()
+    for copy in told(log, source, buffers.copies):
+        worker.span("copy", copy.pop("lane"), copy.pop("start_us"), copy.pop("end_us"), **copy)
 
 
 def _find(name: str, answers: str) -> Callable:

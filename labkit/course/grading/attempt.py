@@ -1,0 +1,64 @@
+"""What a confined process does with an answer: it calls the function, and writes what it gives as lines of JSON.
+
+Beside it lie `request.json`, the answer's own file, and under lib/ those parts of labkit that it may import.
+"""
+
+import importlib
+import json
+import linecache
+import os
+import sys
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MOST_FRAMES = 20
+
+
+def main(results: int) -> None:
+    """Call the answer with each list of arguments and write a line for each; a call that raises is the last."""
+    sys.path[:] = [str(HERE / "lib"), *(path for path in sys.path if not (Path(path) / "labkit" / "course").is_dir())]
+    request = json.loads((HERE / "request.json").read_text(encoding="utf-8"))
+    file = HERE / request["file"]
+    try:
+        from labkit.engine.function import called_twice, function_of
+
+        function = function_of(file, request["function"])
+        drive = importlib.import_module(request["driver"]).drive if request["driver"] else None
+        _write(results, {"loaded": True})
+        for arguments in request["inputs"]:
+            row = drive(function, *arguments) if drive else called_twice(function, request["function"], arguments)
+            _write(results, {"row": row})
+    except BaseException as error:  # an answer that exits is told so, and not taken for one that ended well
+        _write(results, {"raised": _told(error, file), "traceback": _from_own_line(error, file)})
+        sys.exit(1)
+
+
+def _write(results: int, line: dict) -> None:
+    text = (json.dumps(line) + "\n").encode()
+    while text:
+        text = text[os.write(results, text) :]
+
+
+def _told(error: BaseException, file: Path) -> str:
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    where = f" in line {own[-1].lineno}" if own else ""
+    return (
+        f"it raises {type(error).__name__}{where}: {error}"
+        if str(error)
+        else f"it raises {type(error).__name__}{where}"
+    )
+
+
+def _from_own_line(error: BaseException, file: Path) -> str:
+    """Return the traceback from the student's first line on, in at most MOST_FRAMES frames."""
+    linecache.checkcache()
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((number for number, frame in enumerate(frames) if frame.filename == str(file)), len(frames))
+    kept = traceback.StackSummary.from_list(frames[first:][-MOST_FRAMES:])
+    lines = [*kept.format(), *traceback.format_exception_only(error)]
+    return "".join(lines).replace(f"{HERE}/", "")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

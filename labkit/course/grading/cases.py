@@ -1,0 +1,49 @@
+"""What a grader asks of an answer: cases that the notebook does not show, other ones for each student."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from labkit.course.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The hidden cases of one exercise.
+
+    `make` draws the lists of arguments from a student's own random numbers; `judge` takes what the answer gave for each
+    of them, and these. Where calling the function is not enough, `driver` names a module whose `drive(function,
+    *arguments)` tries it and returns what the judge takes. With `reference`, the code of a reference solution, that is
+    tried in the same way, and what it gave comes to the judge as a third argument. `may_import` names the modules and
+    functions of labkit that the answer and the driver may import; nothing else of labkit is within their reach.
+    `start_s`: seconds that the driver's own imports may take, on top of the answer's.
+    """
+
+    make: Callable[[Random], list]
+    judge: Callable[..., Verdict]
+    driver: str = ""
+    reference: tuple[str, ...] = ()
+    may_import: tuple[str, ...] = ()
+    start_s: float = 0.0
+
+    def drawn(self, exercise: str, student: str, secret: str = "") -> list[list[Any]]:
+        """Return the lists of arguments for one student: the same ones every time, for the same `secret`."""
+        seed = hashlib.sha256(json.dumps([exercise, student, secret]).encode()).hexdigest()
+        return [list(arguments) for arguments in self.make(Random(seed))]
+
+
+def cases_of(exercise: str) -> Cases:
+    """Return the hidden cases of an exercise, such as "broadcast.pipelined", from its lab's hidden.py."""
+    lab, _, function = exercise.partition(".")
+    return importlib.import_module(f"labkit.labs.{lab}.hidden").HIDDEN[function]
+
+
+def named(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
+    """Return cases by a name each, for the judges that tell of a case by its name."""
+    return {f"in hidden case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}

@@ -1,0 +1,157 @@
+"""Runs Python beside the grader without the grader's rights: its files, its network, its other processes.
+
+Where the kernel allows it (as root, or with user namespaces), the process has a file system, a process table and a
+network of its own: it sees Python and its packages read-only, an empty /tmp, and nothing else. Elsewhere root's process
+runs as nobody, and another user's has limits alone. `confinement` says which of the three it is here.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import labkit
+from labkit.course.grading import enter
+from labkit.repository import REPOSITORY
+
+NAMESPACES, NOBODY, LIMITS = "namespaces", "nobody", "limits"
+WORDS = {
+    NAMESPACES: "each answer ran in a file system, a process table and a network of its own",
+    NOBODY: "each answer ran as nobody; it could read what everyone may read, and reach the network",
+    LIMITS: "each answer ran with the grader's own rights, under limits of time and memory only",
+}
+NOBODY_ID = 65534
+MIB = 2**20
+_FIRST = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives")
+_TRY_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a confined process may take: seconds from start to end, MiB of memory, MiB of output."""
+
+    seconds: float = 20.0
+    memory_mib: int = 4096
+    output_mib: int = 16
+
+    def resources(self, processes: int) -> dict[str, int]:
+        """Return the limits by their names in `resource`."""
+        return {
+            "RLIMIT_AS": self.memory_mib * MIB,
+            "RLIMIT_CPU": int(self.seconds) + 2,
+            "RLIMIT_FSIZE": self.output_mib * MIB,
+            "RLIMIT_NPROC": processes,
+            "RLIMIT_NOFILE": 256,
+            "RLIMIT_CORE": 0,
+        }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a confined process ended: what it wrote as its results, what it printed, its status (None: out of time)."""
+
+    results: str
+    printed: str
+    status: int | None
+
+
+def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> Ended:
+    """Run one of `files`, `script`, in a confined process; its argument is the descriptor that takes its results.
+
+    `kind` is a confinement of this module; by default the best that this machine has.
+    """
+    kind = kind or confinement()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as told:
+        os.chmod(folder, 0o755)
+        answer = f"/{enter.ANSWER}" if kind == NAMESPACES else f"{folder}/{enter.ANSWER}"
+        command = [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())]
+        request = {
+            "root": folder if kind == NAMESPACES else "",
+            "paths": paths(),
+            "files": files,
+            "limits": limits.resources(512 if _is_root() else 4096),
+            "user": NOBODY_ID if _is_root() and kind != LIMITS else None,
+            "command": command,
+        }
+        process = subprocess.Popen(
+            [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
+            stdin=subprocess.PIPE,
+            stdout=told,
+            stderr=told,
+            pass_fds=[results.fileno()],
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "HOME": "/tmp", "OMP_NUM_THREADS": "1"},
+            cwd=folder,
+            start_new_session=True,
+        )
+        try:
+            process.communicate(json.dumps(request).encode(), timeout=limits.seconds)
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            _end(process)
+        return Ended(_text(results, limits), _text(told, limits), status)
+
+
+@functools.cache
+def confinement() -> str:
+    """Return the best confinement that works here."""
+    for kind in (NAMESPACES, *([NOBODY] if _is_root() else [])):
+        probe = {"probe.py": "import os, sys\nos.write(int(sys.argv[1]), b'in')\n"}
+        with suppress(OSError):
+            if run(probe, "probe.py", Limits(_TRY_SECONDS), kind).results == "in":
+                return kind
+    return LIMITS
+
+
+def paths() -> list[list[str]]:
+    """Return what a file system of its own shows: Python and its packages; the checkout, its reference code, hidden."""
+    packages = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    shown = {*_FIRST, os.path.realpath(sys.base_prefix), os.path.abspath(sys.prefix), *packages}
+    code = Path(labkit.__file__).resolve().parent
+    hidden = {str(code), *([str(REPOSITORY)] if (REPOSITORY / "notebooks").is_dir() else [])}
+    marked = [[path, "show"] for path in shown if os.path.exists(path)] + [[path, "hide"] for path in hidden]
+    return sorted(marked, key=lambda pair: (pair[0].count("/"), pair[0]))
+
+
+def _entrance(kind: str) -> list[str]:
+    if kind != NAMESPACES:
+        return []
+    if (unshare := shutil.which("unshare")) is None:
+        raise FileNotFoundError("unshare, of util-linux, is not installed")
+    own = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=SIGKILL", "--propagation=private"]
+    return [unshare, *([] if _is_root() else ["--user", "--map-root-user"]), *own, "--"]
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _end(process: subprocess.Popen) -> None:
+    """End the process and all that it has started."""
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+    except psutil.Error:
+        below = []
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for one in below:
+        with suppress(psutil.Error):
+            one.kill()
+    process.wait()
+
+
+def _text(file, limits: Limits) -> str:
+    file.seek(0)
+    return file.read(limits.output_mib * MIB).decode("utf-8", "replace")

@@ -1,0 +1,73 @@
+"""Grades all submissions of a course: a row per student and exercise, judged with cases of each student's own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from labkit.course import answers
+from labkit.course.exercises import Exercise
+from labkit.course.grading.confine import Limits
+from labkit.course.grading.judged import judge
+from labkit.course.grading.submissions import Submission
+from labkit.course.verdict import RIGHT, UNANSWERED, Verdict
+
+NOT_HANDED_IN = "it is not in the submission"
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One student's exercise: its name, its grade, points reached, points possible, and the verdict."""
+
+    student: str
+    exercise: str
+    grade: str
+    points: int
+    most: int
+    verdict: Verdict
+
+
+def exercise_of(name: str) -> Exercise:
+    """Return an exercise by its full name, such as "broadcast.pipelined"."""
+    lab, _, function = name.partition(".")
+    return importlib.import_module(f"labkit.labs.{lab}").check.by_name[function]
+
+
+def asked(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:
+    """Return the exercises to grade: those of the given labs, or of all labs that somebody has answered."""
+    chosen = {*labs} or {name.partition(".")[0] for one in submissions for name in one.code}
+    return [name for name in answers.exercises() if name.partition(".")[0] in chosen]
+
+
+def grade(
+    submissions: Sequence[Submission],
+    exercises: Sequence[str],
+    *,
+    limits: Limits | None = None,
+    secret: str = "",
+    jobs: int = 1,
+    progress: bool = True,
+) -> list[Graded]:
+    """Grade every exercise of every student, `jobs` at the same time."""
+    pairs = [(submission, name) for submission in submissions for name in exercises]
+
+    def one(pair: tuple[Submission, str]) -> Graded:
+        return _graded(*pair, limits or Limits(), secret)
+
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        bar = tqdm(pool.map(one, pairs), total=len(pairs), desc="grading", leave=False, disable=not progress or None)
+        return list(bar)
+
+
+def _graded(submission: Submission, name: str, limits: Limits, secret: str) -> Graded:
+    exercise = exercise_of(name)
+    if (code := submission.code.get(name)) is None:
+        verdict = Verdict(exercise.name, UNANSWERED, {}, (NOT_HANDED_IN,))
+    else:
+        verdict = judge(exercise, name, code, submission.student, limits=limits, secret=secret)
+    points = exercise.points if verdict.outcome == RIGHT else 0
+    return Graded(submission.student, name, exercise.grade, points, exercise.points, verdict)

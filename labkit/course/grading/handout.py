@@ -1,0 +1,88 @@
+"""What a class is handed: the notebooks without answers and without outputs, as a folder, as a zip, or for nbgrader."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from labkit.course import answers
+from labkit.course.copies import NOTEBOOKS
+from labkit.course.grading.submissions import answers_in
+
+CONFIG = '''"""nbgrader's settings for this course.
+
+A cell that holds a skeleton is handed out as it is. Answers are judged in confined processes, with cases of each
+student's own; LABKIT_GRADING_SECRET in the environment keeps students from finding these out.
+"""
+
+from labkit.course.grading.nbgrader_steps import configure
+
+configure(get_config())
+'''
+
+
+class HoldsAnswer(ValueError):
+    """A notebook that is to be handed out has a complete answer in it; the message names the cell."""
+
+
+def stripped(page: Path) -> NotebookNode:
+    """Return a notebook without outputs. Raises HoldsAnswer where an exercise's cell is no skeleton any more."""
+    notebook = nbformat.read(page, as_version=4)
+    for name, code in answers_in(notebook).items():
+        if answers.is_answered(code, name.partition(".")[2]):
+            what = f"the cell `%%answer {name}` holds an answer, not a skeleton with `...`"
+            raise HoldsAnswer(f"{page.name}: {what}; `git checkout {page.name}` brings the skeleton back")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return notebook
+
+
+def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOKS) -> list[Path]:
+    """Write the notebooks into a new folder, and a zip of the same name beside it; return the notebooks.
+
+    Raises HoldsAnswer, and ValueError for a name that fits no notebook; then nothing is written.
+    """
+    pages = chosen(names, notebooks)
+    ready = {page.name: stripped(page) for page in pages}
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, notebook in ready.items():
+        nbformat.write(notebook, folder / name)
+    for text in sorted(notebooks.glob("*.md")):
+        shutil.copy(text, folder)
+    with zipfile.ZipFile(folder.with_name(f"{folder.name}.zip"), "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, f"{folder.name}/{file.name}")
+    return [folder / name for name in ready]
+
+
+def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOKS) -> list[str]:
+    """Write nbgrader's folder of a course: an assignment for each notebook that has exercises, and its settings.
+
+    Returns the assignments. Submissions and grades that lie there stay. Raises as `hand_out`.
+    """
+    ready = {page: stripped(page) for page in chosen(names, notebooks)}
+    assignments = [page.stem for page, notebook in ready.items() if answers_in(notebook)]
+    for page, notebook in ready.items():
+        if page.stem in assignments:
+            source = course / "source" / page.stem
+            source.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, source / page.name)
+    course.mkdir(parents=True, exist_ok=True)
+    (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
+    return assignments
+
+
+def chosen(names: Sequence[str], notebooks: Path = NOTEBOOKS) -> list[Path]:
+    """Return the notebooks, all of them or those named, as "02" or "02_broadcast". ValueError for an unknown name."""
+    known = sorted(notebooks.glob("*.ipynb"))
+    fits = {name: [page for page in known if name in (page.stem, page.stem.partition("_")[0])] for name in names}
+    if wrong := [name for name, found in fits.items() if not found]:
+        raise ValueError(f"no notebook {wrong[0]!r}; there are {', '.join(page.stem for page in known)}")
+    return sorted({page for found in fits.values() for page in found}) if names else known

@@ -1,0 +1,130 @@
+"""One answer of one student: tried in a confined process with the student's own cases, judged here, in words."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labkit.course import answers
+from labkit.course.exercise import returned, written
+from labkit.course.exercises import Exercise
+from labkit.course.grading import attempt, confine
+from labkit.course.grading.cases import Cases, cases_of
+from labkit.course.grading.confine import Ended, Limits
+from labkit.course.source import code_of, located
+from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
+
+ALWAYS = ("labkit.engine.function",)  # what calls the answer
+MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
+OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
+_JUDGING = threading.Lock()  # answers may be tried side by side, but judges may launch and keep what they measured
+
+
+def judge(
+    exercise: Exercise, name: str, code: str, student: str, *, limits: Limits | None = None, secret: str = ""
+) -> Verdict:
+    """Return the verdict on a student's answer to `name`, such as "pipeline.balanced_split".
+
+    Nothing of the answer runs in this process.
+    """
+    function, limits = exercise.name, limits or Limits()
+    if error := answers.syntax_error(code):
+        return Verdict(function, NOT_JUDGED, {"syntax": f"it is not valid Python: {error}"})
+    if lines := answers.open_steps(code, function):
+        numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+        return Verdict(function, UNANSWERED, {}, (f"it still holds a bare `...` in {numbers}",))
+    cases = cases_of(name)
+    inputs = cases.drawn(name, student, secret)
+    limits = replace(limits, seconds=limits.seconds + cases.start_s)
+    ended = _tried(name, code, inputs, cases, limits)
+    printed = ended.printed[:MOST_PRINTED]
+    given = _given(function, code, inputs, cases, ended, limits)
+    if isinstance(given, Verdict):
+        return replace(exercise.on_failure(given), printed=printed)
+    more = [_reference(name, json.dumps(inputs), limits)] if cases.reference else []
+    try:
+        with _JUDGING:
+            verdict = cases.judge(given, inputs, *more)
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
+        sentence = f"what it returns is of a form that cannot be judged ({type(error).__name__})"
+        return Verdict(function, WRONG, {"form": sentence}, printed=printed)
+    return replace(verdict, printed=printed)
+
+
+def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> Ended:
+    """Run an answer in a confined process."""
+    file = answers.file_of(name).name
+    request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
+    own = {"attempt.py": Path(attempt.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
+    return confine.run({file: code} | own | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
+
+
+def packed(names: Iterable[str]) -> dict[str, str]:
+    """Return the files under lib/ that hold the named modules and functions of labkit, and nothing else of it."""
+    files: dict[str, str] = {}
+    for name in names:
+        module, inside = located(name)
+        parts = module.split(".")
+        for cut in range(1, len(parts)):
+            files.setdefault(f"lib/{'/'.join(parts[:cut])}/__init__.py", "")
+        file = f"lib/{'/'.join(parts)}.py"
+        files[file] = "\n\n".join(filter(None, [files.get(file, "") if inside else "", code_of(name)]))
+    return files
+
+
+def _given(
+    function: str, code: str, inputs: list, cases: Cases, ended: Ended, limits: Limits
+) -> Sequence[Any] | Verdict:
+    """Return what the answer gave for each list of arguments, or the verdict where it did not give all of them."""
+    lines = _lines(ended.results)
+    rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)]
+    raised = next((line for line in lines if "raised" in line), None)
+    if raised is not None:
+        detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
+        faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}
+        if "No module named 'labkit" in detail or "cannot import name" in detail:
+            faults["reference"] = OUT_OF_REACH
+        if "MemoryError" in detail:
+            faults["memory"] = f"it may take {limits.memory_mib} MiB"
+        return Verdict(function, RAISED, faults, detail=detail)
+    if len(rows) < len(inputs):
+        call = written(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
+        what = call if any("loaded" in line for line in lines) else "the cell"
+        if ended.status is None:
+            sentence = f"{what} did not come back within {limits.seconds:.0f} s: a loop in it does not end, or is slow"
+            return Verdict(function, HUNG, {"hung": sentence})
+        sentence = (
+            f"{what} ended its process (exit status {ended.status}): out of memory, killed, or an exit of its own"
+        )
+        return Verdict(function, RAISED, {"ended": sentence}, detail=ended.printed[-MOST_PRINTED:])
+    return rows if cases.driver else returned(function, code.encode(errors="replace"), inputs, rows, "")
+
+
+def _lines(results: str) -> list[dict[str, Any]]:
+    """Return the lines of results that can be read: the answer may have written anything there."""
+    found = []
+    for line in results.splitlines():
+        try:
+            one = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one, dict):
+            found.append(one)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _reference(name: str, inputs: str, limits: Limits) -> list[Any]:
+    """Return what the reference solution gives in the same kind of process."""
+    cases = cases_of(name)
+    code = "\n\n\n".join(map(code_of, cases.reference))
+    ended = _tried(name, code, json.loads(inputs), cases, limits)
+    rows = [line["row"] for line in _lines(ended.results) if "row" in line]
+    if len(rows) < len(json.loads(inputs)):
+        raise RuntimeError(f"the reference solution of {name} did not end well:\n{ended.printed}\n{ended.results}")
+    return rows

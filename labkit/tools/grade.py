@@ -1,0 +1,51 @@
+"""`make grade DIR=submissions`: judges every answer of every student in a process of its own; writes CSV and pages."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from labkit.course.grading import confine, pages
+from labkit.course.grading.grade import asked, grade
+from labkit.course.grading.handout import chosen
+from labkit.course.grading.submissions import submissions
+from labkit.engine.folder import runs_folder
+from labkit.node import here
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Grade what the arguments name; return 0, or 2 with a sentence where that is not possible."""
+    parser = argparse.ArgumentParser(prog="python -m labkit.tools.grade", description=__doc__)
+    parser.add_argument("folder", type=Path, help="a folder per student, with notebooks or files of answers")
+    parser.add_argument("--notebooks", nargs="*", default=[], help="as 02 (default: all that somebody answered)")
+    parser.add_argument("--out", type=Path, default=runs_folder() / "grades", help="the folder of the grades")
+    parser.add_argument("--seconds", type=float, default=20.0, help="the time of one answer, from start to end")
+    parser.add_argument("--memory-mib", type=int, default=4096, help="the memory of one answer")
+    parser.add_argument("--jobs", type=int, default=here().cores, help="answers that are tried at the same time")
+    parser.add_argument(
+        "--secret",
+        default=os.environ.get("LABKIT_GRADING_SECRET", ""),
+        help="with the student's name, decides the hidden cases; without it, students could find theirs out",
+    )
+    given = parser.parse_args(arguments)
+    try:
+        found = submissions(given.folder)
+        labs = [page.stem.partition("_")[2] for page in chosen(given.notebooks)] if given.notebooks else []
+    except (ValueError, OSError) as error:
+        print(f"make grade: {error}", file=sys.stderr)
+        return 2
+    exercises = asked(found, labs)
+    note = confine.WORDS[confine.confinement()]
+    limits = confine.Limits(given.seconds, given.memory_mib)
+    graded = grade(found, exercises, limits=limits, secret=given.secret, jobs=given.jobs)
+    index = pages.write(given.out, graded, found, note)
+    for submission in found:
+        rows = [one for one in graded if one.student == submission.student]
+        points, most = sum(one.points for one in rows), sum(one.most for one in rows)
+        print(f"{submission.student}: {points} of {most} points", *submission.problems, sep="; ")
+    print(f"{note}.\n{index} and grades.csv beside it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
