@@ -43,11 +43,11 @@ def judge(
     limits = replace(limits, seconds=limits.seconds + cases.start_s)
     ended = _tried(name, code, inputs, cases, limits)
     printed = ended.printed[:MOST_PRINTED]
-    given = _given(function, code, inputs, cases, ended, limits)
-    if isinstance(given, Verdict):
-        return replace(exercise.on_failure(given), printed=printed)
     more = [_reference(name, json.dumps(inputs), limits)] if cases.reference else []
     try:
+        given = _given(function, code, inputs, cases, ended, limits)
+        if isinstance(given, Verdict):
+            return replace(exercise.on_failure(given), printed=printed)
         with _JUDGING:
             verdict = cases.judge(given, inputs, *more)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
@@ -82,7 +82,7 @@ def _given(
 ) -> Sequence[Any] | Verdict:
     """Return what the answer gave for each list of arguments, or the verdict where it did not give all of them."""
     lines = _lines(ended.results)
-    rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)]
+    rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)][: len(inputs)]
     raised = next((line for line in lines if "raised" in line), None)
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]

@@ -20,7 +20,9 @@ def _clusters(random: Random) -> list:
         parameters, ranks, kept = random.randint(1, 9) * 10**9, random.randint(2, 16), random.randint(1, 20) * 10**9
         drawn.append((parameters, ranks, int(1.001 * held_bytes(parameters, ranks, stage)) + kept, kept))
     parameters, ranks = random.randint(1, 9) * 10**9, random.randint(2, 16)
-    return [*drawn, (parameters, ranks, int(0.9 * held_bytes(parameters, ranks, 3)), 0)]
+    drawn.append((parameters, ranks, int(0.9 * held_bytes(parameters, ranks, 3)), 0))
+    random.shuffle(drawn)
+    return drawn
 
 
 HIDDEN = {"held_bytes": Cases(_settings, judge), "smallest_stage": Cases(_clusters, judge_stage)}

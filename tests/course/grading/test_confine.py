@@ -1,0 +1,157 @@
+"""What a confined process can reach, with real processes: its limits end it, and the grader's things are not there."""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labkit.course.grading import confine
+from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
+from labkit.repository import REPOSITORY
+
+BEST = confine.confinement()
+namespaces_only = pytest.mark.skipif(BEST != NAMESPACES, reason=f"this machine confines by {BEST} only")
+KINDS = [*dict.fromkeys([BEST, LIMITS])]
+WRITE = "import os, sys\ndef tell(text): os.write(int(sys.argv[1]), str(text).encode())\n"
+
+
+def run(body: str, limits: Limits | None = None, kind: str = ""):
+    return confine.run({"script.py": WRITE + body}, "script.py", limits or Limits(10), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_and_prints_come_back_apart(kind):
+    ended = run("print('hello'); tell('a result')", kind=kind)
+    assert (ended.results, ended.printed.strip(), ended.status) == ("a result", "hello", 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_endless_loop_is_ended_with_all_that_it_started(kind):
+    mark = f"labkit-endless-{os.getpid()}-{kind}"
+    command = f"[sys.executable, '-c', 'while True: pass', '{mark}']"
+    body = f"import subprocess\nfor _ in range(3): subprocess.Popen({command})\n"
+    begun = time.monotonic()
+    ended = run(f"{body}tell('started')\nwhile True: pass", Limits(seconds=3), kind)
+    assert (ended.status, ended.results) == (None, "started")
+    assert time.monotonic() - begun < 10
+    deadline = time.monotonic() + 5
+    while (left := _running(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def _running(mark: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if mark in (process.info["cmdline"] or []) and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+@namespaces_only
+def test_a_process_that_leaves_its_session_is_ended_too():
+    mark = f"labkit-daemon-{os.getpid()}"
+    command = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
+    ended = run(f"import subprocess\nsubprocess.Popen({command}, start_new_session=True); tell('gone')")
+    assert ended.results == "gone"
+    assert _running(mark) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_has_a_limit(kind):
+    ended = run("try: bytearray(1 << 30)\nexcept MemoryError: tell('too much')", Limits(10, memory_mib=512), kind)
+    assert ended.results == "too much"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_has_a_limit(kind):
+    ended = run("tell('begun')\nwhile True: print('x' * 100000)", Limits(10, output_mib=2), kind)
+    assert ended.results == "begun"
+    assert len(ended.printed) <= 2 * confine.MIB
+    assert ended.status not in (0, None)
+
+
+@namespaces_only
+def test_the_workbook_is_not_there():
+    there = [str(REPOSITORY / name) for name in ("labkit", "notebooks", ".git")]
+    assert run(f"tell([os.path.exists(path) for path in {there}])").results == "[False, False, False]"
+    ended = run("try:\n import labkit\n tell('found')\nexcept ImportError: tell('not found')")
+    assert ended.results == "not found"
+
+
+@namespaces_only
+def test_the_graders_files_are_not_there_and_python_cannot_be_changed(tmp_path):
+    secret = tmp_path / "submissions" / "somebody.py"
+    secret.parent.mkdir()
+    secret.write_text("the answer of another")
+    secret.chmod(0o644)
+    body = f"""
+tried = []
+for path, mode in (({str(secret)!r}, 'r'), ('/etc/shadow', 'r'), ({str(Path.home() / ".bashrc")!r}, 'r'),
+                   (os.path.join(sys.prefix, 'planted'), 'w'), (os.__file__, 'a')):
+    try: open(path, mode); tried.append(path)
+    except OSError: pass
+tell(tried)
+"""
+    assert run(body).results == "[]"
+
+
+@namespaces_only
+def test_the_network_and_other_processes_are_out_of_reach():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        reach = (
+            f"import socket\ntry: socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 2); tell('in')\n"
+        )
+        assert run(f"{reach}except OSError: tell('out')").results == "out"
+    ended = run(
+        f"try: os.kill({os.getpid()}, 0); tell('seen')\nexcept (ProcessLookupError, PermissionError): tell('no')"
+    )
+    assert ended.results == "no"
+
+
+@namespaces_only
+def test_rights_cannot_be_had_back():
+    body = """
+tried = []
+import ctypes, subprocess
+for name, call in {
+    'root': lambda: os.setuid(0) if os.getuid() else None,
+    'mount': lambda: subprocess.run(['mount', '-t', 'tmpfs', 'x', '/tmp'], check=True, stderr=-3),
+    'unhide': lambda: subprocess.run(['umount', '/'], check=True, stderr=-3),
+    'chroot': lambda: os.chroot('/tmp'),
+}.items():
+    try: call(); tried.append(name)
+    except (OSError, subprocess.CalledProcessError): pass
+tell(tried)
+"""
+    assert run(body).results in ("[]", "['root']"), "in a namespace of users, root has no rights outside"
+
+
+def test_a_file_system_of_its_own_shows_no_checkout():
+    marks = dict(confine.paths())
+    assert marks[str(REPOSITORY / "labkit")] == "hide"
+    assert marks[str(REPOSITORY)] == "hide"
+    assert marks[os.path.abspath(sys.prefix)] == "show"
+    order = [*marks]
+    assert order.index(str(REPOSITORY)) < order.index(str(REPOSITORY / "labkit"))
+
+
+@namespaces_only
+def test_a_user_without_root_is_confined_by_a_namespace_of_users(monkeypatch):
+    """The way of another user than root, walked as root: the first user of a namespace of its own."""
+    monkeypatch.setattr(confine.os, "geteuid", lambda: 1000)
+    ended = run(f"tell([os.path.exists({str(REPOSITORY)!r} + '/labkit'), os.access(sys.prefix, os.W_OK)])")
+    assert ended.results == "[False, False]", ended
+
+
+def test_nothing_is_left_in_the_folder_of_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run("tell('x'); open('/tmp/left', 'w').write('y')")
+    assert [*tmp_path.iterdir()] == []

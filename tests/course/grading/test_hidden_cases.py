@@ -1,0 +1,58 @@
+"""The hidden cases of every exercise: unlike the shown ones, other for each student, and right answers pass them."""
+
+import copy
+import importlib
+import json
+from itertools import pairwise
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.grading.cases import cases_of
+from labkit.course.verdict import RIGHT
+
+EXERCISES = answers.exercises()
+STUDENTS = [f"student {number}" for number in range(12)]
+# These need a launch or torch to be judged; test_judged.py tries them in confined processes.
+CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "precision_memory.peak_bytes"]
+
+
+def shown(name: str) -> str:
+    lab, _, function = name.partition(".")
+    return json.dumps(
+        [list(one) for one in importlib.import_module(f"labkit.labs.{lab}").check.by_name[function].inputs]
+    )
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_cases_differ_from_the_shown_ones_and_between_students(name):
+    cases = cases_of(name)
+    drawn = [json.dumps(cases.drawn(name, student)) for student in STUDENTS]
+    assert shown(name) not in drawn
+    assert len({*drawn}) > len(drawn) / 2
+    assert drawn == [json.dumps(cases.drawn(name, student)) for student in STUDENTS], "the same student, the same cases"
+    assert drawn[0] != json.dumps(cases.drawn(name, STUDENTS[0], "a secret")) or len({*drawn}) < len(drawn)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_the_reference_solution_is_right_in_all_cases(name):
+    lab, _, function = name.partition(".")
+    solution, cases = getattr(importlib.import_module(f"labkit.labs.{lab}.solutions"), function), cases_of(name)
+    for student in STUDENTS:
+        inputs = cases.drawn(name, student)
+        given = json.loads(json.dumps([solution(*copy.deepcopy(arguments)) for arguments in inputs]))
+        assert cases.judge(given, inputs).outcome == RIGHT, (student, inputs)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_was_right_in_the_shown_cases_is_no_answer_to_the_hidden_ones(name):
+    """An answer that has only remembered results of other cases is wrong."""
+    lab, _, function = name.partition(".")
+    solution, cases = getattr(importlib.import_module(f"labkit.labs.{lab}.solutions"), function), cases_of(name)
+    wrong = 0
+    for student, other in pairwise(STUDENTS):
+        inputs, others = cases.drawn(name, student), cases.drawn(name, other)
+        given = [solution(*copy.deepcopy(arguments)) for arguments in others]
+        given = json.loads(json.dumps((given * len(inputs))[: len(inputs)]))
+        wrong += cases.judge(given, inputs).outcome != RIGHT
+    assert wrong >= len(STUDENTS) - 3

@@ -1,0 +1,169 @@
+"""A student's answer, tried in a real confined process and judged outside of it: right, wrong, and hostile ones."""
+
+import importlib
+
+import pytest
+
+from labkit.course.grading import confine
+from labkit.course.grading.cases import cases_of
+from labkit.course.grading.confine import NAMESPACES, Limits
+from labkit.course.grading.grade import exercise_of
+from labkit.course.grading.judged import judge, packed
+from labkit.course.source import code_of
+from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
+
+NAME = "accounting.devices_needed"
+RIGHT_CODE = "from math import ceil\ndef devices_needed(gib, gb):\n    return ceil(gib * 2**30 / (gb * 10**9))\n"
+namespaces_only = pytest.mark.skipif(confine.confinement() != NAMESPACES, reason="no namespaces on this machine")
+
+
+def judged(code: str, name: str = NAME, **options):
+    return judge(exercise_of(name), name, code, "ada", **{"limits": Limits(20.0)} | options)
+
+
+def reference(name: str) -> str:
+    lab, _, function = name.partition(".")
+    names = exercise_of(name).solution or (f"labkit.labs.{lab}.solutions.{function}",)
+    return "\n\n".join(map(code_of, names))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        NAME,
+        "pipeline.one_f_one_b",
+        "benchmarking.timed",
+        "precision_memory.peak_bytes",
+        "broadcast.pipelined",
+    ],
+)
+def test_the_reference_solutions_are_right_in_a_confined_process(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
+    verdict = judged(reference(name), name)
+    assert verdict.outcome == RIGHT, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "kind"),
+    [
+        (NAME, RIGHT_CODE.replace("ceil", "floor"), "rounded_down"),
+        (NAME, "def devices_needed(gib, gb):\n    pass", "form"),
+        (NAME, "def devices_needed(gib, gb):\n    return {1}", "form"),
+        (NAME, "def devices_needed(gib, gb, seen=[]):\n    seen.append(1)\n    return len(seen)", "remembers"),
+        (
+            "benchmarking.timed",
+            "def timed(step, synchronize, clock):\n    step()\n    return 1.0, 0.0, 5",
+            "own_clock",
+        ),
+    ],
+)
+def test_wrong_answers_are_told_in_the_exercises_own_words(name, code, kind):
+    verdict = judged(code, name)
+    assert verdict.outcome == WRONG and kind in verdict.faults, verdict
+
+
+def test_a_broadcast_that_forwards_too_early_is_wrong():
+    code = """
+def pipelined(source, copies, chunks, lanes):
+    for part in lanes.parts(len(source), chunks):
+        lanes.host(0).copy(copies[0][part], source[part])
+        for gpu in lanes.others(0):
+            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part])
+"""
+    verdict = judged(code, "broadcast.pipelined")
+    assert verdict.outcome == WRONG and "early_forward" in verdict.faults, verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "word"),
+    [
+        ("def devices_needed(gib, gb):\n    return (\n", NOT_JUDGED, "line 2"),
+        ("def devices_needed(gib, gb):\n    ...\n    return 0", UNANSWERED, "line 2"),
+        ("def devices_needed(gib, gb):\n    return 1 / 0", RAISED, "ZeroDivisionError in line 2"),
+        ("def devices(gib, gb):\n    return 1", RAISED, "defines no function `devices_needed`"),
+        ("import sys\ndef devices_needed(gib, gb):\n    sys.exit(0)", RAISED, "SystemExit"),
+        ("import os\ndef devices_needed(gib, gb):\n    os._exit(0)", RAISED, "ended its process"),
+        ("def devices_needed(gib, gb):\n    return devices_needed(gib, gb)", RAISED, "RecursionError"),
+        ("def devices_needed(gib, gb):\n    return [0] * 10**10", RAISED, "4096 MiB"),
+        ("import ctypes\ndef devices_needed(gib, gb):\n    ctypes.string_at(0)", RAISED, "ended its process"),
+        ("def devices_needed(gib, gb):\n    return float('1e400')", WRONG, "devices"),
+        ("def devices_needed(gib, gb):\n    return 'x' * 10**5", WRONG, "devices"),
+    ],
+)
+def test_answers_that_end_badly_are_told_in_words(code, outcome, word):
+    verdict = judged(code)
+    assert (verdict.outcome, word in str(verdict)) == (outcome, True), str(verdict)[:600]
+
+
+@pytest.mark.parametrize("code", ["def devices_needed(gib, gb):\n    while True: pass", "while True: pass"])
+def test_an_endless_loop_is_ended(code):
+    verdict = judged(code, limits=Limits(3.0))
+    assert verdict.outcome == HUNG and "did not come back within 3 s" in str(verdict)
+
+
+def test_what_an_answer_prints_is_kept_and_no_result():
+    verdict = judged(RIGHT_CODE.replace("    return", '    print("thinking", \'{"row": 1}\')\n    return'))
+    assert verdict.outcome == RIGHT and "thinking" in verdict.printed
+
+
+@namespaces_only
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from labkit.labs.accounting.solutions import devices_needed",
+        "from labkit.labs.accounting.theory import devices as devices_needed",
+        "import labkit.course.grading.judged\ndef devices_needed(gib, gb):\n    return 1",
+        f"""
+import glob, importlib.util, os, sys
+def devices_needed(gib, gb):
+    for place in (*sys.path, os.getcwd(), '/tmp', os.path.dirname(sys.prefix), {str(confine.REPOSITORY)!r}):
+        for file in glob.glob(place + '/labkit/**/solutions.py', recursive=True):
+            spec = importlib.util.spec_from_file_location('found', file)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            if hasattr(module, 'devices_needed'):
+                return module.devices_needed(gib, gb)
+    return -1
+""",
+    ],
+)
+def test_the_reference_solution_is_out_of_reach(code):
+    verdict = judged(code)
+    assert verdict.outcome in (RAISED, WRONG), verdict
+    if verdict.outcome == RAISED:
+        assert "out of reach" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # It writes lines of its own where results go, and ends before the checker can write any.
+        "import json, os, sys\nos.write(int(sys.argv[1]), (json.dumps({'row': {'given': '1', 'again': '1'}}) + '\\n')"
+        ".encode() * 99)\nos._exit(0)",
+        "import os, sys\nos.write(int(sys.argv[1]), b'[' * 10**6 + b'\\n{\"row\": 5}\\n')\nos._exit(0)",
+        # It changes the code around it.
+        'import json\njson.dumps = lambda *a, **k: \'{"row": {"given": "true", "again": "true"}}\'\n'
+        "def devices_needed(gib, gb):\n    return 1",
+        "class Always:\n    def tolist(self): return True\ndef devices_needed(gib, gb):\n    return Always()",
+        "import sys\nsys.modules['labkit.course.verdict'] = None\ndef devices_needed(gib, gb):\n    return 1",
+    ],
+)
+def test_a_checker_is_not_changed_from_inside(code):
+    assert judged(code).outcome in (WRONG, RAISED)
+    assert judged(RIGHT_CODE).outcome == RIGHT, "and the next student's answer is judged as ever"
+
+
+def test_only_what_an_answer_may_import_is_packed():
+    files = packed(("labkit.engine.function", *cases_of("precision_memory.peak_bytes").may_import))
+    with_code = [name for name, text in files.items() if text]
+    assert sorted(with_code) == ["lib/labkit/engine/function.py", "lib/labkit/theory/transformer.py"]
+    assert "def activations" in files["lib/labkit/theory/transformer.py"]
+    assert "def forward_flop" not in files["lib/labkit/theory/transformer.py"]
+
+
+@pytest.mark.parametrize("lab", ["broadcast", "benchmarking"])
+def test_what_tries_an_answer_brings_no_reference_solution(lab):
+    hidden = importlib.import_module(f"labkit.labs.{lab}.hidden").HIDDEN
+    for name, cases in hidden.items():
+        code = "\n".join(packed(cases.may_import).values())
+        assert f"def {name}(" not in code
