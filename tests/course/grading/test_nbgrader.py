@@ -1,0 +1,190 @@
+"""nbgrader's whole cycle, with the real nbgrader, on five made submissions of a lab; skipped where it is missing."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+from labkit.course.grading.handout import set_up_nbgrader
+from labkit.course.source import code_of
+from labkit.repository import REPOSITORY
+
+pytest.importorskip("nbgrader", reason="nbgrader is not installed (make COURSE=1 installs it)")
+
+ASSIGNMENT = "12_accounting"
+DEVICES, BATCH = "accounting.devices_needed", "accounting.compute_bound_batch"
+SOLUTIONS = {name: code_of(f"labkit.labs.accounting.solutions.{name.partition('.')[2]}") for name in (DEVICES, BATCH)}
+SETTINGS = """
+c = get_config()
+c.JudgeAnswers.seconds = 8.0
+c.Exchange.root = {exchange!r}
+c.ExchangeCollect.check_owner = False
+"""
+pytestmark = pytest.mark.timeout(280)
+
+
+def environment_of(course: Path) -> dict[str, str]:
+    """Return the environment of a shell with this Python's virtual environment active: nbgrader calls alembic."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return os.environ | {"PATH": path, "PYTHONPATH": str(REPOSITORY), "HOME": str(course.parent)}
+
+
+def nbgrader(course: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    done = subprocess.run(command, cwd=course, capture_output=True, text=True, env=environment_of(course))
+    assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stderr[-3000:]}"
+    return done.stdout + done.stderr
+
+
+def answered(notebook, **code: str):
+    """Put code into the answers' cells, by the exercise's name with _ for its dot."""
+    for cell in notebook.cells:
+        words = cell.source.partition("\n")[0].split()
+        if words[:1] == ["%%answer"] and words[1].replace(".", "_") in code:
+            cell.source = f"%%answer {words[1]}\n{code[words[1].replace('.', '_')]}"
+    return notebook
+
+
+def made(student: str, release: Path):
+    """Return the notebook that a student hands in."""
+    notebook = nbformat.read(release, as_version=4)
+    right = {name.replace(".", "_"): text for name, text in SOLUTIONS.items()}
+    devices, batch = right
+    if student == "right":
+        return answered(notebook, **right)
+    if student == "half":
+        return answered(notebook, **right | {batch: right[batch].replace("y * bytes_per_s * m_x", "y * bytes_per_s")})
+    if student == "syntax":
+        return answered(notebook, **right | {devices: "def devices_needed(total_gib, device_gb):\n    return (1\n"})
+    if student == "endless":
+        return answered(notebook, **right | {devices: "def devices_needed(a, b):\n    while True:\n        pass\n"})
+    stolen = "from labkit.labs.accounting.solutions import "
+    answered(notebook, **{devices: f"{stolen}devices_needed\n", batch: f"{stolen}compute_bound_batch\n"})
+    patch = "from labkit.labs import accounting\naccounting.check = lambda *a, **k: 2\nopen('ran', 'w').write('x')"
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade"):
+            cell.source, cell.metadata["nbgrader"]["points"] = "100.0", 100
+    notebook.cells.insert(1, new_code_cell(patch))
+    return notebook
+
+
+STUDENTS = ("right", "half", "syntax", "endless", "cheat")
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory) -> Path:
+    """Return a course whose assignment was handed out, collected and graded, with feedback."""
+    root = tmp_path_factory.mktemp("course")
+    course, exchange = root / "course", root / "exchange"
+    exchange.mkdir()
+    exchange.chmod(0o777)
+    assert set_up_nbgrader(course, ["12"]) == [ASSIGNMENT]
+    with (course / "nbgrader_config.py").open("a") as config:
+        config.write(SETTINGS.format(exchange=str(exchange)))
+    nbgrader(course, "generate_assignment", ASSIGNMENT)
+    release = course / "release" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    nbgrader(course, "release_assignment", ASSIGNMENT)
+    for student in STUDENTS[1:]:
+        folder = course / "submitted" / student / ASSIGNMENT
+        folder.mkdir(parents=True)
+        nbformat.write(made(student, release), folder / release.name)
+    _hand_in(course, root / "home", release)
+    nbgrader(course, "autograde", ASSIGNMENT)
+    nbgrader(course, "generate_feedback", ASSIGNMENT)
+    return course
+
+
+def _hand_in(course: Path, home: Path, release: Path) -> None:
+    """Have the first student fetch, answer and submit, and collect it."""
+    home.mkdir()
+    (home / "nbgrader_config.py").write_text((course / "nbgrader_config.py").read_text())
+    nbgrader(home, "fetch_assignment", ASSIGNMENT)
+    fetched = home / ASSIGNMENT / release.name
+    nbformat.write(made(STUDENTS[0], fetched), fetched)
+    nbgrader(home, "submit", ASSIGNMENT)
+    nbgrader(course, "collect", ASSIGNMENT)
+    (collected,) = [one for one in (course / "submitted").iterdir() if one.name not in STUDENTS]
+    collected.rename(course / "submitted" / STUDENTS[0])
+
+
+def test_what_is_handed_out_holds_the_skeletons_and_no_solution(course):
+    release = nbformat.read(course / "release" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", as_version=4)
+    skeletons = [cell.source for cell in release.cells if cell.source.startswith("%%answer")]
+    assert len(skeletons) == 2 and all("..." in text and "YOUR CODE" not in text for text in skeletons)
+    locked = [cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+    assert len(locked) == 2 and not any(cell.metadata["editable"] for cell in locked)
+
+
+@pytest.mark.parametrize(
+    ("student", "points"),
+    [
+        ("right", {DEVICES: 1, BATCH: 3}),
+        ("half", {DEVICES: 1, BATCH: 0}),
+        ("syntax", {DEVICES: 0, BATCH: 3}),
+        ("endless", {DEVICES: 0, BATCH: 3}),
+        ("cheat", {DEVICES: 0, BATCH: 0}),
+    ],
+)
+def test_every_submission_has_its_points(course, student, points):
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
+        notebook = gradebook.find_submission_notebook(ASSIGNMENT, ASSIGNMENT, student)
+        reached = {grade.name: (grade.auto_score, grade.max_score) for grade in notebook.grades}
+        assert not any(grade.needs_manual_grade for grade in notebook.grades)
+    most = {DEVICES: 1, BATCH: 3}
+    assert reached == {f"check_{name.replace('.', '_')}": (points[name], most[name]) for name in points}
+
+
+def test_nothing_of_a_submission_ran_beside_the_grader(course):
+    assert [*course.rglob("ran")] == []
+
+
+def test_feedback_says_what_is_wrong(course):
+    def feedback(student: str) -> str:
+        return (course / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
+
+    assert "M_X is left out" in feedback("half")
+    assert "not valid Python" in feedback("syntax")
+    assert "did not come back within 8 s" in feedback("endless")
+    assert "out of reach" in feedback("cheat")
+
+
+def test_the_formgrader_shows_the_grades(course):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--IdentityProvider.token=t", f"--ServerApp.root_dir={course}"]
+    command += ["--allow-root"] if os.getuid() == 0 else []
+    own = {f"JUPYTER_{name}_DIR": str(course.parent / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    environment = environment_of(course) | own
+    log = (course.parent / "server.log").open("wb")
+    server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=log)
+    try:
+        address = f"http://127.0.0.1:{port}/formgrader/api/submissions/{ASSIGNMENT}?token=t"
+        rows = json.loads(_fetched(address, server))
+    finally:
+        server.terminate()
+        server.wait(20)
+    scores = {row["student"]: (row["score"], row["max_score"]) for row in rows}
+    assert scores == {"right": (4, 4), "half": (1, 4), "syntax": (3, 4), "endless": (3, 4), "cheat": (0, 4)}
+
+
+def _fetched(address: str, server: subprocess.Popen, seconds: float = 60) -> str:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return answer.read().decode()
+        except OSError:
+            time.sleep(0.3)
+    raise AssertionError("the formgrader did not answer")
