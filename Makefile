@@ -1,23 +1,25 @@
 # `make` lists what there is to do. The first target that needs .venv builds it (a minute, 3 GB).
 
 # PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
-# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run.
+# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run. COURSE=1 adds nbgrader.
 PY        = .venv/bin/python
 ARGS      =
 JOBS      = 2
 OFFLINE   =
 ZERO      =
+COURSE    =
+DIR       =
 NB        =
 # The student's copies of the notebooks; git ignores work/.
 WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
 ifeq ($(PY),.venv/bin/python)
-READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
+READY     = .venv/.ready $(if $(ZERO),.venv/.zero) $(if $(COURSE),.venv/.course)
 endif
 # One sentence where the target lacks a package: a .venv built offline has what the node and wheelhouse/ have.
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report test lab reset data scorecard bench lint wheels clean
+.PHONY: help run report test lab reset handout grade data scorecard bench lint wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -44,6 +46,12 @@ lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node
 
 reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset $(NB)
+
+handout: $(READY)  ## the notebooks for a class in handout/ and handout.zip (COURSE=1: for nbgrader in course/, too)
+	@$(PY) -m labkit.tools.handout $(if $(COURSE),--nbgrader course) $(ARGS)
+
+grade: $(READY)  ## grade all students, each answer in a confined process (DIR=submissions, a folder for each)
+	@$(PY) -m labkit.tools.grade "$(DIR)" $(ARGS)
 
 data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 13; without it: made images)
 	@$(PY) -m labkit.tools.images $(ARGS)
@@ -93,6 +101,10 @@ else
 endif
 	@.venv/bin/python -c "import pathlib, sysconfig; \
 	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n')"
+	@touch $@
+
+.venv/.course: .venv/.ready
+	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -c requirements.txt nbgrader==0.9.6
 	@touch $@
 
 # DeepSpeed is built from source against the torch that is there; its operators would be compiled, and none is needed.

@@ -82,7 +82,7 @@ SLIPS = {
         ("peak(chosen) <= budget_mib", "True", "budget"),
         ("list(min(fitting, key=lambda chosen: sum(blocks[at][2] for at in chosen)))", "[*numbers]", "time"),
         ("return list(", "return str(", "form"),
-        ("held += kept - entry", "pass", "budget"),
+        ("held + kept)", "held)", "budget"),
     ],
     "attention.tile_work": [
         ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "numbers"),

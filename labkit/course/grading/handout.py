@@ -46,11 +46,15 @@ def stripped(page: Path) -> NotebookNode:
 def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOKS) -> list[Path]:
     """Write the notebooks into a new folder, and a zip of the same name beside it; return the notebooks.
 
-    Raises HoldsAnswer, and ValueError for a name that fits no notebook; then nothing is written.
+    Raises HoldsAnswer, and ValueError for a name that fits no notebook or a folder with other things in it; then
+    nothing is written.
     """
     pages = chosen(names, notebooks)
     ready = {page.name: stripped(page) for page in pages}
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        if others := [one.name for one in folder.iterdir() if one.suffix not in (".ipynb", ".md")]:
+            raise ValueError(f"{folder} holds {others[0]}, which is of no handout, so it is not replaced")
+        shutil.rmtree(folder)
     folder.mkdir(parents=True)
     for name, notebook in ready.items():
         nbformat.write(notebook, folder / name)
