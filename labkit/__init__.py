@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from labkit.parameters import check_parameters as check_parameters
     from labkit.story.conditions import explain_conditions as explain_conditions
     from labkit.story.words import beside as beside
+    from labkit.story.words import together as together
     from labkit.tables.published import published as published
     from labkit.tables.published import published_reports as published_reports
     from labkit.tables.published import published_topology as published_topology
@@ -80,6 +81,7 @@ _ROOMS = {
     "predictions_chart": "labkit.charts.calibration",
     "beside": "labkit.story.words",
     "explain_conditions": "labkit.story.conditions",
+    "together": "labkit.story.words",
 }
 __all__ = sorted([*_ROOMS, "node"])
 

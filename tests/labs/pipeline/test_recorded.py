@@ -129,3 +129,13 @@ def test_the_explorer_draws_and_says_what_it_cannot():
     assert "1F1B" in shown.children[1].value
     with pytest.raises(ValueError, match="equal rounds: not 5 on 2 stages"):
         picture("interleaved", 2, 5)
+
+
+def test_dropout_and_plain_attention_cost_rate_and_memory():
+    """Recorded on two GPUs: each slows every mode, and the plain kernel keeps the scores that training needs again."""
+    table = pipeline.as_reported(replay(pipeline.AS_REPORTED)).set_index(["mode", "attention", "dropout"])
+    rate, memory = table["samples_per_s"], table["mib_per_gpu"]
+    for mode in ("streaming", "kept", "training"):
+        assert rate[mode, "fused", 0.0] > rate[mode, "plain", 0.0] > rate[mode, "plain", 0.1]
+    assert memory["training", "plain", 0.0] > 1.2 * memory["training", "fused", 0.0]
+    assert memory["training", "plain", 0.1] > 1.2 * memory["training", "plain", 0.0]
