@@ -25,7 +25,7 @@ OF_HOST = {
     "memory_available_gib": ("memory available", "GiB", 1.0),
 }
 SHOWN = ("utilisation_percent", "sm_clock_mhz", "power_w")
-ALWAYS_FROM_ZERO = ("utilisation_percent", "power_w", "memory_mib", *OF_HOST)
+ALWAYS_FROM_ZERO = ("utilisation_percent", "power_w", "memory_mib", "nvlink_tx_gb_per_s", "pcie_rx_gb_per_s", *OF_HOST)
 PERCENT = 122.0  # end of an axis of percentages: the points' numbers stand above a line at 100 %
 MOST_NUMBERS = 16  # of points that are written above their spans
 
@@ -73,7 +73,9 @@ def _lines(ax: Axes, table: pd.DataFrame, column: str, scale: float) -> None:
     for index, (gpu, own) in enumerate(rows.groupby("gpu")):
         style: dict[str, Any] = {"color": canvas.SERIES[index % len(canvas.SERIES)], "marker": ".", "markersize": 3}
         # A gap stays a gap: a GPU that did not answer is not joined over the time in which it was silent.
-        values = own.set_index("at_s")[column].reindex(table["at_s"].drop_duplicates()) * scale
+        values = own.set_index("at_s")[column] * scale
+        if not column.endswith("_gb_per_s"):  # traffic is read in turns, not at every look
+            values = values.reindex(table["at_s"].drop_duplicates())
         ax.plot(values.index, values, lw=1.2, label=f"GPU {int(str(gpu).partition('.')[0])}", **style)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -16,13 +17,13 @@ from labkit.engine.lines import append, read_lines
 from labkit.engine.run import Run
 from labkit.node import Gpu, host
 from labkit.node.conditions import Conditions, RankState, Snapshot
-from labkit.node.counters import Counters
+from labkit.node.counters import SLOW, Counters
 from labkit.node.gpus import nvml
 
 CONDITIONS = "LABKIT_CONDITIONS"  # environment variable: 0 measures no conditions, which tells what they cost
 INTERVAL_SECONDS = 0.25
 MOST_LOOKS = 600  # as many in each doubling of a run's length: the series of a long run stays small
-MOST_SHARE = 0.005  # of a core for all looks
+MOST_SHARE = 0.008  # of a core for the looks during a run
 STOP_SECONDS = 0.8  # for the last look; a driver that does not answer holds nobody up longer
 FORGET_SECONDS = 0.3  # for the driver to forget processes that have just ended
 JUMP_SECONDS = 1.0  # by which the wall clock may differ from the monotonic clock
@@ -37,7 +38,7 @@ class Sampler:
     def __init__(self, run: Run, gpus: Sequence[tuple[int, str | None]] | None):
         self._gpus, self._over = gpus, threading.Event()
         self._run, self._folder = run, -1
-        self._looks, self._notes, self._silent = 0, [], set()
+        self._looks, self._spent, self._notes, self._silent = 0, 0.0, [], set()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         if gpus is not None:
             with suppress(RuntimeError):  # no thread is to be had
@@ -69,26 +70,30 @@ class Sampler:
             conditions = replace(began, before=_look(counters))
             self._note_slices(conditions.before)
             self._run.keep_conditions(conditions.to_json())
-        start, spent = conditions.began_monotonic_s or clock, conditions.sampling.get("cpu_seconds", 0.0)
+        start, earlier_costs = conditions.began_monotonic_s or clock, conditions.sampling
+        slow = itertools.cycle([(one, name) for one in counters for name in SLOW] or [None])
         with suppress(OSError), append(self._run.samples_file) as file:  # the disk may be full
             for at_s in self._ticks(start):
-                for sample in self._sample(counters, at_s):
+                for sample in self._sample(counters, at_s, next(slow)):
                     file.write(json.dumps(sample) + "\n")
         self._over.wait()
         moved = (time.time() - wall) - (time.monotonic() - clock)
         if abs(moved) > JUMP_SECONDS:
             self._note(f"the wall clock moved by {moved:+.0f} s during the run: its dates may be wrong")
+        after = replace(_look(counters), ranks=self._ranks("finished"))
+        costs = {
+            "samples": self._looks,
+            "cpu_seconds": self._spent,
+            "ends_cpu_seconds": time.thread_time() - self._spent,
+        }
         self._run.keep_conditions(
             replace(
                 conditions,
                 before=replace(conditions.before, ranks=self._ranks("ready")),
-                after=replace(_look(counters), ranks=self._ranks("finished")),
+                after=after,
                 seconds=round(time.monotonic() - start, 3),
                 points=self._points(start),
-                sampling={
-                    "samples": conditions.sampling.get("samples", 0) + self._looks,
-                    "cpu_seconds": round(spent + time.thread_time(), 4),
-                },
+                sampling={name: round(cost + earlier_costs.get(name, 0), 4) for name, cost in costs.items()},
                 notes=(*conditions.notes, *self._notes),
             ).to_json()
         )
@@ -104,15 +109,19 @@ class Sampler:
             yield round(begun - start, 3)
             self._looks += 1
             cost = time.thread_time() - spent
+            self._spent += cost
             pause = max(INTERVAL_SECONDS, (begun - start) / MOST_LOOKS, cost / MOST_SHARE)
             if self._over.wait(begun + pause - time.monotonic()):
                 return
 
-    def _sample(self, counters: list[Counters], at_s: float) -> Iterator[dict[str, Any]]:
+    def _sample(
+        self, counters: list[Counters], at_s: float, slow: tuple[Counters, str] | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what host and GPUs show now; of one GPU also a counter that takes long, in turns."""
         if self._looks:  # nothing has been counted at the first look
             yield {"at_s": at_s, "gpu": None, **host.sample()}
         for one in counters:
-            index, told = one.gpu.index, one.sample()
+            index, told = one.gpu.index, one.sample(slow[1] if slow and slow[0] is one else "")
             if told:
                 yield {"at_s": at_s, "gpu": index, **told}
             elif index not in self._silent:

@@ -13,6 +13,8 @@ HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued additio
 THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled
 CORES_PER_RANK = 2.0  # one for the rank's own thread, one for those of backward and NCCL; more change little
 MEASURED = frozenset({"python_call_ns", "enqueue_us"})  # a run that has one of them was measured
+COUNTED = {"power_throttled_s": "power cap", "heat_throttled_s": "temperature"}
+LEAST_LOOKS = 10  # at busy GPUs: fewer tell no share
 BUSY_PERCENT = 50.0  # utilisation from which a GPU's clock is the clock of its work
 
 
@@ -44,7 +46,8 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
 
     enqueue_us, python_call_ns: of the slowest rank. pinned_copy_gb_per_s: all ranks together. Of before and after, the
     better value counts: one disturbed look must not condemn a run. sm_clock_mhz, power_w: medians over looks at busy
-    GPUs. throttled_percent: share of these looks at which something lowered the clock; throttle_reasons: what.
+    GPUs. throttled_percent: share of the points' time in which power or heat lowered the clock of the GPU that it
+    lowered longest, as the driver counts it, else share of the looks at busy GPUs, of at least ten; throttle_reasons.
     temperature_c: the highest. other_processes: on all GPUs of the run, before or after. cpu_pressure_percent,
     cpu_percent: medians. *_errors: added during the run. driver, torch: versions.
     """
@@ -54,6 +57,7 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
         "python_call_ns": _best(conditions, "python_call_ns", max, min),
         "pinned_copy_gb_per_s": _best(conditions, "pinned_copy_gb_per_s", sum, max),
         **_while_busy(conditions),
+        **_counted_throttling(conditions),
         "power_limit_w": _of_gpus(conditions, "power_limit_w", min),
         "pcie_generation_most": _of_gpus(conditions, "pcie_generation_most", min),
         "pcie_width": _of_gpus(conditions, "pcie_width", min),
@@ -159,7 +163,22 @@ def _while_busy(conditions: Conditions) -> dict[str, Any]:
     return {
         "sm_clock_mhz": _middle(sample.get("sm_clock_mhz") for sample in busy),
         "power_w": _middle(sample.get("power_w") for sample in busy),
-        "throttled_percent": 100 * sum(map(bool, told)) / len(told) if told else None,
+        "throttled_percent": 100 * sum(map(bool, told)) / len(told) if len(told) >= LEAST_LOOKS else None,
         "throttle_reasons": ", ".join(reasons) if told else None,
         "temperature_c": max(temperatures, default=None),
     }
+
+
+def _counted_throttling(conditions: Conditions) -> dict[str, Any]:
+    """Return the share of the points' time in which a GPU's clock was lowered, by the driver's own counters."""
+    measuring_s = sum(point["ended_s"] - point["began_s"] for point in conditions.points if "ended_s" in point)
+    before, after = (_by_gpu(look) for look in (conditions.before, conditions.after))
+    shares, reasons = [], set()
+    for gpu in before.keys() & after.keys():
+        for name, reason in COUNTED.items():
+            ends = [getattr(look[gpu], name) for look in (before, after)]
+            if None not in ends and measuring_s > 0:
+                share = min(100.0, 100 * max(0.0, ends[1] - ends[0]) / measuring_s)
+                shares.append(share)
+                reasons |= {reason} if share >= 1 else set()
+    return {"throttled_percent": max(shares), "throttle_reasons": ", ".join(sorted(reasons))} if shares else {}

@@ -9,7 +9,8 @@ A run's folder holds two files, which labkit.engine.folder names.
     seconds        time from the first look to the last one, by the monotonic clock
     before, after  {"host": {…}, "gpus": [{…}, …], "ranks": [{…}, …]}: fields of HostState, GpuState and RankState
     points         [{"point", "began_s", "ended_s"}, …]: when rank 0 measured each point, in seconds as above
-    sampling       {"samples", "cpu_seconds"}: looks during the run, and the processor time of all looks together
+    sampling       {"samples", "cpu_seconds", "ends_cpu_seconds"}: looks during the run, their processor time, and that
+                   of the first and the last look
     notes          sentences about what could not be read
 
 `samples.jsonl` is the time series: one object per look and device, with `at_s` (seconds since the first look), `gpu`
@@ -79,9 +80,9 @@ class GpuState:
 
     *_most_*: the best that GPU and slot agree on. throttle_reasons: names, as in REASONS of counters.py; () where the
     clock is free. ecc_*: errors since the driver was loaded. remapped_rows: rows of memory, or pages, taken out of use.
-    nvlink_errors: replays, recoveries and checksum errors of all links. other_processes, other_mib: processes on the
-    GPU that belong to no run of this kernel, and their memory. *_throttled_s: time for which power or heat lowered the
-    clock, since the driver was loaded.
+    nvlink_errors: recoveries of all links (packets that a link repeats by itself are normal, and not counted).
+    other_processes, other_mib: processes on the GPU that belong to no run of this kernel, and their memory.
+    *_throttled_s: time for which power or heat lowered the clock, since the driver was loaded.
     """
 
     gpu: int

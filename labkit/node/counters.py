@@ -28,21 +28,15 @@ REASONS = {
 ALL_LINKS = 0xFFFFFFFF  # scope of a field: the sum over a GPU's NVLinks
 KIB = 1024
 
-# Counters that grow: name of the rate, (field, scope), and how many bytes one of its units is.
-TRAFFIC = {
-    "pcie_tx_gb_per_s": ((pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0), 1),
-    "pcie_rx_gb_per_s": ((pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0), 1),
-    "nvlink_tx_gb_per_s": ((pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS), KIB),
-    "nvlink_rx_gb_per_s": ((pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS), KIB),
+# Each of these takes the driver a millisecond, ten times as long as the rest of a sample: one is read per look.
+SLOW = ("nvlink", "pcie_tx", "pcie_rx")
+NVLINK = {  # counters in KiB
+    "nvlink_tx_gb_per_s": pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    "nvlink_rx_gb_per_s": pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
 }
-# Of 64 bits; a counter of 32 bits overflows within a tenth of a second.
+# In KB/s over 20 ms. The driver also counts the bytes, in 32 bits, which overflow within a tenth of a second.
+PCIE = {"pcie_tx": pynvml.NVML_PCIE_UTIL_TX_BYTES, "pcie_rx": pynvml.NVML_PCIE_UTIL_RX_BYTES}
 WIDE = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
-LINK_ERRORS = (
-    pynvml.NVML_NVLINK_ERROR_DL_REPLAY,
-    pynvml.NVML_NVLINK_ERROR_DL_RECOVERY,
-    pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
-    pynvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
-)
 
 
 class Counters:
@@ -55,13 +49,14 @@ class Counters:
         self._handle = ask(*by_uuid) if self.is_slice else ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
         self._traffic: dict[str, tuple[float, int]] = {}  # when it was read, and bytes
 
-    def sample(self) -> dict[str, Any]:
-        """Return utilisation, memory, power, clock, temperature and traffic since the last sample, as far as known.
+    def sample(self, slow: str = "") -> dict[str, Any]:
+        """Return utilisation, memory, power, clock and temperature now, as far as known; {} of a GPU that is silent.
 
-        {} of a GPU that does not answer.
+        `slow`, one of SLOW, adds traffic: over the NVLinks since it was last read, or over PCIe at this moment.
         """
         reasons = _reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons))
-        told = self._quick() | self._rates() | {"throttle_reasons": reasons if reasons is None else list(reasons)}
+        traffic = self._nvlink() if slow == "nvlink" else self._pcie(slow) if slow else {}
+        told = self._quick() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
         return {name: value for name, value in told.items() if value is not None}
 
     def state(self) -> GpuState:
@@ -104,19 +99,24 @@ class Counters:
             "temperature_c": self._ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
         }
 
-    def _rates(self) -> dict[str, float | None]:
-        """Return the traffic since the last call in GB/s; None the first time, and where a counter has gone back."""
-        values = self._ask(pynvml.nvmlDeviceGetFieldValues, [field for field, _ in TRAFFIC.values()])
+    def _nvlink(self) -> dict[str, float]:
+        """Return the traffic since the last call in GB/s; nothing the first time, and where a counter went back."""
+        fields = [(field, ALL_LINKS) for field in NVLINK.values()]
+        values = self._ask(pynvml.nvmlDeviceGetFieldValues, fields)
         now, rates = time.monotonic(), {}
-        for (name, (_, unit)), value in zip(TRAFFIC.items(), values or (), strict=False):
+        for name, value in zip(NVLINK, values or (), strict=False):
             if value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in WIDE:
                 continue
-            counted = value.value.ullVal * unit
+            counted = value.value.ullVal * KIB
             then, before = self._traffic.get(name, (now, counted))
             if now > then and counted >= before:
                 rates[name] = round((counted - before) / (now - then) / 1e9, 3)
             self._traffic[name] = now, counted
         return rates
+
+    def _pcie(self, direction: str) -> dict[str, float | None]:
+        rate = self._ask(pynvml.nvmlDeviceGetPcieThroughput, PCIE[direction])
+        return {f"{direction}_gb_per_s": _scaled(rate, 1e-6)}
 
     def _ecc(self, kind: int) -> int | None:
         return self._ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC)
@@ -137,9 +137,8 @@ class Counters:
 
     def _link_errors(self) -> int | None:
         links = range(pynvml.NVML_NVLINK_MAX_LINKS)
-        asked = (
-            self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, kind) for link in links for kind in LINK_ERRORS
-        )
+        recoveries = pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
+        asked = (self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, recoveries) for link in links)
         known = [count for count in asked if count is not None]
         return sum(known) if known else None
 

@@ -11,7 +11,7 @@ from labkit.node.conditions import Conditions
 from labkit.story import units
 from labkit.story.words import bullets, listed
 
-APART = 1.25  # between a run's ranks: hosts whose cores are alike show 1.1
+APART = 1.25  # between a run's ranks: most launches on H200 nodes show less than 1.1, some 1.4
 BUSY_PERCENT = 10.0  # of the time, in which some process waited for a core: more disturbs timings of milliseconds
 
 
@@ -52,9 +52,9 @@ def _clocks(known: dict[str, Any]) -> str | None:
     share, clock = known["throttled_percent"], known.get("sm_clock_mhz")
     at = f" The median clock of busy GPUs is {units.count(clock)} MHz." if clock else ""
     if share <= THROTTLED_PERCENT:
-        return f"**Clocks are free**: busy GPUs are throttled in {share:.0f} % of the looks.{at}"
+        return f"**Clocks are free**: a GPU was throttled for {share:.0f} % of the measuring at most.{at}"
     reasons = known.get("throttle_reasons") or "no reason is given"
-    return f"**Busy GPUs are throttled** in {share:.0f} % of the looks ({reasons}).{at}"
+    return f"**A GPU was throttled** for {share:.0f} % of the measuring ({reasons}).{at}"
 
 
 def _others(known: dict[str, Any]) -> str | None:
@@ -76,6 +76,6 @@ def _cores(known: dict[str, Any]) -> str:
 
 
 def _errors(known: dict[str, Any]) -> str | None:
-    counted = {"ecc_uncorrected_errors": "uncorrected memory errors", "nvlink_errors": "NVLink errors"}
+    counted = {"ecc_uncorrected_errors": "uncorrected memory errors", "nvlink_errors": "NVLink recoveries"}
     told = [f"{known[name]} {words}" for name, words in counted.items() if known.get(name)]
     return f"**The run met {listed(told)}.**" if told else None

@@ -49,6 +49,7 @@ class FakeNvml:
                 violationTime=2_500_000_000 * (1 - policy)
             ),
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [],
+            "nvmlDeviceGetPcieThroughput": lambda h, direction: 55_000_000 * direction,
             "nvmlSystemGetDriverVersion": lambda: "580.95.05",
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         }
@@ -78,7 +79,7 @@ class FakeNvml:
     def link_errors(self, handle, link, kind):
         if link >= 18:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        return int(link == 3 and kind == pynvml.NVML_NVLINK_ERROR_DL_REPLAY)
+        return int(link == 3) if kind == pynvml.NVML_NVLINK_ERROR_DL_RECOVERY else 400
 
     def slice(self, handle, index):
         if index:

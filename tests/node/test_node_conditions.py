@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,19 @@ def test_key_figures_are_the_slowest_ranks_and_the_busy_looks():
     assert "cpu_pressure_percent" not in known
 
 
+def test_throttling_is_what_the_driver_counts():
+    """The measured case: 2.1 s of 8.9 s in each of two runs, of which three looks at busy GPUs told less."""
+    points = ({"point": 0, "began_s": 5.0, "ended_s": 13.9}, {"point": 1, "began_s": 14.0})
+    ends = [Snapshot(gpus=(GpuState(0, power_throttled_s=6.8 + s, heat_throttled_s=0.0),)) for s in (0, 2.1)]
+    known = figures(replace(conditions(throttled=20), before=ends[0], after=ends[1], points=points))
+    assert known["throttled_percent"] == pytest.approx(23.6, abs=0.1)
+    assert known["throttle_reasons"] == "power cap"
+
+
+def test_a_few_looks_tell_no_share_of_throttling():
+    assert "throttled_percent" not in figures(replace(conditions(), samples=looks(1, count=3)))
+
+
 def test_one_disturbed_look_is_not_the_runs_host():
     disturbed = replace(conditions(), after=conditions((80.0, 7.0)).after)
     assert figures(disturbed)["enqueue_us"] == 7.5
@@ -130,3 +144,22 @@ def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
 
 def test_machines_of_different_models_are_not_compared_by_their_conditions():
     assert differences(ALIKE, conditions((70.0,), processor="NVIDIA A100", driver="1")) == ()
+
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "conditions"
+
+
+def measured(name: str) -> Conditions:
+    """Return the conditions of a load on 2 × H200: two quiet runs, one beside a neighbour, one on a single core."""
+    read = Run(FOLDER / name).kept_conditions()
+    return replace(read, machine=H200 | {"cores": read.before.host.cores})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("quiet2", []), ("neighbour", ["throttled", "other processes"]), ("taskset", ["usable cores"])],
+)
+def test_measured_runs_differ_in_what_was_done_to_them_and_in_nothing_else(name, expected):
+    found = [one.what for one in differences(measured("quiet1"), measured(name))]
+    assert len(found) == len(expected)
+    assert all(word in what for word, what in zip(expected, found, strict=True))

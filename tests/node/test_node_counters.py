@@ -98,13 +98,21 @@ def test_traffic_is_the_growth_of_a_counter(monkeypatch):
     nvml.install(monkeypatch)
     monkeypatch.setattr("labkit.node.counters.time.monotonic", lambda: now[0])
     counters = Counters(Gpu(0))
-    assert "nvlink_tx_gb_per_s" not in counters.sample(), "one reading is no rate"
+    assert "nvlink_tx_gb_per_s" not in counters.sample("nvlink"), "one reading is no rate"
     now[0], nvml.counted_kib = 100.5, 10**9 // 1024
-    sample = counters.sample()
-    assert sample["nvlink_tx_gb_per_s"] == pytest.approx(2.0, abs=0.001)
-    assert "pcie_tx_gb_per_s" not in sample, "this driver does not count it"
+    assert not [name for name in counters.sample() if "gb_per_s" in name], "it takes long, and is read in turns"
+    assert counters.sample("nvlink")["nvlink_tx_gb_per_s"] == pytest.approx(2.0, abs=0.001)
     now[0], nvml.counted_kib = 101.0, 5
-    assert "nvlink_tx_gb_per_s" not in counters.sample(), "a counter that went back tells nothing"
+    assert "nvlink_tx_gb_per_s" not in counters.sample("nvlink"), "a counter that went back tells nothing"
+
+
+def test_traffic_over_pcie(monkeypatch):
+    FakeNvml().install(monkeypatch)
+    counters = Counters(Gpu(0))
+    assert counters.sample("pcie_rx")["pcie_rx_gb_per_s"] == 55.0
+    assert counters.sample("pcie_tx")["pcie_tx_gb_per_s"] == 0.0, "an idle link, which the driver counts"
+    FakeNvml(failing=["nvmlDeviceGetPcieThroughput"]).install(monkeypatch)
+    assert "pcie_tx_gb_per_s" not in counters.sample("pcie_tx")
 
 
 def test_a_narrow_counter_overflows_and_is_not_used(monkeypatch):
@@ -120,8 +128,8 @@ def test_a_narrow_counter_overflows_and_is_not_used(monkeypatch):
     nvml.answers["nvmlDeviceGetFieldValues"] = narrow
     nvml.install(monkeypatch)
     counters = Counters(Gpu(0))
-    counters.sample()
-    assert not [name for name in counters.sample() if "gb_per_s" in name]
+    counters.sample("nvlink")
+    assert not [name for name in counters.sample("nvlink") if "gb_per_s" in name]
 
 
 def test_an_idle_gpu_is_not_throttled(monkeypatch):

@@ -33,13 +33,17 @@ def conditions(enqueue_us=(7.3, 7.6), throttled=0, others=0, pressure=1.0, cores
         (
             conditions(),
             ["7.60 µs", "alike", "Clocks are free", "No other process", "has time"],
-            ["throttled** in", "met"],
+            ["throttled** for", "met"],
         ),
         (conditions((7.3, 10.5)), ["7.30 µs on the fastest", "10.5 µs", "ranks differ"], ["alike"]),
-        (conditions(throttled=6), ["throttled** in 60 % of the looks (power cap)", "1 755 MHz"], ["Clocks are free"]),
+        (
+            conditions(throttled=6),
+            ["throttled** for 60 % of the measuring (power cap)", "1 755 MHz"],
+            ["Clocks are free"],
+        ),
         (conditions(others=1), ["Another process used"], ["No other process"]),
         (conditions(pressure=60.0, cores=1), ["1 core;", "shared or overloaded"], ["has time"]),
-        (conditions(errors=2), ["met 4 NVLink errors"], []),
+        (conditions(errors=2), ["met 4 NVLink recoveries"], []),
         (replace(conditions(), notes=("GPU 1 does not answer",)), ["GPU 1 does not answer."], []),
     ],
 )
