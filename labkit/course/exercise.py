@@ -155,7 +155,7 @@ def returned(
             return Verdict(function, WRONG, {"form": row["unreadable"]}, printed=printed)
     for arguments, row in zip(inputs, rows, strict=True):
         first, second = row.get("given"), row.get("again")
-        if isinstance(second, str) and second != first:
+        if isinstance(first, str) and isinstance(second, str) and second != first:
             sentence = (
                 f"called twice with the same arguments, {written(function, arguments)} gives {brief(first)}, then "
                 f"{brief(second)}: it keeps something from one call to the next, such as a mutable default argument"

@@ -41,15 +41,15 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
     groups: dict[tuple, dict[int, list]] = {}
     for (images, ranks, rank, epoch, drop_last), numbers in zip(shards, given, strict=True):
         groups.setdefault((images, ranks, drop_last, epoch), {})[rank] = numbers
-    for (images, ranks, drop_last, epoch), shards in groups.items():
+    for (images, ranks, drop_last, epoch), by_rank in groups.items():
         where = f"for {images} images on {ranks} ranks{', drop_last' if drop_last else ''}, epoch {epoch}"
         if (
-            fault := _form(shards, images)
-            or _counts(shards, images, ranks, drop_last)
-            or _covers(shards, images, drop_last)
+            fault := _form(by_rank, images)
+            or _counts(by_rank, images, ranks, drop_last)
+            or _covers(by_rank, images, drop_last)
         ):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-        elif epoch and shards == groups[images, ranks, drop_last, 0] and images > 3:
+        elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
             said = (
                 f"for {images} images on {ranks} ranks, epochs 0 and 1 have one order: the seed does not know the epoch"
             )
