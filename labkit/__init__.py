@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from labkit import node as node
     from labkit.charts.calibration import predictions_chart as predictions_chart
     from labkit.charts.conditions import conditions_chart as conditions_chart
+    from labkit.charts.nodes import nodes_map as nodes_map
     from labkit.claims import show_claims as show_claims
     from labkit.course.course_map import course_map as course_map
     from labkit.course.predict import predict as predict
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from labkit.story.conditions import explain_conditions as explain_conditions
     from labkit.story.words import beside as beside
     from labkit.story.words import together as together
+    from labkit.tables.nodes import nodes_table as nodes_table
     from labkit.tables.published import published as published
     from labkit.tables.published import published_reports as published_reports
     from labkit.tables.published import published_topology as published_topology
@@ -59,6 +61,8 @@ hidden_modules.require_none()
 
 _ROOMS = {
     "launch": "labkit.engine.launch",
+    "nodes_map": "labkit.charts.nodes",
+    "nodes_table": "labkit.tables.nodes",
     "replay": "labkit.engine.run",
     "Run": "labkit.engine.run",
     "RunError": "labkit.engine.errors",

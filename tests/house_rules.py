@@ -44,6 +44,7 @@ MAY_IMPORT = {
         "matplotlib",
         "labkit.engine.worker",
         "labkit.engine.function",
+        "labkit.engine.node_clock",
         "labkit.worker",
         "labkit.theory",
         "labkit.labs.{lab}.plan",
@@ -77,8 +78,9 @@ MAY_IMPORT = {
         "labkit.labs.{lab}.theory",
     },
     "story": {"pandas", "IPython", "labkit.node", "labkit.story", "labkit.theory", "labkit.labs.{lab}.theory"},
-    "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
-    "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.worker.probes"},
+    "engine": {"pandas", "psutil", "tqdm", "labkit.node", "labkit.cluster"},
+    "cluster": {"psutil", "submitit", "labkit.engine", "labkit.node"},
+    "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.cluster", "labkit.node", "labkit.worker.probes"},
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}
@@ -101,10 +103,14 @@ def role(parts: tuple[str, ...]) -> str:
         case (
             "labkit",
             "engine",
-            "worker" | "agent" | "elastic" | "enter" | "failure" | "loopback" | "preload" | "debug",
+            "worker" | "agent" | "elastic" | "enter" | "failure" | "loopback" | "node_clock" | "preload" | "debug",
             *_,
         ):
             return "engine.worker"
+        case ("labkit", "cluster", "station" | "meeting", *_):
+            return "engine.worker"
+        case ("labkit", "cluster", *_):
+            return "cluster"
         case ("labkit", "engine" | "node" as room, *_):
             return room
         case ("labkit", room, *_) if room in SHARED_ROOMS:

@@ -16,7 +16,7 @@ def test_file_keeps_the_walls_and_habits(path):
     assert walls(path) + habits(path) == []
 
 
-ROOMS = {"engine", "node", "course", "batch", "theory", "worker", "tables", "charts", "story"}
+ROOMS = {"engine", "cluster", "node", "course", "batch", "theory", "worker", "tables", "charts", "story"}
 
 
 def test_no_file_of_a_room_is_part_of_an_import_circle():

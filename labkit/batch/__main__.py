@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from tqdm import tqdm
 
 from labkit.engine.folder import runs_folder
 from labkit.engine.plan import PARAMETERS, require_parameters
+from labkit.engine.workplace import nodes_wanted
 from labkit.node import here
 from labkit.repository import REPOSITORY
 
@@ -30,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     report = chosen.report.resolve()
     try:
         parameters = _parameters(chosen.parameter)
+        if nodes_wanted(chosen.nodes):
+            os.environ["LABKIT_NODES"] = str(nodes_wanted(chosen.nodes))
         notebooks = select(chosen.notebooks_folder.resolve(), chosen.notebooks)
         report.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
@@ -74,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("NAME", "VALUE"),
         help="set a notebook's parameter: size (auto, small, full), gpus, seeds; may be repeated",
     )
+    parser.add_argument("--nodes", type=int, help="run every launch on so many nodes of a Slurm cluster (README)")
     parser.add_argument("--report-only", action="store_true", help="rebuild the pages of what ran, run nothing")
     parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the report's folder")
     parser.add_argument("--notebooks-folder", type=Path, default=NOTEBOOKS, help="where the notebooks are")

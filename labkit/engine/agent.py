@@ -23,7 +23,7 @@ import psutil
 
 from labkit.engine import forkserver
 from labkit.engine.excerpt import clipped
-from labkit.engine.processes import KILL_SECONDS, adopt, kill
+from labkit.engine.processes import KILL_SECONDS, adopt, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
 
@@ -38,6 +38,8 @@ CHILDREN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells it
 class Outcomes:
     """The pipe to the kernel; each launch that has ended is one line of JSON."""
 
+    ending = False  # once it is True, the launches that go on are ended, and this process ends
+
     def __init__(self, descriptor: int):
         os.set_inheritable(descriptor, False)
         self._pipe = open(descriptor, "wb", buffering=0)  # noqa: SIM115  (as long as this process)
@@ -47,15 +49,35 @@ class Outcomes:
         with self._lock:
             self._pipe.write(json.dumps(outcome).encode() + b"\n")
 
+    def start(self, request: dict[str, Any]) -> None:
+        """Start a thread for a request of the kernel."""
+        threading.Thread(target=serve, args=(request, self), daemon=True).start()
 
-def main(kernel_pid: int, folder: str, outcomes: int) -> None:
+    def stop(self, folder: str, launch: int) -> None:
+        """Take note that the kernel ends this launch."""
+        STOPPED.add((folder, launch))
+
+    def close(self) -> None:
+        """Nobody is told any more: the process ends."""
+
+    def dump_stacks(self, folder: str, pids: list[int]) -> None:
+        """Have these workers of a run write where they stand; a kernel on the same node asks them itself."""
+        for process in members(Run(folder)):
+            if process.pid in pids:
+                send_signal(process, signal.SIGUSR1)
+
+    def hear_signals(self) -> None:
+        """Ignore the signals that end a process: the kernel alone decides when this one ends."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def main(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
     """Serve requests until the kernel says so or is gone, or the forkserver is.
 
-    `folder` is private to this process; `outcomes` is a pipe to the kernel: how each launch has ended.
+    `folder` is private to this process; `pipe` leads to the kernel: how each launch has ended.
     """
-    pipe = Outcomes(outcomes)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the kernel alone decides when this process ends
+    pipe.hear_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     try:
@@ -76,6 +98,7 @@ def main(kernel_pid: int, folder: str, outcomes: int) -> None:
         kill(run)
     kill_adopted()
     shutil.rmtree(folder, ignore_errors=True)
+    pipe.close()
     os._exit(0)
 
 
@@ -86,7 +109,7 @@ def attend(kernel: int, helper: int | None, parent: int, pipe: Outcomes) -> None
     process that makes the workers.
     """
     text, watched = b"", [0, kernel] if helper is None else [0, kernel, helper]
-    while True:
+    while not pipe.ending:
         readable, _, _ = select.select(watched, [], [], TICK_SECONDS)
         reap_children()
         if helper in readable:  # a new one would be bound to the thread that asked for it, and end with that
@@ -101,11 +124,14 @@ def attend(kernel: int, helper: int | None, parent: int, pipe: Outcomes) -> None
                 if "leave" in request:
                     return
                 if "stop" in request:
-                    STOPPED.add((request["stop"], request["launch"]))
+                    pipe.stop(request["stop"], request["launch"])
+                    continue
+                if "stacks" in request:
+                    pipe.dump_stacks(request["stacks"], request["pids"])
                     continue
                 # A run whose folder was renamed may have had this name, and been stopped under it.
                 STOPPED.discard((request["folder"], request["launch"]))
-                threading.Thread(target=serve, args=(request | {"parent": parent}, pipe), daemon=True).start()
+                pipe.start(request | {"parent": parent})
 
 
 def reap_children() -> None:
@@ -149,7 +175,8 @@ def _import_torch() -> None:
 def serve(request: dict[str, Any], pipe: Outcomes) -> None:
     """Run one launch to its end and tell the kernel how each worker's process ended."""
     run = ACTIVE[request["folder"]] = Run(request["folder"])
-    sampler = Sampler(run, request["sampled"])
+    run.of_node = request.get("node", 0)
+    sampler = Sampler(run, request["sampled"], request.get("ranks"))
     try:
         outcome = _launch(run, request)
     except BaseException as error:
@@ -181,4 +208,4 @@ def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(int(sys.argv[1]), sys.argv[2], Outcomes(int(sys.argv[3])))

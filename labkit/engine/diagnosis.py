@@ -10,6 +10,8 @@ import sysconfig
 import textwrap
 from collections import defaultdict
 from pathlib import Path
+from time import monotonic
+from time import time as unix_time
 
 import psutil
 
@@ -54,7 +56,7 @@ class Diagnosis:
         self.heard = 0  # events
         self.last: dict[int, str] = {}  # the name of each rank's latest event
         self._events: dict[tuple[int, str], list[dict]] = defaultdict(list)
-        self._files = [Lines(run.events_file(rank)) for rank in self.ranks]
+        self._files = [Lines(run.events_file(rank), elsewhere=run.node_count > 1) for rank in self.ranks]
         while self.read():
             continue
         self._events.clear()
@@ -65,6 +67,8 @@ class Diagnosis:
         before = self.heard
         for rank, file in enumerate(self._files):
             for event in filter(lambda line: "event" in line, file.new()):
+                if self.run.node_count > 1:  # each node has a monotonic clock of its own; their wall clocks agree
+                    event["at"] = event["time"] - (unix_time() - monotonic())
                 self._events[rank, event["event"]].append(event)
                 self.last[rank] = event["event"]
                 self.heard += 1
@@ -229,8 +233,7 @@ class Diagnosis:
         return re.search(r"(in <module>|in _run_module_as_main|^  \.\.\.)\n$", self._stack(rank), re.M) is not None
 
     def who(self, rank: int) -> str:
-        gpu = self.run.gpu(rank)
-        return f"rank {rank}" if gpu is None else f"rank {rank} (GPU {gpu})"
+        return self.run.place(rank)
 
     def where(self, point: int | None) -> str:
         if point is None:

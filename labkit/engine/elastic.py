@@ -22,16 +22,21 @@ MONITOR_SECONDS = 0.05
 def start_workers(run_id: str, logs: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
 
-    The ranks meet at a file in this process's temporary folder, which is removed afterwards.
+    The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
+    `meeting` in the request, they are those of several nodes, and meet at a store of the first node.
     """
-    store = Path(tempfile.gettempdir(), run_id)
+    store, meeting = Path(tempfile.gettempdir(), run_id), request.get("meeting")
+    if meeting:
+        import labkit.cluster.meeting  # noqa: F401  (it registers its rendezvous)
+    nodes = meeting["nodes"] if meeting else 1
     config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
+        min_nodes=nodes,
+        max_nodes=nodes,
         nproc_per_node=request["workers"],
         run_id=run_id,
-        rdzv_backend="loopback",
-        local_addr=loopback.ADDRESS,
+        rdzv_backend="meeting" if meeting else "loopback",
+        rdzv_configs={"meeting": meeting} if meeting else {},
+        local_addr=meeting["own_address"] if meeting else loopback.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
         start_method=forkserver.start_method(),
@@ -40,7 +45,7 @@ def start_workers(run_id: str, logs: Path, request: dict[str, Any]) -> dict[str,
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)  # a spawned worker inherits it from this thread
     try:
-        elastic_launch(config, enter)(request | {"store": str(store)})
+        elastic_launch(config, enter)(request | {"store": meeting or str(store)})
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         return {"first": sorted(exits), "exits": exits, "error": ""}

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from json import loads
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from labkit.engine import failure, forkserver
@@ -74,10 +75,10 @@ def enter(request: dict[str, Any]) -> None:
     forkserver.run_exit_functions()
 
 
-def measure(run: Run, first_point: int = 0, store: str = "") -> None:
+def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -> None:
     """Run one rank from start to end; whatever it raises is reported in its events before the process ends.
 
-    `store` is the file at which the ranks meet; without one they meet at torchrun's.
+    `store` is the file at which the ranks meet, or the meeting of several nodes; without it they meet at torchrun's.
     """
     rank = int(os.environ["RANK"])
     faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
@@ -178,13 +179,17 @@ def write_to(log: Path) -> None:
     )
 
 
-def meeting_place(file: str) -> Any:
-    """Return the store of all ranks: in this file, or the one that torchrun's environment names."""
+def meeting_place(file: str | dict[str, Any]) -> Any:
+    """Return the store of all ranks: in this file, of this meeting, or the one that torchrun's environment names."""
     import torch.distributed as dist
     from torch.distributed.constants import default_pg_timeout
 
     if not file:
         return next(dist.rendezvous("env://"))[0]
+    if isinstance(file, dict):
+        from labkit.cluster.meeting import joined
+
+        return joined(file, "workers")
     store = dist.FileStore(file)
     store.set_timeout(default_pg_timeout)
     return store
@@ -194,4 +199,5 @@ if __name__ == "__main__":
     end_with(os.getppid())
     bare = Run(sys.argv[1])
     write_to(bare.log_file(int(os.environ["RANK"])))
-    measure(bare)
+    os.environ.setdefault("LABKIT_LAUNCHED", repr(monotonic()))
+    measure(bare, *map(int, sys.argv[2:3]))

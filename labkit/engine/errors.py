@@ -39,6 +39,8 @@ class Measured(Protocol):
     @property
     def status(self) -> dict[str, Any]: ...
 
+    def node_index(self, rank: int) -> int: ...
+
     def gpu(self, rank: int) -> int | None: ...
 
     def tally(self) -> dict[str, Any]: ...
@@ -71,8 +73,9 @@ class DamagedRun(ValueError):
 class RunError(RuntimeError):
     """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
 
-    Attributes: `rank`, `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or the table of
-    where each rank stood), `logs` (the last lines of every rank), `run` (the Run so far; its `rows` are readable).
+    Attributes: `rank`, `node` (from 0), `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or
+    the table of where each rank stood), `logs` (the last lines of every rank), `run` (the Run so far; its `rows` are
+    readable).
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class RunError(RuntimeError):
     ):
         self.sentence, self.detail, self.logs = clipped(sentence, MOST_SENTENCE), detail, logs
         self.run, self.rank, self.point = run, rank, point
+        self.node = None if rank is None else run.node_index(rank)
         self.gpu = None if rank is None else run.gpu(rank)
         super().__init__(str(self))
 
@@ -126,6 +130,18 @@ class LauncherLost(RunError):
 
 class GroundLost(RunError):
     """What the run stands on was taken away while it went on: its folder, or the loopback interface."""
+
+
+class JobEnded(RunError):
+    """Slurm, or whoever controls it, has ended the job while the run went on: time limit, preemption, cancellation."""
+
+
+class ClusterError(RuntimeError):
+    """Nothing was started on the nodes: a wrong setting, no Slurm, a job that cannot start; one sentence says which."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the sentence alone."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class Interrupted(KeyboardInterrupt):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from json import dumps  # a lab may patch the module's
 from time import monotonic
+from time import time as unix_time
 from types import TracebackType
 from typing import Any
 
@@ -48,7 +49,13 @@ def report(worker: Worker, error: BaseException) -> None:
         words = description(error)
     with suppress(BaseException):
         written = os.fstat(2).st_size
-    report = {**words, "at": at, "point": getattr(worker.point, "point", None), "log_bytes": written}
+    report = {
+        **words,
+        "time": unix_time(),
+        "at": at,
+        "point": getattr(worker.point, "point", None),
+        "log_bytes": written,
+    }
     for events in (lambda: worker._events, lambda: append(worker.run.events_file(worker.rank))):
         with suppress(BaseException):
             events().write(dumps({"event": "raised", **report}) + "\n")

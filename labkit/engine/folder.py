@@ -54,6 +54,16 @@ class Folder:
         return self.folder / "node.json"
 
     @property
+    def nodes_file(self) -> Path:
+        """The inventories of all nodes, of a run on more than one."""
+        return self.folder / "nodes.json"
+
+    @property
+    def hosts_file(self) -> Path:
+        """The host names of a run's nodes; kept with the logs, so that no recorded run tells them."""
+        return self.logs / "hosts.json"
+
+    @property
     def status_file(self) -> Path:
         return self.folder / "status.json"
 

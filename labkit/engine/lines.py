@@ -22,12 +22,12 @@ MOST_NEW_BYTES = 2**24  # that one look at a growing file reads: the rest comes 
 class Lines:
     """The JSON objects of a file that grows; every call of `new` reads only what was appended since the last one."""
 
-    def __init__(self, file: Path):
-        self.file, self._read, self._half = file, 0, b""
+    def __init__(self, file: Path, *, elsewhere: bool = False):
+        self.file, self.elsewhere, self._read, self._half = file, elsewhere, 0, b""
 
     def new(self) -> list[dict]:
         """Return the objects of the lines that were completed since the last call."""
-        if (now := size(self.file)) < self._read:  # another file of that name
+        if (now := size(self.file, elsewhere=self.elsewhere)) < self._read:  # another file of that name
             self._read, self._half = 0, b""
         if now == self._read:
             return []
@@ -123,9 +123,16 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
     return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": read}
 
 
-def size(file: Path) -> int:
-    """Return the bytes in the file; 0 where there is none."""
+def size(file: Path, *, elsewhere: bool = False) -> int:
+    """Return the bytes in the file; 0 where there is none.
+
+    Where another machine appends to it (`elsewhere`), it is opened first: then a network's file system asks the server,
+    while what stat(2) says may be a minute old (nfs(5), close-to-open cache consistency).
+    """
     try:
+        if elsewhere:
+            with file.open("rb") as opened:
+                return os.fstat(opened.fileno()).st_size
         return os.stat(file).st_size
     except OSError:
         return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
+from labkit.engine.workplace import allowed_gpus, visible_gpus
 from labkit.repository import PLAN_MODULES
 
-# Without GPUs, processes stand in for them. More than eight on a laptop measure only its scheduler.
-MOST_CPU_PROCESSES = 8
+MOST_CPU_PROCESSES = 8  # stand in for GPUs where there are none; more on a laptop measure only its scheduler
 MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has as many GPUs
 SIZES = ("auto", "small", "full")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
@@ -39,6 +38,7 @@ class Plan:
     worker: ClassVar[str]
     least: ClassVar[int] = 1  # GPUs without which the plan means nothing: a node with fewer runs it on its CPU
     most: ClassVar[int | None] = None  # workers that the plan can use; `sized` starts no more. None: any number
+    one_node: ClassVar[bool] = False  # whether a process uses GPUs of other ranks, so that all must be on its node
     probed_first: ClassVar[bool] = True  # whether a worker may use its GPU before it measures the first point
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
@@ -47,18 +47,18 @@ class Plan:
     device: str = "auto"  # cuda or cpu; auto asks this machine
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if isinstance(value := getattr(self, field.name), list):
-                object.__setattr__(self, field.name, tuple(value))
+        object.__setattr__(self, "_given", dict(vars(self)))  # what it was made with: some knobs are chosen below
+        for name, value in vars(self)["_given"].items():
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
         if not _is_whole(self.gpus):
             raise PlanError(f"gpus={self.gpus!r} is not a whole number")
         if self.device == "auto":
             self._settle(node.here())
         self.require("device", self.device, ("cuda", "cpu"))
-        if self.gpus < 1:
-            raise PlanError(f"gpus={self.gpus}: a run needs at least one worker")
-        if self.gpus > MOST_WORKERS:
-            raise PlanError(f"gpus={self.gpus}: a run has at most {MOST_WORKERS} workers")
+        if not 1 <= self.gpus <= MOST_WORKERS:
+            bound = "needs at least one worker" if self.gpus < 1 else f"has at most {MOST_WORKERS} workers"
+            raise PlanError(f"gpus={self.gpus}: a run {bound}")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
         self.validate()
@@ -73,13 +73,12 @@ class Plan:
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "gpus", self.gpus or (allowed_gpus() if self.on_gpus() else 2))
-        if device == "cuda" and self.gpus > len(here.gpus):
-            raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {len(here.gpus)} GPU(s), so 1 to {len(here.gpus)}")
+        if device == "cuda" and self.gpus > (shown := visible_gpus()):
+            raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {shown} GPU(s), so 1 to {shown}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
             few = f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"
-            raise NotEnoughGpus(
-                f"gpus={self.gpus}: this node has {few}; up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
-            )
+            instead = f"up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
+            raise NotEnoughGpus(f"gpus={self.gpus}: this node has {few}; {instead}")
 
     @classmethod
     def on_gpus(cls) -> bool:
@@ -97,6 +96,10 @@ class Plan:
     def knobs(self) -> Iterator[dict[str, Any]]:
         """Yield the knob settings to measure, in order."""
         yield {}
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the plan with so many workers, on the same kind of device; knobs chosen by their number follow it."""
+        return type(self)(**vars(self)["_given"] | {"gpus": gpus, "device": self.device})
 
     @staticmethod
     def require(name: str, value: Any, allowed: tuple) -> None:
@@ -125,10 +128,8 @@ class Plan:
         if size == "auto":
             size = "full" if cls.on_gpus() else "small"
         if 0 < gpus < cls.least:
-            raise PlanError(
-                f"gpus={gpus}: {cls.lab}.{cls.__name__} needs at least {cls.least} workers; take gpus={cls.least} or "
-                "more, or gpus=0 for all GPUs (CPU processes where there are too few)"
-            )
+            advice = f"take gpus={cls.least} or more, or gpus=0 for all GPUs (CPU processes where there are too few)"
+            raise PlanError(f"gpus={gpus}: {cls.lab}.{cls.__name__} needs at least {cls.least} workers; {advice}")
         if gpus:
             knobs["gpus"] = min(gpus, cls.most or gpus)
         if seeds:
@@ -208,19 +209,6 @@ class ListedPlan(Plan):
 
     def to_json(self) -> str:
         return json.dumps(self.record, indent=1)
-
-
-def limit_from_environment(variable: str) -> int | None:
-    """Return the whole number that a course sets for each user in this variable; None where it sets none."""
-    text = os.environ.get(variable, "").strip()
-    if text and not (text.isdecimal() and int(text) > 0):
-        raise PlanError(f"{variable}={text!r}: give a whole number, 1 or more, or leave the variable out")
-    return int(text) if text else None
-
-
-def allowed_gpus() -> int:
-    """Return how many GPUs one launch may use: those that are visible, at most LABKIT_MAX_GPUS."""
-    return min(len(node.here().gpus), limit_from_environment("LABKIT_MAX_GPUS") or MOST_WORKERS)
 
 
 def require_parameters(size: Any, gpus: Any, seeds: Any) -> None:

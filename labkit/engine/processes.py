@@ -43,6 +43,15 @@ def members(run: Folder) -> list[psutil.Process]:
     return [process for process, alive in alive_by_process.items() if alive]
 
 
+def terminate(run: Folder, seconds: float) -> None:
+    """Ask every process of the run but caretakers to end, and wait for their end, so many seconds at most."""
+    alive = members(run)
+    for process in alive:
+        if not is_caretaker(process):
+            send_signal(process, signal.SIGTERM)
+    psutil.wait_procs(alive, timeout=seconds)
+
+
 def kill(run: Folder) -> None:
     """Kill every process of the run, until none is left; caretakers may end by themselves once the others have.
 

@@ -32,7 +32,7 @@ class Receipt:
             self.reservation.look_again()
         return {
             "measured": self.run.tally(),
-            "processes_started": sum(map(self._started, range(self.run.plan.gpus))),
+            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
             "processes_left": len(members(self.run)),
             "gpu_mib_before": {str(gpu): mib for gpu, mib in self.before_mib.items()},
             "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
@@ -40,7 +40,8 @@ class Receipt:
             "contaminated": sorted(self.reservation.shared),
         }
 
-    def _started(self, rank: int) -> int:
+    def started(self, rank: int) -> int:
+        """Return how many processes were started as this rank."""
         try:
             return content(self.run.events_file(rank)).count(b'"event": "started"')
         except (OSError, DamagedRun):

@@ -15,7 +15,8 @@ from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus
 from labkit.engine.folder import name_of_user
-from labkit.engine.plan import Plan, limit_from_environment
+from labkit.engine.plan import Plan
+from labkit.engine.workplace import limit_from_environment
 from labkit.node import Gpu, Node
 
 POLL_SECONDS = 0.1

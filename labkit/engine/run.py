@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, runs_folder
+from labkit.engine.folder import fresh_folder, identity, no_inodes, runs_folder
 from labkit.engine.lines import content, read_lines, row_line, size, tally
+from labkit.engine.places import Places
 from labkit.engine.plan import Plan
 from labkit.engine.summary import summary
 from labkit.node import Node
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Run(Folder):
+class Run(Places):
     """One launch: what was planned, on which node, and every row that was measured.
 
     The same class reads a run that is going on, one that failed half-way and a recorded one; rows are appended by the
@@ -39,10 +41,17 @@ class Run(Folder):
         self._key_conditions: tuple[int | None, dict[str, float | str]] | None = None
 
     @classmethod
-    def create(cls, plan: Plan, node: Node) -> Self:
+    def create(
+        cls,
+        plan: Plan,
+        *nodes: Node,
+        networks: tuple[dict[str, Any], ...] = (),
+        hosts: tuple[str, ...] = (),
+    ) -> Self:
         """Make a private folder named <time>-<lab>-<plan>, holding the plan and the node.
 
-        Raises NowhereToWrite where that is not possible.
+        A run on several nodes also holds the inventories of all, in the order of ranks, their networks and host names.
+        Raises NowhereToWrite where the folder cannot be made.
         """
         run = None
         try:
@@ -50,7 +59,7 @@ class Run(Folder):
             run.logs.mkdir(mode=0o700)
             run.identity = identity(run.folder)
             run.plan_file.write_text(plan.to_json())
-            run.node_file.write_text(node.to_json())
+            run.write_nodes(nodes, networks, hosts)
         except NowhereToWrite:
             raise
         except OSError as error:
@@ -68,20 +77,14 @@ class Run(Folder):
         except (DamagedRun, PlanError) as error:
             raise type(error)(f"{self.plan_file}: {error}") from None
 
-    @cached_property
-    def node(self) -> Node:
-        try:
-            return Node.from_json(content(self.node_file).decode())
-        except ValueError as error:
-            why = f"{error}. Without it, nobody knows which machine the run was measured on"
-            raise DamagedRun(f"{self.node_file} cannot be read: {why}") from None
-
-    def conditions(self) -> Conditions:
-        """Return the state of the machine before, during and after the run; `missing` says why where none was kept."""
-        on_gpus = self.plan.device == "cuda"
+    def conditions(self, node: int = 0) -> Conditions:
+        """Return the state of one of the nodes before, during and after the run; `missing` says why none was kept."""
+        on_gpus, of_node = self.plan.device == "cuda", copy(self)
+        of_node.of_node = node
         what = f"{self.plan.lab} · {self.plan.name}, {self.plan.gpus} × {'GPU' if on_gpus else 'CPU process'}"
-        machine = self.node.software(self.plan.gpus if on_gpus else 0) | {"ranks": self.plan.gpus}
-        return replace(self.kept_conditions(), machine=machine, run=what, source=self.source)
+        workers = self.plan.gpus // self.node_count
+        machine = self.nodes[node].software(workers if on_gpus else 0) | {"ranks": self.plan.gpus}
+        return replace(of_node.kept_conditions(), machine=machine, run=what, source=self.source)
 
     def key_conditions(self) -> dict[str, float | str]:
         """Return the key figures of the run's conditions, as labkit.node.comparability describes them."""
@@ -123,10 +126,6 @@ class Run(Folder):
         """Append one row to the rank's file; it is on disk when this returns."""
         with self.rows_file(rank).open("a") as file:
             file.write(row_line(rank, self.gpu(rank), {"point": row["point"]}, row))
-
-    def gpu(self, rank: int) -> int | None:
-        """Return the physical index of the GPU that the rank drives; None on a CPU."""
-        return self.node.gpus[rank].index if self.plan.device == "cuda" and rank < len(self.node.gpus) else None
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -186,11 +185,10 @@ class Run(Folder):
         """
         how = "recorded on" if self.recorded else "measured here,"
         small = ", small size" if self.plan.size == "small" else ""
-        machine = replace(self.node, gpus=self.node.gpus[: self.plan.gpus if self.plan.device == "cuda" else 0]).label
         status = self.status
         shared = ", ".join(map(str, status.get("contaminated") or []))
         other = f", contaminated: another program held GPU {shared}, too" if shared else ""
-        return f"{how} {machine}, {status.get('date', self.node.date)}{small}{other}"
+        return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{other}"
 
     def keep(self, name: str) -> Path:
         """Copy the run, without its logs, to data/recorded/<name>, for `replay(name)`; over an earlier run at most."""

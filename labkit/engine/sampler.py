@@ -32,11 +32,12 @@ JUMP_SECONDS = 1.0  # by which the wall clock may differ from the monotonic cloc
 class Sampler:
     """Looks at the machine from its making until `stop`; `gpus` are (index, UUID), None to look at nothing.
 
-    A run that takes several launches has one conditions.json: the first look is the first launch's.
+    A run that takes several launches has one conditions.json: the first look is the first launch's. `ranks` are those
+    of this node, first and one past the last, where the run has others elsewhere.
     """
 
-    def __init__(self, run: Run, gpus: Sequence[tuple[int, str | None]] | None):
-        self._gpus, self._over = gpus, threading.Event()
+    def __init__(self, run: Run, gpus: Sequence[tuple[int, str | None]] | None, ranks: tuple[int, int] | None = None):
+        self._gpus, self._over, self._here = gpus, threading.Event(), range(*ranks) if ranks else None
         self._run, self._folder = run, -1
         self._looks, self._spent, self._notes, self._silent = 0, 0.0, [], set()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -54,7 +55,9 @@ class Sampler:
         with suppress(OSError, DamagedRun), ExitStack() as stack:
             self._folder = os.open(self._run.folder, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, self._folder)
+            of_node = self._run.of_node
             self._run = Run(f"/proc/self/fd/{self._folder}")  # found also after the folder is renamed
+            self._run.of_node = of_node
             works = stack.enter_context(nvml()) if self._gpus else True
             if not works:
                 self._note("NVML does not answer, so the state of the GPUs is not known")
@@ -145,10 +148,10 @@ class Sampler:
         return tuple(RankState(rank, **measured) for rank, measured in sorted(told.items()))
 
     def _points(self, start: float) -> tuple[dict[str, Any], ...]:
-        """Return when rank 0 began and ended each point, in seconds since `start`; a point that failed has no end."""
+        """Return when the first rank here began and ended each point, in s since `start`; a failed one has no end."""
         spans: dict[int, dict[str, Any]] = {}
         for event in self._events("point", "done"):
-            if event["rank"] == 0:
+            if event["rank"] == (self._here[0] if self._here else 0):
                 span = spans.setdefault(event["point"], {"point": event["point"]})
                 span["began_s" if event["event"] == "point" else "ended_s"] = round(event["at"] - start, 3)
         return tuple(spans.values())
@@ -156,6 +159,8 @@ class Sampler:
     def _events(self, *names: str) -> Iterator[dict[str, Any]]:
         for file in sorted(self._run.logs.glob("rank*.events.jsonl")):
             rank = int(file.name.removeprefix("rank").partition(".")[0])
+            if self._here is not None and rank not in self._here:
+                continue
             yield from ({**event, "rank": rank} for event in read_lines(file) if event.get("event") in names)
 
 

@@ -73,7 +73,7 @@ class Session:
     _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), _code(), 0
+        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), code_state(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
@@ -124,7 +124,7 @@ class Session:
     def serves(self, module: str) -> bool:
         """Whether the agent lives, knows the module (as it does the engine's), and runs the engine as it is on disk."""
         known = module in self.modules or module.startswith("labkit.engine.")
-        return self.alive() and known and self.code == _code()
+        return self.alive() and known and self.code == code_state()
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -133,6 +133,10 @@ class Session:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK], request["launch"]), None)
+        self.send(request)
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Hand the request over as it is."""
         with suppress(BrokenPipeError, ValueError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
@@ -154,9 +158,12 @@ class Session:
         try:
             self.process.wait(timeout=LEAVE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self._kill()
         self._clear()
+
+    def _kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def _clear(self) -> None:
         """Remove the agent's folder, and close what led to it; more than once changes nothing."""
@@ -209,7 +216,7 @@ def private_folder() -> tuple[str, int]:
             os.close(descriptor)
 
 
-def _code() -> tuple:
+def code_state() -> tuple:
     """Return the state of what the agent holds: the engine's newest change, and what loading depends on.
 
     A lab's own code is read anew by every worker.

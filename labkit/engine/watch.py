@@ -12,7 +12,7 @@ from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.lines import size
 from labkit.engine.live import LiveLine
-from labkit.engine.processes import is_alive, is_caretaker, is_stopped, kill, members, send_signal
+from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 
@@ -25,30 +25,6 @@ END_SECONDS = 6.0  # for the processes of ranks that have all finished to end
 SETTLE_SECONDS = 2.0  # after the first bad news: time for the other ranks to tell their part
 OTHERS_SECONDS = 5.0  # after a rank ended without a word: for the others, whom the agent asks to end
 AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
-
-
-def end(run: Run, launch: int, session: Session) -> None:
-    """End every process of a launch: ask, wait GRACE_SECONDS, kill; then see that the agent has noticed.
-
-    A worker that is just being made does not carry the mark yet: it is met before the agent tells the outcome.
-    """
-    over = session.outcome(run, launch) is not None
-    if not over:
-        session.ask(stop=str(run.folder), launch=launch)
-        alive = members(run)
-        for process in alive:
-            if not is_caretaker(process):
-                send_signal(process, signal.SIGTERM)
-        psutil.wait_procs(alive, timeout=GRACE_SECONDS)
-    deadline = time.monotonic() + AGENT_SECONDS
-    while members(run) or not over:
-        kill(run)
-        if time.monotonic() > deadline or not session.alive():
-            session.leave()
-            kill(run)
-            break
-        time.sleep(POLL_SECONDS)
-        over = session.outcome(run, launch) is not None
 
 
 class Awake:
@@ -69,6 +45,8 @@ class Watch:
     `patience_s` bounds the time without any sign (a row, an event), `limit_s` what `awake` may show: the whole run.
     """
 
+    start_seconds = START_SECONDS
+
     def __init__(
         self,
         run: Run,
@@ -88,6 +66,26 @@ class Watch:
         self.signs: list[int] = []  # what shows that a rank is at work
         self.gone: list[int] = []
 
+    @staticmethod
+    def end(run: Run, launch: int, session: Session) -> None:
+        """End every process of a launch: ask, wait GRACE_SECONDS, kill; then see that the agent has noticed.
+
+        A worker that is just being made does not carry the mark yet: it is met before the agent tells the outcome.
+        """
+        over = session.outcome(run, launch) is not None
+        if not over:
+            session.ask(stop=str(run.folder), launch=launch)
+            terminate(run, GRACE_SECONDS)
+        deadline = time.monotonic() + AGENT_SECONDS
+        while members(run) or not over:
+            kill(run)
+            if time.monotonic() > deadline or not session.alive():
+                session.leave()
+                kill(run)
+                break
+            time.sleep(POLL_SECONDS)
+            over = session.outcome(run, launch) is not None
+
     def follow(self) -> int:
         """Wait for the end; return the first point that is still to be measured (one past the last when all are).
 
@@ -102,7 +100,7 @@ class Watch:
             self.live.update()
             still_s = now - last_sign
             self._check_ground(still_s)
-            patience_s = self.patience_s if self.ready() else max(self.patience_s, START_SECONDS)
+            patience_s = self.patience_s if self.ready() else max(self.patience_s, self.start_seconds)
             if self._finished():
                 if still_s > END_SECONDS:
                     break
@@ -131,7 +129,9 @@ class Watch:
     def _has_news(self) -> bool:
         self.diagnosis.read()
         before = self.signs
-        self.signs = [self.diagnosis.heard, *(size(self.run.rows_file(rank)) for rank in self.ranks)]
+        elsewhere = self.run.node_count > 1
+        sizes = [size(self.run.rows_file(rank), elsewhere=elsewhere) for rank in self.ranks]
+        self.signs = [self.diagnosis.heard, *sizes]
         return self.signs != before
 
     def _check_ground(self, still_s: float) -> None:
@@ -152,7 +152,7 @@ class Watch:
         """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
             pid = self.diagnosis.pid(rank)
-            if pid and rank not in self.gone and not self.diagnosis.spoke(rank) and not is_alive(pid):
+            if pid and rank not in self.gone and not self.diagnosis.spoke(rank) and not self._lives(pid):
                 self.diagnosis.read()  # it may have spoken just before its end
                 if not self.diagnosis.spoke(rank):
                     self.gone.append(rank)
@@ -181,14 +181,31 @@ class Watch:
             return max(restarts) + 1
         ended_here = not self._over() and not self.diagnosis.culprits()
         if ended_here:
-            end(self.run, self.launch, self.session)
+            self.end(self.run, self.launch, self.session)
         outcome = self.session.outcome(self.run, self.launch)
         if outcome and ended_here:  # whom the agent then saw end first may have been ended by that
-            outcome["first"] = [rank for rank in outcome["first"] if rank in self.gone]
-        raise self.diagnosis.first_cause(outcome, self.gone, self.session)
+            outcome["first"] = [rank for rank in outcome["first"] if self._ended_by_itself(rank)]
+        raise self._first_cause(outcome)
+
+    def _lives(self, pid: int) -> bool:
+        """Whether the worker of this pid, which has not spoken yet, still may."""
+        return is_alive(pid)
+
+    def _ended_by_itself(self, rank: int) -> bool:
+        """Whether a rank of a launch that was ended here had ended before."""
+        return rank in self.gone
+
+    def _first_cause(self, outcome: dict[str, Any] | None) -> RunError:
+        """Return the error of a launch that has ended."""
+        return self.diagnosis.first_cause(outcome, self.gone, self.session)
 
     def _hung(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
+        self._dump_stacks()
+        self.diagnosis.read()
+        return self.diagnosis.hung(why, self.session)
+
+    def _dump_stacks(self) -> None:
         rank_of = {self.diagnosis.pid(rank): rank for rank in self.ranks}
         asked = {rank_of[process.pid]: process for process in members(self.run) if process.pid in rank_of}
         for process in asked.values():
@@ -197,8 +214,6 @@ class Watch:
         while asked and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             asked = {rank: process for rank, process in asked.items() if self._writes_its_stack(rank, process)}
-        self.diagnosis.read()
-        return self.diagnosis.hung(why, self.session)
 
     def _writes_its_stack(self, rank: int, process: psutil.Process) -> bool:
         """Whether the rank's stack is still to come; a stopped process writes none."""

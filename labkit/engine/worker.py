@@ -18,6 +18,7 @@ from time import time as unix_time
 from types import SimpleNamespace
 from typing import Any
 
+from labkit.engine import node_clock
 from labkit.engine.lines import append, row_line
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
@@ -31,7 +32,7 @@ class Worker:
     """What a lab's worker code is given: who it is, a clock that synchronises, and `record`.
 
     Attributes: `rank`, `gpus` (how many workers), `gpu` (physical index, None on a CPU), `device`, `plan`, `state`
-    (whatever `prepare` returned), `point` (the one being measured).
+    (whatever `prepare` returned), `point` (the one being measured); `node` (from 0) of `nodes`, and `local_rank` there.
     """
 
     def __init__(self, run: Run):
@@ -42,6 +43,8 @@ class Worker:
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (_process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
+        self.node, self.nodes = int(os.environ.get("GROUP_RANK", 0)), int(os.environ.get("GROUP_WORLD_SIZE", 1))
         self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
 
     def join(self, plan: Plan, store: Any) -> None:
@@ -50,8 +53,8 @@ class Worker:
         import torch.distributed as dist
 
         self.plan, self.gpu = plan, self.run.gpu(self.rank)
-        self.device = torch.device("cuda", self.rank) if plan.device == "cuda" else torch.device("cpu")
-        self.drives: Sequence[int] = [self.rank] if plan.device == "cuda" else []
+        self.device = torch.device("cuda", self.local_rank) if plan.device == "cuda" else torch.device("cpu")
+        self.drives: Sequence[int] = [self.local_rank] if plan.device == "cuda" else []
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
@@ -59,6 +62,8 @@ class Worker:
         group = dist.PrefixStore("group", store)
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
+        if self.nodes > 1:
+            self.event("clock", **node_clock.align(self.rank, self.gpus, self.nodes))
 
     def reached(self, what: str) -> None:
         """Note that a part of the start-up, `what`, is over."""
@@ -73,6 +78,9 @@ class Worker:
     def event(self, name: str, **more: Any) -> None:
         """Report what this rank is at; the host's progress bar and its error messages read it."""
         self._events.write(dumps({"event": name, "time": unix_time(), "at": monotonic(), **more}) + "\n")
+        if self.nodes > 1:  # a network's file system writes when it likes, or when it is told to
+            for file in (self._rows, self._events) if name == "done" else (self._events,):
+                os.fsync(file.fileno())
 
     def record(self, **measured: Any) -> None:
         """Append one row: this point's knobs, then `measured` (a unit in every name). It is on disk on return.
@@ -83,7 +91,8 @@ class Worker:
         self.stay_alone()
         if self.point is None:
             raise RuntimeError("a row belongs to a point: call record() inside measure()")
-        self._rows.write(row_line(self.rank, self.gpu, vars(self.point), measured))
+        where = {"node": self.node} if self.nodes > 1 else {}
+        self._rows.write(row_line(self.rank, self.gpu, vars(self.point), where | measured))
 
     def stay_alone(self) -> None:
         """Raise RuntimeError in a process that the lab has forked: it would measure and write everything twice."""

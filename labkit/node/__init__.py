@@ -2,6 +2,7 @@
 
     inventory.py   GPUs, CPUs, memory, driver, versions → Node, with its JSON
     gpus.py        what NVML says about the GPUs, and which of them CUDA shows
+    network.py     network cards and the rate of their links
     occupancy.py   which process of which user holds how much GPU memory
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
     counters.py    what the driver counts of one GPU: clocks, power, traffic, errors

@@ -15,7 +15,8 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from labkit import node
-from labkit.engine.launch import launch, worker_environment
+from labkit.engine.launch import launch
+from labkit.engine.launches import worker_environment
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
 from labkit.labs import start

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from labkit.engine import node_clock
 
 LOOKS = 20  # how often the device's clock and the host's are compared; the closest look counts
 
@@ -25,7 +26,7 @@ class Tape:
     def now(self) -> Any:
         """Return this moment: an event in the stream, or seconds."""
         if not self.gpu:
-            return time.perf_counter()
+            return node_clock.now()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -51,7 +52,7 @@ class Tape:
 
 
 class Clock:
-    """Turns a rank's moments into seconds of the host's monotonic clock, which all processes of a node share.
+    """Turns a rank's moments into seconds of the monotonic clock of rank 0's node, which all ranks share.
 
     A device event is recorded while the GPU is idle, and the host's clock read before and after it completes: the
     event lies in between. `skew_us` is half of the shortest such interval: by no more is this rank's clock off, apart
@@ -70,10 +71,10 @@ class Clock:
         looks = []
         for _ in range(LOOKS):
             event = torch.cuda.Event(enable_timing=True)
-            before = time.perf_counter()
+            before = node_clock.now()
             event.record()
             event.synchronize()
-            after = time.perf_counter()
+            after = node_clock.now()
             looks.append(((after - before) / 2, (after + before) / 2, event))
         half, middle, event = min(looks, key=lambda look: look[0])
         return event, middle, 1e6 * half
@@ -90,6 +91,6 @@ class Clock:
 
 def fence(group: dist.ProcessGroup | None) -> float:
     """Wait for all ranks of the group, over gloo (no GPU kernel runs), and give the latest's host seconds to all."""
-    latest = torch.tensor([time.perf_counter()], dtype=torch.float64)
+    latest = torch.tensor([node_clock.now()], dtype=torch.float64)
     dist.all_reduce(latest, dist.ReduceOp.MAX, group=group)
     return latest.item()

@@ -109,7 +109,7 @@ def test_end_kills_what_does_not_listen(monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", deaf], env=os.environ | {MARK: run.mark}, stdout=subprocess.PIPE)
     process.stdout.readline()
     with Session.lent(Faults.worker) as session:
-        watch.end(run, 1, session)
+        watch.Watch.end(run, 1, session)
     assert process.poll() is not None
     assert not members(run)
     process.stdout.close()

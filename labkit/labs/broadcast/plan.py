@@ -25,6 +25,7 @@ class Tensor(Plan):
     lab: ClassVar[str] = "broadcast"
     worker: ClassVar[str] = "labkit.labs.broadcast.worker"
     least: ClassVar[int] = 2
+    one_node: ClassVar[bool] = True
 
     mib: int = 4096
     warm_ups: int = 1

@@ -25,6 +25,7 @@ class Copies(Plan):
 
     lab: ClassVar[str] = "topology"
     worker: ClassVar[str] = "labkit.labs.topology.worker"
+    one_node: ClassVar[bool] = True
 
     mib: int = 1024
     warm_ups: int = 10

@@ -1,0 +1,126 @@
+"""A plan in, a Run out, over several nodes: what differs there from a launch on one."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from labkit.cluster import slurm
+from labkit.cluster.clocks import measured_clocks
+from labkit.cluster.follow import NodesWatch
+from labkit.cluster.lending import lent_nodes
+from labkit.cluster.session import NodesSession
+from labkit.cluster.settings import Settings
+from labkit.engine.bars import Bars
+from labkit.engine.errors import NotEnoughGpus, NotStarted
+from labkit.engine.interrupts import Interrupts
+from labkit.engine.launches import Launches, measure
+from labkit.engine.plan import Plan
+from labkit.engine.processes import members
+from labkit.engine.receipt import Receipt
+from labkit.engine.run import Run
+from labkit.node import Node
+
+
+def launch_on_nodes(plan: Plan, nodes: int, *, patience_s: float, limit_s: float, progress: bool) -> Run:
+    """Run the plan on so many nodes, with the plan's workers on each of them, and return the Run with every row.
+
+    Raises what `launch` raises, ClusterError where no nodes are to be had, and JobEnded where Slurm ends the job.
+    """
+    if not slurm.available() or os.environ.get("LABKIT_CLUSTER") == "hand":
+        from labkit.cluster.by_hand import launch_by_hand
+
+        return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
+    settings = Settings.read()
+    if plan.one_node and plan.device == "cuda" and nodes > 1:
+        alone = f"{plan.lab} · {plan.name} runs on one node instead of {nodes}"
+        warnings.warn(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
+        nodes = 1
+    plan = plan.with_gpus(plan.gpus * nodes)
+    bars = Bars(plan, progress)
+    with Interrupts() as interrupts, ExitStack() as stack:
+        try:
+            lent = lent_nodes(plan.worker, nodes, settings, bars.show_waiting, limit_s)
+            session = _entered(lent, stack, interrupts, bars)
+            _require_gpus(plan, session)
+            for sentence in differences(session.nodes, session.hosts):
+                warnings.warn(sentence, stacklevel=3)
+            run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
+            launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
+            launches.session = session
+            measure(launches, interrupts)
+        finally:
+            with interrupts.later():
+                bars.close()
+                stack.close()
+    return run
+
+
+def _entered(lent: Any, stack: ExitStack, interrupts: Interrupts, bars: Bars) -> NodesSession:
+    """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
+    try:
+        return stack.enter_context(lent)
+    except KeyboardInterrupt:
+        with interrupts.later():
+            stack.close()
+        raise NotStarted("interrupted while it waited for nodes; nothing was started") from None
+    finally:
+        bars.remove_line()
+
+
+def _require_gpus(plan: Plan, session: NodesSession) -> None:
+    """Raise NotEnoughGpus where a node shows fewer GPUs than the plan has workers there."""
+    workers = plan.gpus // session.count
+    for index, (node, host) in enumerate(zip(session.nodes, session.hosts, strict=True)):
+        if plan.device == "cuda" and len(node.gpus) < workers:
+            shown = f"node {index} ({host}) shows {len(node.gpus)}"
+            raise NotEnoughGpus(f"the plan wants {workers} GPU(s) on each node, and {shown}: set `gpus_per_node`")
+
+
+def differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:
+    """Return in which respects the nodes differ: a run is as fast as its slowest node."""
+    looks = {
+        "GPUs": lambda node: node.label if node.gpus else "none",
+        "drivers": lambda node: node.driver or "none",
+        "power caps": lambda node: ", ".join(sorted({f"{gpu.power_limit_w} W" for gpu in node.gpus})) or "none",
+        "CPUs": lambda node: node.cpu_name,
+        "usable cores": lambda node: str(node.cores),
+    }
+    found = []
+    for what, look in looks.items():
+        values = [look(node) for node in nodes]
+        if len(set(values)) > 1:
+            each = "; ".join(f"{host}: {value}" for host, value in zip(hosts, values, strict=True))
+            found.append(f"the nodes of this run have different {what} ({each})")
+    return found
+
+
+class NodesLaunches(Launches):
+    """The launches of one run over several nodes: all by the same stations."""
+
+    follower = NodesWatch
+
+    @contextmanager
+    def lent_session(self) -> Iterator[NodesSession]:
+        assert isinstance(self.session, NodesSession), "it was lent for the whole run"
+        yield self.session
+
+
+class NodesReceipt(Receipt):
+    """What a run over several nodes took and gave back: the stations have counted what was left on each."""
+
+    def __init__(self, run: Run, session: NodesSession):
+        self.run, self.session = run, session
+
+    def fields(self) -> dict[str, Any]:
+        """Return processes started and left on all nodes, and by how much each node's clock was ahead of node 0's."""
+        return {
+            "measured": self.run.tally(),
+            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
+            "processes_left": len(members(self.run)) + self.session.left(self.run),
+            "job": self.session.allocation.number,
+            "clocks": measured_clocks(self.run),
+        }

@@ -1,0 +1,222 @@
+"""The kernel's end of the stations: one srun for all nodes of a launch, kept for the next one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from labkit.cluster import job, slurm
+from labkit.cluster.settings import Settings
+from labkit.engine.errors import ClusterError
+from labkit.engine.folder import runs_folder
+from labkit.engine.lines import Lines
+from labkit.engine.processes import MARK, UNMARKED
+from labkit.engine.run import Run
+from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
+from labkit.node import Node
+
+START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
+POLL_SECONDS = 0.05
+STATE_SECONDS = 6.0  # for Slurm to know why the stations have ended
+LOST = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
+# What differs from node to node: each station knows its own.
+OF_A_NODE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES", "LABKIT_LAUNCHED", "TRITON_INTERPRET")
+SAME = ("torch", "nccl", "python")  # versions that all nodes share: their workers talk to each other
+
+
+class NodesSession(Session):
+    """Stations on several nodes, which start workers there; it serves launches as the session of one node does.
+
+    Attributes: `nodes` (inventories), `networks` (interface, its rate, and cards of each), `hosts` (names).
+    """
+
+    def __init__(self, modules: tuple[str, ...], allocation: job.Allocation, count: int, settings: Settings):
+        self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
+        self.kernel, self.code, self.launches, self.token = os.getpid(), code_state(), 0, ""
+        self.base = environment()
+        self.nodes: tuple[Node, ...] = ()
+        self.hosts, self.networks, self.meeting = (), (), {}
+        self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
+        self._told: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+        self._stopped: set[tuple[str, int]] = set()
+        self._hellos: dict[int, dict[str, Any]] = {}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as srun)
+        self._desk = _desk(count)
+        self._lines = [Lines(self._desk / f"node{index}.jsonl", elsewhere=True) for index in range(count)]
+        start = self._desk / "start.sh"
+        start.write_text("".join(f"{line}\n" for line in (*settings.setup, 'exec "$@"')))
+        python = settings.python or sys.executable
+        station = [python, "-P", "-m", "labkit.cluster.station", str(self._desk), settings.interface]
+        preload = json.dumps({"modules": modules, "path": import_path()})
+        # Whether Triton interprets its kernels depends on the node's own GPUs, unless the user has said it.
+        exported = {
+            name: value for name, value in self.base.items() if name != "TRITON_INTERPRET" or name in os.environ
+        }
+        kept = {name: value for name, value in os.environ.items() if name == "SLURM_CONF"}
+        try:
+            self.process = subprocess.Popen(
+                [*allocation.srun(count), "bash", str(start), *station],
+                env=exported | kept | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # an interrupt in a terminal reaches the kernel alone
+            )
+        except OSError as error:
+            self._clear()
+            raise ClusterError(f"srun cannot be started: {error}") from None
+        assert self.process.stdin is not None, "it is a pipe"
+        self._requests = self.process.stdin
+
+    def fits(self, module: str, count: int, settings: Settings) -> bool:
+        """Whether the stations live, are as many, and know the module and the code as it is on disk."""
+        return (count, settings) == (self.count, self.settings) and self.serves(module)
+
+    def wait_for_hellos(self) -> None:
+        """Wait for the stations of all nodes. Raises ClusterError where one does not come, or they differ too much."""
+        begun = time.monotonic()
+        while len(self._hellos) < self.count:
+            alive = self.alive()
+            self._read()
+            missing = sorted({*range(self.count)} - {*self._hellos})
+            if missing and not alive:
+                raise ClusterError(f"no station started on node(s) {_listed(missing)}: {self.how_it_ended()}")
+            if time.monotonic() > begun + START_SECONDS:
+                why = self.last_error() or "srun says nothing"
+                raise ClusterError(f"no station on node(s) {_listed(missing)} within {START_SECONDS:.0f} s: {why}")
+            time.sleep(POLL_SECONDS)
+        hellos = [self._hellos[index] for index in range(self.count)]
+        self.hosts = tuple(hello["host"] for hello in hellos)
+        for index, hello in enumerate(hellos):
+            if "error" in hello:
+                raise ClusterError(f"node {index} ({hello['host']}): {hello['error']}")
+        self.nodes = tuple(Node.from_json(json.dumps(hello["node"])) for hello in hellos)
+        self.networks = tuple(hello["network"] for hello in hellos)
+        self._require_alike(hellos)
+        self.meeting = {"address": hellos[0]["address"], "port": hellos[0]["port"], "nodes": self.count}
+
+    def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
+        for what in SAME:
+            found = [node.versions.get(what) for node in self.nodes]
+            if len(set(found)) > 1:
+                each = ", ".join(f"{version} on {host}" for version, host in zip(found, self.hosts, strict=True))
+                raise ClusterError(f"all nodes need the same version of {what}: {each}. Set `setup` or `python`")
+        if len({hello["engine"] for hello in hellos}) > 1:
+            raise ClusterError(
+                "the nodes see different versions of labkit: the checkout must be one that all nodes share"
+            )
+
+    def ask(self, **request: Any) -> None:
+        """Have all stations start a launch; each adds its own part of the environment."""
+        if "environment" in request:
+            self.token = secrets.token_hex(16)
+            wanted, key = request["environment"], (request["environment"][MARK], request["launch"])
+            self._told.pop(key, None)
+            self._stopped.discard(key)
+            changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*OF_A_NODE}
+            changes = {name: wanted[name] for name in changed}
+            meeting = self.meeting | {"token": self.token}
+            workers = request["workers"] // self.count
+            request |= {"environment": changes, "meeting": meeting, "workers": workers}
+        elif "stop" in request:
+            self._stopped.add((Run(request["stop"]).mark, request["launch"]))
+        self.send(request)
+
+    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
+        """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
+        self._read()
+        key = (run.mark, launch)
+        told = self._told.get(key, {})
+        if any(outcome["first"] or outcome["error"] for outcome in told.values()) and key not in self._stopped:
+            self.ask(stop=str(run.folder), launch=launch)
+        if len(told) < self.count:
+            return None
+        order = sorted(told, key=lambda index: told[index]["unix"])
+        failed = [told[index] for index in order if told[index]["first"] and not told[index]["stopped"]]
+        errors = [told[index]["error"] for index in order if told[index]["error"]]
+        exits = failed[0].get("exits", {}) if failed else {}
+        first = failed[0]["first"] if failed else []
+        return {"first": first, "exits": exits, "statuses": {}, "error": "" if first else next(iter(errors), "")}
+
+    def left(self, run: Run) -> int:
+        """Return how many processes of the run the stations saw left at the ends of its launches."""
+        return sum(one["left"] for (mark, _), told in self._told.items() if mark == run.mark for one in told.values())
+
+    def _read(self) -> None:
+        for index, lines in enumerate(self._lines):
+            for line in lines.new():
+                if "hello" in line:
+                    self._hellos[index] = line
+                elif "ending" in line:
+                    self.ended_by[index] = line["ending"]
+                elif "launch" in line:
+                    key = (line["run"], line["launch"])
+                    self._told.setdefault(key, {})[index] = line | {"stopped": key in self._stopped}
+
+    def why_lost(self) -> str:
+        """Return how Slurm ended the job, once it says so; "" where the job still runs."""
+        deadline = time.monotonic() + STATE_SECONDS
+        with suppress(ClusterError):
+            while True:
+                state = slurm.job(self.allocation.number)
+                late = time.monotonic() > deadline
+                if state.preempted or not (state.runs or state.completes) or (late and state.completes):
+                    return state.how_it_ended()
+                if late or (state.runs and (not self.ended_by or self.lost_node() is not None)):
+                    break
+                time.sleep(POLL_SECONDS)
+        if self.ended_by and self.lost_node() is None:
+            return f"Slurm sent SIGTERM to the processes of its job {self.allocation.number}"
+        return ""
+
+    def lost_node(self) -> int | None:
+        """Return on which node a station has ended before the others, as srun tells it; None where it does not."""
+        found = LOST.search(self.said())
+        return int(found["task"]) if found else None
+
+    def how_it_ended(self) -> str:
+        if why := self.why_lost():
+            return why
+        errors = [line.removeprefix("srun: error: ") for line in self.said().splitlines() if "error" in line]
+        if refused := next((line for line in errors if "failed on node" in line), ""):
+            return refused  # by a slurmd; that the other nodes' stations were ended follows from it
+        if found := LOST.search(self.said()):
+            return f"node {found['task']} ({found['host']}) has lost its station: {found['how']}"
+        return "; ".join(dict.fromkeys(errors[:3])) or f"srun ended with status {self.process.poll()}"
+
+    def last_error(self) -> str:
+        return next((line for line in reversed(self.said().splitlines()) if "error" in line), "")
+
+    def _kill(self) -> None:
+        """Have srun end the step; killed outright, it would leave the stations to themselves."""
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=LEAVE_SECONDS)
+            return
+        super()._kill()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._desk, ignore_errors=True)
+
+
+def _desk(count: int) -> Path:
+    """Make a private folder that all nodes see, with an empty file for what each of them tells."""
+    runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    desk = Path(tempfile.mkdtemp(prefix=".nodes-", dir=runs_folder()))
+    for index in range(count):
+        (desk / f"node{index}.jsonl").touch(mode=0o600)
+    return desk
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

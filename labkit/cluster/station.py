@@ -1,0 +1,156 @@
+"""The agent on one node of a run over several: Slurm starts it, and it starts that node's workers.
+
+It is the agent that runs beside a kernel (labkit.engine.agent). Requests come through srun, which hands its stdin to
+the stations of all nodes. What a station tells goes to a file of its own in a folder that the kernel reads, too. When
+srun ends, its stdin closes, or Slurm ends the job, the workers end, then the station.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from labkit import node
+from labkit.cluster.interface import chosen, listening
+from labkit.engine import agent
+from labkit.engine.processes import kill, members, terminate
+from labkit.engine.run import Run
+from labkit.engine.session import environment
+from labkit.node.network import cards, rate_of
+
+GRACE_SECONDS = 3.0  # between asking a run's processes to end and killing them
+AGENT_SECONDS = 1.0  # for the elastic agent to notice that; it may wait for another node, which does not come
+OWN = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # Slurm chooses them on each node
+Launch = tuple[str, int]  # a run's mark, and which of its launches
+
+
+class Station(agent.Outcomes):
+    """What the kernel is told of this node, and what is particular to a node among several."""
+
+    def __init__(self, file: Path, index: int, interface: tuple[str, str], listener: socket.socket | None):
+        super().__init__(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        self.folder, self.index, self.listener = file.parent, index, listener
+        self.interface, self.address = interface
+        self.clean, self.begun_s, self.told = environment(), time.monotonic(), set[Launch]()
+        self.runs: dict[str, Run] = {}
+        self._telling = threading.RLock()
+
+    def tell(self, outcome: dict[str, Any]) -> None:
+        """Append one line to this node's file, on disk when this returns; of each launch only the first outcome."""
+        with self._telling:
+            if "launch" in outcome:
+                launch = (outcome["run"], outcome["launch"])
+                if launch in self.told:
+                    return
+                self.told.add(launch)
+                outcome = outcome | {"left": len(members(self.runs[outcome["run"]]))}
+            try:
+                super().tell(outcome | {"unix": time.time()})
+                os.fsync(self._pipe.fileno())
+            except OSError as error:  # the kernel learns it from srun, which ends with this process
+                print(f"{socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+                self.ending = True
+
+    def start(self, request: dict[str, Any]) -> None:
+        """Start this node's share of the workers, in the environment of this node."""
+        changes, meeting = request["environment"], request["meeting"]
+        own = {name: os.environ[name] for name in OWN if name in os.environ}
+        listener = self.listener.fileno() if self.listener else None
+        network = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": f"={self.interface}"}
+        local = {
+            "environment": self.clean | changes | own | network | {"LABKIT_LAUNCHED": repr(time.monotonic())},
+            "node": self.index,
+            "ranks": (self.index * request["workers"], (self.index + 1) * request["workers"]),
+            "sampled": self._sampled(request),
+            "meeting": meeting | {"node": self.index, "own_address": self.address, "listener": listener},
+        }
+        run = Run(request["folder"])
+        self.runs[run.mark] = run
+        super().start(request | local)
+
+    def close(self) -> None:
+        """Remove the folder of the stations, which a kernel that was killed has left."""
+        if not self.index:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _sampled(self, request: dict[str, Any]) -> list[tuple[int, str | None]] | None:
+        """Return which GPUs of this node the launch uses; none on a CPU, None where no conditions are measured."""
+        if not request["sampled"]:
+            return request["sampled"]
+        return [(gpu.index, gpu.uuid) for gpu in node.here().gpus[: request["workers"]]]
+
+    def stop(self, folder: str, launch: int) -> None:
+        super().stop(folder, launch)
+        threading.Thread(target=self._end, args=(Run(folder), launch), daemon=True).start()
+
+    def _end(self, run: Run, launch: int) -> None:
+        """End this node's processes of a launch, and say so even where the elastic agent still waits for others."""
+        self.runs.setdefault(run.mark, run)
+        terminate(run, GRACE_SECONDS)
+        deadline = time.monotonic() + AGENT_SECONDS
+        while (run.mark, launch) not in self.told:
+            kill(run)
+            if time.monotonic() > deadline:
+                self.tell({"run": run.mark, "launch": launch, "first": [], "error": "it was stopped", "statuses": {}})
+            time.sleep(agent.TICK_SECONDS)
+
+    def hear_signals(self) -> None:
+        """Slurm sends SIGTERM some time before it kills: on scancel, at the time limit, and for another job."""
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._end_soon)
+
+    def _end_soon(self, number: int, frame: Any) -> None:
+        threading.Thread(target=self._tell_of_end, daemon=True).start()  # the lock may be held where the signal came
+
+    def _tell_of_end(self) -> None:
+        self.tell({"ending": "Slurm has sent SIGTERM"})
+        self.ending = True
+
+    def hello(self, **more: Any) -> None:
+        """Tell what the kernel must know of this node before it can launch there."""
+        host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self.tell({"hello": self.index, "host": host, "engine": engine_digest(), **more})
+
+
+def engine_digest() -> str:
+    """Return what differs where two nodes see different versions of the engine."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(agent.__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def main(folder: str, name: str) -> None:
+    """Serve the kernel behind srun; `folder` holds one file for each node, `name` is an interface's or empty."""
+    index = int(os.environ["SLURM_PROCID"])
+    os.dup2(2, 1)  # what libraries print goes where errors go
+    file = Path(folder, f"node{index}.jsonl")
+    try:
+        interface = chosen(name)
+    except ValueError as error:
+        Station(file, index, ("", ""), None).hello(error=str(error))
+        return
+    listener = listening(interface[1]) if index == 0 else None
+    station = Station(file, index, interface, listener)
+    port = listener.getsockname()[1] if listener else None
+    inventory = json.loads(node.here().to_json())
+    network = {"interface": interface[0], "gbit_per_s": rate_of(interface[0]), "cards": [*map(asdict, cards())]}
+    station.hello(address=interface[1], port=port, node=inventory, network=network)
+    private = tempfile.mkdtemp(prefix=f"labkit-station-{os.geteuid()}-")
+    agent.main(os.getppid(), private, station)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

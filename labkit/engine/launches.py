@@ -1,0 +1,173 @@
+"""The launches that one run takes: each starts workers for the points that are left, and follows them to their end."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AbstractContextManager
+
+from labkit import node
+from labkit.engine import watch
+from labkit.engine.bars import Bars
+from labkit.engine.errors import Interrupted, LauncherLost, RunError, WorkerDied, with_limit
+from labkit.engine.interrupts import Interrupts
+from labkit.engine.live import LiveLine
+from labkit.engine.plan import Plan
+from labkit.engine.processes import MARK
+from labkit.engine.receipt import Receipt
+from labkit.engine.run import Run
+from labkit.engine.sampler import CONDITIONS
+from labkit.engine.session import Session, environment, import_path
+
+
+def measure(launches: Launches, interrupts: Interrupts) -> None:
+    """Measure all points of a run, and write down how it ended."""
+    try:
+        launches.measure_all(interrupts)
+    except KeyboardInterrupt:
+        with interrupts.later():
+            launches.end()  # again: the interrupt may have come just before the launch was ended
+        launches.state = "interrupted"
+        raise Interrupted(launches.run) from None
+    except OSError as error:  # no process, thread or descriptor is to be had
+        launches.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
+        raise LauncherLost(launches.state, run=launches.run) from None
+    except RunError as error:
+        launches.state = launches.told_with_earlier_death(error)
+        raise
+    finally:
+        launches.close()
+
+
+class Launches:
+    """The launches that one run takes, and what they have in common: clocks, limits, receipt, progress bar.
+
+    Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
+    """
+
+    follower: type[watch.Watch] = watch.Watch
+
+    def __init__(self, run: Run, receipt: Receipt, bars: Bars, *, patience_s: float, limit_s: float):
+        self.run, self.receipt, self.bars, self.patience_s, self.limit_s = run, receipt, bars, patience_s, limit_s
+        self.live = LiveLine(run, bars.show_below)
+        self.begun, self.awake = time.monotonic(), watch.Awake()
+        self.state, self.count, self.startup_s = "failed", 0, 0.0
+        self.death: WorkerDied | None = None  # the one that a restart has answered
+        self.session: Session | None = None  # of the newest launch
+
+    def measure_all(self, interrupts: Interrupts) -> None:
+        """Measure every point. Raises WorkerDied where one of them killed a worker, after all others are measured."""
+        point, points = 0, len(self.run.plan.points())
+        while point < points:
+            try:
+                point = self._launch(point, interrupts)
+            except WorkerDied as error:
+                if self.death or error.point is None:
+                    raise
+                self.death, point = error, error.point + 1
+        if self.death:
+            raise self.death
+        self.state = "finished"
+
+    def _launch(self, first_point: int, interrupts: Interrupts) -> int:
+        """Measure the points from `first_point` on in fresh workers; return the first point that is still to be done.
+
+        When it returns or raises, the workers have ended.
+        """
+        self.count += 1
+        launched = time.monotonic()
+        with self.lent_session() as session:
+            self.session = session
+            limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
+            follower = self.follower(self.run, self.count, session, self.bars.points(), self.live, **limits)
+            try:
+                self.start_workers(session, first_point)
+                return follower.follow()
+            finally:
+                with interrupts.later():
+                    self.end()
+                    self.startup_s += (follower.ready() or time.monotonic()) - launched
+
+    def lent_session(self) -> AbstractContextManager[Session]:
+        """Lend the process that starts the workers of one launch."""
+        return Session.lent(self.run.plan.worker)
+
+    def start_workers(self, session: Session, first_point: int) -> None:
+        """Start the workers of the newest launch for the points from `first_point` on."""
+        start(self.run, session, self.count, first_point)
+
+    def end(self) -> None:
+        """End every process of the newest launch."""
+        if self.session is not None:
+            self.follower.end(self.run, self.count, self.session)
+
+    def told_with_earlier_death(self, error: RunError) -> str:
+        """Add to the error's sentence the worker's death that a restart has answered; return the sentence."""
+        if self.death not in (None, error):
+            error.sentence += f"; before that, {self.death.sentence}"
+        return error.sentence
+
+    def close(self) -> None:
+        """Write down how the run ended and what it took."""
+        self.bars.close(finished=self.state == "finished")
+        seconds, run = time.monotonic() - self.begun, self.run
+        run.folder = run.where_now() or run.folder
+        run.close(
+            self.state,
+            launches=self.count,
+            seconds=round(seconds, 3),
+            startup_seconds=round(self.startup_s, 3),
+            measuring_seconds=round(seconds - self.startup_s, 3),
+            omp_num_threads=omp_num_threads(run.plan, run.node, run.node_count),
+            **self.receipt.fields(),
+        )
+
+
+def start(run: Run, session: Session, launches: int, first_point: int) -> None:
+    """Have the agent beside this kernel start the workers for the points from `first_point` on."""
+    session.ask(
+        folder=str(run.folder),
+        launch=launches,
+        first_point=first_point,
+        workers=run.plan.gpus,
+        cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
+        path=import_path(),
+        sampled=_sampled(run),
+        environment=worker_environment(run, launches),
+    )
+
+
+def _sampled(run: Run) -> list[tuple[int, str | None]] | None:
+    """Return the index and UUID of each GPU whose counters the agent reads; None with LABKIT_CONDITIONS=0."""
+    if os.environ.get(CONDITIONS) == "0":
+        return None
+    return [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
+
+
+def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:
+    """Return each worker's threads: as many as the user set, or its share of its node's cores (torchrun: one)."""
+    requested = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(requested) if requested.isdecimal() and int(requested) else max(1, here.cores * nodes // plan.gpus)
+
+
+def worker_environment(run: Run, launches: int) -> dict[str, str]:
+    """Return the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
+    return environment() | {
+        MARK: run.mark,
+        "LABKIT_LAUNCH": str(launches),
+        "LABKIT_LAUNCHED": repr(time.monotonic()),
+        "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node, run.node_count)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
+        **_visible(run),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "TQDM_DISABLE": "1",
+    }
+
+
+def _visible(run: Run) -> dict[str, str]:
+    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones."""
+    gpus = run.node.gpus[: run.plan.gpus]
+    if gpus == node.here().gpus[: run.plan.gpus]:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}

@@ -1,0 +1,75 @@
+"""A node's network cards and the rate of their links, as the kernel tells it in /sys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+RATE = re.compile(r"([\d.]+) Gb/sec")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A port of a network card: its name, kind ("Ethernet", "InfiniBand"), and its link's rate in Gbit/s.
+
+    A link that is down, and a virtual interface, have no rate. numa: the node that the card is close to.
+    """
+
+    name: str
+    kind: str
+    gbit_per_s: float | None
+    numa: int | None = None
+
+
+def cards(folder: Path = Path("/sys/class")) -> tuple[Card, ...]:
+    """Return the ports of the physical cards: network interfaces by name, then InfiniBand's (and RoCE's) by device."""
+    interfaces = [Card(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical(folder / "net")]
+    ports = sorted((folder / "infiniband").glob("*/ports/*"))
+    return (*interfaces, *(_port(port) for port in ports))
+
+
+def rate_of(interface: str, folder: Path = Path("/sys/class")) -> float | None:
+    """Return the rate of the link that an interface uses, in Gbit/s; None where the kernel does not tell it.
+
+    An interface over InfiniBand (ib0) is served by a port of the device below it.
+    """
+    if (rate := _ethernet(folder / "net" / interface)) is not None:
+        return rate
+    below = folder / "net" / interface / "device" / "infiniband"
+    rates = [card.gbit_per_s for card in map(_port, sorted(below.glob("*/ports/*"))) if card.gbit_per_s]
+    return max(rates, default=None)
+
+
+def _physical(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.glob("*") if (each / "device").exists())
+
+
+def _ethernet(interface: Path) -> float | None:
+    """Return an interface's rate; the kernel says -1, or refuses to say, where there is none."""
+    try:
+        mbit_per_s = int((interface / "speed").read_text())
+    except (OSError, ValueError):
+        return None
+    return mbit_per_s / 1000 if mbit_per_s > 0 else None
+
+
+def _port(port: Path) -> Card:
+    """Return a port of InfiniBand: its rate reads "400 Gb/sec (4X NDR)"."""
+    device = port.parent.parent
+    found = RATE.search(_text(port / "rate"))
+    up = "ACTIVE" in _text(port / "state")
+    kind = _text(port / "link_layer").strip() or "InfiniBand"
+    return Card(f"{device.name}:{port.name}", kind, float(found[1]) if found and up else None, _numa(device))
+
+
+def _numa(device: Path) -> int | None:
+    text = _text(device / "device" / "numa_node").strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,52 @@
+"""The nodes of a run as a table: what each is, how it reaches the others, and how its clock differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from labkit.provenance import of_run
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+
+def nodes_table(run: Run) -> pd.DataFrame:
+    """Return one row per node: `ranks`, `gpus`, `cpu`, `cores`, `driver`, `torch`, its network and its clock.
+
+    `interface` leads to the other nodes; `link_gb_per_s` is the most that its link carries in one direction, by the
+    kernel (NaN where the kernel does not tell it). `cards` names all cards of the node with their rates in Gbit/s.
+    """
+    clocks, workers = run.status.get("clocks", []), run.plan.gpus // run.node_count
+    rows = []
+    for index, node in enumerate(run.nodes):
+        network, clock = run.network(index), clocks[index] if index < len(clocks) else {}
+        gbit_per_s = network.get("gbit_per_s")
+        cards = [f"{card['name']} {card['gbit_per_s'] or '–'}" for card in network.get("cards", [])]
+        rows.append(
+            {
+                "node": index,
+                "ranks": f"{index * workers} to {(index + 1) * workers - 1}",
+                "gpus": node.label if node.gpus else "none",
+                "cpu": node.cpu_name,
+                "cores": node.cores,
+                "driver": node.driver or "–",
+                "torch": node.versions.get("torch", "–"),
+                "interface": network.get("interface", "–"),
+                "link_gb_per_s": float("nan") if gbit_per_s is None else gbit_per_s / 8,
+                "cards": ", ".join(cards) or "–",
+                "clock_ahead_us": clock.get("ahead_us", float("nan")),
+                "clock_error_us": clock.get("round_trip_us", float("nan")) / 2,
+            }
+        )
+    return of_run(pd.DataFrame(rows), run)
+
+
+def link_limit_gb_per_s(run: Run) -> float | None:
+    """Return the most that the slowest node's link carries in one direction; None where a link's rate is not told.
+
+    Where it is None, the fastest measured transfer between two nodes is the best that is known.
+    """
+    rates = nodes_table(run)["link_gb_per_s"]
+    return None if rates.isna().any() else float(rates.min())

@@ -1,0 +1,61 @@
+"""Fixtures: a Slurm cluster of two nodes on this machine, and a kernel's environment in an allocation of it."""
+
+import os
+
+import pytest
+from two_nodes import TwoNodes, why_not
+
+from labkit.cluster import lending
+from labkit.repository import REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The cluster, for all tests of one process; skipped, with its reason, where none can be started."""
+    if reason := why_not():
+        pytest.skip(reason)
+    nodes = TwoNodes()
+    yield nodes
+    nodes.end()
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Runs go to the test's own folder, and workers find the faulty lab of the launcher's tests."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY / "tests" / "engine"), str(REPOSITORY)]))
+
+
+@pytest.fixture
+def login(cluster, tmp_path, monkeypatch, elsewhere):
+    """The environment of a kernel on a login node of the cluster; afterwards no job and no station is left."""
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    settings = tmp_path / "cluster.toml"
+    lines = ['partition = "lab"', "time_minutes = 5", "keep_minutes = 0"]
+    settings.write_text("\n".join(lines))
+    monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(settings))
+    yield settings
+    kept = lending.kept()
+    if kept is None or not kept.alive() or kept.allocation.submitted:
+        lending.leave()
+        cluster.release_all()
+
+
+@pytest.fixture
+def allocation(cluster, login, monkeypatch):
+    """The environment of a kernel in an allocation of two nodes, whose stations serve several tests; its number."""
+    kept = lending.kept()
+    number = kept.allocation.number if kept is not None and kept.alive() else None
+    number = number or cluster.allocate(2)
+    monkeypatch.setenv("SLURM_JOB_ID", number)
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    return number
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    """After the tests of a file no station is left."""
+    yield
+    lending.leave()

@@ -1,0 +1,96 @@
+"""The nodes of a run as a table and a drawing, from a run that is written by hand; cards from a made /sys."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from figures import checked
+from made import CPU, gpu_node, write_run
+
+from labkit.charts.nodes import nodes_map
+from labkit.cluster.launch import differences
+from labkit.labs.start.plan import Hello
+from labkit.node.network import cards, rate_of
+from labkit.tables.nodes import link_limit_gb_per_s, nodes_table
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Return a function that writes a run on two nodes with links of these rates."""
+
+    def made(*gbit_per_s):
+        run = write_run(tmp_path / "run", Hello(gpus=8, device="cuda"), gpu_node())
+        run.logs.mkdir(exist_ok=True)
+        networks = tuple({"interface": "ib0", "gbit_per_s": rate, "cards": []} for rate in gbit_per_s)
+        run.write_nodes((gpu_node(),) * 2, networks, ("a1", "a2"))
+        run.close(
+            "finished", clocks=[{"ahead_us": 0.0, "round_trip_us": 0.0}, {"ahead_us": -7.0, "round_trip_us": 40.0}]
+        )
+        return run
+
+    return made
+
+
+def test_each_node_is_a_row_with_its_ranks_link_and_clock(two):
+    run = two(400.0, 100.0)
+    table = nodes_table(run)
+    assert list(table["ranks"]) == ["0 to 3", "4 to 7"]
+    assert list(table["link_gb_per_s"]) == [50.0, 12.5]
+    assert list(table["clock_error_us"]) == [0.0, 20.0]
+    assert link_limit_gb_per_s(run) == 12.5
+
+
+def test_a_link_whose_rate_is_not_told_gives_no_limit(two):
+    assert link_limit_gb_per_s(two(400.0, None)) is None
+
+
+@pytest.mark.parametrize("rates", [(400.0, 100.0), (None, None)])
+def test_the_nodes_are_drawn(two, rates):
+    figure = checked(nodes_map(nodes_table(two(*rates))), drawing=True)
+    words = " ".join(text.get_text() for text in figure.axes[0].texts)
+    assert ("50 GB/s" in words) == (rates[0] is not None) and "ranks 4 to 7" in words
+
+
+def test_ranks_of_the_second_node_count_their_gpus_anew(two):
+    run = two(400.0, 100.0)
+    assert (run.gpu(3), run.gpu(4), run.node_index(3), run.node_index(4)) == (3, 0, 0, 1)
+    assert run.place(5) == "rank 5 (node 1, a2, GPU 1)"
+    assert "2 nodes with 4 × NVIDIA H200 each" in run.source
+
+
+def test_differences_between_nodes_are_said(two):
+    found = differences((gpu_node(4), gpu_node(4, "NVIDIA A100")), ("a1", "a2"))
+    assert found == ["the nodes of this run have different GPUs (a1: 4 × NVIDIA H200; a2: 4 × NVIDIA A100)"]
+    assert differences((CPU, CPU), ("a1", "a2")) == []
+
+
+def test_cards_are_read_from_the_kernel(tmp_path):
+    files = {
+        "net/eth0/speed": "25000\n",
+        "net/eth0/device/numa_node": "1\n",
+        "net/eth1/speed": "-1\n",
+        "net/eth1/device/numa_node": "-1\n",
+        "net/lo/speed": "0\n",
+        "infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
+        "infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+        "infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
+        "infiniband/mlx5_1/ports/1/rate": "400 Gb/sec (4X NDR)\n",
+        "infiniband/mlx5_1/ports/1/state": "1: DOWN\n",
+        "net/ib0/device/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
+        "net/ib0/device/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = {card.name: (card.kind, card.gbit_per_s, card.numa) for card in cards(tmp_path)}
+    assert found["eth0"] == ("Ethernet", 25.0, 1) and found["eth1"] == ("Ethernet", None, None)
+    assert found["mlx5_0:1"] == ("InfiniBand", 400.0, None) and found["mlx5_1:1"][1] is None
+    assert "lo" not in found
+    assert [rate_of(name, tmp_path) for name in ("eth0", "eth1", "ib0")] == [25.0, None, 400.0]
+
+
+def test_a_recorded_run_tells_no_host_names(two, tmp_path):
+    run = two(400.0, 100.0)
+    kept = json.dumps(json.loads(run.nodes_file.read_text()))
+    assert "a1" not in kept

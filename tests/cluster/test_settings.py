@@ -1,0 +1,64 @@
+"""cluster.toml: one checked example, and a clear sentence for everything that can be wrong in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labkit.cluster.settings import Settings
+from labkit.engine.errors import ClusterError
+from labkit.repository import REPOSITORY
+
+
+def test_the_example_shows_every_key_and_is_right():
+    example = REPOSITORY / "cluster.example.toml"
+    settings = Settings.read(example)
+    assert all(f"\n{field.name} = " in example.read_text() for field in dataclasses.fields(Settings))
+    assert settings.gpus_per_node == 4 and settings.setup[0] == "module load cuda"
+
+
+def test_without_a_file_the_defaults_hold(tmp_path):
+    assert Settings.read(tmp_path / "cluster.toml") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('partitoin = "gpu"', "'partitoin' is not known; did you mean 'partition'"),
+        ("zebra = 1", "'zebra' is not known; the keys are partition, account"),
+        ("partition = 3", "partition = 3 should be one line of text"),
+        ('partition = "a\\nb"', "should be one line of text"),
+        ('time_minutes = "1:00:00"', "time_minutes = '1:00:00' should be a whole number"),
+        ("gpus_per_node = -1", "should be a whole number, 0 or more"),
+        ("gpus_per_node = true", "should be a whole number"),
+        ('setup = "module load cuda"', "should be a list of lines"),
+        ("setup = [1]", "should be a list of lines"),
+        ("partition = ", "cannot be read as TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_file_and_key(tmp_path, text, why):
+    file = tmp_path / "cluster.toml"
+    file.write_text(text)
+    with pytest.raises(ClusterError) as caught:
+        Settings.read(file)
+    assert str(file) in str(caught.value) and why in str(caught.value)
+
+
+def test_a_file_that_is_named_must_exist(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(tmp_path / "nowhere.toml"))
+    with pytest.raises(ClusterError, match="which does not exist"):
+        Settings.read()
+
+
+def test_a_launch_on_one_node_imports_nothing_of_a_cluster(tmp_path):
+    script = (
+        "import sys; from labkit import launch; from labkit.labs import start; launch(start.Hello.small(gpus=2)); "
+        "print([name for name in sys.modules if 'submitit' in name or name.startswith('labkit.cluster')])"
+    )
+    environment = os.environ | {"LABKIT_RUNS": str(tmp_path), "LABKIT_PROGRESS": "0"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

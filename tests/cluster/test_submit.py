@@ -1,0 +1,127 @@
+"""A kernel on a login node: a job is submitted, its place and reason are told, and nothing of it is left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from faults_plan import Faults
+from launches import soon
+
+from labkit import launch
+from labkit.cluster import job, lending, slurm
+from labkit.cluster.settings import Settings
+from labkit.engine import bars
+from labkit.engine.errors import ClusterError, NotStarted
+
+pytest.importorskip("submitit", reason="submitit is not installed: make test CLUSTER=1 installs it")
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Return the lines that launches show below their bars."""
+    lines = []
+    monkeypatch.setattr(bars.Bars, "show_waiting", lambda self, text: lines.append(text))
+    return lines
+
+
+def launched_beside(errors: list) -> threading.Thread:
+    """Launch in a thread; what it raises goes to `errors`, its run too."""
+
+    def go():
+        try:
+            errors.append(launch(Faults(), nodes=2))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread
+
+
+def test_a_job_is_submitted_measured_and_given_back(cluster, login, told):
+    run = launch(Faults(), nodes=2)
+    assert run.status["state"] == "finished" and set(run.rows["node"]) == {0, 1}
+    soon(lambda: run.status["job"] not in cluster.jobs())
+    assert not list((login.parent / "runs").glob(".nodes-*"))
+
+
+def test_a_kept_job_serves_the_next_launch(cluster, login, told):
+    login.write_text(login.read_text().replace("keep_minutes = 0", "keep_minutes = 5"))
+    first = launch(Faults(), nodes=2).status["job"]
+    assert launch(Faults(), nodes=2).status["job"] == first
+    lending.leave()
+    soon(lambda: first not in cluster.jobs())
+
+
+def test_while_the_nodes_are_busy_place_and_reason_are_told(cluster, login, told):
+    other, done = cluster.allocate(2, "--exclusive"), []
+    waiting = launched_beside(done)
+    soon(lambda: any("place 1 of 1 in partition lab (Resources: the nodes are busy)" in line for line in told))
+    cluster.command("scancel", other)
+    waiting.join(60)
+    assert done[0].status["state"] == "finished"
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_told(cluster, login, told):
+    other, done = cluster.allocate(2, "--exclusive"), []
+    waiting = launched_beside(done)
+    (number,) = soon(lambda: [each for each in cluster.jobs() if each != other])
+    soon(lambda: any("pending" in line for line in told))
+    cluster.command("scancel", number)
+    waiting.join(60)
+    assert isinstance(done[0], ClusterError)
+    assert "was cancelled from outside (scancel)" in str(done[0]) and "before it had started" in str(done[0])
+
+
+def test_an_interrupt_while_it_waits_gives_the_job_back(cluster, login, monkeypatch):
+    other = cluster.allocate(2, "--exclusive")
+
+    def interrupt(self, text):
+        if "pending" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bars.Bars, "show_waiting", interrupt)
+    with pytest.raises(NotStarted, match="nothing was started"):
+        launch(Faults(), nodes=2)
+    soon(lambda: cluster.jobs() == [other])
+
+
+def test_a_partition_that_is_not_there_is_told_with_those_that_are(cluster, login):
+    login.write_text('partition = "gpus"')
+    with pytest.raises(ClusterError, match=r"invalid partition.*the partitions are lab, short, urgent"):
+        launch(Faults(), nodes=2)
+    assert cluster.jobs() == []
+
+
+def test_a_job_that_can_never_start_is_given_back_at_once(cluster, login):
+    login.write_text('partition = "short"\ntime_minutes = 20')
+    begun = time.monotonic()
+    with pytest.raises(ClusterError, match=r"time limit|PartitionTimeLimit"):
+        launch(Faults(), nodes=2)
+    assert time.monotonic() - begun < 20
+    soon(lambda: cluster.jobs() == [])
+
+
+def test_a_job_that_no_kernel_uses_any_more_ends_by_itself(cluster, login, monkeypatch):
+    """The kernel may be killed while its job waits: then no station ever comes."""
+    monkeypatch.setattr(job, "hold", quick_hold(login.parent))
+    allocation = job.submit(1, Settings(partition="lab", time_minutes=5), login.parent / "jobs")
+    soon(lambda: slurm.job(allocation.number).runs)
+    soon(lambda: slurm.job(allocation.number).state == "COMPLETED")
+
+
+def quick_hold(folder):
+    """Return the module of the job's own process, with short patience."""
+    from labkit.cluster import hold
+
+    text = Path(hold.__file__).read_text().replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.2")
+    file = folder / "hold.py"
+    file.write_text(text.replace("FIRST_SECONDS = 120.0", "FIRST_SECONDS = 1.0").replace("max(keep_seconds", "max(0.0"))
+
+    class Quick:
+        __file__ = str(file)
+
+    return Quick

@@ -1,0 +1,113 @@
+"""Launches over two real slurmd: the same plans and tables, rows of both nodes, one clock, nothing left."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+from faults_plan import Faults
+from launches import soon
+
+from labkit import launch
+from labkit.cluster import lending
+from labkit.engine import processes
+from labkit.engine.errors import ClusterError, PlanError
+from labkit.labs import broadcast, collectives, ddp_from_scratch, start
+
+# Of each lab a small plan, and a table that is made from its rows.
+LABS = {
+    "00": lambda: start.Hello.small(gpus=2),
+    "02": lambda: broadcast.Sweep.small(gpus=2, mib=4, repeats=2, methods=("direct", "nccl")),
+    "09": lambda: collectives.Sweep.small(
+        gpus=2, repeats=2, sizes_kib=(4, 64), collectives=("all-reduce", "broadcast")
+    ),
+    "10": lambda: ddp_from_scratch.Implementations.small(gpus=2, repeats=2, seeds=(0,)),
+}
+TABLES = {
+    "00": start.ranks,
+    "02": broadcast.methods,
+    "09": collectives.bandwidths,
+    "10": ddp_from_scratch.implementations,
+}
+
+
+@pytest.mark.parametrize("number", LABS)
+def test_a_lab_measures_all_its_points_on_two_nodes(number, allocation):
+    run = launch(LABS[number](), nodes=2)
+    assert run.status["state"] == "finished" and run.status["processes_left"] == 0
+    assert run.plan.gpus == 4 and run.tally()["points"] == len(run.plan.points())
+    rows = run.rows
+    assert set(rows["status"]) == {"ok"}
+    assert (rows["node"] == rows["rank"] // 2).all()
+    assert "2 nodes" in run.source
+    assert len(TABLES[number](run)) > 0
+
+
+def test_ranks_of_both_nodes_add_up_and_know_their_nodes(allocation):
+    run = launch(start.Hello.small(gpus=2), nodes=2)
+    assert set(run.rows["sum_of_ranks"]) == {0 + 1 + 2 + 3}
+    assert run.hosts == ("n1", "n2") and len(run.nodes) == 2
+    assert [run.place(rank) for rank in (0, 3)] == ["rank 0 (node 0, n1)", "rank 3 (node 1, n2)"]
+
+
+def test_each_node_keeps_its_own_conditions(allocation):
+    run = launch(start.Hello.small(gpus=2), nodes=2)
+    for node in (0, 1):
+        conditions = run.conditions(node)
+        assert not conditions.missing
+        assert [each.rank for each in conditions.after.ranks] == [2 * node, 2 * node + 1]
+        assert [each["point"] for each in conditions.points] == [0]
+
+
+def test_the_clocks_of_both_nodes_are_compared(allocation):
+    """Both slurmd share this machine's clock: what is measured is wrong by half of the round trip at most."""
+    first, second = launch(start.Hello.small(gpus=2), nodes=2).status["clocks"]
+    assert first == {"ahead_us": 0.0, "round_trip_us": 0.0}
+    assert 0 < second["round_trip_us"] < 1e6
+    assert abs(second["ahead_us"]) <= second["round_trip_us"] / 2 + 0.1
+
+
+def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocation(cluster, allocation):
+    launch(Faults(), nodes=2)
+    steps = cluster.steps()
+    begun = time.monotonic()
+    assert launch(Faults(), nodes=2).status["state"] == "finished"
+    assert time.monotonic() - begun < 20  # a second, where nothing else runs
+    assert cluster.steps() == steps and len(steps) == 1
+    lending.leave()
+    soon(lambda: not cluster.steps() and not stations())
+    assert allocation in cluster.jobs()
+
+
+def test_a_point_that_kills_a_worker_costs_one_restart(allocation):
+    plan = Faults(faults=("none", "kill", "none"), rank=3)
+    with pytest.raises(Exception, match=r"rank 3 \(node 1, n2\) was killed by SIGKILL") as caught:
+        launch(plan, nodes=2)
+    rows = caught.value.run.rows
+    assert set(rows["point"]) == {0, 1, 2} and caught.value.run.status["launches"] == 2
+    assert not processes.members(caught.value.run)
+
+
+def test_more_nodes_than_the_allocation_has_are_refused_at_once(allocation):
+    with pytest.raises(ClusterError, match=r"wants 3 nodes.*has 2.*salloc --nodes=3"):
+        launch(Faults(), nodes=3)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 1.5, "two"])
+def test_a_number_of_nodes_that_is_none_is_refused(nodes):
+    with pytest.raises(PlanError, match="give a number of nodes"):
+        launch(Faults(), nodes=nodes)
+
+
+def test_a_plan_keeps_its_knobs_on_two_nodes_but_those_that_follow_from_the_workers():
+    plan = collectives.Sweep.small(gpus=2, repeats=3)
+    wider = plan.with_gpus(4)
+    assert (plan.counts, wider.counts) == ((2,), (2, 3, 4))
+    assert (wider.repeats, wider.size, wider.device) == (3, "small", plan.device)
+
+
+def stations() -> list[psutil.Process]:
+    """Return the stations of all runs that live on this machine."""
+    found = [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"]]
+    return [process for process in found if "labkit.cluster.station" in process.info["cmdline"]]
