@@ -27,9 +27,9 @@ from labkit.repository import REPOSITORY
 
 NAMESPACES, NOBODY, LIMITS = "namespaces", "nobody", "limits"
 WORDS = {
-    NAMESPACES: "each answer ran in a file system, a process table and a network of its own",
-    NOBODY: "each answer ran as nobody; it could read what everyone may read, and reach the network",
-    LIMITS: "each answer ran with the grader's own rights, under limits of time and memory only",
+    NAMESPACES: "Each answer ran in a file system, a process table and a network of its own",
+    NOBODY: "Each answer ran as nobody; it could read what everyone may read, and reach the network",
+    LIMITS: "Each answer ran with the grader's own rights, under limits of time and memory only",
 }
 NOBODY_ID = 65534
 MIB = 2**20

@@ -67,9 +67,15 @@ def _exercise(one: Graded, code: str) -> str:
     verdict = one.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
     lines = "".join(f"<li>{escape(line)}</li>" for line in (*verdict.faults.values(), *verdict.merits))
-    texts = (("Its traceback", verdict.detail), ("It printed", verdict.printed), ("The answer", code))
+    texts = (
+        ("Its traceback", verdict.detail, "--bad"),
+        ("It printed", verdict.printed, "--line"),
+        ("The answer", code, "--line"),
+    )
     shown = "".join(
-        f'<h3>{head}</h3><pre class="why">{escape(text)}</pre>' for head, text in texts if text and text.strip()
+        f'<h3>{head}</h3><pre class="why" style="border-color: var({edge})">{escape(text)}</pre>'
+        for head, text, edge in texts
+        if text.strip()
     )
     points = f"{one.points} of {one.most} points"
     return f"<h2>{escape(one.exercise)}: {escape(outcome)}, {points} ({escape(one.grade)})</h2><ul>{lines}</ul>{shown}"
