@@ -105,7 +105,7 @@ class Folder:
         """Write down how the run ended."""
         self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
         with suppress(OSError):  # a disk that is full must not hide how the run ended
-            _write(self.status_file, json.dumps(self.closed, indent=1))
+            publish(self.status_file, json.dumps(self.closed, indent=1))
 
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
@@ -120,7 +120,7 @@ class Folder:
     def keep_conditions(self, text: str) -> None:
         """Write the conditions of the run, instead of those that were written before."""
         with suppress(OSError):  # as in `close`
-            _write(self.conditions_file, text)
+            publish(self.conditions_file, text)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def name_of_user(user: int) -> str:
         return f"user {user}"
 
 
-def _write(file: Path, text: str) -> None:
+def publish(file: Path, text: str) -> None:
     """Write a file in one step: a reader never sees half of it."""
     draft = file.with_suffix(".part")
     try:

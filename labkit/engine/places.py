@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import DamagedRun
-from labkit.engine.folder import Folder
+from labkit.engine.folder import Folder, publish
 from labkit.engine.lines import content
 from labkit.node import Node
 
@@ -38,13 +38,13 @@ class Places(Folder):
 
         `networks` tells of each node what `network` returns.
         """
-        self.node_file.write_text(nodes[0].to_json())
+        publish(self.node_file, nodes[0].to_json())
         if len(nodes) > 1:
             told = networks or ({},) * len(nodes)
             records = [asdict(each) | {"network": network} for each, network in zip(nodes, told, strict=True)]
-            self.nodes_file.write_text(json.dumps(records, indent=1, ensure_ascii=False))
+            publish(self.nodes_file, json.dumps(records, indent=1, ensure_ascii=False))
         if hosts:
-            self.hosts_file.write_text(json.dumps(hosts))
+            publish(self.hosts_file, json.dumps(hosts))
 
     @cached_property
     def node(self) -> Node:

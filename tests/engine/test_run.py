@@ -27,6 +27,27 @@ def create(tmp_path, monkeypatch):
     return make
 
 
+def test_no_reader_meets_half_of_a_file(create, monkeypatch):
+    """Another process may look at a run while it begins: its plan and node appear whole, under their names."""
+    unreadable = []
+
+    def slow(file: Path, text: str) -> None:
+        with file.open("w") as writer:
+            writer.write(text[:10])
+            writer.flush()
+            for other in file.parent.glob("*.json"):
+                try:
+                    json.loads(other.read_text())
+                except json.JSONDecodeError:
+                    unreadable.append(other.name)
+            writer.write(text[10:])
+
+    monkeypatch.setattr(Path, "write_text", slow)
+    run = create()
+    assert run.plan.faults == ("none",) and run.node == node.here()
+    assert not unreadable
+
+
 def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0, **more) -> None:
     row = {"point": point, "seed": 0, "fault": run.plan.faults[point], "iteration": iteration, "seconds": seconds}
     run.append(rank, row | more)
