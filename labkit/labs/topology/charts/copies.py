@@ -26,7 +26,7 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
     top = float((between if count > 1 else matrix).max().max())
     image = ax.imshow(matrix, cmap="Blues", vmin=0, vmax=top * 1.15, aspect="auto")
     for (row, column), value in np.ndenumerate(matrix):
-        ink = ink_on(image.cmap(float(image.norm(value))))
+        ink = ink_on(image.cmap(value / (1.15 * top)))
         ax.text(column, row, units.number(value), ha="center", va="center", color=ink)
     who = "GPU" if fact(table, "device") == "cuda" else "process"
     names = [f"{who} {index}" for index in matrix.columns]
