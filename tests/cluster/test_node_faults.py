@@ -151,6 +151,7 @@ def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, alloc
 
 
 def test_a_kernel_that_is_killed_leaves_nothing_on_either_node(cluster, allocation, tmp_path):
+    lending.leave()
     script = "from faults_plan import Faults; from labkit import launch; launch(Faults(faults=('sleep',)), nodes=2)"
     environment = os.environ | {"LABKIT_PROGRESS": "0"}
     kernel = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=HERE)
