@@ -129,6 +129,17 @@ def test_a_job_that_is_preempted_is_told(cluster, allocation, tmp_path):
     assert f"job {allocation} was preempted" in error.sentence
 
 
+def test_a_job_that_reaches_its_time_limit_is_told(cluster, allocation, tmp_path):
+    def soon_over():
+        cluster.command("scontrol", "update", f"JobId={allocation}", "EndTime=now+1")
+
+    ending = when_it_measures(tmp_path, soon_over)
+    error = failed(JobEnded, Faults(faults=("sleep",)))
+    ending.join()
+    assert "reached its time limit of" in error.sentence and "`time_minutes`" in error.sentence
+    assert len(error.run.rows) == 4
+
+
 def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, allocation, tmp_path):
     """Slurm's steps outlive their slurmd: the run goes on. Stations that start meanwhile are refused by srun."""
 
