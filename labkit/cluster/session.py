@@ -142,7 +142,7 @@ class NodesSession(Session):
         if len(told) < self.count:
             return None
         order = sorted(told, key=lambda index: told[index]["unix"])
-        failed = [told[index] for index in order if told[index]["first"] and not told[index]["stopped"]]
+        failed = [told[index] for index in order if told[index]["first"] and not told[index].get("stopped")]
         errors = [told[index]["error"] for index in order if told[index]["error"]]
         exits = failed[0].get("exits", {}) if failed else {}
         first = failed[0]["first"] if failed else []
@@ -160,8 +160,7 @@ class NodesSession(Session):
                 elif "ending" in line:
                     self.ended_by[index] = line["ending"]
                 elif "launch" in line:
-                    key = (line["run"], line["launch"])
-                    self._told.setdefault(key, {})[index] = line | {"stopped": key in self._stopped}
+                    self._told.setdefault((line["run"], line["launch"]), {})[index] = line
 
     def why_lost(self) -> str:
         """Return how Slurm ended the job, once it says so; "" where the job still runs."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from labkit import node
 from labkit.cluster.interface import chosen, listening
-from labkit.engine import agent
+from labkit.engine import agent, processes
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import environment
@@ -135,6 +135,7 @@ def engine_digest() -> str:
 def main(folder: str, name: str) -> None:
     """Serve the kernel behind srun; `folder` holds one file for each node, `name` is an interface's or empty."""
     index = int(os.environ["SLURM_PROCID"])
+    processes.Station.number = str(index)
     os.dup2(2, 1)  # what libraries print goes where errors go
     file = Path(folder, f"node{index}.jsonl")
     try:

@@ -21,6 +21,15 @@ CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free s
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
+class Station:
+    """The number of the node that this process serves, as Slurm tells it to all processes there; "" beside a kernel.
+
+    Two slurmd may share a machine: each station then ends the processes of its own node alone.
+    """
+
+    number = ""
+
+
 def members(run: Folder) -> list[psutil.Process]:
     """Return the living processes that belong to the run: those with its mark in their environment, and all below them.
 
@@ -30,7 +39,9 @@ def members(run: Folder) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             below[process.ppid()].append(process)
-            if process.environ().get(MARK) == run.mark:
+            environment = process.environ()
+            here = not Station.number or environment.get("SLURM_PROCID", Station.number) == Station.number
+            if here and environment.get(MARK) == run.mark:
                 marked.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
