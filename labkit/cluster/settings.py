@@ -58,7 +58,10 @@ class Settings:
                 raise ClusterError(f"{file}: the key {name!r} is not known; {meant}")
             if wrong := _wrong(known[name].default, value):
                 raise ClusterError(f"{file}: {name} = {value!r} {wrong}")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+        keys: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
+        }
+        return cls(**keys)
 
 
 def _wrong(default: Any, value: Any) -> str:

@@ -200,4 +200,4 @@ if __name__ == "__main__":
     bare = Run(sys.argv[1])
     write_to(bare.log_file(int(os.environ["RANK"])))
     os.environ.setdefault("LABKIT_LAUNCHED", repr(monotonic()))
-    measure(bare, *map(int, sys.argv[2:3]))
+    measure(bare, first_point=int(sys.argv[2]) if sys.argv[2:] else 0)

@@ -200,42 +200,34 @@ BANDWIDTHS = (
 )  # collective, ranks, bytes of the message, seconds
 
 
-def _rate(message_bytes: float, seconds: float, factor: float, unit: float = 1e9) -> float:
-    return factor * message_bytes / seconds / unit
+def _bus(kind: str, ranks: int, message_bytes: float, seconds: float, unit: float = 1e9) -> float:
+    return bus_factor(kind, ranks) * message_bytes / seconds / unit
+
+
+def _half(kind: str, *case: float) -> float:
+    return _bus(kind, *case) / (2 if kind == "all-reduce" else 1)
+
+
+def _upside_down(kind: str, ranks: int, *case: float) -> float:
+    return _bus(kind, ranks, *case) / bus_factor(kind, ranks) ** 2
 
 
 judge_bandwidth = judge_of(
     "bus_bandwidth",
     BANDWIDTHS,
-    lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n)),
+    _bus,
     (
         Mistake(
-            "algorithm", lambda kind, n, size, s: _rate(size, s, 1), "that is the algorithm bandwidth: bytes over time"
+            "algorithm", lambda _, *case: _bus("broadcast", *case), "that is the algorithm bandwidth: bytes over time"
         ),
-        Mistake(
-            "one_factor",
-            lambda kind, n, size, s: _rate(size, s, bus_factor("all-reduce", n)),
-            "2(N − 1)/N is the factor of an all-reduce alone",
-        ),
-        Mistake(
-            "half",
-            lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n) / (2 if kind == "all-reduce" else 1)),
-            "an all-reduce sends each byte twice: a reduce-scatter, then an all-gather",
-        ),
-        Mistake(
-            "upside_down",
-            lambda kind, n, size, s: _rate(size, s, 1 / bus_factor(kind, n)),
-            "the factor is (N − 1)/N or twice that, not its inverse",
-        ),
-        Mistake(
-            "binary", lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n), 2**30), "a GB is 10⁹ bytes, not 2³⁰"
-        ),
-        Mistake("bytes", lambda kind, n, size, s: _rate(size, s, bus_factor(kind, n), 1), "those are bytes per second"),
+        Mistake("one_factor", lambda _, *case: _bus("all-reduce", *case), "2(N − 1)/N is an all-reduce's factor alone"),
+        Mistake("half", _half, "an all-reduce sends each byte twice: a reduce-scatter, then an all-gather"),
+        Mistake("upside_down", _upside_down, "the factor is (N − 1)/N or twice that, not its inverse"),
+        Mistake("binary", lambda *case: _bus(*case, unit=2**30), "a GB is 10⁹ bytes, not 2³⁰"),
+        Mistake("bytes", lambda *case: _bus(*case, unit=1), "those are bytes per second"),
         Mistake(
             "shared",
-            lambda kind, n, size, s: _rate(
-                size, s, (n - 1) / n if kind in ("broadcast", "send/recv") else bus_factor(kind, n)
-            ),
+            lambda kind, n, *case: _bus(kind, n, *case) * ((n - 1) / n if kind in ("broadcast", "send/recv") else 1),
             "in a broadcast and in a send all bytes cross a link: the factor is 1",
         ),
     ),
