@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
@@ -204,11 +205,11 @@ def _bus(kind: str, ranks: int, message_bytes: float, seconds: float, unit: floa
     return bus_factor(kind, ranks) * message_bytes / seconds / unit
 
 
-def _half(kind: str, *case: float) -> float:
+def _half(kind: str, *case: Any) -> float:
     return _bus(kind, *case) / (2 if kind == "all-reduce" else 1)
 
 
-def _upside_down(kind: str, ranks: int, *case: float) -> float:
+def _upside_down(kind: str, ranks: int, *case: Any) -> float:
     return _bus(kind, ranks, *case) / bus_factor(kind, ranks) ** 2
 
 
