@@ -20,6 +20,7 @@ from labkit.theory.transformer import (
 )
 
 PRECISIONS = ("float32", "tf32", "autocast")
+PRODUCTS = ("float32", "tf32", "bfloat16")  # of matrices alone: autocast's products are bfloat16's
 MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
 VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
@@ -39,7 +40,7 @@ class Benchmark(Plan):
 
     lab: ClassVar[str] = "benchmarking"
     worker: ClassVar[str] = "labkit.labs.benchmarking.worker"
-    most: ClassVar[int] = 1
+    most: ClassVar[int | None] = 1
     SMALLER: ClassVar[dict[str, Any]] = {}
 
     gpus: int = 1
@@ -104,6 +105,33 @@ class Steps(Benchmark):
                 for mode in self.modes:
                     if mode == "eager" or (self.device == "cuda" and precision == "autocast"):
                         yield {"model": model, "precision": precision, "mode": mode}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products(Benchmark):
+    """Products of two square matrices by precision, on all GPUs simultaneously: the most that a GPU multiplies.
+
+    `side` counts rows for the tensor cores' precisions; float32, which they do not multiply, takes half of it.
+    """
+
+    most: ClassVar[int | None] = None
+    SMALLER: ClassVar[dict[str, Any]] = {"side": 1024, "precisions": ("float32",)}
+
+    gpus: int = 0
+    side: int = 16384
+    precisions: tuple[str, ...] = PRODUCTS
+    warm_ups: int = 10
+    repeats: int = 15
+
+    def validate(self) -> None:
+        if min(self.warm_ups, self.repeats) < 1 or self.side < 2:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, side={self.side}: at least 1, 1 and 2")
+        for precision in self.precisions:
+            self.require("precision", precision, PRODUCTS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            yield {"precision": precision, "side": self.side // 2 if precision == "float32" else self.side}
 
 
 @dataclass(frozen=True, kw_only=True)

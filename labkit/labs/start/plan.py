@@ -77,6 +77,9 @@ class BertStep(Plan):
     steps: int = 3
 
 
+WAYS = ("torchrun", "launch", "sweep")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchCost(Plan):
     """What launch() costs beside the bare torchrun command, and a sweep beside one point (`make bench`).
@@ -90,8 +93,13 @@ class LaunchCost(Plan):
 
     pairs: int = 6
     sweep_points: int = 20
+    ways: tuple[str, ...] = WAYS
+
+    def validate(self) -> None:
+        for way in self.ways:
+            self.require("way", way, WAYS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for pair in range(self.pairs):
-            for way in ("torchrun", "launch", "sweep"):
+            for way in self.ways:
                 yield {"pair": pair, "way": way}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
-from labkit.labs.benchmarking.plan import Answer, FirstCalls, Launches, Profiles, Trial
+from labkit.labs.benchmarking.plan import Answer, FirstCalls, Launches, Products, Profiles, Trial
 from labkit.labs.benchmarking.worker.answers import try_answer
 from labkit.labs.benchmarking.worker.firsts import watch_first_calls
 from labkit.labs.benchmarking.worker.launches import time_launches
+from labkit.labs.benchmarking.worker.products import time_products
 from labkit.labs.benchmarking.worker.profiles import profile_phases
 from labkit.labs.benchmarking.worker.steps import Loop, time_phases
 from labkit.labs.benchmarking.worker.trials import put_on_trial
@@ -18,6 +19,9 @@ from labkit.worker.settings import prepare as prepare
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point."""
+    if isinstance(worker.plan, Products):
+        time_products(worker, point)
+        return
     if worker.rank:
         return
     if isinstance(worker.plan, Answer):

@@ -1,0 +1,116 @@
+"""Key figures of a lab: what a node's card shows of its runs, each with its unit, its physical limit and its spread."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from labkit.node.limits import Spec, spec
+from labkit.tables.rates import PEAK
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labkit.engine.run import Run
+
+HIGHER, LOWER = "higher", "lower"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure as one run shows it: the median of its repeats, their quartiles `low` and `high`, and their number.
+
+    `setting` says what the figure depends on besides the GPU model, as "1 GiB, 4 GPUs": figures of different settings
+    are not compared. `limit` is what physics allows, in the figure's unit; NaN where no datasheet is known.
+    """
+
+    value: float
+    low: float
+    high: float
+    repeats: int
+    setting: str
+    limit: float = math.nan
+
+    @classmethod
+    def of(cls, values: Iterable[float], setting: str, limit: float | None = None) -> Measured | None:
+        """Return the figure of these repeats; None where there are none."""
+        known = [float(value) for value in values if not math.isnan(value)]
+        if not known:
+            return None
+        low, value, high = statistics.quantiles(known, n=4, method="inclusive") if len(known) > 1 else known * 3
+        return cls(value, low, high, len(known), setting, math.nan if limit is None else float(limit))
+
+    def rate(self, amount: float, limit: float | None = None) -> Measured:
+        """Return what is done per unit of time, where this figure is the time that `amount` takes."""
+        value, low, high = (amount / time if time else math.inf for time in (self.value, self.high, self.low))
+        return replace(self, value=value, low=low, high=high, limit=math.nan if limit is None else float(limit))
+
+    @property
+    def half_spread(self) -> float:
+        """Half of the interquartile range of the repeats."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One figure of a lab's card: its name and unit, the plan whose runs show it, and how a run gives it.
+
+    plan: the plan's lower-case name. measure: returns None where a run of that plan does not show the figure. better:
+    "higher" or "lower". least_gpus: 0 for a figure that CPU processes show, too. by_host: whether the host's speed
+    changes it: its cores, its memory, the time to enqueue a kernel.
+    """
+
+    name: str
+    unit: str
+    plan: str
+    measure: Callable[[Run], Measured | None]
+    better: str = HIGHER
+    least_gpus: int = 0
+    by_host: bool = False
+
+
+def repeats(run: Run, column: str, **knobs: Any) -> pd.Series:
+    """Return one value per repeat of the points with these knobs: that of the slowest rank, without warm-ups.
+
+    Empty where the run has no such point, and where it failed.
+    """
+    rows = run.rows
+    if not {column, *knobs} <= {*rows.columns}:
+        return rows.iloc[:0].reindex(columns=[column])[column]
+    chosen = (rows["status"] == "ok") & ~rows["warm_up"].astype(bool) & rows[column].notna()
+    for knob, value in knobs.items():
+        chosen &= rows[knob] == value
+    return rows[chosen].groupby(["point", "iteration"])[column].max()
+
+
+def datasheet(run: Run) -> Spec | None:
+    """Return the datasheet of the run's GPUs; None on CPUs, and where none is known."""
+    return spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
+
+
+def workers(run: Run, count: int | None = None) -> str:
+    """Return "4 GPUs", "1 GPU", or "2 CPU processes": what a figure's setting says of the workers."""
+    count = count or run.plan.gpus
+    kind = "GPU" if run.plan.device == "cuda" else "CPU process"
+    return f"{count} {kind}{'' if count == 1 else 's' if kind == 'GPU' else 'es'}"
+
+
+def on_one(run: Run, text: str) -> str:
+    """Return the setting of a figure that does not depend on the number of GPUs; it says where none took part."""
+    return text if run.plan.device == "cuda" else f"{text}, CPU processes"
+
+
+def message(size_bytes: float) -> str:
+    """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
+    mib = size_bytes / 2**20
+    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
+
+
+def most_per_second(run: Run, flop: float, precision: str, gpus: int = 1) -> float | None:
+    """Return how many things of `flop` operations each these GPUs can do per second, by their datasheet."""
+    known = datasheet(run)
+    tflops = known.tflops(PEAK[precision]) if known else None
+    return gpus * tflops * 1e12 / flop if tflops else None
