@@ -21,7 +21,7 @@ endif
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report test lab reset handout grade data scorecard bench lint wheels clean
+.PHONY: help run report card compare test lab reset handout grade data scorecard bench lint wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,13 @@ run: $(READY)  ## run every notebook on this machine, write runs/report/index.ht
 
 report: $(READY)  ## rebuild the report's pages from what ran
 	@$(PY) -m labkit.batch --report-only $(ARGS)
+
+card: $(READY)  ## measure this node's key figures alone: verdicts in runs/report/index.html (ARGS="--fail-on below")
+	@$(REQUIRE)
+	@$(PY) -m labkit.card $(ARGS)
+
+compare: $(READY)  ## what changed between two runs or reports, the last two cards by default (A=… B=…)
+	@$(PY) -m labkit.card.compare $(A) $(B) $(ARGS)
 
 # One notebook is one kernel: loadfile keeps its cells in one worker, in order.
 test: $(READY)  ## run all tests, the notebooks' stored outputs among them (ARGS="-k broadcast")
@@ -88,8 +95,9 @@ wheels: $(READY)  ## fetch what `make run` needs on a node without a registry in
 	@$(if $(HAVE),$(PY) labkit/tools/offline.py lean $(HAVE))
 	@echo "wheelhouse/: $$(ls wheelhouse/*.whl | wc -l) wheels, $$(du -sh wheelhouse | cut -f1). On the node: make run OFFLINE=1"
 
-clean:  ## remove runs/ and the caches, keep .venv, recorded data and your answers
-	@echo "removing runs/ and the caches of pytest, ruff, hypothesis and Python"
+clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded data and your answers
+	@echo "removing runs/ ($$(ls runs 2>/dev/null | grep -c -- - || true) runs, $$(ls runs/reports 2>/dev/null | wc -l) earlier\
+	 reports) and the caches of pytest, ruff, hypothesis and Python"
 	@rm -rf runs .pytest_cache .ruff_cache .hypothesis
 	@find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 | xargs -0 rm -rf
 

@@ -85,6 +85,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}
 MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"labkit.labs.{lab}.tables"}
+MAY_IMPORT["key_figures"] = MAY_IMPORT["targets"]
 MAY_IMPORT["claims"] = MAY_IMPORT["targets"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",

@@ -41,7 +41,7 @@ def test_a_name_is_defined_in_one_place(lab):
     assert not set(defined) & {path.stem for path in folder.iterdir()}, "a function hides a room"
 
 
-FILES_OF_LABS = {*ROOMS, "worker", "bugs", "claims"}
+FILES_OF_LABS = {*ROOMS, "worker", "bugs", "claims", "key_figures"}
 # Given before this rule, and shown by notebooks: each goes from this list when it is renamed, and none is added.
 NAMED_LIKE_FILES = {"optimizer_sharding": {"faults"}, "precision_memory": {"faults"}}
 

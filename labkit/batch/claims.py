@@ -8,7 +8,7 @@ import pandas as pd
 from labkit.claims import claims_of, labs_with_claims
 from labkit.story.claims import HEADS, VERDICTS, cells_of
 
-from .index import page
+from .frame import write_page_of
 
 CLASSES = {True: "ok", False: "failed", None: "interrupted"}
 INTRODUCTION = (
@@ -40,8 +40,7 @@ def write_claims(path: Path) -> None:
 <h1>What published reports claim</h1>
 <p class="lead">{escape(INTRODUCTION)}<br>{escape(counts)}.</p>
 {"".join(sections)}"""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(body), encoding="utf-8")
+    write_page_of(body, path)
 
 
 def _section(lab: str, table: pd.DataFrame) -> str:

@@ -40,6 +40,13 @@ def title(notebook: nbformat.NotebookNode) -> str:
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
 
 
+def read(path: Path) -> nbformat.NotebookNode:
+    """Return the notebook at `path`, whatever kernel its metadata name."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["kernelspec"] = dict(_KERNELSPEC)  # only a label: the kernel is ThisInterpreter
+    return notebook
+
+
 def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
     """Runs the notebook at `path` in its own folder and writes its executed copy, complete or not.
 
@@ -48,10 +55,9 @@ def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
     outcome = Outcome(path.stem, path.stem, datetime.now().isoformat(timespec="seconds"))
     begin = time.monotonic()
     try:
-        notebook = nbformat.read(path, as_version=4)
-        notebook.metadata["kernelspec"] = dict(_KERNELSPEC)  # only a label: the kernel is ThisInterpreter
+        notebook = read(path)
         outcome.title = title(notebook) or path.stem
-        outcome.parameters = _declared(notebook, parameters)
+        outcome.parameters = declared(notebook, parameters)
         _run(notebook, path.parent, executed, outcome.parameters, bar)
     except KeyboardInterrupt:
         outcome.status, outcome.why = INTERRUPTED, "interrupted"
@@ -65,6 +71,7 @@ def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
 
 def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, parameters: dict, bar: Any) -> None:
     executed.parent.mkdir(parents=True, exist_ok=True)
+    executed.unlink(missing_ok=True)  # a kept report may hold the same file: it stays as it was
     papermill.execute_notebook(
         notebook,
         str(executed.resolve()).replace("{", "{{").replace("}", "}}"),  # papermill formats paths
@@ -77,7 +84,8 @@ def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, paramete
     )
 
 
-def _declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
+def declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
+    """Return those of the parameters that the notebook declares."""
     known = papermill.inspect_notebook(notebook) if parameters else {}
     return {name: value for name, value in parameters.items() if name in known}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nbconvert.filters import markdown2html
 
-from .index import page
+from .frame import write_page_of
 
 SOURCE, PAGE, HOME = "glossary.md", "glossary.html", "index.html"
 _NOTEBOOK = re.compile(r'href="(\d\d_\w+)\.ipynb(#[^"]*)?"')
@@ -35,4 +35,4 @@ def write_glossary(folder: Path, report: Path) -> None:
     if source.is_file():
         body = _REPOSITORY.sub(r"\1", markdown2html(source.read_text(encoding="utf-8")))
         back = f'<p class="lead"><a href="{HOME}">← All notebooks</a></p>'
-        (report / PAGE).write_text(page(f"{back}\n{body}"), encoding="utf-8")
+        write_page_of(f"{back}\n{body}", report / PAGE)

@@ -1,54 +1,43 @@
-"""Writes the report's first page: where and how the notebooks ran, one row each, with the way to their pages."""
+"""Writes the report's first page: the node's card, then how the notebooks ran, one row each, and their pages."""
 
 from html import escape
 from pathlib import Path
 
+from labkit.card.cards import Card
+from labkit.card.page import STYLE, card_html
+
+from .frame import TITLE, write_page_of
 from .record import FAILED, OK, Outcome, Record
 
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --soft: #667080; --line: #e3e6ea; --back: #ffffff; --tint: #f6f7f9;
-  --link: #1a5fb4; --ok: #1f7a4d; --bad: #b3261e; --held: #9a6700; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e8eb; --soft: #9aa4b0; --line: #30363d; --back: #14171a;
-  --tint: #1c2024; --link: #78aeed; --ok: #57c28a; --bad: #ff8a80; --held: #e2b340; } }
-body { max-width: 1000px; margin: 0 auto; padding: 56px 24px 96px; background: var(--back); color: var(--text);
-  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; font-variant-numeric: tabular-nums; }
-h1 { margin: 0; font-size: 28px; font-weight: 650; letter-spacing: -0.01em; }
-h2 { margin: 56px 0 12px; font-size: 17px; font-weight: 600; }
-.lead { margin: 6px 0 32px; color: var(--soft); }
-table { width: 100%; border-collapse: collapse; }
-th { padding: 8px 12px 8px 0; border-bottom: 1px solid var(--line); color: var(--soft); font-size: 13px;
-  font-weight: 500; text-align: left; }
-td { padding: 12px 12px 12px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-.time { width: 90px; text-align: right; white-space: nowrap; }
-.result { width: 110px; padding-left: 24px; white-space: nowrap; }
-td.result { font-weight: 600; }
-.ok { color: var(--ok); } .failed { color: var(--bad); } .interrupted { color: var(--held); }
-a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
-.name { display: block; color: var(--soft); font-size: 13px; }
-.why { margin: 8px 0 0; padding: 8px 12px; border-left: 3px solid var(--bad); background: var(--tint);
-  font: 13px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 24px; margin: 0; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-"""
 
-
-def write_index(record: Record, path: Path) -> None:
+def write_index(record: Record, path: Path, card: Card | None = None) -> None:
     """Writes `path`, a page that needs nothing but itself and links to the notebooks' pages beside it."""
     outcomes = record.ordered()
     machine = record.machine
-    beside = {"claims.html": "What published reports claim, recomputed", "glossary.html": "Glossary"}
+    beside = {
+        "claims.html": "What published reports claim, recomputed",
+        "trends.html": "Key figures by date",
+        "glossary.html": "Glossary",
+    }
     links = [f'<a href="{name}">{text}</a>' for name, text in beside.items() if path.with_name(name).exists()]
-    link = f"<p>{' · '.join(links)}</p>" if links else ""
-    body = f"""<h1>Multi-GPU training, measured</h1>
-<p class="lead">{escape(machine.label)}<br>{escape(summary(outcomes))}</p>
-{link}
-<table><thead><tr><th>Notebook</th><th class="time">Time</th><th class="result">Result</th></tr></thead>
-<tbody>
-{"".join(_row(outcome, machine.label) for outcome in outcomes)}</tbody></table>
+    told = escape(summary(outcomes)) if outcomes else "measured by make card, without the notebooks"
+    body = f"""<h1>{TITLE}</h1>
+<p class="lead">{escape(machine.label)}<br>{told}</p>
+<p>{" · ".join(links)}</p>
+{card_html(card) if card else ""}
+{_notebooks(outcomes, machine.label)}
 {_facts("This machine", machine.facts)}
 {_facts("Versions", machine.versions)}"""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(body), encoding="utf-8")
+    write_page_of(body, path, STYLE)
+
+
+def _notebooks(outcomes: list[Outcome], label: str) -> str:
+    if not outcomes:
+        return ""
+    return f"""<h2>The notebooks</h2>
+<table><thead><tr><th>Notebook</th><th class="time">Time</th><th class="result">Result</th></tr></thead>
+<tbody>
+{"".join(_row(outcome, label) for outcome in outcomes)}</tbody></table>"""
 
 
 def summary(outcomes: list[Outcome]) -> str:
@@ -90,14 +79,3 @@ def _circumstances(outcome: Outcome, label: str) -> list[str]:
 def _facts(heading: str, facts: dict) -> str:
     rows = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items())
     return f"<h2>{heading}</h2><dl>{rows}</dl>" if rows else ""
-
-
-def page(body: str) -> str:
-    """Return a whole page around its body, in the report's style."""
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Multi-GPU training, measured</title><style>{_STYLE}</style></head>
-<body>
-{body}
-</body></html>
-"""

@@ -12,6 +12,7 @@ from jinja2 import DictLoader
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
+from .frame import write_text
 from .glossary import HOME, within_report
 from .record import Outcome
 
@@ -83,7 +84,7 @@ def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, names
     html, _ = _exporter().from_notebook_node(notebook, resources)
     html = within_report(html, names)
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(html, encoding="utf-8")
+    write_text(page, html)
     return loads(html)
 
 

@@ -146,9 +146,9 @@ class Entry:
 class Ticket:
     """The file that says what a launch of this process holds or waits for; locked for as long as it does."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, prefix: str = TICKETS):
         for _ in range(ATTEMPTS):
-            self.file = folder / f"{TICKETS}{os.geteuid()}-{os.getpid()}-{secrets.token_hex(4)}.json"
+            self.file = folder / f"{prefix}{os.geteuid()}-{os.getpid()}-{secrets.token_hex(4)}.json"
             try:
                 descriptor = os.open(self.file, NEW, 0o644)
                 os.fchmod(descriptor, 0o644)
@@ -179,14 +179,16 @@ class Ticket:
         self.lock.release()
 
 
-def entries(folder: Path, besides: Path | None = None) -> list[Entry]:
+def entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) -> list[Entry]:
     """Return what the launches of all users say that go on, in the order in which they said it; `besides` one file.
+
+    `prefix`: of the tickets' names, where others than launches write some.
 
     A ticket of this user whose process has ended is removed; those of others are passed over.
     """
     with suppress(OSError):
         with os.scandir(folder) as found:
-            files = [Path(one.path) for one in found if one.name.startswith(TICKETS)]
+            files = [Path(one.path) for one in found if one.name.startswith(prefix)]
         read = (_entry(file) for file in files if file != besides)
         return sorted((entry for entry in read if entry is not None), key=lambda entry: entry.since)
     return []

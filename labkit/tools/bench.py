@@ -53,7 +53,7 @@ def measure(plan: start.LaunchCost) -> Run:
         "launch": lambda: launch(one, progress=False),
         "sweep": lambda: launch(many, progress=False),
     }
-    for point in tqdm(plan.points(), desc="paired launches"):
+    for point in tqdm(plan.points(), desc="paired launches", leave=False, disable=None):
         called = time.time()
         done = ways[point.way]()
         events = [event for rank in range(plan.gpus) for event in read_lines(done.events_file(rank))]

@@ -32,6 +32,8 @@ TOOLS = {
     "test": ["jupyterlab", "pytest", "pytest-xdist", "pytest-timeout", "nbval", "hypothesis", "playwright"],
     "lint": ["ruff", "basedpyright"],
 }
+NO_NOTEBOOKS = {"card", "compare"}  # targets that run and show no notebook
+NOTEBOOKS = ["jupyterlab", "ipykernel", "ipywidgets", "papermill", "nbclient", "nbconvert", "nbformat", "networkx"]
 MODULES = {"nvidia-ml-py": "pynvml", "pytest-xdist": "xdist"}  # where the name differs from the distribution's
 # Jupyter looks for these under .venv only, whatever sys.path says.
 JUPYTER = [
@@ -108,6 +110,7 @@ def _absent(target: str) -> list[str]:
     """The packages of requirements.txt that a target imports and this environment does not have."""
     pinned = [found[0] for line in _lines(ROOT / "requirements.txt") if (found := re.match(r"[A-Za-z0-9._-]+", line))]
     others = {name for tools in TOOLS.values() for name in tools} - set(TOOLS.get(target, []))
+    others |= set(NOTEBOOKS) if target in NO_NOTEBOOKS else set()
     modules = {name: MODULES.get(name, name.lower().replace("-", "_")) for name in pinned if name not in others}
     return [name for name, module in modules.items() if importlib.util.find_spec(module) is None]
 

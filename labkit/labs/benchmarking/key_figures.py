@@ -40,7 +40,9 @@ def _product(precision: str) -> Callable[[Run], Measured | None]:
 
 def _step(run: Run) -> Measured | None:
     knobs = {"model": _LARGEST, "precision": "autocast", "phase": "step", "mode": "compiled_graph"}
-    return Measured.of(repeats(run, "ms", **knobs), f"{run.plan.samples} × {run.plan.sequence} tokens, compiled, one graph")
+    return Measured.of(
+        repeats(run, "ms", **knobs), f"{run.plan.samples} × {run.plan.sequence} tokens, compiled, one graph"
+    )
 
 
 KEY_FIGURES = (

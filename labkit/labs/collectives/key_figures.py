@@ -21,7 +21,7 @@ _LARGE = ("all-reduce", "all-gather", "all-to-all")
 def card_plans() -> list[Sweep]:
     """Return what `make card` launches: a small and a large message, among all GPUs."""
     if not Sweep.on_gpus():
-        return [Sweep.small(collectives=_LARGE[:2], sizes_kib=(1, 1024))]
+        return [Sweep.small(collectives=_LARGE, sizes_kib=(1, 1024))]
     plan = Sweep.full()
     chosen = {"counts": (plan.gpus,), "backends": ("nccl",), "sizes_kib": (1, 1048576)}
     return [Sweep.full(collectives=_LARGE, **chosen)]
@@ -52,7 +52,9 @@ def _latency(run: Run) -> Measured | None:
     if row is None:
         return None
     time, half = row["median_us"], row["spread_us"]
-    return Measured(time, time - half, time + half, int(row["count"]), f"{message(row['bytes'])}, {workers(run)}", math.nan)
+    return Measured(
+        time, time - half, time + half, int(row["count"]), f"{message(row['bytes'])}, {workers(run)}", math.nan
+    )
 
 
 KEY_FIGURES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,8 @@ def _samples(strategy: str) -> Callable[[Run], Measured | None]:
 
 def _efficiency(run: Run) -> Measured | None:
     alone = Measured.of(_steps(run, "single"), "")
-    return Measured.of(100 * (alone.value if alone else math.nan) / _steps(run, "ddp"), _setting(run), 100)
+    percents = [100 * alone.value / step for step in _steps(run, "ddp")] if alone else []
+    return Measured.of(percents, _setting(run), 100)
 
 
 KEY_FIGURES = (

@@ -22,4 +22,6 @@ def _step(way: str) -> Callable[[Run], Measured | None]:
     return measure
 
 
-KEY_FIGURES = tuple(KeyFigure(f"training step, {name}", "ms", "steps", _step(key), LOWER) for key, name in _SHOWN.items())
+KEY_FIGURES = tuple(
+    KeyFigure(f"training step, {name}", "ms", "steps", _step(key), LOWER) for key, name in _SHOWN.items()
+)

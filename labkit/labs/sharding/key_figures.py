@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from labkit.tables.key_figures import KeyFigure, Measured, most_per_second, repeats, workers
@@ -37,7 +36,7 @@ def _efficiency(run: Run) -> Measured | None:
     alone = Measured.of(repeats(run, "step_ms", load="large", strategy="single"), "")
     steps = repeats(run, "step_ms", strategy="ddp", **known)
     setting = f"{run.plan.layers} layers, {run.plan.large} samples per GPU, {workers(run)}"
-    return Measured.of(100 * (alone.value if alone else math.nan) / steps, setting, 100)
+    return Measured.of([100 * alone.value / step for step in steps] if alone else [], setting, 100)
 
 
 KEY_FIGURES = (

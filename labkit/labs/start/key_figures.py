@@ -22,7 +22,9 @@ def _seconds(column: str) -> Callable[[Run], Measured | None]:
 
 
 KEY_FIGURES = (
-    KeyFigure("start-up of workers, later launches", "s", "launchcost", _seconds("startup_seconds"), LOWER, by_host=True),
+    KeyFigure(
+        "start-up of workers, later launches", "s", "launchcost", _seconds("startup_seconds"), LOWER, by_host=True
+    ),
     KeyFigure(
         "time to the first row, later launches", "s", "launchcost", _seconds("first_row_seconds"), LOWER, by_host=True
     ),

@@ -32,7 +32,7 @@ def _pinned(run: Run, direction: str, together: bool) -> pd.DataFrame:
     rows = _rows(run, direction)
     rows = rows[(rows["memory"] == "pinned") & (rows["together"] == together)]
     rates = rows.groupby(["rank", "numa"])["gb_per_s"].median()
-    nearest = {rank: numa for rank, numa in (rates.groupby("rank").idxmax() if len(rates) else ())}
+    nearest = dict(rates.groupby("rank").idxmax().to_numpy()) if len(rates) else {}
     return rows[rows["numa"] == rows["rank"].map(nearest)]
 
 
@@ -51,7 +51,9 @@ def _host_link(direction: str) -> Callable[[Run], Measured | None]:
 
     def measure(run: Run) -> Measured | None:
         known = datasheet(run)
-        return Measured.of(_slowest(_pinned(run, direction, False), ["rank"]), _size(run), known and known.pcie_gb_per_s)
+        return Measured.of(
+            _slowest(_pinned(run, direction, False), ["rank"]), _size(run), known and known.pcie_gb_per_s
+        )
 
     return measure
 
@@ -79,8 +81,12 @@ def _within_a_gpu(run: Run) -> Measured | None:
 
 
 KEY_FIGURES = (
-    KeyFigure("host → GPU, pinned, slowest GPU", "GB/s", "copies", _host_link("host_to_gpu"), least_gpus=1, by_host=True),
-    KeyFigure("GPU → host, pinned, slowest GPU", "GB/s", "copies", _host_link("gpu_to_host"), least_gpus=1, by_host=True),
+    KeyFigure(
+        "host → GPU, pinned, slowest GPU", "GB/s", "copies", _host_link("host_to_gpu"), least_gpus=1, by_host=True
+    ),
+    KeyFigure(
+        "GPU → host, pinned, slowest GPU", "GB/s", "copies", _host_link("gpu_to_host"), least_gpus=1, by_host=True
+    ),
     KeyFigure("host → GPU, all links together", "GB/s", "copies", _all_host_links, least_gpus=2, by_host=True),
     KeyFigure("GPU → GPU, slowest pair", "GB/s", "copies", _slowest_pair, least_gpus=0),
     KeyFigure("copy within a GPU, slowest GPU", "GB/s", "copies", _within_a_gpu, least_gpus=1),

@@ -7,7 +7,7 @@ import torch
 
 from labkit.engine.launch import launch
 from labkit.labs import benchmarking as lab
-from labkit.labs.benchmarking.plan import PHASES, FirstCalls, Launches, Profiles, Steps
+from labkit.labs.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
 from labkit.labs.benchmarking.worker.steps import Loop
 from labkit.labs.benchmarking.worker.traffic import Traffic
 
@@ -116,3 +116,10 @@ def test_more_layers_are_more_kernels(launched):
     table = lab.launches(launched["launches"])
     one, two = table[table["axis"] == "layers"]["kernels"]
     assert two > one and table["gpu_ms"].isna().all()
+
+
+def test_every_rank_times_its_products():
+    run = launch(Products.small(gpus=2, side=128, warm_ups=1, repeats=3), progress=False)
+    rows = run.rows[~run.rows["warm_up"].astype(bool)]
+    assert rows.groupby("rank")["ms"].count().to_dict() == {0: 3, 1: 3}
+    assert (rows["ms"] > 0).all() and set(rows["side"]) == {64}

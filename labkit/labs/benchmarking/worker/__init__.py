@@ -21,6 +21,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point."""
     if isinstance(worker.plan, Products):
         time_products(worker, point)
+        forget(worker)
         return
     if worker.rank:
         return

@@ -8,7 +8,7 @@ import torch
 
 from labkit.engine.worker import Worker
 from labkit.labs.benchmarking.worker.steps import clock_mhz
-from labkit.worker.settings import forget, set_precision
+from labkit.worker.settings import set_precision
 
 
 def time_products(worker: Worker, point: SimpleNamespace) -> None:
@@ -22,6 +22,4 @@ def time_products(worker: Worker, point: SimpleNamespace) -> None:
     for timing in worker.time(lambda: torch.mm(one, other, out=product), **often):
         clock = clock_mhz(worker.device)
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds, **clock)
-    del one, other, product
     worker.barrier()
-    forget(worker)

@@ -1,0 +1,103 @@
+"""The notebooks of one unattended run, one after the other; the report is whole after each of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tqdm import tqdm
+
+from labkit.batch.claims import write_claims
+from labkit.batch.execute import declared, execute, read
+from labkit.batch.index import duration
+from labkit.batch.keep import RECORD, executed_file, make_way
+from labkit.batch.publish import publish
+from labkit.batch.record import INTERRUPTED, OK, Outcome, Record
+from labkit.batch.resume import Clock, digest, is_done
+from labkit.card.__main__ import status_of
+from labkit.card.cards import node_facts
+from labkit.card.measure import measure_card
+from labkit.card.publish import announce, machine, print_result, publish_card
+from labkit.card.readings import launched_by, of_runs
+from labkit.engine.folder import LAUNCHED_FOR
+from labkit.node import here
+
+
+class Batch:
+    """The notebooks of one call.
+
+    rest_of_card: whether the key figures that no notebook measures are measured after the last one.
+    """
+
+    def __init__(self, notebooks: list[Path], parameters: dict, report: Path, *, rest_of_card: bool = False):
+        self.notebooks, self.report, self.rest_of_card = notebooks, report, rest_of_card
+        self.machine = machine()
+        self.parameters = {path.stem: declared_by(path, parameters) for path in notebooks}
+        self.codes = {path.stem: digest(path, self.machine) for path in notebooks}
+        self.pages: set[str] = set()  # notebooks that have a page in this report, or will have one
+
+    def run(self, resume: bool, fail_on: str | None) -> int:
+        """Run what is to be run, and give the exit status."""
+        clock, to_run = Clock(self.report, self.machine), self._to_run(resume)
+        names = [path.stem for path in to_run]
+        announce(make_way(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
+        record = Record.load(self.report / RECORD)
+        record.machine, record.node = self.machine, node_facts(here())
+        self.pages = {*record.outcomes, *names}
+        write_claims(self.report / "claims.html")
+        remaining = clock.remaining((name, self.parameters[name]) for name in names)
+        tqdm.write(", ".join(filter(None, [f"{len(to_run)} of {len(self.notebooks)} notebooks to run", remaining])))
+        ran: list[Outcome] = []
+        for number, path in enumerate(to_run, 1):
+            ahead = clock.remaining((name, self.parameters[name]) for name in names[number - 1 :])
+            ran.append(self._execute(path, record, f"[{number}/{len(to_run)}] {path.stem}", ahead))
+            rest = clock.remaining((name, self.parameters[name]) for name in names[number:])
+            told = f"[{number}/{len(to_run)}] {path.stem}: {ran[-1].status}, {duration(ran[-1].seconds)}"
+            tqdm.write("; ".join(filter(None, [told, rest])))
+            if ran[-1].status == INTERRUPTED:
+                break
+        return self._finish(record, ran, fail_on)
+
+    def _to_run(self, resume: bool) -> list[Path]:
+        done = Record.load(self.report / RECORD).outcomes if resume else {}
+        return [
+            path
+            for path in self.notebooks
+            if not is_done(done.get(path.stem), self.codes[path.stem], self.parameters[path.stem])
+        ]
+
+    def _execute(self, path: Path, record: Record, title: str, ahead: str) -> Outcome:
+        """Execute a notebook, collect the key figures of its runs, and publish both."""
+        name = path.stem
+        mark = os.environ[LAUNCHED_FOR] = f"{name}-{os.getpid()}-{os.urandom(4).hex()}"
+        bar = {"desc": ", ".join(filter(None, [title, ahead])), "leave": False, "disable": None}
+        try:
+            outcome = execute(path, executed_file(self.report, name), self.parameters[name], bar)
+        finally:
+            del os.environ[LAUNCHED_FOR]
+        outcome.node, outcome.code = self.machine.label, self.codes[name]
+        readings, outcome.problems = of_runs(launched_by(mark))
+        outcome.readings = [reading.record() for reading in readings]
+        publish(outcome, path.parent, record, self.report, self.pages)
+        return outcome
+
+    def _finish(self, record: Record, ran: list[Outcome], fail_on: str | None) -> int:
+        interrupted = bool(ran) and ran[-1].status == INTERRUPTED
+        if self.rest_of_card and not interrupted:
+            shown = {(one["lab"], one["figure"]) for outcome in record.ordered() for one in outcome.readings}
+            record.card_runs = measure_card(tqdm.write, shown=shown)
+            record.save(self.report / RECORD)
+        card = publish_card(record, self.report)
+        print_result(ran, card, self.report)
+        if interrupted:
+            return 130
+        failed = any(outcome.status != OK for outcome in ran)
+        return status_of(card, fail_on) or int(failed)
+
+
+def declared_by(path: Path, parameters: dict) -> dict:
+    """Return those of the parameters that the notebook declares; none of one that cannot be read, which fails later."""
+    try:
+        return declared(read(path), parameters)
+    except Exception:
+        return {}

@@ -1,0 +1,12 @@
+"""The node's card: key figures of all labs beside their limits and the recorded reference, with a verdict each.
+
+readings.py    a run → the key figures that it shows; the recorded runs of a GPU model → the reference
+verdicts.py    a figure, its limit and its reference → sound, below, impossible, not comparable, not measured
+cards.py       readings → the card: rows with verdicts, the node, its conditions; card.json
+formats.py     the card as card.csv and as JUnit XML, and as lines of a terminal
+page.py        the card as the first part of the report's first page
+measure.py     what `make card` launches
+reports.py     the reports of a runs folder, by date: which are kept, what each says of its node
+compare.py     two runs or reports side by side, and which conditions changed between them (`make compare`)
+trends.py      each key figure by date, drawn
+"""

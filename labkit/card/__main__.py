@@ -1,0 +1,91 @@
+"""`make card`: measures what the node's card needs, and nothing else; writes the card as runs/report/index.html."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+from labkit.batch.keep import RECORD, make_way
+from labkit.batch.record import Record
+from labkit.batch.turn import Held, turn
+from labkit.card.cards import Card, failing, node_facts
+from labkit.card.formats import measured_text
+from labkit.card.measure import measure_card
+from labkit.card.publish import announce, machine, print_result, publish_card
+from labkit.card.readings import key_figures
+from labkit.engine.folder import runs_folder
+from labkit.node import here
+
+LEVEL = re.compile(r"impossible|below(=\d+(\.\d+)?)?")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `make card` and `make run` share."""
+    parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the report's folder")
+    parser.add_argument(
+        "--wait", action="store_true", help="where another unattended run holds the node, wait for its end"
+    )
+    parser.add_argument(
+        "--fail-on",
+        type=level,
+        metavar="LEVEL",
+        help="end with status 3 where a key figure is impossible (LEVEL impossible), or also where one is below the "
+        "reference (below; below=5: by more than 5 percent)",
+    )
+
+
+def level(text: str) -> str:
+    """Return a level of --fail-on; argparse shows the sentence for any other text."""
+    if not LEVEL.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of: impossible, below, below=5 (percent)")
+    return text
+
+
+def status_of(card: Card, wanted: str | None) -> int:
+    """Return 3 where the card has a figure that fails at this level, and print it; else 0."""
+    rows = failing(card, wanted) if wanted else []
+    for row in rows:
+        print(f"fails on {wanted}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
+    return 3 if rows else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and write the card; give 0, 3 where --fail-on applies, 2 where another run holds the node."""
+    parser = argparse.ArgumentParser(prog="make card", description=__doc__)
+    parser.add_argument("labs", nargs="*", help=f"only these labs' figures: {', '.join(key_figures())}")
+    add_arguments(parser)
+    chosen = parser.parse_args(arguments)
+    unknown = [lab for lab in chosen.labs if lab not in key_figures()]
+    if unknown:
+        parser.error(f"no lab {unknown[0]!r} with key figures; there are: {', '.join(key_figures())}")
+    report = chosen.report.resolve()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with turn(chosen.wait, tqdm.write):
+            return _make(report, chosen.labs or None, chosen.fail_on)
+    except Held as error:
+        parser.exit(2, f"{error}\n")
+    except OSError as error:
+        parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
+
+
+def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
+    announce(make_way(report, (), fresh=True))
+    report.mkdir(parents=True, exist_ok=True)
+    record = Record(machine=machine(), node=node_facts(here()))
+    record.card_runs = measure_card(tqdm.write, labs=labs, progress=sys.stderr.isatty())
+    record.save(report / RECORD)
+    card = publish_card(record, report)
+    print_result([], card, report)
+    if "interrupted" in record.card_runs.why_not.values():
+        return 130
+    return status_of(card, fail_on)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

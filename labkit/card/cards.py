@@ -1,0 +1,242 @@
+"""Readings → the card of a node: one row per key figure with its verdict, the node, the conditions of its runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from labkit.card.readings import Reading, key_figures, references
+from labkit.card.verdicts import BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, SOUND, judge
+from labkit.node import Node
+from labkit.node.comparability import HOST_RATIO
+from labkit.tables.key_figures import KeyFigure
+
+VERSION = 1
+FILE = "card.json"
+_FIRST_HAND = ("driver", "torch")
+
+
+class CardError(ValueError):
+    """A card that cannot be read; one sentence that says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One key figure on the card: what it is, its verdict, what was measured here, and the reference.
+
+    kind: one of labkit.card.verdicts.KINDS; verdict: its words. value, low, high (median and quartiles here), limit and
+    the figures of the reference are None where they are not known. percent: by how much the node is worse than the
+    reference. references: all recorded runs of the same GPU model and setting, as {"value", "low", "high", "run"}.
+    """
+
+    lab: str
+    figure: str
+    unit: str
+    better: str
+    by_host: bool
+    kind: str
+    verdict: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    repeats: int = 0
+    setting: str = ""
+    limit: float | None = None
+    percent: float | None = None
+    references: tuple[dict[str, Any], ...] = ()
+    run: str = ""
+    date: str = ""
+    small: bool = False
+    notes: tuple[str, ...] = ()
+    conditions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.lab, self.figure
+
+
+@dataclass(frozen=True)
+class Card:
+    """A node's card: when it was made, which node, the conditions of its runs together, its rows, and problems."""
+
+    date: str
+    node: dict[str, Any]
+    conditions: dict[str, Any] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows have each kind of verdict, the kinds in their order."""
+        return {kind: sum(row.kind == kind for row in self.rows) for kind in KINDS}
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION} | asdict(self), indent=1, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str, name: str = FILE) -> Card:
+        """Read a card. Raises CardError, one sentence, for damaged text and for a card of another version."""
+        try:
+            told = json.loads(text)
+            version = told.pop("version", None)
+            if version != VERSION:
+                again = "make a new one with `make card`"
+                raise CardError(f"{name} is a card of version {version!r}, and this workbook reads {VERSION}: {again}")
+            return cls(
+                date=str(told["date"]),
+                node=dict(told["node"]),
+                conditions=dict(told["conditions"]),
+                rows=tuple(map(_row, told["rows"])),
+                problems=tuple(map(str, told["problems"])),
+            )
+        except CardError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CardError(f"{name} is no card ({type(error).__name__}: {error}): make one with `make card`") from None
+
+    @classmethod
+    def load(cls, file: Path) -> Card:
+        """Read a card from its file. Raises CardError where there is none."""
+        try:
+            return cls.from_json(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise CardError(f"{file} cannot be read ({error}): make a card with `make card`") from None
+
+
+def _row(told: dict[str, Any]) -> Row:
+    known = {one.name for one in fields(Row)}
+    if set(told) - known:
+        raise ValueError(f"a row with unknown fields {', '.join(sorted(set(told) - known))}")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    row = Row(**values)
+    if row.value is not None and not isinstance(row.value, int | float):
+        raise ValueError(f"{row.figure} is {str(row.value)[:40]!r}")
+    return row
+
+
+def node_facts(node: Node) -> dict[str, Any]:
+    """Return what a card says of its node. `id` tells nodes apart that share a folder: from the GPUs, else the host."""
+    names = sorted(filter(None, (gpu.uuid for gpu in node.gpus))) or [platform.node()]
+    return {
+        "label": node.label,
+        "id": hashlib.sha256(" ".join(names).encode()).hexdigest()[:12],
+        "model": (node.gpus[0].name or "") if node.gpus else "",
+        "gpus": len(node.gpus),
+        "cores": node.cores,
+        "driver": node.driver,
+        "versions": dict(node.versions),
+    }
+
+
+def make_card(
+    found: Sequence[Reading],
+    facts: dict[str, Any],
+    date: str,
+    *,
+    recorded: Callable[[str], tuple[list[Reading], list[str]]] = references,
+    why_not: dict[str, str] | None = None,
+    otherwise: str = "",
+    problems: Iterable[str] = (),
+) -> Card:
+    """Return the card of a node, by its `node_facts`, from what its runs showed.
+
+    Of several readings of a figure, one with a reference counts before others, then one of full size, then the latest.
+    `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. Figures
+    that need a GPU are left out on a node without one.
+    """
+    known, damaged = recorded(facts["model"]) if facts["model"] else ([], [])
+    rows = []
+    for lab, figures in key_figures().items():
+        for figure in figures:
+            if figure.least_gpus and not facts["gpus"]:
+                continue
+            here = _chosen([one for one in found if one.key == (lab, figure.name)], known)
+            mine = [one for one in known if one.key == (lab, figure.name)]
+            rows.append(_judged(lab, figure, here, mine, facts["gpus"], (why_not or {}).get(lab, otherwise)))
+    together = _together(found)
+    return Card(date, facts, together, tuple(rows), (*problems, *damaged))
+
+
+def _chosen(found: Sequence[Reading], known: Sequence[Reading]) -> Reading | None:
+    settings = {(one.key, one.setting) for one in known}
+    ordered = sorted(found, key=lambda one: ((one.key, one.setting) in settings, not one.small, one.date))
+    return ordered[-1] if ordered else None
+
+
+def _judged(lab: str, figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str) -> Row:
+    verdict = judge(figure, here, recorded, gpus, why)
+    row: dict[str, Any] = {"kind": verdict.kind, "verdict": verdict.text}
+    row |= {"lab": lab, "figure": figure.name, "unit": figure.unit, "better": figure.better, "by_host": figure.by_host}
+    if here is None:
+        return Row(**row)
+    same = [one for one in recorded if one.setting == here.setting]
+    ticks = tuple({"value": one.value, "low": one.low, "high": one.high, "run": one.run} for one in same)
+    names = ("repeats", "setting", "limit", "run", "date", "small", "conditions")
+    row |= {name: getattr(here, name) for name in names}
+    row |= {name: value if math.isfinite(value := getattr(here, name)) else None for name in ("value", "low", "high")}
+    row["percent"] = None if math.isnan(verdict.percent) else round(verdict.percent, 3)
+    if verdict.kind in (BELOW, NOT_COMPARABLE) and verdict.reference is not None:
+        row["notes"] = tuple(_notes(figure, here, verdict.reference))
+    return Row(**row, references=ticks)
+
+
+def _notes(figure: KeyFigure, here: Reading, reference: Reading) -> list[str]:
+    """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
+    mine, theirs = here.conditions, reference.conditions
+    notes = [
+        f"{name} {mine[name]}, {theirs[name]} in the reference"
+        for name in _FIRST_HAND
+        if name in mine and name in theirs and mine[name] != theirs[name]
+    ]
+    if not figure.by_host:
+        return notes
+    if "cores" in mine and "cores" in theirs and mine["cores"] != theirs["cores"]:
+        notes.append(f"usable cores: {mine['cores']:g}, in the reference {theirs['cores']:g}")
+    for name, words, unit in (("enqueue_us", "to enqueue a kernel", "µs"), ("python_call_ns", "per Python call", "ns")):
+        if name in mine and name in theirs and mine[name] > HOST_RATIO * theirs[name]:
+            notes.append(f"{mine[name]:.3g} {unit} {words}, {theirs[name]:.3g} in the reference")
+    return notes
+
+
+def _together(found: Sequence[Reading]) -> dict[str, Any]:
+    """Return the conditions of all runs: the median of a number, or each text once; the most of what disturbs."""
+    of_runs = {one.run: one.conditions for one in found}.values()
+    most = {"throttled_percent", "other_processes", "temperature_c", "ecc_uncorrected_errors", "nvlink_errors"}
+    result = {}
+    for name in dict.fromkeys(name for conditions in of_runs for name in conditions):
+        values = [conditions[name] for conditions in of_runs if name in conditions]
+        if all(isinstance(value, int | float) for value in values):
+            result[name] = max(values) if name in most else median(values)
+        else:
+            result[name] = ", ".join(dict.fromkeys(map(str, filter(None, values))))
+    return result
+
+
+def failing(card: Card, level: str) -> list[Row]:
+    """Return the rows that fail a run at this level: "impossible", "below", or "below=5" for more than 5 percent."""
+    kind, _, percent = level.partition("=")
+    least = float(percent) if percent else -math.inf
+    below = [row for row in card.rows if row.kind == BELOW and (row.percent or 0) > least]
+    impossible = [row for row in card.rows if row.kind == IMPOSSIBLE]
+    return [*impossible, *(below if kind == BELOW else [])]
+
+
+def headline(card: Card) -> str:
+    """Return the card in one sentence: how many figures have which verdict."""
+    counts = card.counts()
+    measured = sum(counts[kind] for kind in (SOUND, BELOW, IMPOSSIBLE, NOT_COMPARABLE))
+    words = {
+        SOUND: "sound",
+        BELOW: "below the reference",
+        IMPOSSIBLE: "impossible",
+        NOT_COMPARABLE: "not comparable",
+    }
+    parts = [f"{counts[kind]} {text}" for kind, text in words.items() if counts[kind]]
+    told = f"{measured} key figures measured: {', '.join(parts)}" if measured else "no key figure measured"
+    return f"{told}; {counts['not measured']} not measured" if counts["not measured"] else told

@@ -1,0 +1,203 @@
+"""`make compare`: two runs or reports side by side: what changed beyond noise, and which conditions changed with it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from labkit.batch.frame import write_page_of
+from labkit.card.cards import FILE, Card, CardError, Row
+from labkit.card.reports import find_card, history
+from labkit.card.verdicts import FENCE, IMPOSSIBLE
+from labkit.engine.folder import runs_folder
+from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
+from labkit.node.limits import RESOLUTION
+from labkit.story.units import number
+from labkit.tables.key_figures import LOWER
+
+STYLE = """
+table.compare td { padding: 7px 12px 7px 0; } table.compare td.change { width: 30%; } .better { color: var(--ok); }
+table.compare tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
+.worse { color: var(--bad); } .soft, .small { color: var(--soft); } .small { display: block; font-size: 12.5px; }
+.axis { position: relative; height: 16px; background: var(--tint); }
+.axis span { position: absolute; top: 0; bottom: 0; }
+.axis .zero { left: 50%; width: 1px; background: var(--text); } .axis .noise { background: var(--text); opacity: 0.15; }
+.axis .better { background: var(--ok); } .axis .worse { background: var(--bad); }
+.axis .soft { background: var(--bar); }
+ul.conditions { padding-left: 20px; }
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure in both: `percent` by which the second is better (negative: worse), and the noise, in percent, too."""
+
+    first: Row
+    second: Row
+    percent: float
+    noise: float
+
+    @property
+    def kind(self) -> str:
+        """Return "better" or "worse" where the change is beyond noise, else "within noise"."""
+        if abs(self.percent) <= self.noise:
+            return "within noise"
+        return "better" if self.percent > 0 else "worse"
+
+
+def changes(first: Card, second: Card) -> list[Change]:
+    """Return the figures that both cards show with the same setting, in the first card's order.
+
+    The noise reaches from the first median to the fence around its repeats (see verdicts.py), and half of the second's
+    own spread farther.
+    """
+    others = {row.key: row for row in second.rows if row.value is not None}
+    pairs = [(row, others[row.key]) for row in first.rows if row.value is not None and row.key in others]
+    return [_change(a, b) for a, b in pairs if a.setting == b.setting and a.value and b.value is not None]
+
+
+def _change(a: Row, b: Row) -> Change:
+    low, middle, high = (float(value or 0) for value in (a.low, a.value, a.high))
+    rises, reach = float(b.value or 0) >= middle, FENCE * (high - low)
+    edge = high + reach - middle if rises else middle - low + reach
+    own = (float(b.high or 0) - float(b.low or 0)) / 2
+    percent = 100 * (float(b.value or 0) / middle - 1) * (-1 if a.better == LOWER else 1)
+    return Change(a, b, percent, 100 * (edge + own) / middle)
+
+
+def changed_conditions(first: Card, second: Card) -> list[str]:
+    """Return what changed between the cards besides the figures, a sentence each."""
+    facts = [("the node", "label"), ("the usable cores", "cores")]
+    told = [
+        f"{what}: {first.node.get(key)} → {second.node.get(key)}"
+        for what, key in facts
+        if first.node.get(key) != second.node.get(key)
+    ]
+    versions = [{"driver": card.node.get("driver"), **card.node.get("versions", {})} for card in (first, second)]
+    for name in dict.fromkeys([*versions[0], *versions[1]]):
+        was, now = versions[0].get(name), versions[1].get(name)
+        if was != now:
+            told.append(f"{name}: {was or 'none'} → {now or 'none'}")
+    a, b = first.conditions, second.conditions
+    for name, words, ratio in (
+        ("sm_clock_mhz", "GPU clock while busy, MHz", 1 + RESOLUTION),
+        ("enqueue_us", "time to enqueue a kernel, µs", HOST_RATIO),
+        ("python_call_ns", "time of a Python call, ns", HOST_RATIO),
+    ):
+        if name in a and name in b and max(a[name], b[name]) > ratio * min(a[name], b[name]):
+            told.append(f"{words}: {a[name]:.4g} → {b[name]:.4g}")
+    if abs(a.get("throttled_percent", 0) - b.get("throttled_percent", 0)) > THROTTLED_PERCENT:
+        percents = [f"{known.get('throttled_percent', 0):.0f} %" for known in (a, b)]
+        told.append(f"largest share of a run with throttled clocks: {percents[0]} → {percents[1]}")
+    if a.get("other_processes", 0) != b.get("other_processes", 0):
+        told.append(f"other processes on the GPUs: {a.get('other_processes', 0):g} → {b.get('other_processes', 0):g}")
+    return told
+
+
+def told(first: Card, second: Card, names: tuple[str, str]) -> str:
+    """Return the comparison for a terminal: what changed beyond noise, then what did not, then the conditions."""
+    found = changes(first, second)
+    lines = [f"{names[0]} ({first.date.replace('T', ' ')}) → {names[1]} ({second.date.replace('T', ' ')})", ""]
+    beyond = sorted((one for one in found if one.kind != "within noise"), key=lambda one: one.percent)
+    for one in beyond:
+        numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {one.first.unit}"
+        size = f"{abs(one.percent):.3g} % {one.kind}, noise ± {one.noise:.2g} %"
+        lines.append(f"{one.first.lab:<18}  {one.first.figure:<48}  {numbers:<28}  {size}")
+    lines.append(_summary(found, beyond))
+    conditions = changed_conditions(first, second)
+    return "\n".join(
+        [*lines, *(["", "changed conditions:", *(f"  {one}" for one in conditions)] if conditions else [])]
+    )
+
+
+def _summary(found: list[Change], beyond: list[Change]) -> str:
+    if not found:
+        return "no key figure was measured in both with the same setting"
+    return (
+        f"{len(found)} key figures in both: {len(beyond)} changed beyond noise, {len(found) - len(beyond)} within noise"
+    )
+
+
+def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
+    """Return the comparison as the body of a page."""
+    found = changes(first, second)
+    full = max([*(abs(one.percent) for one in found), *(one.noise for one in found), 1.0]) * 1.05
+    rows = "".join(
+        f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(_row(one, full) for one in group)}'
+        for lab, group in groupby(found, key=lambda one: one.first.lab)
+    )
+    conditions = changed_conditions(first, second) or ["none that is known to matter"]
+    listed = "".join(f"<li>{escape(one)}</li>" for one in conditions)
+    beyond = [one for one in found if one.kind != "within noise"]
+    heads = "".join(
+        f"<th>{head}</th>" for head in ("Key figure", f"Change, worse ← 0 → better, ± {full:.2g} %", "", "")
+    )
+    return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
+<p class="lead">{escape(first.date.replace("T", " "))}, {escape(first.node["label"])} →
+{escape(second.date.replace("T", " "))}, {escape(second.node["label"])}<br>{escape(_summary(found, beyond))}</p>
+<h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
+<h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
+<p class="small">The grey band is the noise: the fence around the first one's repeats (quartiles and {FENCE:g}
+interquartile ranges more), and half of the second one's own spread.</p>"""
+
+
+def _row(one: Change, full: float) -> str:
+    kind = one.kind if one.kind != "within noise" else "soft"
+    begin, width = sorted((0.0, one.percent))[0], abs(one.percent)
+    noise = f'<span class="noise" style="{_place(-one.noise, 2 * one.noise, full)}"></span>'
+    bar = f'<span class="{kind}" style="{_place(begin, width, full)}"></span><span class="zero"></span>'
+    numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {escape(one.first.unit)}"
+    doubt = f'<span class="small">{escape(one.second.verdict)}</span>' if one.second.kind == IMPOSSIBLE else ""
+    return f"""<tr><td>{escape(one.first.figure)}<span class="small">{escape(one.first.setting)}</span></td>
+<td class="change"><div class="axis">{noise}{bar}</div></td><td>{numbers}</td>
+<td class="{kind}">{abs(one.percent):.2g} % {one.kind if kind != "soft" else "(within noise)"}{doubt}</td></tr>
+"""
+
+
+def _place(begin: float, width: float, full: float) -> str:
+    return f"left:{50 + 50 * begin / full:.2f}%;width:{50 * width / full:.2f}%"
+
+
+def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tuple[str, Card]]:
+    """Return the two cards that are named; of one name, that and the present report; of none, this node's last two."""
+    if len(names) == 2:
+        first, second = (find_card(name, report) for name in names)
+        return first, second
+    known = history(report)
+    if names:
+        return find_card(names[0], report), (report.name, Card.load(report / FILE))
+    if not known.cards:
+        raise CardError(f"no card in {report.parent} yet: `make card` makes one")
+    last = known.of_node(known.cards[-1][1].node["id"]).cards[-2:]
+    if len(last) < 2:
+        raise CardError("this node has one card so far: `make card` makes another, or name two with A= and B=")
+    return (last[0][0].name, last[0][1]), (last[1][0].name, last[1][1])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print and draw the comparison; give 2 where there is nothing to compare."""
+    parser = argparse.ArgumentParser(prog="make compare", description=__doc__)
+    parser.add_argument("names", nargs="*", help="two runs, reports or cards: paths, or names in runs/")
+    parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the present report's folder")
+    chosen = parser.parse_args(arguments)
+    if len(chosen.names) > 2:
+        parser.error("give two at most")
+    report = chosen.report.resolve()
+    try:
+        (first, a), (second, b) = chosen_cards(chosen.names, report)
+    except CardError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(told(a, b, (first, second)))
+    page = report.with_name("compare.html")
+    write_page_of(compare_page(a, b, (first, second)), page, STYLE)
+    print(f"\nchart: {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The card for other programs and for a terminal: card.csv, JUnit XML, and lines of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from xml.etree import ElementTree
+
+from labkit.card.cards import FILE, Card, Row, headline
+from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED
+from labkit.story.units import number
+
+CSV_FILE, JUNIT_FILE = "card.csv", "card.xml"
+COLUMNS = (
+    *("lab", "figure", "setting", "unit", "better", "value", "low", "high", "repeats", "limit"),
+    *("reference", "worse_by_percent", "kind", "verdict", "run", "date"),
+)
+
+
+def to_csv(card: Card) -> str:
+    """Return one line per key figure; `reference` is the median of the recorded run that the verdict is based on."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in card.rows:
+        told = {name: getattr(row, name, None) for name in COLUMNS}
+        told |= {"reference": reference_value(row), "worse_by_percent": row.percent}
+        writer.writerow({name: "" if value is None else value for name, value in told.items()})
+    return text.getvalue()
+
+
+def reference_value(row: Row) -> float | None:
+    """Return the reference's median that is nearest to the figure; None where there is none."""
+    values = [float(one["value"]) for one in row.references]
+    value = row.value
+    return None if value is None or not values else min(values, key=lambda one: abs(one - value))
+
+
+def to_junit(card: Card) -> str:
+    """Return the card as JUnit XML: a failure is a figure below the reference or impossible, the others are skipped."""
+    counts = card.counts()
+    failures, skipped = counts[BELOW] + counts[IMPOSSIBLE], counts[NOT_COMPARABLE] + counts[NOT_MEASURED]
+    totals = {"tests": len(card.rows), "failures": failures, "skipped": skipped, "errors": 0}
+    attributes = {"name": f"card of {card.node['label']}", "timestamp": card.date}
+    suite = ElementTree.Element("testsuite", attributes | {name: str(count) for name, count in totals.items()})
+    for row in card.rows:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": row.lab, "name": row.figure, "time": "0"})
+        if row.kind in (BELOW, IMPOSSIBLE):
+            failure = ElementTree.SubElement(case, "failure", {"message": row.verdict, "type": row.kind})
+            failure.text = "; ".join(filter(None, (measured_text(row), *row.notes)))
+        elif row.kind in (NOT_COMPARABLE, NOT_MEASURED):
+            ElementTree.SubElement(case, "skipped", {"message": row.verdict})
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def measured_text(row: Row) -> str:
+    """Return what was measured in words: "360 GB/s (reference 388 GB/s)"; "" where nothing was."""
+    if row.value is None:
+        return ""
+    reference = reference_value(row)
+    beside = f" (reference {number(reference)} {row.unit})" if reference is not None else ""
+    return f"{number(row.value)} {row.unit}{beside}"
+
+
+def to_text(card: Card) -> str:
+    """Return the card for a terminal: a line per measured figure, the verdict last, then problems and counts."""
+    measured = [row for row in card.rows if row.kind != NOT_MEASURED]
+    cells = [(row.lab, row.figure, measured_text(row), row.verdict) for row in measured]
+    widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(3)]
+    lines = ["  ".join([*(f"{cell[i]:<{widths[i]}}" for i in range(3)), cell[3]]).rstrip() for cell in cells]
+    return "\n".join([*lines, *card.problems, headline(card)])
+
+
+def write_card(card: Card, folder: Path) -> None:
+    """Write card.json, card.csv and card.xml, each in one step."""
+    for name, text in ((FILE, card.to_json()), (CSV_FILE, to_csv(card)), (JUNIT_FILE, to_junit(card))):
+        draft = folder / f"{name}.part"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(folder / name)

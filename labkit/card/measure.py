@@ -1,0 +1,66 @@
+"""What `make card` launches: per lab the few points that its key figures need, one launch after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container
+from datetime import datetime
+from typing import Any
+
+from labkit.batch.record import CardRuns
+from labkit.card.readings import card_plans, figures_of, of_runs
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.run import Run
+from labkit.labs.start import LaunchCost
+from labkit.tools.bench import measure as measure_launches
+
+LIMIT_S = 300.0  # of one launch: on a sound node each takes seconds
+
+
+def measure_card(
+    tell: Callable[[str], Any],
+    *,
+    labs: Container[str] | None = None,
+    shown: Container[tuple[str, str]] = (),
+    progress: bool = False,
+) -> CardRuns:
+    """Launch what the card needs of these labs (all, if None), and return what the runs showed.
+
+    `shown`: the figures (lab, name) that other runs show already; a plan that shows no other one is left out.
+
+    A launch that fails costs its own lab's figures: its sentence says why. An interrupt ends the rest.
+    """
+    begin, plans = time.monotonic(), [plan for plan in card_plans() if labs is None or plan.lab in labs]
+    plans = [plan for plan in plans if any(one not in shown for one in figures_of(plan))]
+    result = CardRuns(started=datetime.now().isoformat(timespec="seconds"))
+    for number, plan in enumerate(plans, 1):
+        at = time.monotonic()
+        try:
+            told = _measure(plan, result, progress)
+        except KeyboardInterrupt:
+            result.why_not |= {later.lab: "interrupted" for later in plans[number - 1 :]}
+            result.problems.append("the measurement of the card was interrupted")
+            break
+        tell(f"[{number}/{len(plans)}] {plan.lab}: {told}, {time.monotonic() - at:.1f} s")
+    result.seconds = time.monotonic() - begin
+    return result
+
+
+def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
+    """Measure one plan, add its readings, and return "ok" or why it failed, in one sentence."""
+    try:
+        run: Run = measure_launches(plan) if isinstance(plan, LaunchCost) else _launched(plan, progress)
+    except (RunError, OSError, ValueError) as error:  # GPUs that are lost, taken or too few; no room; a wrong knob
+        sentence = (getattr(error, "sentence", "") or str(error)).splitlines()[0]
+        result.why_not[plan.lab] = sentence
+        result.problems.append(f"{plan.lab} was not measured: {sentence}")
+        return f"failed: {sentence}"
+    found, problems = of_runs([run])
+    result.readings += [reading.record() for reading in found]
+    result.problems += problems
+    return "ok"
+
+
+def _launched(plan: Any, progress: bool) -> Run:
+    return launch(plan, limit_s=LIMIT_S, progress=progress)

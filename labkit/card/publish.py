@@ -1,0 +1,67 @@
+"""Writes the card of a report in all its forms, and the report's first page; needs no package of the notebooks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from labkit.batch.index import summary, write_index
+from labkit.batch.record import Machine, Outcome, Record
+from labkit.card.cards import Card, make_card, node_facts
+from labkit.card.formats import to_text, write_card
+from labkit.card.readings import Reading
+from labkit.card.trends import write_trends
+from labkit.node import here
+
+
+def publish_card(record: Record, report: Path) -> Card:
+    """Write the card of what the report's runs showed, the trends, and the first page with the card on top."""
+    card = card_of(record)
+    write_card(card, report)
+    write_trends(report)
+    write_index(record, report / "index.html", card)
+    return card
+
+
+def card_of(record: Record) -> Card:
+    """Return the card of this node with the key figures that the report's runs showed."""
+    parts = [*record.ordered(), record.card_runs]
+    found, problems = [], [problem for part in parts for problem in part.problems]
+    for told in (reading for part in parts for reading in part.readings):
+        try:
+            found.append(Reading.from_record(told))
+        except ValueError as error:
+            problems.append(str(error))
+    date = record.last_start() or datetime.now().isoformat(timespec="seconds")
+    others = "" if record.outcomes else "the notebooks measure it (make run)"
+    facts = record.node or node_facts(here())  # a report may be rebuilt on another node
+    return make_card(found, facts, date, why_not=record.card_runs.why_not, otherwise=others, problems=problems)
+
+
+def machine() -> Machine:
+    """Return this node in words that a page can show."""
+    node = here()
+    table = node.table()
+    facts = dict(zip(table["property"], table["value"], strict=True))
+    facts.pop("software", None)  # all versions follow
+    return Machine(node.label, {name: value for name, value in facts.items() if value != "–"}, dict(node.versions))
+
+
+def print_result(outcomes: list[Outcome], card: Card | None, report: Path) -> None:
+    """Print how the notebooks went, the card, and where the report is."""
+    width = max((len(outcome.name) for outcome in outcomes), default=0)
+    print()
+    for outcome in outcomes:
+        why = outcome.why.splitlines()[0] if outcome.why else ""
+        print(f"{outcome.name:<{width}}  {outcome.seconds:>7.1f} s  {outcome.status:<11}  {why}".rstrip())
+    if outcomes:
+        print(f"\n{summary(outcomes)}")
+    if card is not None:
+        print(f"\n{to_text(card)}")
+    print(f"report: {report / 'index.html'}")
+
+
+def announce(kept: Path | None) -> None:
+    """Say where the report that stood here is kept now."""
+    if kept is not None:
+        print(f"the earlier report is kept in {kept}")

@@ -1,0 +1,190 @@
+"""A run → the key figures that it shows; the recorded runs of a GPU model → the reference beside which they stand."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from labkit.engine.folder import runs_folder
+from labkit.engine.run import Run, replay
+from labkit.node.comparability import figures as key_conditions
+from labkit.repository import RECORDED, REPOSITORY
+from labkit.tables.key_figures import KeyFigure, Measured
+
+LABS = REPOSITORY / "labkit" / "labs"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A key figure as one run shows it, ready for JSON: which figure, its value and spread, its run and conditions.
+
+    limit: None where no datasheet is known. run: the folder's name, below data/recorded for a recorded one. date: ISO,
+    with the time where it is known. small: whether the run is of the small size. model: of the run's GPUs, "" on a CPU.
+    conditions: the key figures of the run's conditions, as labkit.node.comparability gives them.
+    """
+
+    lab: str
+    figure: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    repeats: int
+    setting: str
+    limit: float | None
+    run: str
+    date: str
+    small: bool
+    model: str
+    conditions: dict[str, Any]
+    shared: bool = False  # whether another program held the run's GPUs, too
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.lab, self.figure
+
+    def record(self) -> dict[str, Any]:
+        """Return the reading as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Reading:
+        """Read it back. Raises ValueError where a field is missing, unknown or of another type."""
+        try:
+            made = cls(**record)
+            numbers = (made.value, made.low, made.high, made.repeats)
+        except TypeError as error:
+            raise ValueError(f"a key figure's reading is damaged: {error}") from None
+        if not all(isinstance(one, int | float) for one in numbers) or not isinstance(made.conditions, dict):
+            raise ValueError(f"a key figure's reading is damaged: {str(record)[:80]}")
+        return made
+
+
+@functools.cache
+def key_figures() -> dict[str, tuple[KeyFigure, ...]]:
+    """Return the key figures of each lab that has some, in the labs' order of notebooks as far as they have one."""
+    labs = [path.parent.name for path in LABS.glob("*/key_figures.py")]
+    return {lab: _module(lab).KEY_FIGURES for lab in sorted(labs, key=_order)}
+
+
+def card_plans() -> list[Any]:
+    """Return what `make card` measures on this node, lab after lab."""
+    return [plan for lab in key_figures() for plan in getattr(_module(lab), "card_plans", list)()]
+
+
+def figures_of(plan: Any) -> list[tuple[str, str]]:
+    """Return the key figures, as (lab, name), that runs of this plan show."""
+    return [(plan.lab, one.name) for one in key_figures().get(plan.lab, ()) if one.plan == plan.name]
+
+
+def _module(lab: str) -> Any:
+    return importlib.import_module(f"labkit.labs.{lab}.key_figures")
+
+
+def _order(lab: str) -> str:
+    found = sorted((REPOSITORY / "notebooks").glob(f"[0-9][0-9]_{lab}.ipynb"))
+    return found[0].name if found else f"99_{lab}"
+
+
+def readings(run: Run) -> list[Reading]:
+    """Return the key figures that the run shows; none of a run whose lab or plan has none."""
+    figures = [one for one in key_figures().get(run.plan.lab, ()) if one.plan == run.plan.name]
+    if not figures:
+        return []
+    told = {"cores": run.node.cores} | key_conditions(run.conditions())
+    conditions = {name: _plain(value) for name, value in told.items()}
+    found = ((one, one.measure(run)) for one in figures)
+    return [_reading(run, one, measured, conditions) for one, measured in found if measured is not None]
+
+
+def _reading(run: Run, figure: KeyFigure, measured: Measured, conditions: dict[str, Any]) -> Reading:
+    recorded = run.folder.is_relative_to(RECORDED)
+    status, on_gpus = run.status, run.plan.device == "cuda"
+    return Reading(
+        lab=run.plan.lab,
+        figure=figure.name,
+        unit=figure.unit,
+        value=float(measured.value),
+        low=float(measured.low),
+        high=float(measured.high),
+        repeats=measured.repeats,
+        setting=measured.setting,
+        limit=None if math.isnan(measured.limit) else float(measured.limit),
+        run=str(run.folder.relative_to(RECORDED)) if recorded else run.folder.name,
+        date=_date(run, recorded),
+        small=run.plan.size == "small",
+        model=(run.node.gpus[0].name or "") if on_gpus and run.node.gpus else "",
+        conditions=conditions,
+        shared=bool(status.get("contaminated")),
+    )
+
+
+def _date(run: Run, recorded: bool) -> str:
+    """Return when the run was made: the day of a recorded one, else day and time, from its folder's name."""
+    name = run.folder.name
+    if not recorded and name[:8].isdigit() and name[9:15].isdigit():
+        day, time = name[:8], name[9:15]
+        return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}"
+    return str(run.status.get("date", run.node.date))
+
+
+def _plain(value: Any) -> Any:
+    """Return a number without pandas' or NumPy's type."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def of_runs(runs: Iterable[Run]) -> tuple[list[Reading], list[str]]:
+    """Return the readings of all runs, and a sentence for each run that cannot be read."""
+    found: list[Reading] = []
+    problems = []
+    for run in runs:
+        try:
+            found += readings(run)
+        except Exception as error:  # a damaged folder costs its own figures, not the card
+            problems.append(f"{run.folder.name} cannot be read: {_first_line(error)}")
+    return found, problems
+
+
+def references(model: str, folder: Path = RECORDED) -> tuple[list[Reading], list[str]]:
+    """Return the readings of the recorded runs on this GPU model, and a sentence for each that cannot be read."""
+    found: list[Reading] = []
+    problems = []
+    for file in sorted(folder.rglob("plan.json")):
+        name = str(file.parent.relative_to(folder))
+        try:
+            if _shows_figures(file) and _model(file.parent) == model:
+                found += readings(replay(file.parent))
+        except Exception as error:
+            problems.append(f"the recorded run {name} cannot be read: {_first_line(error)}")
+    return found, problems
+
+
+def _shows_figures(plan_file: Path) -> bool:
+    """Return whether a recorded plan is one whose runs show key figures; its rows are not read for that."""
+    told = json.loads(plan_file.read_text())
+    module, _, kind = str(told["plan"]).partition(":")
+    lab = module.split(".")[2] if module.startswith("labkit.labs.") else ""
+    return told.get("device") == "cuda" and any(one.plan == kind.lower() for one in key_figures().get(lab, ()))
+
+
+def _model(folder: Path) -> str:
+    gpus = Run(folder).node.gpus
+    return (gpus[0].name or "") if gpus else ""
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:300]
+
+
+def launched_by(mark: str) -> Iterator[Run]:
+    """Return the finished runs whose status says that they were launched for `mark`, the oldest first."""
+    for folder in sorted(runs_folder().glob("*-*")):
+        run = Run(folder)
+        if run.status_file.exists() and run.status.get("launched_for") == mark and run.status["state"] == "finished":
+            yield run

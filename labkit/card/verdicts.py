@@ -1,0 +1,114 @@
+"""What a key figure says of the node: sound, below the reference, impossible, not comparable, or not measured.
+
+The threshold is the recorded reference's own spread, as Tukey's fence draws it ("Exploratory Data Analysis", 1977): a
+repeat farther than 1.5 interquartile ranges outside of the quartiles is an outlier. A node whose median, with half of
+its own spread, lies beyond that fence on the worse side is below the reference. Where several recorded runs show the
+figure, the fence goes around all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labkit.card.readings import Reading
+from labkit.node.comparability import THROTTLED_PERCENT
+from labkit.node.limits import RESOLUTION
+from labkit.tables.key_figures import LOWER, KeyFigure
+
+SOUND, BELOW, IMPOSSIBLE = "sound", "below", "impossible"
+NOT_COMPARABLE, NOT_MEASURED = "not comparable", "not measured"
+KINDS = (SOUND, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED)
+FENCE = 1.5
+THRESHOLD = (
+    "A figure is below the reference where its median, with half of its own spread, lies beyond the fence of the "
+    f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers). "
+    f"It is impossible where it exceeds the datasheet's limit by more than {100 * RESOLUTION:g} %."
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of KINDS, the words for it, and the reference it is based on (None where there is none).
+
+    percent: by how much the figure is worse than the reference's median; negative where it is better; NaN without one.
+    """
+
+    kind: str
+    text: str
+    reference: Reading | None = None
+    percent: float = math.nan
+
+
+def fence(reading: Reading, better: str) -> float:
+    """Return the worst value that is no outlier among the reading's repeats."""
+    reach = FENCE * (reading.high - reading.low)
+    return reading.high + reach if better == LOWER else reading.low - reach
+
+
+def judge(figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = "") -> Verdict:
+    """Return what the figure says of a node with so many GPUs; `why` it was not measured, where that is known.
+
+    `recorded` are the readings of this figure on the node's GPU model.
+    """
+    if here is None:
+        few = f"needs {figure.least_gpus} GPU{'s' * (figure.least_gpus > 1)}" if gpus < figure.least_gpus else ""
+        reason = few or why
+        return Verdict(NOT_MEASURED, f"{NOT_MEASURED}: {reason}" if reason else NOT_MEASURED)
+    if contradicts_physics(figure, here):
+        return Verdict(IMPOSSIBLE, "impossible: check the clock")
+    same = [one for one in recorded if one.setting == here.setting]
+    if not same:
+        return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_lacks(here, recorded)}")
+    nearest = min(same, key=lambda one: _worse_by(figure, here, one))
+    percent = _worse_by(figure, here, nearest)
+    side = 1 if figure.better == LOWER else -1
+    own = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
+    if not all(side * own > side * fence(one, figure.better) for one in same):
+        return Verdict(SOUND, SOUND, nearest, percent)
+    if reason := disturbed(here):
+        return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
+    return Verdict(BELOW, f"below the reference by {_percent(percent)} %", nearest, percent)
+
+
+def contradicts_physics(figure: KeyFigure, here: Reading) -> bool:
+    """Return whether no clock can show this figure: it beats its limit, or is no positive finite number."""
+    if not 0 < here.value < math.inf:
+        return True
+    if here.limit is None:
+        return False
+    share = here.limit / here.value if figure.better == LOWER else here.value / here.limit
+    return share > 1 + RESOLUTION
+
+
+def disturbed(here: Reading) -> str:
+    """Return what disturbed the run, in a word or two: "throttled"; "" where nothing is known to."""
+    known = here.conditions
+    if here.shared or known.get("other_processes"):
+        return "another process used the GPUs"
+    if known.get("throttled_percent", 0) > THROTTLED_PERCENT:
+        reasons = known.get("throttle_reasons")
+        return f"throttled ({reasons})" if reasons else "throttled"
+    return ""
+
+
+def _worse_by(figure: KeyFigure, here: Reading, reference: Reading) -> float:
+    """Return by how many percent of the reference's median the figure is worse than it."""
+    change = 100 * (here.value / reference.value - 1)
+    return change if figure.better == LOWER else -change
+
+
+def _lacks(here: Reading, recorded: Iterable[Reading]) -> str:
+    """Return what the reference lacks."""
+    settings = sorted({one.setting for one in recorded})
+    if not here.model:
+        return "no reference for CPUs"
+    if not settings:
+        return f"not recorded on {here.model}"
+    return f"recorded with {' or '.join(settings)}"
+
+
+def _percent(percent: float) -> str:
+    """Return two digits, never "0": 0.31, 7.2, 34."""
+    return f"{percent:.2g}" if percent < 99.5 else f"{percent:.0f}"

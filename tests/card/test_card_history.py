@@ -1,0 +1,137 @@
+"""Cards by date: which are compared, what changed beyond noise and with which conditions, and the trends."""
+
+import re
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from made import copies_run, hello_run
+from made_card import CALL, PAIR, card, reading
+
+from labkit.batch.frame import page
+from labkit.batch.pages import loads
+from labkit.card.cards import CardError
+from labkit.card.compare import changed_conditions, changes, chosen_cards, compare_page, main, told
+from labkit.card.formats import write_card
+from labkit.card.reports import find_card, history
+from labkit.card.trends import series, trends_page, write_trends
+
+
+@pytest.fixture
+def report(tmp_path):
+    """Return a report with two kept ones before it: the pair's rate falls in the last."""
+    for name, value in (("reports/20261120-100000", 390.0), ("reports/20261121-100000", 391.0), ("report", 360.0)):
+        date = {"report": "2026-11-22T10:00:00"}.get(name, f"2026-11-{name[14:16]}T10:00:00")
+        (tmp_path / name).mkdir(parents=True)
+        write_card(card(reading(value=value, date=date, run=name), date=date), tmp_path / name)
+    return tmp_path / "report"
+
+
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [(392.0, "within noise"), (394.0, "within noise"), (395.5, "better"), (384.0, "worse"), (386.0, "within noise")],
+)
+def test_a_change_is_told_where_it_leaves_the_fence_of_the_first(second, kind):
+    (one,) = changes(card(reading()), card(reading(value=second)))
+    assert one.kind == kind
+
+
+def test_a_shorter_time_is_better():
+    first, second = (card(reading(CALL, value, 1.0, limit=None)) for value in (90.0, 60.0))
+    assert [one.kind for one in changes(first, second)] == ["better"]
+
+
+def test_figures_of_different_settings_are_not_compared():
+    assert changes(card(reading()), card(reading(setting="16 MiB"))) == []
+
+
+def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host():
+    before = {"sm_clock_mhz": 1980.0, "enqueue_us": 7.0, "throttled_percent": 0.0, "other_processes": 0}
+    after = {"sm_clock_mhz": 1500.0, "enqueue_us": 11.0, "throttled_percent": 60.0, "other_processes": 2}
+    first, second = (card(reading(conditions=known)) for known in (before, after))
+    second = replace(
+        second, node=second.node | {"driver": "590.1", "versions": {"python": "3.11.9", "torch": "2.13.0"}}
+    )
+    lines = changed_conditions(first, second)
+    for part in ("driver: none → 590.1", "torch: none → 2.13.0", "1980 → 1500", "7 → 11", "0 % → 60 %", ": 0 → 2"):
+        assert any(part in line for line in lines), (part, lines)
+    assert changed_conditions(first, first) == []
+    little = card(reading(conditions=before | {"enqueue_us": 9.0, "sm_clock_mhz": 1965.0}))
+    assert changed_conditions(first, little) == []
+
+
+def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
+    assert main(["--report", str(report)]) == 0
+    printed = capsys.readouterr().out
+    assert "20261121-100000" in printed and "391 → 360 GB/s" in printed and "worse" in printed
+    assert loads((report.parent / "compare.html").read_text()) == []
+
+
+def test_cards_of_another_node_in_the_same_folder_are_passed_over(report):
+    other = report.parent / "reports" / "20261122-090000"
+    other.mkdir()
+    made = card(reading(value=100.0), date="2026-11-22T09:00:00")
+    write_card(replace(made, node=made.node | {"id": "another"}), other)
+    (first, _), (second, _) = chosen_cards([], report)
+    assert (first, second) == ("20261121-100000", "report")
+
+
+def test_a_run_a_report_and_a_card_are_found_by_path_and_by_name(report, tmp_path):
+    run = copies_run(report.parent / "20261122-120000-topology-copies", gpus=2)
+    for name in ("20261120-100000", str(report), str(report / "card.json"), run.folder.name, str(run.folder)):
+        assert find_card(name, report)[1].rows
+    lines = told(find_card(run.folder.name, report)[1], find_card(str(run.folder), report)[1], ("a", "b"))
+    assert "5 key figures in both: 0 changed beyond noise" in lines
+
+
+def test_what_cannot_be_compared_is_one_sentence(report, tmp_path, capsys):
+    hello_run(tmp_path / "20261122-120000-start-hello")
+    for name in ("nowhere", "20261122-120000-start-hello"):
+        assert main(["--report", str(report), name]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    with pytest.raises(CardError, match="20261120-100000"):
+        find_card("nowhere", report)
+    assert main(["--report", str(tmp_path / "none" / "report")]) == 2
+    assert "make card" in capsys.readouterr().err
+
+
+def test_a_damaged_card_and_one_from_the_future_cost_no_other(report):
+    damaged = report.parent / "reports" / "20261119-100000"
+    damaged.mkdir()
+    (damaged / "card.json").write_text("{")
+    known = history(report, now=datetime(2026, 11, 21, 12))
+    assert len(known.cards) == 3 and len(known.problems) == 2
+    assert "20261119-100000" in known.problems[0] and "clock" in known.problems[1]
+
+
+def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
+    again = report.parent / "reports" / "20261122-110000"
+    again.mkdir()
+    write_card(card(reading(value=360.0, run="report"), date="2026-11-22T11:00:00"), again)
+    known = history(report)
+    newest = next(row for row in known.cards[-1][1].rows if row.key == PAIR)
+    assert [row.value for row in series(known, newest)] == [390.0, 391.0, 360.0]
+
+
+def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_path):
+    assert write_trends(report) == report / "trends.html"
+    shown = (report / "trends.html").read_text()
+    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<circle") == 3
+    (tmp_path / "one").mkdir()
+    write_card(card(reading()), tmp_path / "one")
+    assert write_trends(tmp_path / "one") is None
+
+
+def test_a_higher_value_stands_higher_and_below_the_limit(report):
+    known = history(report)
+    shown = trends_page(known)
+    (limit,) = re.findall(r'class="limit"[^>]*y1="([\d.]+)"', shown)
+    heights = [float(y) for y in re.findall(r'<circle[^>]*cy="([\d.]+)"', shown)]
+    assert float(limit) < heights[1] < heights[0] < heights[2]
+
+
+def test_the_comparisons_page_draws_the_change_to_its_side(report):
+    (first, a), (second, b) = chosen_cards([], report)
+    shown = page(compare_page(a, b, (first, second)))
+    (left, width) = re.findall(r'class="worse" style="left:([\d.]+)%;width:([\d.]+)%"', shown)[0]
+    assert float(left) + float(width) == pytest.approx(50, abs=0.02)

@@ -1,0 +1,99 @@
+"""The verdicts: each on a figure for which it is true, and beside its threshold on one for which it is not."""
+
+import pytest
+from made_card import CALL, PAIR, card, reading, row
+
+from labkit.card.cards import failing, headline
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "kind", "text"),
+    [
+        (390.0, 1.0, "sound", "sound"),
+        (400.0, 1.0, "sound", "sound"),
+        (386.5, 1.0, "sound", "sound"),  # the fence is at 389 - 1.5 × 2 = 386
+        (385.5, 1.0, "sound", "sound"),  # its own spread reaches the fence
+        (384.5, 1.0, "below", "below the reference by 1.4 %"),
+        (360.0, 1.0, "below", "below the reference by 7.7 %"),
+        (485.0, 1.0, "sound", "sound"),  # 1.4 % above the limit: clocks and datasheets resolve 2 %
+        (490.0, 1.0, "impossible", "impossible: check the clock"),
+        (-1.0, 0.0, "impossible", "impossible: check the clock"),
+    ],
+)
+def test_the_fence_of_the_reference_and_the_limit_decide(value, spread, kind, text):
+    found = row(card(reading(value=value, spread=spread)))
+    assert (found.kind, found.verdict) == (kind, text)
+
+
+def test_lower_is_better_where_the_figure_says_so():
+    recorded = [reading(CALL, 90.0, 5.0, setting="1 KiB, 2 GPUs", limit=None)]
+    kinds = []
+    for value in (60.0, 110.0, 117.0, 150.0):
+        here = reading(CALL, value, 5.0, setting="1 KiB, 2 GPUs", limit=None)
+        kinds.append(row(card(here, recorded=recorded), CALL).verdict)
+    assert kinds == ["sound", "sound", "below the reference by 30 %", "below the reference by 67 %"]
+
+
+def test_the_fence_goes_around_all_recorded_runs():
+    slower = reading(value=350.0, run="h200x2/topology/copies")
+    assert row(card(reading(value=352.0), recorded=[*[reading()], slower])).kind == "sound"
+
+
+@pytest.mark.parametrize(
+    ("here", "reason"),
+    [
+        (reading(value=300.0, conditions={"throttled_percent": 40.0, "throttle_reasons": "heat"}), "throttled (heat)"),
+        (reading(value=300.0, conditions={"other_processes": 1}), "another process used the GPUs"),
+        (reading(value=300.0, shared=True), "another process used the GPUs"),
+        (reading(setting="16 MiB"), "recorded with 1024 MiB"),
+        (reading(model=""), "no reference for CPUs"),
+        (reading(model="NVIDIA H200 MIG 1g.18gb"), "not recorded on NVIDIA H200 MIG 1g.18gb"),
+    ],
+)
+def test_a_figure_that_cannot_be_compared_says_why(here, reason):
+    recorded = [reading()] if here.model == "NVIDIA H200" else []
+    found = row(card(here, recorded=recorded))
+    assert (found.kind, found.verdict) == ("not comparable", f"not comparable: {reason}")
+
+
+def test_a_throttled_run_that_reaches_the_reference_is_sound():
+    assert row(card(reading(conditions={"throttled_percent": 40.0}))).kind == "sound"
+
+
+def test_what_was_not_measured_says_why():
+    made = card(why_not={"topology": "waits for 2 GPUs"}, otherwise="make run", gpus=1)
+    assert row(made).verdict == "not measured: waits for 2 GPUs"
+    assert row(made, CALL).verdict == "not measured: make run"
+    together = row(made, ("topology", "host → GPU, all links together"))
+    assert together.verdict == "not measured: needs 2 GPUs"
+
+
+def test_a_slow_host_stands_beside_the_figures_that_depend_on_it():
+    here = {"enqueue_us": 12.0, "cores": 1, "torch": "2.11"}
+    there = {"enqueue_us": 7.0, "cores": 64, "torch": "2.11"}
+    recorded = [reading(key, 90.0, conditions=there, limit=None) for key in (PAIR, CALL)]
+    shown = [reading(PAIR, 60.0, conditions=here, limit=None), reading(CALL, 150.0, conditions=here, limit=None)]
+    made = card(*shown, recorded=recorded)
+    assert row(made).notes == ()
+    assert row(made, CALL).kind == "below"
+    assert [note.split()[0] for note in row(made, CALL).notes] == ["usable", "12"]
+
+
+def test_the_reading_with_a_reference_counts_before_later_ones_and_small_ones_last():
+    with_reference = reading(date="2026-11-22T09:00:00", run="first")
+    others = [reading(setting="16 MiB", run="second"), reading(setting="16 MiB", small=True, run="third")]
+    assert row(card(*others, with_reference)).run == "first"
+    assert row(card(*others, recorded=())).run == "second"
+
+
+def test_a_level_to_fail_on_names_the_rows_that_fail():
+    below = card(reading(value=380.0))
+    impossible = card(reading(value=900.0))
+    assert [len(failing(below, level)) for level in ("impossible", "below", "below=5")] == [0, 1, 0]
+    assert [len(failing(impossible, level)) for level in ("impossible", "below", "below=5")] == [1, 1, 1]
+
+
+def test_the_headline_counts_every_row_once():
+    made = card(reading(value=380.0))
+    assert sum(made.counts().values()) == len(made.rows)
+    assert headline(made).startswith("1 key figures measured: 1 below the reference; ")
