@@ -20,7 +20,8 @@ from labkit.story.units import number
 from labkit.tables.key_figures import LOWER
 
 STYLE = """
-table.compare td { padding: 7px 12px 7px 0; } table.compare td.change { width: 30%; } .better { color: var(--ok); }
+table.compare td { padding: 7px 12px 7px 0; } table.compare td.change { width: 30%; }
+table.compare td.value { white-space: nowrap; } .better { color: var(--ok); }
 table.compare tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
 .worse { color: var(--bad); } .soft, .small { color: var(--soft); } .small { display: block; font-size: 12.5px; }
 .axis { position: relative; height: 16px; background: var(--tint); }
@@ -153,7 +154,7 @@ def _row(one: Change, full: float) -> str:
     numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {escape(one.first.unit)}"
     doubt = f'<span class="small">{escape(one.second.verdict)}</span>' if one.second.kind == IMPOSSIBLE else ""
     return f"""<tr><td>{escape(one.first.figure)}<span class="small">{escape(one.first.setting)}</span></td>
-<td class="change"><div class="axis">{noise}{bar}</div></td><td>{numbers}</td>
+<td class="change"><div class="axis">{noise}{bar}</div></td><td class="value">{numbers}</td>
 <td class="{kind}">{abs(one.percent):.2g} % {one.kind if kind != "soft" else "(within noise)"}{doubt}</td></tr>
 """
 
