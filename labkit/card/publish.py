@@ -11,7 +11,7 @@ from labkit.card.cards import Card, make_card, node_facts
 from labkit.card.formats import to_text, write_card
 from labkit.card.readings import Reading
 from labkit.card.trends import write_trends
-from labkit.node import here
+from labkit.node import here, why_no_gpu_is_visible
 
 
 def publish_card(record: Record, report: Path) -> Card:
@@ -35,6 +35,8 @@ def card_of(record: Record) -> Card:
     date = record.last_start() or datetime.now().isoformat(timespec="seconds")
     others = "" if record.outcomes else "the notebooks measure it (make run)"
     facts = record.node or node_facts(here())  # a report may be rebuilt on another node
+    if not facts["gpus"]:
+        problems.append(f"{why_no_gpu_is_visible()}: key figures that need one are left out")
     return make_card(found, facts, date, why_not=record.card_runs.why_not, otherwise=others, problems=problems)
 
 

@@ -48,7 +48,8 @@ def test_launches_that_fail_are_one_sentence_each_and_cost_no_other(report, monk
     verdicts = {row.verdict for row in card.rows if row.lab == "collectives"}
     assert verdicts == {"not measured: the plan wants 4 GPU(s), this node shows 3"}
     assert any(row.value for row in card.rows if row.lab == "topology")
-    assert card.problems == ("collectives was not measured: the plan wants 4 GPU(s), this node shows 3",)
+    assert "collectives was not measured: the plan wants 4 GPU(s), this node shows 3" in card.problems
+    assert any("no GPU is visible here" in one for one in card.problems) == (not card.node["gpus"])
 
 
 def test_an_interrupt_ends_the_rest_and_leaves_a_card(report, monkeypatch):
