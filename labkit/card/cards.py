@@ -238,5 +238,9 @@ def headline(card: Card) -> str:
         NOT_COMPARABLE: "not comparable",
     }
     parts = [f"{counts[kind]} {text}" for kind, text in words.items() if counts[kind]]
-    told = f"{measured} key figures measured: {', '.join(parts)}" if measured else "no key figure measured"
+    told = (
+        f"{measured} key figure{'s' * (measured != 1)} measured: {', '.join(parts)}"
+        if measured
+        else "no key figure measured"
+    )
     return f"{told}; {counts['not measured']} not measured" if counts["not measured"] else told

@@ -164,16 +164,20 @@ def _place(begin: float, width: float, full: float) -> str:
 
 
 def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tuple[str, Card]]:
-    """Return the two cards that are named; of one name, that and the present report; of none, this node's last two."""
+    """Return the two cards that are named; of one name, that and the present report; of none, this node's last two.
+
+    A card without any measured figure, of a run that was interrupted at once, is passed over.
+    """
     if len(names) == 2:
         first, second = (find_card(name, report) for name in names)
         return first, second
     known = history(report)
     if names:
         return find_card(names[0], report), (report.name, Card.load(report / FILE))
-    if not known.cards:
+    measured = [one for one in known.cards if any(row.value is not None for row in one[1].rows)]
+    if not measured:
         raise CardError(f"no card in {report.parent} yet: `make card` makes one")
-    last = known.of_node(known.cards[-1][1].node["id"]).cards[-2:]
+    last = [one for one in measured if one[1].node.get("id") == measured[-1][1].node.get("id")][-2:]
     if len(last) < 2:
         raise CardError("this node has one card so far: `make card` makes another, or name two with A= and B=")
     return (last[0][0].name, last[0][1]), (last[1][0].name, last[1][1])

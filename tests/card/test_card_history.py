@@ -67,11 +67,14 @@ def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
     assert loads((report.parent / "compare.html").read_text()) == []
 
 
-def test_cards_of_another_node_in_the_same_folder_are_passed_over(report):
+def test_cards_of_another_node_and_empty_ones_are_passed_over(report):
     other = report.parent / "reports" / "20261122-090000"
     other.mkdir()
     made = card(reading(value=100.0), date="2026-11-22T09:00:00")
     write_card(replace(made, node=made.node | {"id": "another"}), other)
+    interrupted = report.parent / "reports" / "20261122-093000"
+    interrupted.mkdir()
+    write_card(card(date="2026-11-22T09:30:00"), interrupted)
     (first, _), (second, _) = chosen_cards([], report)
     assert (first, second) == ("20261121-100000", "report")
 

@@ -96,4 +96,4 @@ def test_a_level_to_fail_on_names_the_rows_that_fail():
 def test_the_headline_counts_every_row_once():
     made = card(reading(value=380.0))
     assert sum(made.counts().values()) == len(made.rows)
-    assert headline(made).startswith("1 key figures measured: 1 below the reference; ")
+    assert headline(made).startswith("1 key figure measured: 1 below the reference; ")
