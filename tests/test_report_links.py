@@ -32,7 +32,7 @@ def test_a_link_leads_to_the_page(link, there):
 
 
 def test_a_report_holds_every_page_that_its_pages_link_to(tmp_path, write_notebook, monkeypatch):
-    monkeypatch.setattr("labkit.batch.__main__.write_claims", lambda path: None)
+    monkeypatch.setattr("labkit.batch.run.write_claims", lambda path: None)
     folder, report = tmp_path / "notebooks", tmp_path / "report"
     write_notebook(folder / "00_first.ipynb", "# First", LINKS)
     write_notebook(folder / "01_second.ipynb", "# Second", "1")
