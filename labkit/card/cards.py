@@ -15,12 +15,11 @@ from typing import Any
 from labkit.card.readings import Reading, key_figures, references
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, SOUND, judge
 from labkit.node import Node
-from labkit.node.comparability import HOST_RATIO
+from labkit.node.comparability import differing
 from labkit.tables.key_figures import KeyFigure
 
 VERSION = 1
 FILE = "card.json"
-_FIRST_HAND = ("driver", "torch")
 
 
 class CardError(ValueError):
@@ -188,20 +187,8 @@ def _judged(lab: str, figure: KeyFigure, here: Reading | None, recorded: Sequenc
 
 def _notes(figure: KeyFigure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
-    mine, theirs = here.conditions, reference.conditions
-    notes = [
-        f"{name} {mine[name]}, {theirs[name]} in the reference"
-        for name in _FIRST_HAND
-        if name in mine and name in theirs and mine[name] != theirs[name]
-    ]
-    if not figure.by_host:
-        return notes
-    if "cores" in mine and "cores" in theirs and mine["cores"] != theirs["cores"]:
-        notes.append(f"usable cores: {mine['cores']:g}, in the reference {theirs['cores']:g}")
-    for name, words, unit in (("enqueue_us", "to enqueue a kernel", "µs"), ("python_call_ns", "per Python call", "ns")):
-        if name in mine and name in theirs and mine[name] > HOST_RATIO * theirs[name]:
-            notes.append(f"{mine[name]:.3g} {unit} {words}, {theirs[name]:.3g} in the reference")
-    return notes
+    found = differing(here.conditions, reference.conditions)
+    return [one.said("this run", "the reference") for one in found if figure.by_host or not one.host_only]
 
 
 def _together(found: Sequence[Reading]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ SOUND, BELOW, IMPOSSIBLE = "sound", "below", "impossible"
 NOT_COMPARABLE, NOT_MEASURED = "not comparable", "not measured"
 KINDS = (SOUND, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED)
 FENCE = 1.5
+HEAT = "temperature"  # among the reasons of labkit.node.comparability
 THRESHOLD = (
     "A figure is below the reference where its median, with half of its own spread, lies beyond the fence of the "
     f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers). "
@@ -67,7 +68,7 @@ def judge(figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], 
     own = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
     if not all(side * own > side * fence(one, figure.better) for one in same):
         return Verdict(SOUND, SOUND, nearest, percent)
-    if reason := disturbed(here):
+    if reason := disturbed(here, nearest):
         return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
     return Verdict(BELOW, f"below the reference by {_percent(percent)} %", nearest, percent)
 
@@ -82,13 +83,17 @@ def contradicts_physics(figure: KeyFigure, here: Reading) -> bool:
     return share > 1 + RESOLUTION
 
 
-def disturbed(here: Reading) -> str:
-    """Return what disturbed the run, in a word or two: "throttled"; "" where nothing is known to."""
-    known = here.conditions
+def disturbed(here: Reading, reference: Reading) -> str:
+    """Return what disturbed the run, in a word or two: "throttled"; "" where nothing is known to.
+
+    A sound GPU reaches its power cap under full load, so a share of throttled time disturbs only where it exceeds the
+    reference's. Where the reference's is not known, only heat disturbs.
+    """
+    known, usual = here.conditions, reference.conditions.get("throttled_percent")
     if here.shared or known.get("other_processes"):
         return "another process used the GPUs"
-    if known.get("throttled_percent", 0) > THROTTLED_PERCENT:
-        reasons = known.get("throttle_reasons")
+    reasons = str(known.get("throttle_reasons") or "")
+    if known.get("throttled_percent", 0) > THROTTLED_PERCENT + (usual or 0) and (usual is not None or HEAT in reasons):
         return f"throttled ({reasons})" if reasons else "throttled"
     return ""
 

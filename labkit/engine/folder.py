@@ -20,8 +20,6 @@ from labkit.engine.lines import content, read_lines
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
 
-LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # in the environment of a notebook that runs unattended: finds its runs again
-
 
 def runs_folder() -> Path:
     """Return the folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository.
@@ -104,9 +102,8 @@ class Folder:
         return self.logs / f"rank{rank}.stack.txt"
 
     def close(self, state: str, **status: Any) -> None:
-        """Write down how the run ended, and for which unattended run it was launched, if for one."""
-        purpose = {"launched_for": os.environ[LAUNCHED_FOR]} if LAUNCHED_FOR in os.environ else {}
-        self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status, **purpose}
+        """Write down how the run ended."""
+        self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
         with suppress(OSError):  # a disk that is full must not hide how the run ended
             publish(self.status_file, json.dumps(self.closed, indent=1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from labkit import node
@@ -11,6 +12,7 @@ from labkit.engine.processes import members
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 
+LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended: its runs are found again by it
 GROWN_MIB = 100  # more memory in use after a launch than before: another program has come meanwhile
 
 
@@ -25,7 +27,8 @@ class Receipt:
     def fields(self) -> dict[str, Any]:
         """Return processes started and left, GPU memory in use before and after (MiB, by index), and other holders.
 
-        `contaminated` has the indices of GPUs that other programs held before or after the launch.
+        `contaminated` has the indices of GPUs that other programs held before or after the launch; `launched_for`,
+        where it is there, the unattended run that the launch belongs to.
         """
         after_mib = node.used_mib(self.gpus)
         if any(mib > self.before_mib.get(gpu, mib) + GROWN_MIB for gpu, mib in after_mib.items()) or not self.gpus:
@@ -38,6 +41,7 @@ class Receipt:
             "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
             "held_by_others": self.reservation.held,
             "contaminated": sorted(self.reservation.shared),
+            **({"launched_for": os.environ[LAUNCHED_FOR]} if LAUNCHED_FOR in os.environ else {}),
         }
 
     def started(self, rank: int) -> int:

@@ -4,6 +4,7 @@ import pytest
 from made_card import CALL, PAIR, card, reading, row
 
 from labkit.card.cards import failing, headline
+from labkit.card.verdicts import HEAT
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_the_fence_goes_around_all_recorded_runs():
 @pytest.mark.parametrize(
     ("here", "reason"),
     [
-        (reading(value=300.0, conditions={"throttled_percent": 40.0, "throttle_reasons": "heat"}), "throttled (heat)"),
+        (reading(value=300.0, conditions={"throttled_percent": 40.0, "throttle_reasons": HEAT}), f"throttled ({HEAT})"),
         (reading(value=300.0, conditions={"other_processes": 1}), "another process used the GPUs"),
         (reading(value=300.0, shared=True), "another process used the GPUs"),
         (reading(setting="16 MiB"), "recorded with 1024 MiB"),
@@ -54,6 +55,14 @@ def test_a_figure_that_cannot_be_compared_says_why(here, reason):
     recorded = [reading()] if here.model == "NVIDIA H200" else []
     found = row(card(here, recorded=recorded))
     assert (found.kind, found.verdict) == ("not comparable", f"not comparable: {reason}")
+
+
+@pytest.mark.parametrize(("percent", "kind"), [(23.0, "below"), (33.0, "below"), (60.0, "not comparable")])
+def test_a_power_cap_that_the_reference_reached_too_is_no_excuse(percent, kind):
+    capped = {"throttled_percent": 23.4, "throttle_reasons": "power cap"}
+    here = reading(value=300.0, conditions=capped | {"throttled_percent": percent})
+    assert row(card(here, recorded=[reading(conditions=capped)])).kind == kind
+    assert row(card(here)).kind == "below"  # the reference's share is not known
 
 
 def test_a_throttled_run_that_reaches_the_reference_is_sound():
@@ -69,14 +78,14 @@ def test_what_was_not_measured_says_why():
 
 
 def test_a_slow_host_stands_beside_the_figures_that_depend_on_it():
-    here = {"enqueue_us": 12.0, "cores": 1, "torch": "2.11"}
-    there = {"enqueue_us": 7.0, "cores": 64, "torch": "2.11"}
+    here = {"enqueue_us": 12.0, "cores": 1, "torch": "2.11", "ranks": 2}
+    there = {"enqueue_us": 7.0, "cores": 64, "torch": "2.11", "ranks": 2}
     recorded = [reading(key, 90.0, conditions=there, limit=None) for key in (PAIR, CALL)]
     shown = [reading(PAIR, 60.0, conditions=here, limit=None), reading(CALL, 150.0, conditions=here, limit=None)]
     made = card(*shown, recorded=recorded)
     assert row(made).notes == ()
     assert row(made, CALL).kind == "below"
-    assert [note.split()[0] for note in row(made, CALL).notes] == ["usable", "12"]
+    assert [word in note for word, note in zip(("cores", "12 µs"), row(made, CALL).notes, strict=True)] == [True, True]
 
 
 def test_the_reading_with_a_reference_counts_before_later_ones_and_small_ones_last():
