@@ -50,7 +50,7 @@ lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node
 	@$(REQUIRE)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" refresh
 	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
-	  --LabApp.app_settings_dir="$(CURDIR)/labkit/tools/jupyterlab" \
+	  --LabApp.app_settings_dir="$(CURDIR)/labkit/tools/lab_settings" \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
 
 reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)

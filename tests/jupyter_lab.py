@@ -55,7 +55,7 @@ def served(folder: Path, notebooks: Path) -> Iterator[str]:
     (settings / "tracker.jupyterlab-settings").write_text(ALL_CELLS)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={notebooks}", "--LabApp.news_url=None"]
-    command += [f"--LabApp.app_settings_dir={ROOT / 'labkit/tools/jupyterlab'}"]  # as `make lab` has it
+    command += [f"--LabApp.app_settings_dir={ROOT / 'labkit/tools/lab_settings'}"]  # as `make lab` has it
     command += ["--LabApp.expose_app_in_browser=True", "--ServerApp.port_retries=0"]
     command += ["--allow-root"] if os.getuid() == 0 else []
     with (folder / "jupyter.log").open("wb") as log:

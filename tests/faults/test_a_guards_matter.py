@@ -58,7 +58,7 @@ GUARDS = {
     ),
     "the mark tells who belongs to the run": (
         "processes.py",
-        "if process.environ().get(MARK) == run.mark:",
+        "if here and environment.get(MARK) == run.mark:",
         "if False:",
         "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
         "soon(lambda: not kernel.family.look())",
@@ -71,7 +71,7 @@ GUARDS = {
         "soon(lambda: not any(file.exists() for file in shared), seconds=5)",
     ),
     "the kernel ends a run whose agent is lost": (
-        "launch.py",
+        "launches.py",
         "                    self.end()\n",
         "",
         "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
