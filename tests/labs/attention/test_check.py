@@ -59,5 +59,5 @@ def test_an_exercise_is_launched_and_judged():
     assert check("online_softmax").outcome == RIGHT
     answers.save("attention.online_softmax", ANSWER.replace("shrink * l", "l"))
     assert "l_not_rescaled" in check("online_softmax").faults
-    with pytest.raises(ValueError, match="is no exercise; there are .*online_softmax"):
+    with pytest.raises(ValueError, match=r"is no exercise; there are .*online_softmax"):
         check("offline")

@@ -90,5 +90,5 @@ def test_an_exercise_is_launched_and_judged():
     answers.save("ddp_from_scratch.started", ANSWER.replace("set()", "set(1)"))
     verdict = check("started")
     assert verdict.outcome == RAISED and "ddp_from_scratch_started.py" in verdict.detail
-    with pytest.raises(ValueError, match="is no exercise; there are .*started"):
+    with pytest.raises(ValueError, match=r"is no exercise; there are .*started"):
         check("ended")
