@@ -14,6 +14,7 @@ import psutil
 import pytest
 from faults_plan import Faults
 from launches import HERE, soon, the_run
+from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
 from labkit.cluster import lending
@@ -175,7 +176,7 @@ def test_a_kernel_that_is_killed_leaves_nothing_on_either_node(cluster, allocati
     kernel.send_signal(signal.SIGKILL)
     kernel.wait()
     soon(lambda: not processes.members(run))
-    soon(lambda: not cluster.steps())
+    soon(lambda: not cluster.steps(), seconds=SLURM_FORGETS_S)
     assert not list((tmp_path / "runs").glob(".nodes-*"))
     works_again()
 

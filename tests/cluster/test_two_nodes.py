@@ -8,6 +8,7 @@ import psutil
 import pytest
 from faults_plan import Faults
 from launches import soon
+from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
 from labkit.cluster import lending
@@ -76,7 +77,7 @@ def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocatio
     assert time.monotonic() - begun < 20  # a second, where nothing else runs
     assert cluster.steps() == steps and len(steps) == 1
     lending.leave()
-    soon(lambda: not cluster.steps() and not stations())
+    soon(lambda: not cluster.steps() and not stations(), seconds=SLURM_FORGETS_S)
     assert allocation in cluster.jobs()
 
 

@@ -32,6 +32,8 @@ PROGRAMS = (
     "sinfo",
 )
 START_SECONDS = 30.0
+# Slurm lists a step for up to a minute after its processes have ended: a message of its daemons that was lost is sent again.
+SLURM_FORGETS_S = 150.0
 
 CONFIGURATION = """\
 ClusterName=two

@@ -57,7 +57,8 @@ def test_every_pipeline_is_whole_orderly_and_causal(made):
     wanted = ("F", "I", "W") if split else ("F", "B") if trained else ("F",)
     assert kinds == Counter((kind, stage, i) for kind in wanted for stage in stages for i in range(count))
     for rank in range(len(order)):
-        own = sorted((span.start, span.end) for span in spans if span.rank == rank)
+        # An empty span overlaps nothing, and rounding may put it behind the span that begins with it.
+        own = sorted((span.start, span.end) for span in spans if span.rank == rank and span.end - span.start > 1e-9)
         assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(own)), "two spans of a rank overlap"
     done = {("B" if s.kind == "I" else s.kind, s.stage, s.micro_batch): s for s in steps}
     for span in steps:
