@@ -32,7 +32,7 @@ PROGRAMS = (
     "sinfo",
 )
 START_SECONDS = 30.0
-# Slurm lists a step for up to a minute after its processes have ended: a message of its daemons that was lost is sent again.
+# Seen on a busy machine: Slurm still lists a step 30 s after its processes have ended.
 SLURM_FORGETS_S = 150.0
 
 CONFIGURATION = """\
