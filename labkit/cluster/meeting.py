@@ -14,12 +14,13 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore
 from torch.distributed.elastic.rendezvous import (
-    RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
     RendezvousStoreInfo,
     rendezvous_handler_registry,
 )
+
+from labkit.engine.loopback import Settled
 
 PATIENCE = timedelta(minutes=5)  # for the other nodes to come
 
@@ -39,38 +40,18 @@ def joined(meeting: dict[str, Any], who: str) -> Store:
     return PrefixStore(f"{meeting['token']}/{who}", client)
 
 
-class Meeting(RendezvousHandler):
-    """Rendezvous of nodes that know their places."""
+class Meeting(Settled):
+    """Rendezvous of nodes that know their places from Slurm."""
+
+    backend = "meeting"
 
     def __init__(self, parameters: RendezvousParameters):
         self.run_id, self.meeting = parameters.run_id, parameters.config["meeting"]
-
-    @property
-    def use_agent_store(self) -> bool:
-        return False
-
-    def get_backend(self) -> str:
-        return "meeting"
 
     def next_rendezvous(self) -> RendezvousInfo:
         meeting = self.meeting
         told = RendezvousStoreInfo(meeting["address"], meeting["port"])
         return RendezvousInfo(joined(meeting, "agents"), meeting["node"], meeting["nodes"], told)
 
-    def is_closed(self) -> bool:
-        return False
 
-    def set_closed(self) -> None:
-        return
-
-    def num_nodes_waiting(self) -> int:
-        return 0
-
-    def get_run_id(self) -> str:
-        return self.run_id
-
-    def shutdown(self) -> bool:
-        return True
-
-
-rendezvous_handler_registry.register("meeting", Meeting)
+rendezvous_handler_registry.register(Meeting.backend, Meeting)

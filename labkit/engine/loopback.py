@@ -6,6 +6,8 @@ keeps its part in its own memory, and the workers keep theirs in a file of the a
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import (
     RendezvousHandler,
@@ -19,22 +21,18 @@ ADDRESS = "127.0.0.1"
 NO_PORT = 0  # torch's agent hands an address on; nothing listens there
 
 
-class Loopback(RendezvousHandler):
-    """Rendezvous of a single node: there is nobody to wait for."""
+class Settled(RendezvousHandler):
+    """Rendezvous of agents that know their places: nobody negotiates, joins later or closes it."""
 
-    def __init__(self, parameters: RendezvousParameters):
-        self.run_id, self.store = parameters.run_id, HashStore()
+    backend: ClassVar[str]
+    run_id: str
 
     @property
     def use_agent_store(self) -> bool:
         return False
 
     def get_backend(self) -> str:
-        return "loopback"
-
-    def next_rendezvous(self) -> RendezvousInfo:
-        meeting = RendezvousStoreInfo(ADDRESS, NO_PORT)
-        return RendezvousInfo(PrefixStore(self.run_id, self.store), 0, 1, meeting)
+        return self.backend
 
     def is_closed(self) -> bool:
         return False
@@ -52,4 +50,17 @@ class Loopback(RendezvousHandler):
         return True
 
 
-rendezvous_handler_registry.register("loopback", Loopback)
+class Loopback(Settled):
+    """Rendezvous of a single node: there is nobody to wait for."""
+
+    backend = "loopback"
+
+    def __init__(self, parameters: RendezvousParameters):
+        self.run_id, self.store = parameters.run_id, HashStore()
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        meeting = RendezvousStoreInfo(ADDRESS, NO_PORT)
+        return RendezvousInfo(PrefixStore(self.run_id, self.store), 0, 1, meeting)
+
+
+rendezvous_handler_registry.register(Loopback.backend, Loopback)
