@@ -35,6 +35,18 @@ def pytest_unconfigure():
     shutil.rmtree(_SCRATCH, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def settings_stay():
+    """No test leaves labkit's settings changed: one that hid the progress bars failed a test half an hour later."""
+    before = _settings()
+    yield
+    assert _settings() == before, "a test, or a fixture that it is the first to use, changes os.environ for all others"
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("LABKIT_")}
+
+
 @pytest.fixture
 def write_notebook():
     """Return a function that writes a notebook of alternating text and code cells and returns its path.

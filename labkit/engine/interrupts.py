@@ -18,8 +18,8 @@ AGAIN_SECONDS = 1.0  # from a launch's interrupt to its clean-up, which begins w
 class Interrupts:
     """`with Interrupts() as interrupts`: the first SIGINT raises KeyboardInterrupt, those after it do nothing.
 
-    Python drops what is raised in a finaliser (object.__del__). Where the first one has led to no clean-up, `later`,
-    within AGAIN_SECONDS, the next one raises again.
+    Python drops what is raised in a finaliser (object.__del__), as of a file that the garbage collector closes. Such an
+    interrupt is raised by the next `raise_if_dropped`; where none comes, the next SIGINT after AGAIN_SECONDS raises.
     Only the main thread is interrupted; in another one, and where SIGINT is ignored, this changes nothing.
     """
 
@@ -45,6 +45,11 @@ class Interrupts:
     def _tell(self) -> None:
         if self._came and not self._heeded and time.monotonic() > self._raised_at + AGAIN_SECONDS:
             self._raised_at = time.monotonic()
+            raise KeyboardInterrupt
+
+    def raise_if_dropped(self) -> None:
+        """Raise an interrupt that has come: whoever can call this has not been interrupted by it."""
+        if self._came and not self._heeded:
             raise KeyboardInterrupt
 
     @contextmanager

@@ -79,8 +79,11 @@ class Launches:
         with self.lent_session() as session:
             self.session = session
             limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
-            follower = self.follower(self.run, self.count, session, self.bars.points(), self.live, **limits)
+            follower = self.follower(
+                self.run, self.count, session, self.bars.points(), self.live, interrupts=interrupts, **limits
+            )
             try:
+                interrupts.raise_if_dropped()
                 self.start_workers(session, first_point)
                 return follower.follow()
             finally:

@@ -10,6 +10,7 @@ import psutil
 
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
+from labkit.engine.interrupts import Interrupts
 from labkit.engine.lines import size
 from labkit.engine.live import LiveLine
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
@@ -55,12 +56,13 @@ class Watch:
         bar: Any,
         live: LiveLine,
         *,
+        interrupts: Interrupts,
         awake: Awake,
         patience_s: float,
         limit_s: float,
     ):
         self.run, self.launch, self.session, self.bar, self.live = run, launch, session, bar, live
-        self.awake, self.patience_s, self.limit_s = awake, patience_s, limit_s
+        self.interrupts, self.awake, self.patience_s, self.limit_s = interrupts, awake, patience_s, limit_s
         self.diagnosis = Diagnosis(run)
         self.ranks = self.diagnosis.ranks
         self.signs: list[int] = []  # what shows that a rank is at work
@@ -93,6 +95,7 @@ class Watch:
         """
         last_sign = self.awake.seconds()
         while not self._over() and not self._bad_news():
+            self.interrupts.raise_if_dropped()
             now = self.awake.seconds()
             if self._has_news():
                 last_sign = now

@@ -6,10 +6,15 @@ import signal
 import time
 
 import pytest
+from ends_plan import Ends
 from ends_scenes import Kernel, interrupt_again, soon
 from failing_launches import apart, nothing_left  # noqa: F401
 
+from labkit.engine.errors import Interrupted
 from labkit.engine.interrupts import AGAIN_SECONDS, Interrupts
+from labkit.engine.launch import launch
+from labkit.engine.launches import Launches
+from labkit.engine.processes import members
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -80,6 +85,24 @@ def test_an_interrupt_that_python_has_dropped_is_raised_at_the_launchs_end():
         Deaf()
         with interrupts.later():
             time.sleep(AGAIN_SECONDS)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("moment", ["lent_session", "start_workers"])
+def test_an_interrupt_that_python_has_dropped_ends_the_launch_before_its_first_row(monkeypatch, moment):
+    """It comes in a finaliser before the workers are started, or just after; the point would last a minute."""
+    as_it_is = getattr(Launches, moment)
+
+    def disturbed(launches, *given):
+        done = as_it_is(launches, *given)
+        Deaf()
+        return done
+
+    monkeypatch.setattr(Launches, moment, disturbed)
+    with pytest.raises(Interrupted) as told:
+        launch(Ends(faults=("sleep",)))
+    assert told.value.run.rows.empty
+    assert not members(told.value.run)
 
 
 AGAIN_AND_AGAIN = """

@@ -1,7 +1,5 @@
 """One small run of each plan, for all tests of lab 07."""
 
-import os
-
 import pytest
 
 from labkit import launch
@@ -13,9 +11,8 @@ FEW_LEVERS += ("optimizer in backward", "bfloat16 weights", "all: bfloat16, chec
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory):
+def small():
     """Gives a function from a plan's name to its small run, launched once."""
-    os.environ["LABKIT_PROGRESS"] = "0"
     assert set(FEW_LEVERS) <= set(LEVERS)
     plans = {
         "numbers": lambda: precision_memory.Numbers.small(),
@@ -30,7 +27,7 @@ def small(tmp_path_factory):
 
     def run(name):
         if name not in known:
-            known[name] = launch(plans[name]())
+            known[name] = launch(plans[name](), progress=False)
         return known[name]
 
     return run
