@@ -13,6 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from labkit import node
 
 _SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
+_SETTINGS: dict[str, str] = {}  # those that each file of tests begins with
 
 
 def pytest_configure():
@@ -28,6 +29,7 @@ def pytest_configure():
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("labkit")
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers", LABKIT_LOCKS=_SCRATCH)
+    _SETTINGS.update(_settings())
 
 
 def pytest_unconfigure():
@@ -35,12 +37,16 @@ def pytest_unconfigure():
     shutil.rmtree(_SCRATCH, ignore_errors=True)
 
 
-@pytest.fixture(autouse=True)
-def settings_stay():
-    """No test leaves labkit's settings changed: one that hid the progress bars failed a test half an hour later."""
-    before = _settings()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """No file of tests leaves labkit's settings changed: one that hid the progress bars failed another's test."""
     yield
-    assert _settings() == before, "a test, or a fixture that it is the first to use, changes os.environ for all others"
+    if nextitem is None or nextitem.path != item.path:
+        left = _settings()
+        for name in left.keys() | _SETTINGS.keys():
+            os.environ.pop(name, None)
+        os.environ.update(_SETTINGS)
+        assert left == _SETTINGS, f"{item.path.name}, or a fixture that it is the first to use, changes os.environ"
 
 
 def _settings() -> dict[str, str]:
