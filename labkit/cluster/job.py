@@ -19,6 +19,8 @@ from labkit.engine.errors import ClusterError
 
 POLL_SECONDS = 1.0
 INSTALL = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"
+# From the first station that ends well to the others' end: they end their workers first, and clear up.
+WAIT_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Allocation:
             "--mpi=none",
             "--unbuffered",
             "--kill-on-bad-exit=1",
-            "--wait=1",
+            f"--wait={WAIT_SECONDS}",
         ]
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from faults_plan import Faults
 from launches import HERE, soon, the_run
@@ -69,18 +68,6 @@ def when_it_measures(folder: Path, action) -> threading.Thread:
     return thread
 
 
-def station_of(host: str) -> psutil.Process:
-    """Return the station on a node of this machine."""
-    for process in psutil.process_iter():
-        try:
-            cmdline, environment = process.cmdline(), process.environ()
-        except psutil.Error:
-            continue
-        if "labkit.cluster.station" in cmdline and environment.get("SLURMD_NODENAME") == host:
-            return process
-    raise AssertionError(f"no station on {host}")
-
-
 def test_a_worker_that_raises_is_named_with_its_node(allocation):
     error = failed(WorkerRaised, Faults(faults=("none", "raise"), rank=3))
     assert (error.rank, error.node, error.point) == (3, 1, 1)
@@ -103,8 +90,8 @@ def test_a_worker_that_hangs_is_named_with_its_node_and_line(allocation):
     works_again()
 
 
-def test_a_station_that_is_killed_is_told_with_its_node(allocation, tmp_path):
-    killing = when_it_measures(tmp_path, lambda: station_of("n2").kill())
+def test_a_station_that_is_killed_is_told_with_its_node(cluster, allocation, tmp_path):
+    killing = when_it_measures(tmp_path, lambda: cluster.stations("n2")[0].kill())
     error = failed(LauncherLost, Faults(faults=("sleep",)))
     killing.join()
     assert error.node == 1 and "node 1 (n2) has lost its station" in error.sentence

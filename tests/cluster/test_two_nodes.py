@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import psutil
 import pytest
 from faults_plan import Faults
 from launches import soon
@@ -77,7 +76,7 @@ def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocatio
     assert time.monotonic() - begun < 20  # a second, where nothing else runs
     assert cluster.steps() == steps and len(steps) == 1
     lending.leave()
-    soon(lambda: not cluster.steps() and not stations(), seconds=SLURM_FORGETS_S)
+    soon(lambda: not cluster.steps() and not cluster.stations(), seconds=SLURM_FORGETS_S)
     assert allocation in cluster.jobs()
 
 
@@ -106,9 +105,3 @@ def test_a_plan_keeps_its_knobs_on_two_nodes_but_those_that_follow_from_the_work
     wider = plan.with_gpus(4)
     assert (plan.counts, wider.counts) == ((2,), (2, 3, 4))
     assert (wider.repeats, wider.size, wider.device) == (3, "small", plan.device)
-
-
-def stations() -> list[psutil.Process]:
-    """Return the stations of all runs that live on this machine."""
-    found = [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"]]
-    return [process for process in found if "labkit.cluster.station" in process.info["cmdline"]]

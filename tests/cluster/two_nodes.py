@@ -197,6 +197,17 @@ class TwoNodes:
         found = self.command("squeue", "--noheader", "--steps", "-o", "%i").split()
         return [step for step in found if step.rpartition(".")[2].isdecimal()]
 
+    def stations(self, host: str = "") -> list[psutil.Process]:
+        """Return the stations on this cluster's nodes, or on one of them; other tests have a cluster of their own."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                variables = process.environ() if "labkit.cluster.station" in process.cmdline() else {}
+                ours = variables.get("SLURM_CONF") == self.variables["SLURM_CONF"]
+                node = variables.get("SLURMD_NODENAME", "")  # srun, whose arguments name the station too, is on none
+                found += [process] if ours and node and host in ("", node) else []
+        return found
+
     def release_all(self) -> None:
         """End all jobs, and wait until their nodes are idle."""
         for number in self.jobs():
