@@ -24,6 +24,7 @@ OF_HOST = {
     "cpu_pressure_percent": ("time in which a process waited for a core", "%", 1.0),
     "memory_available_gib": ("memory available", "GiB", 1.0),
 }
+NOT_COUNTED = {"nvlink_tx_gb_per_s": "no traffic was counted: none was sent, or the driver does not count it"}
 SHOWN = ("utilisation_percent", "sm_clock_mhz", "power_w")
 ALWAYS_FROM_ZERO = ("utilisation_percent", "power_w", "memory_mib", "nvlink_tx_gb_per_s", "pcie_rx_gb_per_s", *OF_HOST)
 PERCENT = 122.0  # end of an axis of percentages: the points' numbers stand above a line at 100 %
@@ -51,7 +52,7 @@ def conditions_chart(conditions: Conditions, *, shown: tuple[str, ...] = ()) -> 
         _lines(ax, table, column, scale)
         _bounds(ax, column)
         if table.empty or not table[column].notna().any():
-            why = conditions.missing or "not measured: this machine does not count it"
+            why = conditions.missing or NOT_COUNTED.get(column, "not measured: this machine does not count it")
             ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color=canvas.QUIET, fontsize=8)
             ax.set_yticks([])
             ax.set_xticks([])

@@ -167,8 +167,8 @@ class Sampler:
 def _look(counters: list[Counters]) -> Snapshot:
     """Return host and GPUs now; processes that end at this moment are given time to be forgotten by the driver."""
     deadline = time.monotonic() + FORGET_SECONDS
-    while True:
-        gpus = tuple(one.state() for one in counters)
-        if not any(gpu.other_processes for gpu in gpus) or time.monotonic() > deadline:
-            return Snapshot(host.state(), gpus)
+    gpus = tuple(one.state() for one in counters)
+    while any(gpu.other_processes for gpu in gpus) and time.monotonic() < deadline:
         time.sleep(FORGET_SECONDS / 3)
+        gpus = tuple(one.with_others(gpu) for one, gpu in zip(counters, gpus, strict=True))
+    return Snapshot(host.state(), gpus)

@@ -17,7 +17,8 @@ A run's folder holds two files, which labkit.engine.folder names.
 (index; null for the host), and as far as they are known:
 
     a GPU     utilisation_percent, memory_mib, power_w, sm_clock_mhz, temperature_c, throttle_reasons (names),
-              pcie_tx_gb_per_s, pcie_rx_gb_per_s, nvlink_tx_gb_per_s, nvlink_rx_gb_per_s (tx: sent by the GPU)
+              pcie_tx_gb_per_s, pcie_rx_gb_per_s, nvlink_tx_gb_per_s, nvlink_rx_gb_per_s (tx: sent by the GPU;
+              over NVLink from the first traffic on that the driver counts)
     the host  cpu_percent (of all cores), cpu_pressure_percent, memory_available_gib
 
 A counter that the machine does not have is absent from the files and None or NaN when read, never zero.

@@ -6,6 +6,7 @@ Every query may fail, by itself or with the whole GPU: what is not answered is l
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pynvml
@@ -48,6 +49,7 @@ class Counters:
         by_uuid = (pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid)
         self._handle = ask(*by_uuid) if self.is_slice else ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
         self._traffic: dict[str, tuple[float, int]] = {}  # when it was read, and bytes
+        self._moving: set[str] = set()  # counters that have grown since this object was made
 
     def sample(self, slow: str = "") -> dict[str, Any]:
         """Return utilisation, memory, power, clock and temperature now, as far as known; {} of a GPU that is silent.
@@ -62,9 +64,8 @@ class Counters:
     def state(self) -> GpuState:
         """Return all that is known of the GPU now; a GPU that does not answer has a state of None."""
         quick = self._quick()
-        others = self._others()
         remapped = self._ask(pynvml.nvmlDeviceGetRemappedRows)
-        return GpuState(
+        known = GpuState(
             self.gpu.index,
             **quick,
             sm_clock_most_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
@@ -78,13 +79,17 @@ class Counters:
             pcie_generation_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             pcie_width=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             pcie_width_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-            nvlinks_up=self._links_up(),
-            nvlink_errors=self._link_errors(),
-            other_processes=None if others is None else len(others),
-            other_mib=None if others is None else sum(others),
+            **self._links(),
             power_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_POWER),
             heat_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_THERMAL),
         )
+        return self.with_others(known)
+
+    def with_others(self, state: GpuState) -> GpuState:
+        """Return the state with the other processes that are on the GPU now; the rest of it stays, and is not asked."""
+        others = self._others()
+        counted = (None, None) if others is None else (len(others), sum(others))
+        return replace(state, other_processes=counted[0], other_mib=counted[1])
 
     def _ask(self, query: Any, *arguments: Any) -> Any:
         return None if self._handle is None else ask(query, self._handle, *arguments)
@@ -100,7 +105,11 @@ class Counters:
         }
 
     def _nvlink(self) -> dict[str, float]:
-        """Return the traffic since the last call in GB/s; nothing the first time, and where a counter went back."""
+        """Return the traffic since the last call in GB/s; nothing the first time, and where a counter went back.
+
+        Nor before a counter has grown: some drivers answer with success and a constant while NCCL uses the links
+        (github.com/NVIDIA/DCGM, issues 149 and 236), and only its growth shows that a counter counts.
+        """
         fields = [(field, ALL_LINKS) for field in NVLINK.values()]
         values = self._ask(pynvml.nvmlDeviceGetFieldValues, fields)
         now, rates = time.monotonic(), {}
@@ -109,7 +118,9 @@ class Counters:
                 continue
             counted = value.value.ullVal * KIB
             then, before = self._traffic.get(name, (now, counted))
-            if now > then and counted >= before:
+            if counted > before:
+                self._moving.add(name)
+            if now > then and counted >= before and name in self._moving:
                 rates[name] = round((counted - before) / (now - then) / 1e9, 3)
             self._traffic[name] = now, counted
         return rates
@@ -129,18 +140,15 @@ class Counters:
         pages = [self._ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
         return None if None in pages else sum(map(len, pages))
 
-    def _links_up(self) -> int | None:
-        links = range(pynvml.NVML_NVLINK_MAX_LINKS)
-        states = [self._ask(pynvml.nvmlDeviceGetNvLinkState, link) for link in links]
-        known = [state for state in states if state is not None]
-        return sum(state == pynvml.NVML_FEATURE_ENABLED for state in known) if known else None
-
-    def _link_errors(self) -> int | None:
-        links = range(pynvml.NVML_NVLINK_MAX_LINKS)
-        recoveries = pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
-        asked = (self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, recoveries) for link in links)
-        known = [count for count in asked if count is not None]
-        return sum(known) if known else None
+    def _links(self) -> dict[str, int | None]:
+        """Return how many NVLinks are up, and the recoveries of those that exist: each query takes a millisecond."""
+        every, recoveries = range(pynvml.NVML_NVLINK_MAX_LINKS), pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
+        states = {link: self._ask(pynvml.nvmlDeviceGetNvLinkState, link) for link in every}
+        known = {link: state for link, state in states.items() if state is not None}
+        asked = (self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, recoveries) for link in known or every)
+        counts = [count for count in asked if count is not None]
+        up = sum(state == pynvml.NVML_FEATURE_ENABLED for state in known.values())
+        return {"nvlinks_up": up if known else None, "nvlink_errors": sum(counts) if counts else None}
 
     def _others(self) -> list[int] | None:
         """Return the memory of each process on the GPU that no run of this workbook has started."""

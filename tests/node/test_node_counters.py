@@ -64,6 +64,25 @@ def test_a_query_that_fails_leaves_its_fields_unknown_and_no_other(monkeypatch, 
     assert not {*QUERIES[query]} & {*counters.sample()}
 
 
+def test_only_links_that_exist_are_asked_for_errors(monkeypatch):
+    nvml, asked = FakeNvml(), []
+    nvml.answers["nvmlDeviceGetNvLinkErrorCounter"] = lambda handle, link, kind: asked.append(link) or 0
+    nvml.install(monkeypatch)
+    assert Counters(Gpu(0)).state().nvlinks_up == 17
+    assert asked == list(range(18)), "each takes the driver a millisecond, and NVML knows twice as many"
+
+
+def test_other_processes_are_counted_again_without_the_rest(monkeypatch):
+    nvml = FakeNvml()
+    nvml.install(monkeypatch)
+    counters = Counters(Gpu(0, uuid="GPU-aa"))
+    busy = replace(counters.state(), other_processes=3, other_mib=900)
+    FakeNvml(
+        failing=[name for name in nvml.answers if "Process" not in name and "Handle" not in name and name != "nvmlInit"]
+    ).install(monkeypatch)
+    assert counters.with_others(busy) == WHOLE
+
+
 def test_older_gpus_retire_pages(monkeypatch):
     FakeNvml(failing=["nvmlDeviceGetRemappedRows"]).install(monkeypatch)
     assert Counters(Gpu(0)).state().remapped_rows == 3
@@ -104,6 +123,26 @@ def test_traffic_is_the_growth_of_a_counter(monkeypatch):
     assert counters.sample("nvlink")["nvlink_tx_gb_per_s"] == pytest.approx(2.0, abs=0.001)
     now[0], nvml.counted_kib = 101.0, 5
     assert "nvlink_tx_gb_per_s" not in counters.sample("nvlink"), "a counter that went back tells nothing"
+
+
+# Seconds and GB/s that GPU 0 of 2 × H200 sent over NVLink: a step on its own, then DDP's all-reduces, then an end.
+STEPS = ((12.955, 0.0), (14.084, 0.0), (15.099, 0.0), (17.182, 2.34), (18.453, 1.925), (19.425, 1.988), (20.4, 0.0))
+PRODUCTS = ((9.26, 0.0), (10.842, 0.0), (12.421, 0.0), (14.076, 0.0), (15.184, 0.0))  # nothing is sent
+UNFED = tuple((at_s, 0.0) for at_s, _ in STEPS)  # the same steps where the driver does not feed the counter
+
+
+@pytest.mark.parametrize(("recorded", "told"), [(STEPS, [2.34, 1.925, 1.988, 0.0]), (PRODUCTS, []), (UNFED, [])])
+def test_a_counter_that_has_not_grown_tells_nothing(monkeypatch, recorded, told):
+    nvml, now = FakeNvml(), [recorded[0][0]]
+    nvml.counted_kib, nvml_began = 28_705_935, recorded[0][0]  # since the driver was loaded
+    nvml.install(monkeypatch)
+    monkeypatch.setattr("labkit.node.counters.time.monotonic", lambda: now[0])
+    counters, found = Counters(Gpu(0)), []
+    for at_s, rate in recorded:
+        nvml.counted_kib += round(rate * 1e9 * (at_s - nvml_began) / 1024)
+        now[0] = nvml_began = at_s
+        found += [rate for name, rate in counters.sample("nvlink").items() if name == "nvlink_tx_gb_per_s"]
+    assert found == pytest.approx(told, abs=0.001)
 
 
 def test_traffic_over_pcie(monkeypatch):
