@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from labkit.card.readings import card_plans, figures_of, of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.engine.session import Session
 from labkit.labs.start import LaunchCost
 from labkit.tools.bench import measure as measure_launches
 
@@ -34,17 +36,28 @@ def measure_card(
     begin, plans = time.monotonic(), [plan for plan in card_plans() if labs is None or plan.lab in labs]
     plans = [plan for plan in plans if any(one not in shown for one in figures_of(plan))]
     result = CardRuns(started=datetime.now().isoformat(timespec="seconds"))
-    for number, plan in enumerate(plans, 1):
-        at = time.monotonic()
-        try:
-            told = _measure(plan, result, progress)
-        except KeyboardInterrupt:
-            result.why_not |= {later.lab: "interrupted" for later in plans[number - 1 :]}
-            result.problems.append("the measurement of the card was interrupted")
-            break
-        tell(f"[{number}/{len(plans)}] {plan.lab}: {told}, {time.monotonic() - at:.1f} s")
+    with _one_agent(plans):
+        for number, plan in enumerate(plans, 1):
+            at = time.monotonic()
+            try:
+                told = _measure(plan, result, progress)
+            except KeyboardInterrupt:
+                result.why_not |= {later.lab: "interrupted" for later in plans[number - 1 :]}
+                result.problems.append("the measurement of the card was interrupted")
+                break
+            tell(f"[{number}/{len(plans)}] {plan.lab}: {told}, {time.monotonic() - at:.1f} s")
     result.seconds = time.monotonic() - begin
     return result
+
+
+@contextmanager
+def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
+    """Keep one agent that knows the workers of all plans: a new one per lab took 12 to 19 s each on 2 × H200."""
+    with ExitStack() as stack:
+        if plans:
+            with suppress(OSError):  # each launch tries again, and tells why none starts
+                stack.enter_context(Session.lent(*dict.fromkeys(plan.worker for plan in plans)))
+        yield
 
 
 def _measure(plan: Any, result: CardRuns, progress: bool) -> str:

@@ -67,6 +67,7 @@ class Session:
 
     `with Session.lent(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's
     code changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
+    Who launches workers of several modules one after the other names all of them first: one agent then serves all.
     """
 
     _lock = threading.RLock()
@@ -102,12 +103,12 @@ class Session:
 
     @classmethod
     @contextmanager
-    def lent(cls, module: str) -> Iterator[Self]:
-        """Lend the session of this process, which knows `module`, for one launch."""
+    def lent(cls, *modules: str) -> Iterator[Self]:
+        """Lend the session of this process, which knows these modules, for one launch, or for launches in turn."""
         with cls._lock:
             session = last = cls._current
-            if session is None or not session.serves(module):
-                session = cls(tuple(dict.fromkeys((*(last.modules if last else ()), module))))
+            if session is None or not session.serves(*modules):
+                session = cls(tuple(dict.fromkeys((*(last.modules if last else ()), *modules))))
                 _keep(session)
                 if last is not None and not last.launches:
                     last.leave()
@@ -121,9 +122,9 @@ class Session:
             if retired:
                 session.leave()
 
-    def serves(self, module: str) -> bool:
-        """Whether the agent lives, knows the module (as it does the engine's), and runs the engine as it is on disk."""
-        known = module in self.modules or module.startswith("labkit.engine.")
+    def serves(self, *modules: str) -> bool:
+        """Whether the agent lives, knows the modules (it knows the engine's), and runs the engine as it is on disk."""
+        known = all(one in self.modules or one.startswith("labkit.engine.") for one in modules)
         return self.alive() and known and self.code == code_state()
 
     def alive(self) -> bool:
