@@ -1,12 +1,13 @@
 """Every lab's key figures: what recorded runs show of them obeys physics, and `make card` measures some of each."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from made import copies_run, cost_run, gpu_node
 
 from labkit.card.readings import card_plans, figures_of, key_figures, of_runs, readings, references
-from labkit.card.verdicts import contradicts_physics
+from labkit.card.verdicts import contradicts_physics, judge
 from labkit.engine.run import Run
 from labkit.tables.key_figures import Measured, repeats
 
@@ -42,6 +43,28 @@ def test_the_reference_holds_what_the_recorded_runs_of_the_gpu_model_show(record
     assert together.value == pytest.approx(210.8, abs=0.1) and together.limit == 4 * 64
     assert together.setting == "1024 MiB, 4 GPUs" and together.run == "h200x4/topology/copies"
     assert references("NVIDIA B200") == ([], [])
+
+
+# What the same 2 GPUs showed two minutes after the recorded card: median and quartiles in GB/s.
+AGAIN = {
+    "host → GPU, pinned, slowest GPU": (54.86, 54.74, 54.93),
+    "GPU → host, pinned, slowest GPU": (54.90, 54.89, 54.91),
+    "host → GPU, all links together": (107.87, 107.29, 109.20),
+    "GPU → GPU, slowest pair": (382.71, 382.27, 385.83),
+    "copy within a GPU, slowest GPU": (1888.9, 1882.3, 1962.1),
+}
+
+
+@pytest.mark.parametrize(("gpus", "kind"), [("h200x2", {"sound"}), ("h200x4", {"below", "not comparable"})])
+def test_a_sound_node_of_two_gpus_has_a_reference_of_two_gpus(recorded, gpus, kind):
+    figures = {one.name: one for one in key_figures()["topology"]}
+    known = [one for one in recorded if one.lab == "topology" and one.run == f"{gpus}/topology/copies"]
+    two = {one.figure: one for one in recorded if one.run == "h200x2/topology/copies"}
+    kinds = set()
+    for name, (value, low, high) in AGAIN.items():
+        here = replace(two[name], value=value, low=low, high=high, run="again")
+        kinds.add(judge(figures[name], here, [one for one in known if one.figure == name], 2).kind)
+    assert kinds <= kind
 
 
 def test_a_damaged_recorded_run_costs_itself_alone(tmp_path):

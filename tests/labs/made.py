@@ -7,7 +7,7 @@ import pandas as pd
 
 from labkit.engine.run import Run
 from labkit.labs.broadcast.plan import WHOLE, Sweep
-from labkit.labs.start.plan import Hello, LaunchCost
+from labkit.labs.start.plan import WAYS, Hello, LaunchCost
 from labkit.labs.topology.plan import Copies
 from labkit.node import Gpu, Node
 
@@ -189,12 +189,16 @@ def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: d
     return write_run(folder, plan, gpu_node(gpus) if device == "cuda" else CPU, rows)
 
 
-def cost_run(folder, *, torchrun=7.0, launch=7.2, sweep=8.4, first_row=1.5, sweep_startup=1.2, pairs=5) -> Run:
+def cost_run(
+    folder, *, torchrun=7.0, launch=7.2, sweep=8.4, first_row=1.5, sweep_startup=1.2, pairs=5, ways=WAYS
+) -> Run:
     """Write what launching cost, pair by pair, the first a warm-up; the machine slows down, alike for all of a pair."""
-    plan = LaunchCost(device="cpu", gpus=2, pairs=pairs, size="full")
+    plan = LaunchCost(device="cpu", gpus=2, pairs=pairs, size="full", ways=ways)
     rows = []
     for pair in range(pairs):
-        for way, seconds in (("torchrun", torchrun), ("launch", launch), ("sweep", sweep)):
+        for way, seconds in zip(WAYS, (torchrun, launch, sweep), strict=True):
+            if way not in ways:
+                continue
             row = {"point": len(rows), "seed": 0, "pair": pair, "way": way, "iteration": pair, "warm_up": pair == 0}
             slow = 9 if pair == 0 else 1 + 0.1 * pair
             row |= {"seconds": slow * seconds, "first_row_seconds": slow * (6.0 if way == "torchrun" else first_row)}

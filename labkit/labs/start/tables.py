@@ -109,19 +109,25 @@ def scorecard(run: Run) -> pd.DataFrame:
 
 
 def _launch_targets(run: Run) -> list[Target]:
-    """Return the launch targets. Ratios are medians over pairs, each measured back to back with a warm agent."""
+    """Return the launch targets of the ways that the run compares; the node's card measures but one way.
 
-    def target(what: str, value: str, way: str, over: str, goal: float, times: int = 1) -> Target:
+    Ratios are medians over pairs, each measured back to back with a warm agent.
+    """
+
+    def target(what: str, value: str, way: str, over: str, goal: float, times: int = 1) -> Target | None:
+        if not {way, over} <= {*run.plan.ways}:
+            return None
         seconds = _pairs(run, value)
         ratios = seconds[way] / (times * seconds[over])
         return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios), depends_on=HOST)
 
     points = run.plan.sweep_points
     sweep = f"start-up of a {points}-point sweep, divided by that of {points} launches"
-    return [
+    targets = [
         target("time of launch, divided by the bare torchrun command", "seconds", "launch", "torchrun", 1.10),
         target(
             "time to a later launch's first row, divided by torchrun's", "first_row_seconds", "launch", "torchrun", 0.25
         ),
         target(sweep, "startup_seconds", "sweep", "launch", 0.10, points),
     ]
+    return [one for one in targets if one is not None]

@@ -274,6 +274,11 @@ def test_a_run_without_the_compared_methods_has_no_targets(tmp_path):
     assert broadcast.scorecard(broadcast_run(tmp_path / "run", few, gpus=2)).empty
 
 
+def test_two_gpus_have_no_goal_that_only_four_host_links_can_reach(tmp_path):
+    card = broadcast.scorecard(broadcast_run(tmp_path / "run", gpus=2))
+    assert card["met"].all() and len(card) == 2
+
+
 def test_scorecard_has_no_target_for_unpinned_runs_and_trials(tmp_path):
     assert broadcast.scorecard(small_broadcast(tmp_path / "small")).empty
     trial = Trial(device="cpu", gpus=2, mib=4, chunks=4, memory="pageable")
