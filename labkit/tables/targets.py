@@ -119,24 +119,32 @@ def compare_targets(recorded: pd.DataFrame, *here: pd.DataFrame) -> pd.DataFrame
     ways = [fact_or(one, "of_targets", {}) for one in (recorded, joined)]
     both = table[["recorded", "here"]].notna().all(axis=1)
     table["conditions"] = [
-        _comparable(*(way.get(key, (GPU, {})) for way in ways)) if measured else "–"
+        comparable(*(way.get(key, (GPU, {})) for way in ways)) if measured else "–"
         for key, measured in zip(zip(table["lab"], table["target"], strict=True), both, strict=True)
     ]
     shown = [*keys, "recorded", "met_recorded", "here", "met_here", "conditions"]
     return of_source(table[shown], "recorded and measured here")
 
 
-def _comparable(recorded: tuple[str, dict[str, Any]], here: tuple[str, dict[str, Any]]) -> str:
-    """Return whether two figures are comparable: what each depends on, and the key figures of its run's conditions."""
+def comparable(
+    recorded: tuple[str, dict[str, Any]], here: tuple[str, dict[str, Any]], first: str = "the recorded run"
+) -> str:
+    """Return whether two figures of one target are comparable, or what differs between their runs' conditions.
+
+    Each is what the measure depends on, and the key figures of its run's conditions; `first` names the recorded run.
+    """
     depends_on, a, b = here[0], here[1], recorded[1]
     if depends_on == CODE:
         return COMPARABLE
     models = [one.get("processor") for one in (a, b)]
     if None not in models and models[0] != models[1]:
-        return f"{models[0]} in this run and {models[1]} in the recorded run"
+        return f"{models[0]} in this run and {models[1]} in {first}"
+    ranks = [one.get("ranks") for one in (a, b)]
+    if None not in ranks and ranks[0] != ranks[1]:
+        return f"{ranks[0]:g} GPUs in this run and {ranks[1]:g} in {first}"
     found = [one for one in differing(a, b) if depends_on == HOST or not one.host_only]
     if found:
-        return "; ".join(one.said("this run", "the recorded run") for one in found)
+        return "; ".join(one.said("this run", first) for one in found)
     return COMPARABLE if all({*one} & MEASURED for one in (a, b)) else NOT_KNOWN
 
 

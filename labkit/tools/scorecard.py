@@ -6,33 +6,47 @@ import importlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import Run, replay
+from labkit.provenance import fact_or
 from labkit.repository import RECORDED
 from labkit.tables.published import published
-from labkit.tables.targets import COLUMNS, NOT_RECORDED, card
+from labkit.tables.targets import COLUMNS as OF_TARGETS
+from labkit.tables.targets import GPU, NOT_RECORDED, card, comparable
 
 LABS = Path(__file__).parents[1] / "labs"
+COLUMNS = [*OF_TARGETS, "machine", "run", "conditions"]
+NONE = "–"  # nothing to compare with, or nothing was run
 
 
 def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
-    """Return lab, target, measured, goal, unit and met for each target of the given runs.
+    """Return lab, target, measured, goal, unit and met for each target of the given runs, and what measured it.
 
     Without runs: of all recorded ones, of the lab that runs nothing (accounting), and, as "not recorded", the targets
-    that a lab expects and no recorded run shows.
+    that a lab expects and no recorded run shows. `conditions` is about targets that several runs measure: it says of
+    each later run whether its figure is comparable with that of the first run, or what differs between the two.
     """
     if runs is not None:
-        return _joined([_lab(run.plan.lab).scorecard(run) for run in runs])
+        return _joined([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
     cards = [_lab("accounting").scorecard(published("communication_accounting"))]
-    cards += [_lab(run.plan.lab).scorecard(run) for run in recorded]
-    recorded = _joined(cards)
-    missing = [one for one in map(_expected, _labs()) if len(one)]
-    known = recorded.groupby("lab")["target"].agg(set).to_dict()
-    missing = [one[~one["target"].isin(known.get(one["lab"].iloc[0], set()))] for one in missing]
-    return _joined([recorded, *missing])
+    cards += [_of_run(run) for run in recorded]
+    known = {key for one in cards for key in zip(one["lab"], one["target"], strict=True)}
+    expected = [one for one in map(_expected, _labs()) if len(one)]
+    missing = [one[[key not in known for key in zip(one["lab"], one["target"], strict=True)]] for one in expected]
+    return _joined([*cards, *missing])
+
+
+def _of_run(run: Run) -> pd.DataFrame:
+    """Return the targets that the run measures; `measured_as` is what each depends on, and the run's conditions."""
+    table = _lab(run.plan.lab).scorecard(run)
+    recorded, ways = run.folder.is_relative_to(RECORDED), fact_or(table, "of_targets", {})
+    keys = zip(table["lab"], table["target"], strict=True)
+    name = str(run.folder.relative_to(RECORDED)) if recorded else run.folder.name
+    return table.assign(machine=run.machine, run=name, measured_as=[ways.get(key, (GPU, {})) for key in keys])
 
 
 def _expected(lab: str) -> pd.DataFrame:
@@ -50,7 +64,20 @@ def _lab(name: str):
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
     nonempty_cards = [one for one in cards if len(one)]
-    return pd.concat(nonempty_cards, ignore_index=True)[COLUMNS] if nonempty_cards else pd.DataFrame(columns=COLUMNS)
+    if not nonempty_cards:
+        return pd.DataFrame(columns=COLUMNS)
+    table = pd.concat(nonempty_cards, ignore_index=True)
+    return table.assign(conditions=_conditions(table)).reindex(columns=COLUMNS).fillna({"machine": NONE, "run": NONE})
+
+
+def _conditions(table: pd.DataFrame) -> list[str]:
+    """Return for each row whether it is comparable with the first row of the same target, where it is not that one."""
+    first_of: dict[tuple[str, str], dict[Any, Any]] = {}
+    told = []
+    for row in table.reindex(columns=["lab", "target", "run", "measured_as"]).to_dict("records"):
+        first = first_of.setdefault((row["lab"], row["target"]), row)
+        told.append(NONE if first is row else comparable(first["measured_as"], row["measured_as"], first["run"]))
+    return told
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
 from labkit.labs import start
+from labkit.node.conditions import Conditions, GpuState, RankState, Snapshot
 from labkit.provenance import fact
 from labkit.tools.scorecard import scorecard
 
@@ -97,6 +98,12 @@ def test_launch_scorecard(tmp_path, knobs, measured, met):
     assert card["met"].tolist() == met
 
 
+def test_a_run_of_the_node_s_card_compares_no_ways_and_has_no_launch_target(tmp_path):
+    assert start.scorecard(cost_run(tmp_path / "card", ways=("launch",))).empty
+    (target,) = start.scorecard(cost_run(tmp_path / "two", ways=("launch", "sweep")))["target"]
+    assert "sweep" in target
+
+
 def test_scorecard_of_all_labs(tmp_path):
     runs = [
         cost_run(tmp_path / "cost"),
@@ -106,7 +113,24 @@ def test_scorecard_of_all_labs(tmp_path):
         small_broadcast(tmp_path / "small"),
     ]
     card = scorecard(runs)
-    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
+    of_targets = ["lab", "target", "measured", "goal", "unit", "met"]
+    assert list(card.columns) == [*of_targets, "machine", "run", "conditions"]
     assert card["lab"].value_counts().to_dict() == {"start": 3, "topology": 3, "broadcast": 3}
     assert card["met"].all()
     assert list(scorecard([]).columns) == list(card.columns)
+    assert set(card["run"]) == {"cost", "copies", "broadcast"}
+    assert set(card["conditions"]) == {"–"}, "no target is measured by two runs"
+
+
+def test_runs_that_measure_the_same_target_are_compared_by_their_conditions(tmp_path):
+    runs = {name: broadcast_run(tmp_path / name) for name in ("first", "again", "disturbed", "unknown")}
+    for name, run in runs.items():
+        look = Snapshot(ranks=(RankState(0, 40.0, 7.5),), gpus=(GpuState(0, other_processes=int(name == "disturbed")),))
+        if name != "unknown":
+            run.conditions_file.write_text(Conditions(before=look, after=look, seconds=1.0).to_json())
+    card = scorecard(runs.values()).groupby("run")["conditions"].agg(set)
+    assert card["first"] == {"–"}
+    assert card["again"] == {"comparable"}
+    assert card["unknown"] == {"not known", "comparable"}, "no condition changes a verdict on the data's values"
+    (word,) = card["disturbed"] - {"comparable"}
+    assert "other processes on a GPU is 1 in this run and 0 in first" in word
