@@ -158,8 +158,8 @@ def make_card(
             here = _chosen([one for one in found if one.key == (lab, figure.name)], known)
             mine = [one for one in known if one.key == (lab, figure.name)]
             rows.append(_judged(lab, figure, here, mine, facts["gpus"], (why_not or {}).get(lab, otherwise)))
-    together = _together(found)
-    return Card(date, facts, together, tuple(rows), (*problems, *damaged))
+    conditions = together(found)
+    return Card(date, facts, conditions, tuple(rows), (*problems, *damaged))
 
 
 def _chosen(found: Sequence[Reading], known: Sequence[Reading]) -> Reading | None:
@@ -191,7 +191,7 @@ def _notes(figure: KeyFigure, here: Reading, reference: Reading) -> list[str]:
     return [one.said("this run", "the reference") for one in found if figure.by_host or not one.host_only]
 
 
-def _together(found: Sequence[Reading]) -> dict[str, Any]:
+def together(found: Iterable[Reading | Row]) -> dict[str, Any]:
     """Return the conditions of all runs: the median of a number, or each text once; the most of what disturbs."""
     of_runs = {one.run: one.conditions for one in found}.values()
     most = {"throttled_percent", "other_processes", "temperature_c", "ecc_uncorrected_errors", "nvlink_errors"}

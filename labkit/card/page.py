@@ -128,6 +128,7 @@ def _conditions(card: Card) -> str:
         "cores": "usable cores: {:g}",
         "enqueue_us": "{:.3g} µs to enqueue a kernel",
         "python_call_ns": "{:.3g} ns per Python call",
+        "cpu_pressure_percent": "a process waited for a core in {:.0f} % of the time",
         "throttled_percent": "clocks throttled for at most {:.0f} % of a run",
         "other_processes": "{:g} other processes on the GPUs",
         "temperature_c": "at most {:.0f} °C",

@@ -56,8 +56,26 @@ def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host()
     for part in ("driver: none → 590.1", "torch: none → 2.13.0", "1980 → 1500", "7 → 11", "0 % → 60 %", ": 0 → 2"):
         assert any(part in line for line in lines), (part, lines)
     assert changed_conditions(first, first) == []
+    unknown = card(reading(conditions={"enqueue_us": 7.0}))
+    assert changed_conditions(unknown, card(reading(conditions=after | {"enqueue_us": 7.0}))) == [], "no zero"
     little = card(reading(conditions=before | {"enqueue_us": 9.0, "sm_clock_mhz": 1965.0}))
     assert changed_conditions(first, little) == []
+
+
+def test_only_conditions_of_the_figures_that_are_compared_count():
+    hot = reading(CALL, 90.0, 1.0, limit=None, run="another", conditions={"throttled_percent": 60.0})
+    calm = {"throttled_percent": 0.0}
+    first, second = card(reading(conditions=calm)), card(reading(conditions=calm), hot)
+    assert second.conditions["throttled_percent"] == 60.0
+    assert changed_conditions(first, second) == []
+
+
+def test_processes_that_waited_for_a_core_are_a_changed_condition():
+    shares = {"quiet": 0.3, "usual": 20.0, "pressed": 55.0}
+    cards = {name: card(reading(conditions={"cpu_pressure_percent": share})) for name, share in shares.items()}
+    assert changed_conditions(cards["quiet"], cards["usual"]) == []
+    (line,) = changed_conditions(cards["quiet"], cards["pressed"])
+    assert "waited for a core: 0 % → 55 %" in line
 
 
 def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
