@@ -6,6 +6,7 @@ from math import ceil, floor, inf, nan
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import accounting
 from labkit.labs.accounting.bugs import ACCOUNTS, SYMPTOMS
@@ -20,17 +21,8 @@ FAULTS = {
     "bits_for_bytes": {"activations"},
     "upside_down": {"batch"},
 }
-DEVICES = """
-def devices_needed(total_gib, device_gb):
-    return -(-int(total_gib * 2**30) // (device_gb * 10**9))
-"""
-BATCH = """
-def compute_bound_batch(d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s):
-    a = d_ff / (x * y * flop_per_s)
-    b = d_ff / (y * bytes_per_s * m_x)
-    c = 1 / (x * bytes_per_s * m_y)
-    return b / (a - c) if a > c else None
-"""
+DEVICES = code_of("labkit.labs.accounting.solutions.devices_needed")
+BATCH = code_of("labkit.labs.accounting.solutions.compute_bound_batch")
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
@@ -186,7 +178,7 @@ def test_an_exercise_is_called_and_judged(exercise):
 
 @pytest.mark.parametrize("nothing", ["float('nan')", "0 * 1e999", "'None'"])
 def test_only_none_is_none(nothing):
-    answers.save("accounting.compute_bound_batch", BATCH.replace("else None", f"else {nothing}"))
+    answers.save("accounting.compute_bound_batch", BATCH.replace("return None", f"return {nothing}"))
     verdict = check("compute_bound_batch")
     assert verdict.outcome == WRONG and set(verdict.faults) == {"never"}, verdict
 

@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED
 from labkit.engine.run import replay
 from labkit.labs import attention
@@ -20,17 +21,7 @@ FAULTS = {
     "square": {"square"},
     "torch_inside": {"square", "square_backward", "torch_inside"},
 }
-ANSWER = """
-from math import exp, inf
-
-def online_softmax(m, l, o, scores, values):
-    new = max(m, *scores)
-    if new == -inf:
-        return m, l, o
-    shrink, weights = exp(m - new), [exp(score - new) for score in scores]
-    o = [shrink * x + sum(w * v[i] for w, v in zip(weights, values)) for i, x in enumerate(o)]
-    return new, shrink * l + sum(weights), o
-"""
+RIGHT_ANSWER = code_of("labkit.labs.attention.solutions.online_softmax")
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +46,9 @@ def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
 
 def test_an_exercise_is_launched_and_judged():
     assert check("online_softmax").outcome == UNANSWERED
-    answers.save("attention.online_softmax", ANSWER)
+    answers.save("attention.online_softmax", RIGHT_ANSWER)
     assert check("online_softmax").outcome == RIGHT
-    answers.save("attention.online_softmax", ANSWER.replace("shrink * l", "l"))
+    answers.save("attention.online_softmax", RIGHT_ANSWER.replace("factor * l", "l"))
     assert "l_not_rescaled" in check("online_softmax").faults
     with pytest.raises(ValueError, match=r"is no exercise; there are .*online_softmax"):
         check("offline")

@@ -6,6 +6,7 @@ import pytest
 from made_benchmarking import SHOWN, trial_run
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from labkit.labs import benchmarking
@@ -16,27 +17,12 @@ from labkit.labs.benchmarking.worker.answers import try_answer
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-RIGHT_ANSWER = """
-import statistics
-
-def timed(step, synchronize, clock):
-    for _ in range(3):
-        step()
-    seconds = []
-    for _ in range(10):
-        synchronize()
-        begun = clock()
-        step()
-        synchronize()
-        seconds.append(clock() - begun)
-    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return middle, (high - low) / 2, len(seconds)
-"""
+RIGHT_ANSWER = code_of("labkit.labs.benchmarking.solutions.timed")
 WARM_UP = ("    for _ in range(3):\n        step()\n", "")
 STOP = ("        step()\n        synchronize()\n", "        step()\n")
 START = ("    for _ in range(10):\n        synchronize()\n", "    for _ in range(10):\n")
 MEAN = ("return middle,", "return statistics.mean(seconds),")
-OWN_CLOCK = ("import statistics\n", "import statistics\nfrom time import perf_counter\n")
+OWN_CLOCK = ("import statistics\n", "import statistics\n    from time import perf_counter\n")
 
 
 def judged(*swaps: tuple[str, str]):

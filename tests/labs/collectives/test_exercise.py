@@ -6,15 +6,12 @@ from itertools import product
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.labs import collectives
 from labkit.labs.collectives.exercise import RINGS, SETTINGS, judge_ring
 
-ANSWER = """
-def ring_step(rank, step, ranks):
-    send = (rank - step) % ranks
-    return send, (send - 1) % ranks, step < ranks - 1
-"""
+RIGHT_ANSWER = code_of("labkit.labs.collectives.solutions.ring_step")
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -119,11 +116,11 @@ def test_every_ring_is_asked_for_all_its_steps():
 
 def test_answers_in_a_worker():
     assert collectives.check("ring_step").outcome == UNANSWERED
-    answers.save("collectives.ring_step", ANSWER)
+    answers.save("collectives.ring_step", RIGHT_ANSWER)
     assert collectives.check("ring_step").outcome == RIGHT
-    answers.save("collectives.ring_step", ANSWER.replace("rank - step", "rank + step"))
+    answers.save("collectives.ring_step", RIGHT_ANSWER.replace("rank - step", "rank + step"))
     assert collectives.check("ring_step").outcome == WRONG
-    answers.save("collectives.ring_step", ANSWER.replace("rank - step", "1 // 0"))
+    answers.save("collectives.ring_step", RIGHT_ANSWER.replace("rank - step", "1 // 0"))
     assert collectives.check("ring_step").outcome == RAISED
     with pytest.raises(ValueError, match="there are bus_bandwidth, ring_step"):
         collectives.check("ring")

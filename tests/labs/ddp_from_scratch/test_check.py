@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from labkit.labs import ddp_from_scratch as ddp
@@ -32,17 +33,7 @@ HEALTHY = {
     "bucket_mb": 2.0,
     "before_last_gradient": 3,
 }
-ANSWER = """
-def started(buckets, arrivals):
-    arrived, begun, starts = set(), 0, []
-    for parameter in arrivals:
-        arrived.add(parameter)
-        starts.append([])
-        while begun < len(buckets) and set(buckets[begun]) <= arrived:
-            starts[-1].append(begun)
-            begun += 1
-    return starts
-"""
+RIGHT_ANSWER = code_of("labkit.labs.ddp_from_scratch.solutions.started")
 
 
 def test_every_variant_of_a_launch_is_named_by_its_own_fault():
@@ -82,12 +73,12 @@ def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
 
 def test_an_exercise_is_launched_and_judged():
     assert check("started").outcome == UNANSWERED
-    answers.save("ddp_from_scratch.started", ANSWER)
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER)
     verdict = check("started")
     assert verdict.outcome == RIGHT, verdict
-    answers.save("ddp_from_scratch.started", ANSWER.replace("while", "if"))
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("while", "if"))
     assert "missing" in check("started").faults
-    answers.save("ddp_from_scratch.started", ANSWER.replace("set()", "set(1)"))
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("set()", "set(1)"))
     verdict = check("started")
     assert verdict.outcome == RAISED and "ddp_from_scratch_started.py" in verdict.detail
     with pytest.raises(ValueError, match=r"is no exercise; there are .*started"):

@@ -5,21 +5,12 @@ import torch
 import torch.distributed as dist
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import ddp_fsdp
 from labkit.labs.ddp_fsdp.exercise import SETTINGS, judge, verdict_of
 
-RIGHT_ANSWER = """
-def buckets(sizes_bytes, first_cap_bytes, cap_bytes):
-    filled, held, room = [[]], 0, first_cap_bytes
-    for number in reversed(range(len(sizes_bytes))):
-        if held >= room:
-            filled.append([])
-            held, room = 0, cap_bytes
-        filled[-1].append(number)
-        held += sizes_bytes[number]
-    return filled
-"""
+RIGHT_ANSWER = code_of("labkit.labs.ddp_fsdp.solutions.buckets")
 
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

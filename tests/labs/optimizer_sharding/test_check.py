@@ -5,25 +5,14 @@ import json
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import optimizer_sharding
 from labkit.labs.optimizer_sharding.exercise import SETTINGS, judge_shards, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-RIGHT_ANSWER = """
-def shards(sizes, ranks):
-    share = -(-sum(sizes) // ranks)
-    parts, at = [[] for _ in range(ranks)], 0
-    for number, size in enumerate(sizes):
-        begin = 0
-        while begin < size:
-            rank = at // share
-            end = min(size, begin + (rank + 1) * share - at)
-            parts[rank].append((number, begin, end))
-            at, begin = at + end - begin, end
-    return parts
-"""
+RIGHT_ANSWER = code_of("labkit.labs.optimizer_sharding.solutions.shards")
 SKELETON = """
 def shards(sizes, ranks):
     parts = [[] for _ in range(ranks)]

@@ -8,18 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import pipeline
 from labkit.labs.pipeline.exercise import SETTINGS, SPLITS, judge_schedule, judge_split, slowest
 
-RIGHT_ANSWER = """
-def one_f_one_b(rank, ranks, micro_batches):
-    ahead = min(ranks - 1 - rank, micro_batches)
-    steps = [f"F{i}" for i in range(ahead)]
-    for i in range(micro_batches - ahead):
-        steps += [f"F{i + ahead}", f"B{i}"]
-    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
-"""
+RIGHT_ANSWER = code_of("labkit.labs.pipeline.solutions.one_f_one_b")
 
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -273,10 +267,12 @@ def test_a_warm_up_longer_than_the_micro_batches_that_raises_is_explained():
 
 
 KEEPING = {
-    "its own list": RIGHT_ANSWER.replace("micro_batches):", "micro_batches, steps=[]):").replace("steps =", "steps +="),
-    "the first result": RIGHT_ANSWER.replace("micro_batches):", "micro_batches, kept={}):")
-    .replace("return ", "return kept['steps'] if kept else kept.setdefault('steps', ")
-    .rstrip()
+    "its own list": RIGHT_ANSWER.replace("ranks, micro_batches):", "ranks, micro_batches, steps=[]):").replace(
+        "steps =", "steps +="
+    ),
+    "the first result": RIGHT_ANSWER.replace("ranks, micro_batches):", "ranks, micro_batches, kept={}):").replace(
+        "return ", "return kept['steps'] if kept else kept.setdefault('steps', "
+    )
     + ")\n",
     "how often it was called": "calls = []\n"
     + RIGHT_ANSWER.replace(

@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
 from labkit.labs import precision_memory
 from labkit.labs.precision_memory.exercise import (
@@ -16,18 +17,7 @@ from labkit.labs.precision_memory.tables.memory import faults
 from labkit.labs.precision_memory.theory.levers import best_placement
 from labkit.labs.precision_memory.theory.memory import Shape, ledger
 
-ANSWER = """
-from labkit.theory.transformer import activations as kept
-def peak_bytes(vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase):
-    tokens = samples * sequence
-    activations = kept(tokens, hidden, inner, layers, heads, vocabulary, precision)
-    matrices = layers * (4 * hidden**2 + 3 * hidden * inner) + hidden * vocabulary
-    parameters = matrices + hidden * vocabulary + (2 * layers + 1) * hidden
-    copies = 0 if precision == "float32" else 2 * matrices
-    states = 8 * parameters if phase == "steady" else 0
-    at_loss = 4 * parameters + copies + states + activations + 8 * tokens * vocabulary
-    return max(at_loss, 16 * parameters)
-"""
+RIGHT_ANSWER = code_of("labkit.labs.precision_memory.solutions.peak_bytes")
 
 
 def due(change=lambda items, number: sum(items.values())) -> list[float]:
@@ -110,7 +100,7 @@ def test_an_answer_is_measured_here():
     )
     answers.save("precision_memory.peak_bytes", skeleton)
     assert precision_memory.check("peak_bytes").outcome == UNANSWERED
-    answers.save("precision_memory.peak_bytes", ANSWER)
+    answers.save("precision_memory.peak_bytes", RIGHT_ANSWER)
     verdict = precision_memory.check("peak_bytes")
     assert verdict.outcome == RIGHT, verdict
     with pytest.raises(ValueError, match="'peak' is no exercise"):
