@@ -23,7 +23,8 @@ def convolutions(width: int, blocks: Sequence[int], channels: int, image: int) -
     """Yield every convolution in the order in which the model registers it.
 
     A 3×3 stem without pooling, then groups of blocks of two 3×3 convolutions; each group but the first halves the image
-    and doubles the channels, and its first block has a 1×1 shortcut (He and others, 2016, section 4.2 and figure 3).
+    and doubles the channels, and its first block has a 1×1 shortcut (He and others, 2016: the stem of section 4.2, the
+    shortcut of equation 2, option B).
     """
     yield Convolution(channels, width, 3, image)
     inputs, side = width, image
