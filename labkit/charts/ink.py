@@ -1,16 +1,25 @@
-"""Black or white for letters on a colour, and the contrast of two colours."""
+"""Ink for letters: black or white on a colour, a curve's hue on a light ground; and the contrast of two colours."""
 
 from __future__ import annotations
 
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.typing import ColorType
 
 BLACK, WHITE = "#000000", "#ffffff"
+LEAST = 4.5  # WCAG 2.2, 1.4.3, for text of this size
+LIGHT = "#f2f2f2"  # the darkest ground of a panel
 
 
 def ink_on(color: ColorType) -> str:
     """Return black or white, whichever can be read better on a colour: always at least 4.5 to 1."""
     return BLACK if contrast(color, BLACK) > contrast(color, WHITE) else WHITE
+
+
+def ink_like(color: ColorType) -> str:
+    """Return the colour, as much darker as letters on a light ground need: a name keeps the hue of what it names."""
+    rgb = to_rgb(color)
+    shades = (to_hex([part * light / 50 for part in rgb]) for light in range(50, -1, -1))
+    return next(shade for shade in shades if contrast(shade, LIGHT) >= LEAST)
 
 
 def contrast(one: ColorType, other: ColorType) -> float:

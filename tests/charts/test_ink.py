@@ -1,4 +1,4 @@
-"""Letters can be read: on every colour of the workbook, and in every explorer, in JupyterLab's light and dark theme."""
+"""Letters can be read: on every colour of the workbook, in every explorer, and in what the tests of charts draw."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import ipywidgets
 import pytest
+from contrast import drawn_without_letters, unreadable
 from matplotlib.colors import to_hex, to_rgb
 
 from labkit.charts import canvas
-from labkit.charts.ink import BLACK, WHITE, contrast, ink_on
+from labkit.charts.ink import BLACK, LEAST, LIGHT, WHITE, contrast, ink_like, ink_on
 
-LEAST = 4.5  # WCAG 2.2, 1.4.3, for text of this size
 # JupyterLab's themes: what its variables stand for.
 THEMES = {
     "light": {"--jp-ui-font-color1": "#212121", "--jp-layout-color0": "#ffffff", "--jp-content-font-color1": "#212121"},
@@ -37,6 +37,33 @@ def test_the_contrast_is_that_of_the_guidelines():
 @pytest.mark.parametrize("color", [*canvas.SERIES, canvas.PUBLISHED, canvas.IDLE, "#D55E00", "#808080", "#767676"])
 def test_letters_can_be_read_on_every_colour(color):
     assert contrast(color, ink_on(color)) >= LEAST
+
+
+@pytest.mark.parametrize("color", [*canvas.SERIES, canvas.PUBLISHED, canvas.PREDICTED, canvas.INK])
+def test_letters_like_a_curve_can_be_read_and_keep_its_hue(color):
+    ink = ink_like(color)
+    assert min(contrast(ink, WHITE), contrast(ink, LIGHT)) >= LEAST
+    order = [sorted(range(3), key=lambda part: to_rgb(one)[part]) for one in (color, ink)]
+    assert order[0] == order[1]
+    assert ink == color.lower() or contrast(color, LIGHT) < LEAST, "no darker than it has to be"
+
+
+@pytest.mark.parametrize(
+    ("ink", "alpha", "ground", "seen"),
+    [
+        (WHITE, 1.0, "#0072B2", []),
+        (WHITE, 1.0, "#E69F00", ["on a bar"]),
+        (BLACK, 1.0, "#E69F00", []),
+        (BLACK, 0.4, "#E69F00", ["on a bar"]),
+        (canvas.QUIET, 1.0, "#D9D9D9", ["on a bar"]),
+    ],
+)
+def test_what_looks_at_charts_sees_letters_that_cannot_be_read(ink, alpha, ground, seen):
+    figure, ax = canvas.canvas(height=2)
+    ax.barh([0], [10], color=ground)
+    texts = [ax.text(2, 0, "on a bar", color=ink, alpha=alpha), ax.text(2, 0.6, "beside it")]
+    found = unreadable(texts, drawn_without_letters(canvas.finish(figure, "made here")))
+    assert [line.split("'")[1] for line in found] == seen
 
 
 @pytest.mark.parametrize("theme", THEMES)

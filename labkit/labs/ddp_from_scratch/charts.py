@@ -166,7 +166,7 @@ def _sweep(ax: Axes, table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame)
         ax.errorbar(rows["mean_mib"], rows["step_ms"], yerr=rows["spread_step_ms"], **look)
     ax.plot(line["mean_mib"], line["fitted_ms"], color=canvas.THEORY, lw=1.4, label="n·o + s/(n·w), fitted")
     for best in fit[fit["optimum_mib"].notna()].itertuples():
-        ax.plot(best.optimum_mib, best.optimum_ms, "v", ms=10, color=canvas.THEORY, label="its best size")
+        ax.plot(best.optimum_mib, best.optimum_ms, "v", ms=10, mfc="none", color=canvas.THEORY, label="its best size")
     references = (("none_ms", NAMES["none"], canvas.COMPUTE, ":"), ("ddp_ms", NAMES["ddp"], canvas.INK, _DASHES))
     for name, label, color, dashes in references:
         if pd.notna(step_ms := fact(table, name)):

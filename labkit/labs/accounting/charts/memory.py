@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_like, ink_on
 from labkit.charts.ledgers import held_bars
 from labkit.charts.parts import BAR, beside, guess_line, rows
 from labkit.provenance import fact
@@ -77,7 +79,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
                 textcoords="offset points",
                 ha="center",
                 fontsize=9,
-                color=color,
+                color=ink_like(color),
             )
     for unit, at in (("GB", size), ("GiB", size * units.GIB / units.GB)):
         ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else _DASHES, lw=1.2, label=f"{size} {unit}")
@@ -136,6 +138,10 @@ def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) 
         linecolor="white",
         mask=np.zeros(counts.shape, bool),
     )
+    shades = cast(QuadMesh, ax.collections[0]).get_facecolor().reshape(*counts.shape, -1)
+    for mark in ax.texts:
+        column, row = mark.get_position()
+        mark.set_color(ink_on(shades[int(row), int(column)]))
     ax.set_facecolor("#F2F2F2")
     for row, column in np.argwhere(counts.isna().to_numpy()):
         mark = marks.iloc[row, column]

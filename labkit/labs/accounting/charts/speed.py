@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_like
 from labkit.charts.parts import bars, beside, guess_line, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
@@ -51,7 +52,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
             textcoords="offset points",
             ha="right" if side < 0 else "left",
             fontsize=9,
-            color=color,
+            color=ink_like(color),
         )
     guess_line(ax, guess)
     canvas.logarithmic(ax.xaxis)
