@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LATER = "later cells do not need your answer"
 BELOW = "counted below the `%%answer` line"  # the file that is read has no such line
-MOST_SHOWN = 120  # characters of a call or a value that a sentence shows
+MOST_SHOWN = 240  # characters of a call or a value that a sentence shows: a matrix of 4 × 4 is shown whole
 MOST_PRINTS = 4  # calls whose printed text a verdict shows
 LARGE = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
 TRACEBACK = "Traceback (most recent call last):\n"
@@ -64,19 +64,30 @@ def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | 
     except WorkerHung as error:
         called = _call(exercise, plan, error.point)
         sentence = f"{called} did not come back within {patience_s:.0f} s: {hangs}"
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=error.detail, printed=_log(error))
+        detail = _to_the_students_line(error.detail)
+        return Verdict(exercise, HUNG, {"hung": sentence}, detail=detail, printed=_log(error))
     except RunError as error:
         detail = from_the_students_line(error.detail)
-        faults = {"raised": error.sentence} | _ending(exercise, error)
-        return Verdict(exercise, RAISED, faults, detail=detail, printed=_log(error))
+        return Verdict(exercise, RAISED, _raised(exercise, plan, error), detail=detail, printed=_log(error))
 
 
-def _ending(exercise: str, error: RunError) -> dict[str, str]:
-    """Say in plain words of an answer that ended its process, by exit() or otherwise, what it has to do instead."""
+def _raised(exercise: str, plan: Plan, error: RunError) -> dict[str, str]:
+    """Say in plain words which call raised what, and in which line; of an answer that ended its process, what to do.
+
+    An error that did not come from the answer keeps its sentence.
+    """
+    called = _call(exercise, plan, error.point)
     by_itself = isinstance(error, WorkerDied) and "was killed by" not in error.sentence
     if by_itself or "raised SystemExit" in error.sentence:
-        return {"ends": f"`{exercise}` ends the process that calls it: return the result, without `exit` or `quit`"}
-    return {}
+        return {"ends": f"{called} ends the process that calls it: return the result, without `exit` or `quit`"}
+    lines = re.findall(
+        rf'^  File "{re.escape(str(answers.folder()))}{re.escape(os.sep)}.*?", line (\d+)', error.detail, re.M
+    )
+    raised = re.match(r"rank \d+ raised ([\w.]+)(?:: (.*))? at point \d+ \(", error.sentence, re.S)
+    if not lines or not raised:
+        return {"raised": error.sentence}
+    what = f": {raised[2]}" if raised[2] else ""
+    return {"raised": f"{called} raises {raised[1]} in line {lines[-1]}, {BELOW}{what}"}
 
 
 def from_the_students_line(traceback: str) -> str:
@@ -91,6 +102,20 @@ def from_the_students_line(traceback: str) -> str:
 
 def _from_line(frames: str, own: str) -> str:
     return frames[frames.index(own) :] if own in frames else frames
+
+
+def _to_the_students_line(stacks: str) -> str:
+    """Return where each rank stands, innermost frame first, without the frames that called the answer.
+
+    A stack that is not in an answer is returned as it is.
+    """
+    own, kept, inside = f'  File "{answers.folder()}{os.sep}', [], False
+    for line in stacks.splitlines():
+        frame = line.startswith("  File ")
+        inside = frame and (inside or line.startswith(own))
+        if not inside or line.startswith(own):
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _log(error: RunError) -> str:
@@ -108,9 +133,9 @@ def printed_in(rows: pd.DataFrame) -> str:
 
 
 def _call(exercise: str, plan: Plan, point: int | None) -> str:
-    """Return the call of a point, such as "`held_bytes(8, 2)`"; "it" where the point has no arguments."""
+    """Return the call of a point, such as "`held_bytes(8, 2)`"; the name alone where the point has no arguments."""
     if point is None or not isinstance(plan, Call):
-        return "it"
+        return f"`{exercise}`"
     return written(exercise, plan.points()[point].arguments)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from labkit.course.exercise import brief, written
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
+from labkit.story.words import capitalised
 
 CLOSE = 1e-6  # relative, of two numbers that count as equal
 
@@ -49,12 +50,12 @@ def judge_of(
                 continue
             said = f"{written(name, list(arguments))} gives {_as_read(found, due)}"
             if _form(found) not in forms:
-                missing = ": is a `return` missing on some path?" if found is None else ""
-                faults.setdefault("form", f"{said}, not {asked}{missing}")
+                missing = " Is a `return` missing on some path?" if found is None else ""
+                faults.setdefault("form", f"{said}. Return {asked}.{missing}")
                 continue
             here = (one for one in mistakes if same(found, _called(one.made, arguments)))
             mistake = everywhere or next(here, Mistake("wrong", right, rule))
-            faults.setdefault(mistake.kind, f"{said}, not {_as_read(due, found)}: {mistake.why}")
+            faults.setdefault(mistake.kind, f"{said} instead of {_as_read(due, found)}. {capitalised(mistake.why)}.")
         return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
 
     return judge

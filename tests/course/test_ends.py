@@ -33,7 +33,9 @@ def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_an_answer_that_raises(name):
     verdict = checked(name, "raise ValueError('three chunks')")
-    assert verdict.outcome == RAISED and "ValueError: three chunks" in verdict.faults["raised"]
+    (sentence,) = verdict.faults.values()
+    assert verdict.outcome == RAISED and "ValueError" in sentence and "three chunks" in sentence
+    assert f"`{name.partition('.')[2]}" in sentence and "line 4" in sentence and "rank 0" not in sentence
     first = next(line for line in verdict.detail.splitlines() if line.startswith("  File"))
     assert name.replace(".", "_") in first and "here it is" in verdict.printed
 
@@ -51,6 +53,8 @@ def test_an_answer_that_never_ends(name):
     verdict = checked(name, "while True: pass", patience_s=3)
     assert verdict.outcome == HUNG, verdict
     assert "did not come back within 3 s" in verdict.faults["hung"] and "here it is" in verdict.printed
+    frames = [line for line in verdict.detail.splitlines() if line.startswith("  File")]
+    assert name.replace(".", "_") in frames[-1], "no frame of what called the answer"
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

@@ -45,10 +45,10 @@ _CLOSE = 1e-3
 _SAME_ACCOUNT = 0.01
 _BITS = 8
 _FORGOTTEN = "is a `return` missing?"
-_MIXED = "you divided GiB by GB"
+_MIXED = "you divided GiB by GB, and these are different units"
 # Kind, number for (GiB, GB of one device), what is wrong.
 _DEVICE_MISTAKES: tuple[tuple[str, Callable[[float, float], float], str], ...] = (
-    ("unrounded", lambda gib, gb: _exact(gib, gb), "devices come whole, rounded up"),
+    ("unrounded", lambda gib, gb: _exact(gib, gb), "the number of devices is whole"),
     ("mixed", lambda gib, gb: gib / gb, _MIXED),
     ("mixed", lambda gib, gb: ceil(gib / gb), _MIXED),
     ("mixed", lambda gib, gb: floor(gib / gb), _MIXED),
@@ -58,9 +58,21 @@ _DEVICE_MISTAKES: tuple[tuple[str, Callable[[float, float], float], str], ...] =
         "a GiB is more than a GB, so a total has more GB than GiB",
     ),
     ("mixed", lambda gib, gb: round(gib / gb), _MIXED),
-    ("nearest", lambda gib, gb: round(_exact(gib, gb)), "rounded to the nearest whole number, not up"),
-    ("rounded_down", lambda gib, gb: floor(_exact(gib, gb)), "rounded down: what is left over has no place"),
-    ("rounded_down", lambda gib, gb: max(1, floor(_exact(gib, gb))), "rounded down: what is left over has no place"),
+    (
+        "nearest",
+        lambda gib, gb: round(_exact(gib, gb)),
+        "that is the nearest whole number, and what is left over may need a device more",
+    ),
+    (
+        "rounded_down",
+        lambda gib, gb: floor(_exact(gib, gb)),
+        "that is rounded down, so what is left over has no device",
+    ),
+    (
+        "rounded_down",
+        lambda gib, gb: max(1, floor(_exact(gib, gb))),
+        "that is rounded down, so what is left over has no device",
+    ),
     ("one_more", lambda gib, gb: floor(_exact(gib, gb)) + 1, "it comes out even, so no further device is needed"),
     ("upside_down", lambda gib, gb: 1 / _exact(gib, gb), "the device is divided by the total"),
 )
@@ -98,8 +110,7 @@ def _no_number(found, asked: str) -> tuple[str, str] | None:
 
 def _quotient(gib: float, gb: float) -> tuple[str, str]:
     total, each = of(gib, "GiB"), of(gb, "GB")
-    division = f"{units.count(total)} bytes over {units.count(each)} bytes is {total / each:.6g}"
-    return "wrong", f"{division}, rounded up"
+    return "wrong", f"the total is {units.count(total)} bytes, and a device holds {units.count(each)} bytes"
 
 
 def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
@@ -114,15 +125,18 @@ def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
         right = "None" if wanted == math.inf else units.count(round(wanted))
         where = ", ".join(f"{name} = {value:g}" for name, value in zip(_SYMBOLS, setting, strict=True))
         faults.setdefault(kind, f"for {where} it gives {_as_read(found, wanted)}, not {right}: {why}")
-    merits = ("above its batch computing covers both, below it does not", "where no batch is enough it says so")
+    merits = (
+        "with this batch or a larger one, computing takes at least as long as communicating",
+        "where no batch is enough, it gives None",
+    )
     return Verdict("compute_bound_batch", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
 def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, str]:
     if wanted == math.inf:
-        return "never", "activations alone take longer than computing at every batch"
+        return "never", "at every batch, activations alone take longer than computing"
     if found is None:
-        return "none", "computing grows faster with the batch than activations do, so some batch is enough"
+        return "none", "with the batch, computing grows faster than activations, so some batch is enough"
     if not _is_number(found):
         return "form", "a number of tokens is asked for"
     one, half = times(mesh, model, 1), mesh.axis_bytes_per_s / 2
@@ -134,11 +148,18 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         "no_m_y": (least_tokens(replace(mesh, tensor_axes=1), model, at_once=False), "M_Y is left out"),
         "swapped": (least_tokens(turned, model, at_once=False), "M_X and M_Y are swapped"),
         "transposed": (least_tokens(transposed, model, at_once=False), "X and Y are swapped"),
-        "one_way": (least_tokens(replace(mesh, axis_bytes_per_s=half), model, at_once=False), "W has both directions"),
-        "at_once": (least_tokens(mesh, model), "that covers the longer of the two, not one after the other"),
+        "one_way": (
+            least_tokens(replace(mesh, axis_bytes_per_s=half), model, at_once=False),
+            "that takes half of W, and W counts both directions",
+        ),
+        "at_once": (
+            least_tokens(mesh, model),
+            "that is for weights and activations sent at the same time; here they are sent in turn",
+        ),
         "added": (
             one.fsdp_s / (one.math_s + one.tensor_s),
-            "activations' time is subtracted from computing's, not added",
+            "the time of activations is added to that of computing; both grow with "
+            "the batch, on different sides of the equation",
         ),
     }
     for kind, (value, why) in mistakes.items():
@@ -150,9 +171,9 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         share = units.percent(spent.math_s / (spent.fsdp_s + spent.tensor_s))
         return (
             "below",
-            f"there computing takes {share} of communicating's time: the bound is a least batch, not a most",
+            f"with that batch, computing takes {share} of the time of communicating: more tokens are needed",
         )
-    return "wrong", "4BDF/(XYC) is to be 4DF/(YWM_X) + 4BD/(XWM_Y)"
+    return "wrong", "with the least batch, computing takes as long as weights and activations together"
 
 
 def _near(found, value: float) -> bool:

@@ -102,7 +102,8 @@ def _faults(setting: tuple, found) -> dict[str, str]:
     if not _near(found[0], wanted.maximum):
         if found[0] == max(scores):
             return {
-                "own_maximum": f"m is {_as_read(found[0])}, the tile's own maximum; before it there was {_as_read(old)}"
+                "own_maximum": f"m is {_as_read(found[0])}, the maximum of the tile alone; the row had "
+                f"{_as_read(old)} before"
             }
         return {"maximum": f"m is {_apart(found[0], wanted.maximum)}"}
     return _wrong_sums(setting, found, wanted)
@@ -129,7 +130,10 @@ def _wrong_sums(setting: tuple, found: list, wanted: Running) -> dict[str, str]:
             f": the scores count from {_as_read(tile_max)}, the tile's own maximum",
         ),
         "misaligned": (shifted, ": scores and values are out of step: leave out a masked key's value with its score"),
-        "normalised": (normalised, ": it is divided by l, which is left to the end of the row"),
+        "normalised": (
+            normalised,
+            ": it is already divided by l, and that division comes after the last tile of the row",
+        ),
     }
     faults = {}
     for place, name in ((1, "l"), (2, "o")):

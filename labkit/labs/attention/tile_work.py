@@ -35,7 +35,7 @@ judge_tile = judge_of(
         Mistake(
             "numbers",
             lambda row, column, rows, keys: _tile(row, row, column, column) if row != column else "mask",
-            "tiles need not be square: compare numbers of queries and keys, not of tiles",
+            "that compares the numbers of tiles; compare those of queries and keys, since tiles need not be square",
         ),
         Mistake(
             "end_too_far",

@@ -168,19 +168,21 @@ judge_faster = judge_of(
     COMPARED,
     _faster,
     (
-        Mistake(
-            "noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by less than their noise: None"
-        ),
+        Mistake("noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by no more than their noise"),
         Mistake(
             "upside_down",
             lambda old, new: 1 / found if (found := _faster(old, new)) else found,
-            "twice as fast is 2: divide the time before by the time after",
+            "half the time is twice as fast, so 2, not 0.5",
         ),
-        Mistake("mean", lambda old, new: _faster(old, new, statistics.mean), "one slow step moves the mean"),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean),
+            "that compares the means, which one slow step changes",
+        ),
         Mistake(
             "mean",
             lambda old, new: _faster(old, new, statistics.mean, noise=0),
-            "one slow step moves the mean, and a difference within noise is None",
+            "that compares the means, which one slow step changes, and takes no noise into account",
         ),
         Mistake(
             "whole_range",
@@ -197,7 +199,7 @@ judge_faster = judge_of(
             "one slow step makes the standard deviation large; take half the distance between the quartiles",
         ),
     ),
-    asked="a number, or None",
+    asked="a number or None",
     rule="compare the medians; they differ if their distance is above both half-distances of the quartiles together",
     merit="a difference within noise is not called a gain, and one slow step changes nothing",
 )

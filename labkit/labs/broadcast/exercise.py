@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -136,10 +136,14 @@ def _values(rows: pd.DataFrame, copies: pd.DataFrame, gpus: int) -> str | None:
     if wrong.empty:
         return None
     if empty := [gpu for gpu in range(gpus) if str(gpu) not in {*copies["target"]}]:
-        who = f"GPUs {listed(empty)}" if len(empty) > 1 else f"GPU {empty[0]}"
         asked = "forward each part" if empty[0] else "pull each part from the host, and forward it"
-        return f"{who} received no data: did you {asked}?"
+        return f"{_gpus(empty)} received no data: did you {asked}?"
     return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers"
+
+
+def _gpus(numbers: Iterable[object]) -> str:
+    names = [*numbers]
+    return f"GPU{'s' if len(names) > 1 else ''} {listed(names)}" if names else "no GPU"
 
 
 def _bytes(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> str | None:
@@ -148,8 +152,9 @@ def _bytes(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> st
     expected = {"0": elements} if reference == "pipelined" else {str(gpu): elements // gpus for gpu in range(gpus)}
     if dict(pulled) != expected:
         return (
-            f"the host links carried {pulled.sum() / elements:.2f} × the tensor, to GPU(s) "
-            f"{', '.join(pulled.index) or 'none'}; here each element should cross once, to GPU(s) {', '.join(expected)}"
+            f"the host links carried {pulled.sum() / elements:.2f} × the tensor, to "
+            f"{_gpus(pulled.index)}; each element "
+            f"should cross them once, to {_gpus(expected)}"
         )
     received = copies[copies["target"] != "elsewhere"].groupby("target")["elements"].sum()
     for gpu, count in received[received > elements].items():

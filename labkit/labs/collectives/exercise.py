@@ -219,21 +219,23 @@ judge_bandwidth = judge_of(
     _bus,
     (
         Mistake(
-            "algorithm", lambda _, *case: _bus("broadcast", *case), "that is the algorithm bandwidth: bytes over time"
+            "algorithm",
+            lambda _, *case: _bus("broadcast", *case),
+            "that is the algorithm bandwidth; only a share of the bytes crosses one link",
         ),
-        Mistake("one_factor", lambda _, *case: _bus("all-reduce", *case), "2(N − 1)/N is an all-reduce's factor alone"),
+        Mistake("one_factor", lambda _, *case: _bus("all-reduce", *case), "that is the factor of an all-reduce alone"),
         Mistake("half", _half, "an all-reduce sends each byte twice: a reduce-scatter, then an all-gather"),
-        Mistake("upside_down", _upside_down, "the factor is (N − 1)/N or twice that, not its inverse"),
+        Mistake("upside_down", _upside_down, "that divides by the factor; multiply by it"),
         Mistake("binary", lambda *case: _bus(*case, unit=2**30), "a GB is 10⁹ bytes, not 2³⁰"),
         Mistake("bytes", lambda *case: _bus(*case, unit=1), "those are bytes per second"),
         Mistake(
             "shared",
             lambda kind, n, *case: _bus(kind, n, *case) * ((n - 1) / n if kind in ("broadcast", "send/recv") else 1),
-            "in a broadcast and in a send all bytes cross a link: the factor is 1",
+            "in a broadcast and in a send the whole message crosses a link",
         ),
     ),
     asked="a number of GB/s",
-    rule="2(N − 1)/N for an all-reduce, 1 for a broadcast and a send, (N − 1)/N for the others",
+    rule="multiply bytes over time by the share of the message that one link of a ring carries in this collective",
     merit="every collective has its factor, so all of them compare with the rate of a link",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from labkit.course.exercise import written
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
@@ -37,7 +38,7 @@ def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> V
     faults: dict[str, str] = {}
     for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
         if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
-            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+            faults.setdefault(fault[0], f"for {written('started', [buckets, arrivals])}, {where}, {fault[1]}")
     merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
     return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -71,7 +72,11 @@ def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[in
             begun.append(number)
         if len(begun) < len(buckets) and set(buckets[len(begun)]) <= arrived:
             later = any(len(begun) in rest for rest in started[place + 1 :])
-            fault = "is full, but sent later: less of backward can hide it" if later else "is full and never sent"
+            fault = (
+                "is full, but it is sent later, so less of backward is left to hide it"
+                if later
+                else "is full and never sent"
+            )
             return ("late" if later else "missing"), f"{when} {len(begun)} {fault}"
     return None
 
@@ -139,11 +144,15 @@ judge_count = judge_of(
     _cheapest,
     (
         Mistake(
-            "bytes", lambda s, o, w: math.sqrt(s * w * o), "that is the size of a bucket, and their number is asked for"
+            "bytes",
+            lambda s, o, w: math.sqrt(s * w * o),
+            "that is the size of a bucket in bytes; return the number of buckets",
         ),
-        Mistake("unrounded", _root, "buckets come whole: compare the costs of the two whole numbers beside it"),
+        Mistake("unrounded", _root, "the number of buckets is whole"),
         Mistake(
-            "nearest", lambda *knobs: max(1, round(_root(*knobs))), "the nearest whole number is not always cheaper"
+            "nearest",
+            lambda *knobs: max(1, round(_root(*knobs))),
+            "the nearest whole number is not always the cheapest",
         ),
         Mistake("none", lambda *_: 0, "at least one bucket is needed"),
         Mistake("rounded_down", lambda *knobs: max(1, math.floor(_root(*knobs))), "one bucket more is cheaper here"),
@@ -153,7 +162,7 @@ judge_count = judge_of(
         ),
     ),
     asked="a whole number of buckets",
-    rule="n calls cost n·o, the last bucket costs s/(n·w): try the whole numbers around √(s/(w·o))",
+    rule="another whole number n has a lower cost n·o + s/(n·w)",
     merit="no other whole number of buckets costs less",
 )
 

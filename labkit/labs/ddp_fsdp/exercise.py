@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from labkit.course.exercise import written
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up
@@ -29,8 +30,7 @@ def judge(given: list, settings: Sequence[tuple[list[int], int, int]] = SETTINGS
     for (sizes, first, cap), filled in zip(settings, given, strict=True):
         fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
         if fault:
-            where = f"for {len(sizes)} gradients, first bucket {units.size(first)}, then {units.size(cap)}"
-            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+            faults.setdefault(fault[0], f"for {written('buckets', [sizes, first, cap])}, {fault[1]}")
     merits = ("every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap",)
     return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -46,14 +46,21 @@ def _form(filled: Any) -> tuple[str, str] | None:
 def _missing(filled: list[list[int]], sizes: list[int]) -> tuple[str, str] | None:
     taken = sorted(number for one in filled for number in one)
     if taken != list(range(len(sizes))):
-        return "missing", f"the buckets hold {taken[:8]}…, not every number from 0 to {len(sizes) - 1} once"
-    return ("empty", "a bucket is empty") if not all(filled) else None
+        return (
+            "missing",
+            f"the buckets hold {_brief(taken)}; they should hold each number from 0 to {len(sizes) - 1} once",
+        )
+    return ("empty", "one of the buckets is empty: there is nothing to send in it") if not all(filled) else None
+
+
+def _brief(numbers: list[int]) -> str:
+    return f"{numbers[:8]}{'…' if len(numbers) > 8 else ''}" if numbers else "no number"
 
 
 def _order(filled: list[list[int]]) -> tuple[str, str] | None:
     taken = [number for one in filled for number in one]
     if taken != sorted(taken, reverse=True):
-        return "order", f"it begins with {taken[:4]}: backward makes the last parameter's gradient first"
+        return "order", f"the numbers begin with {taken[:4]}; backward makes the gradient of the last parameter first"
     return None
 
 
@@ -61,11 +68,14 @@ def _caps(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tu
     for number, one in enumerate(filled):
         room, held = cap if number else first, [sizes[i] for i in one]
         if sum(held[:-1]) >= room:
-            return "late", f"bucket {number} held {units.size(sum(held[:-1]))} already, its cap, when it took one more"
+            return (
+                "late",
+                f"bucket {number} held {units.size(sum(held[:-1]))}, at least its cap, and still got one more gradient",
+            )
         if sum(held) < room and number < len(filled) - 1:
             return (
                 "early",
-                f"bucket {number} is sent with {units.size(sum(held))} in it; it has room for {units.size(room)}",
+                f"bucket {number} is closed when it holds {units.size(sum(held))}; its cap is {units.size(room)}",
             )
     return None
 
@@ -111,8 +121,16 @@ judge_sent = judge_of(
     SENDERS,
     _sent,
     (
-        Mistake("whole", lambda s, p, n: _PASSES[s] * 4 * p, "a rank never sends its own part: (N − 1)/N of the bytes"),
-        Mistake("numbers", lambda s, p, n: _sent(s, p, n) / 4, "those are numbers; in float32 each takes 4 bytes"),
+        Mistake(
+            "whole",
+            lambda s, p, n: _PASSES[s] * 4 * p,
+            "that is all the bytes; in a ring each rank keeps one of N parts and does not send it",
+        ),
+        Mistake(
+            "numbers",
+            lambda s, p, n: _sent(s, p, n) / 4,
+            "that counts numbers, not bytes: in float32 each number takes 4",
+        ),
         Mistake("together", lambda s, p, n: _sent(s, p, n) * n, "that is what all ranks send together"),
         Mistake(
             "one_pass",
@@ -136,7 +154,7 @@ judge_sent = judge_of(
         ),
     ),
     asked="a number of bytes",
-    rule="each all-gather or reduce-scatter sends (N − 1)/N of 4 bytes per parameter; count them for the strategy",
+    rule="count the all-gathers and reduce-scatters of this strategy, and the bytes that one rank sends in each",
     merit="DDP and gradient-only sharding send the same, and full sharding half as much again",
 )
 

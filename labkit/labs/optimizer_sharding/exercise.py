@@ -50,11 +50,10 @@ def _form(parts, ranks: int) -> tuple[str, str] | None:
         why = ": is a `return` missing?" if parts is None else ""
         return "form", f"it returns {parts!r:.60}, not a list per rank{why}"
     pieces = [piece for part in parts for piece in part]
-    if not all(
-        isinstance(piece, list | tuple) and len(piece) == 3 and all(type(number) is int for number in piece)
-        for piece in pieces
-    ):
-        return "form", "a piece is not (parameter, begin, end), three whole numbers"
+    for piece in pieces:
+        numbers = isinstance(piece, list | tuple) and all(type(number) is int for number in piece)
+        if not numbers or len(piece) != 3:
+            return "form", f"a piece is {piece!r:.60}, not three whole numbers (parameter, begin, end)"
     if len(parts) != ranks:
         return "ranks", f"there are {len(parts)} lists, not one for each of {ranks} ranks"
     return None
@@ -63,9 +62,12 @@ def _form(parts, ranks: int) -> tuple[str, str] | None:
 def _bounds(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     for number, begin, end in (piece for part in parts for piece in part):
         if not 0 <= number < len(sizes):
-            return "bounds", f"it speaks of parameter {number}, and the last is {len(sizes) - 1}"
+            return "bounds", f"a piece is of parameter {number}, and the last parameter is {len(sizes) - 1}"
         if not 0 <= begin <= end <= sizes[number]:
-            return "bounds", f"elements {begin} to {end} of parameter {number}, which has {sizes[number]}"
+            return (
+                "bounds",
+                f"a piece has elements {begin} to {end} of parameter {number}, which has {sizes[number]} elements",
+            )
         if begin == end:
             return "empty", f"a piece of parameter {number} is empty ({begin} to {end})"
     return None
@@ -100,7 +102,7 @@ def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | Non
     elif whole:
         why = ": no parameter is cut" + (f", and one alone has {max(sizes)}" if max(sizes) > share else "")
     elif max(held) == total - (ranks - 1) * (total // ranks):
-        why = ": what is left over after dividing all goes to one rank"
+        why = ": one rank gets all that is left over after the division"
     return "uneven", f"a rank has {max(held)} elements, and an equal part is {share}{why}"
 
 
@@ -152,7 +154,9 @@ judge_gathered = judge_of(
     PIECES,
     _gathered,
     (
-        Mistake("own_part", _of_rank_0, "that is rank 0's part with zeros beside it: the other ranks have the rest"),
+        Mistake(
+            "own_part", _of_rank_0, "that is the part of rank 0 with zeros beside it; the other ranks have the rest"
+        ),
         Mistake(
             "rank_order",
             lambda sizes, parts: _gathered(sizes, parts, begins=False),
@@ -161,12 +165,12 @@ judge_gathered = judge_of(
         Mistake(
             "flat",
             lambda sizes, parts: [value for one in _gathered(sizes, parts) for value in one],
-            "one list per parameter is asked for, not one list of all",
+            "that is one list of all numbers; return one list per parameter",
         ),
         Mistake(
             "per_rank",
             lambda sizes, parts: [[value for piece in part for value in piece[3]] for part in parts],
-            "that is a list per rank, and a list per parameter is asked for",
+            "that is one list per rank; return one list per parameter",
         ),
     ),
     asked="a list of numbers for each parameter",

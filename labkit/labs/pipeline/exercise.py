@@ -143,8 +143,9 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
     for rank, kept in enumerate(in_flight(simulate(order, _equal(ranks)))):
         if kept > ranks - rank:
             return "memory", (
-                f"rank {rank} keeps {kept:.0f} micro-batches at once; 1F1B needs {ranks - rank}: go backward "
-                "as soon as there is something to go backward with"
+                f"rank {rank} keeps {kept:.0f} micro-batches at the same time, and 1F1B "
+                f"keeps {ranks - rank}: when may this "
+                "rank go backward for the first time?"
             )
     return None
 
@@ -152,7 +153,10 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
 def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
     taken, least = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
     if taken > least * 1.001:
-        return "slow", f"a step takes {taken:.0f} forwards, the reference's {least:.0f}: some rank waits without need"
+        return (
+            "slow",
+            f"a step lasts as long as {taken:.0f} forwards, and {least:.0f} are enough: some rank waits without need",
+        )
     return None
 
 
@@ -164,7 +168,7 @@ def judge_split(splits: Sequence[Any], cases: Sequence[tuple[list[float], int]] 
         if fault:
             where = f"for layers that take {times} and {_counted(stages, 'stage')}"
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-    merits = ("every split is whole, and no split has a faster slowest stage",)
+    merits = ("every layer has a stage, and no other split has a faster slowest stage",)
     return Verdict("balanced_split", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
@@ -174,13 +178,16 @@ def _split_fault(sizes: Any, times: list[float], stages: int) -> tuple[str, str]
     if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
         return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
     if len(sizes) != stages:
-        return "sum", f"{sizes} is no split into {_counted(stages, 'stage')}: it names {len(sizes)}"
-    if sum(sizes) != len(times) or min(sizes) < 1:
-        return "sum", f"{sizes} is no split of {_counted(len(times), 'layer')}: each stage needs one or more"
+        return "sum", f"it gives {sizes}, which is {_counted(len(sizes), 'stage')}, not {stages}"
+    if sum(sizes) != len(times):
+        return "sum", f"it gives {sizes}, which places {_counted(sum(sizes), 'layer')} of {len(times)}"
+    if min(sizes) < 1:
+        return "sum", f"it gives {sizes}: each stage needs one layer or more"
     best = min(every_split(len(times), stages), key=lambda cut: slowest(times, cut))
     if slowest(times, sizes) > slowest(times, best):
         return "balance", (
-            f"{sizes} has a stage that takes {slowest(times, sizes):g}; {best} has none above {slowest(times, best):g}"
+            f"it gives {sizes}, whose slowest stage takes {slowest(times, sizes):g}; "
+            f"with {best} that is {slowest(times, best):g}"
         )
     return None
 

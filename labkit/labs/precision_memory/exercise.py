@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from labkit.course.exercise import called
+from labkit.course.exercise import called, written
 from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
@@ -66,9 +66,10 @@ def judge_peaks(
     for number, (one, given, peak) in enumerate(zip(configurations, returned, measured, strict=True), start=1):
         said = f"configuration {number} ({one[-2]}, {one[-1]} step)"
         if isinstance(given, bool) or not isinstance(given, int | float):
-            faults.setdefault("form", f"{said}: it gives {given!r:.60}, not a number of bytes")
+            why = ": is a `return` missing?" if given is None else ""
+            faults.setdefault("form", f"{said}: it gives {given!r:.60}, not a number of bytes{why}")
         elif abs(given / peak - 1) > _ALLOWED:
-            found = f"{units.size(given)}, measured are {units.size(peak)}"
+            found = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
             faults.setdefault(_kind(one, given, peak), f"{said}: it gives {found}{_hint(one, given, peak)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
     merits = (f"all {len(measured)} hidden configurations are within {units.percent(_ALLOWED)} of {counter}",)
@@ -87,40 +88,42 @@ def _hint(configuration: tuple, given: float, peak: float) -> str:
     weights = layers * (4 * hidden**2 + 3 * hidden * inner) + 2 * vocabulary * hidden
     missing, near = peak - given, 0.15
     if abs(missing / (8 * weights) - 1) < near:
-        return ": as much as AdamW's two moments take"
+        return ": what is missing is as much as AdamW's two moments take"
     if abs(missing / (4 * weights) - 1) < near:
-        return ": as much as the gradients take"
+        return ": what is missing is as much as the gradients take"
     if precision == "bfloat16" and abs(missing / (2 * weights) - 1) < near:
-        return ": as much as the bfloat16 copies of the weights take"
+        return ": what is missing is as much as the bfloat16 copies of the weights take"
     if missing < 0 and phase == "first":
-        return ": in the first step there are no states while there are activations"
+        return ": in the first step AdamW has no moments yet while the activations are there"
     return ""
 
 
 def judge_placement(returned: list, placements: Sequence[tuple[list[Block], float]] = PLACEMENTS) -> Verdict:
     """Return the verdict on placements: for each of `placements` the numbers of the blocks to checkpoint."""
     faults: dict[str, str] = {}
-    for number, (given, (blocks, budget)) in enumerate(zip(returned, placements, strict=True), start=1):
+    for given, (blocks, budget) in zip(returned, placements, strict=True):
         fault = _placed_wrongly(given, blocks, budget)
         if fault:
-            faults.setdefault(fault[0], f"case {number} ({len(blocks)} blocks, {budget:g} MiB): {fault[1]}")
-    merits = ("every placement is within its budget, and none costs less time",)
+            call = written("placement", [[list(block) for block in blocks], budget])
+            faults.setdefault(fault[0], f"{call} gives {fault[1]}")
+    merits = ("every placement is within its budget, and no other one takes less time",)
     return Verdict("placement", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
 def _placed_wrongly(given, blocks: list[Block], budget: float) -> tuple[str, str] | None:
     if not isinstance(given, list) or not all(type(one) is int for one in given):
-        return "form", f"it gives {given!r:.60}, not a list of block numbers"
+        why = ": is a `return` missing?" if given is None else ""
+        return "form", f"{given!r:.60}, not a list of block numbers{why}"
     if len(set(given)) < len(given) or not all(0 <= one < len(blocks) for one in given):
-        return "bounds", f"{given} names a block twice, or one that is not there"
+        return "bounds", f"{given}, which has a block twice, or one that is not there"
     peak = checkpointed_peak(blocks, set(given))
     if peak > budget:
         held = sum(one.input_mib if at in given else one.kept_mib for at, one in enumerate(blocks))
-        again = " while a block is computed again: what it keeps comes on top" if held <= budget else ""
-        return "budget", f"{given} needs {peak:g} MiB{again}"
+        again = " while a block is computed again, because that block then keeps all" if held <= budget else ""
+        return "budget", f"{given}, whose peak is {peak:g} MiB{again}; the budget is {budget:g} MiB"
     best = best_placement(blocks, budget)
     if best is not None and recomputed_ms(blocks, set(given)) > best[1]:
-        return "time", f"{given} costs {recomputed_ms(blocks, set(given)):g} ms, and {best[1]:g} ms are enough"
+        return "time", f"{given}, which adds {recomputed_ms(blocks, set(given)):g} ms; {best[1]:g} ms are enough"
     return None
 
 

@@ -50,9 +50,7 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
         ):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
-            said = (
-                f"for {images} images on {ranks} ranks, epochs 0 and 1 have one order: the seed does not know the epoch"
-            )
+            said = f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
             faults.setdefault("reshuffle", said)
     merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
     return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
@@ -61,16 +59,23 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
 def _form(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
     for numbers in shards.values():
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers"
+            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers{_forgotten(numbers)}"
         if outside := [number for number in numbers if not 0 <= number < images]:
             return "outside", f"it gives {outside[0]}: there are images 0 to {images - 1}"
     return None
 
 
+def _forgotten(given: Any) -> str:
+    return ": is a `return` missing?" if given is None else ""
+
+
 def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
     due, lengths = images // ranks if drop_last else math.ceil(images / ranks), [len(one) for one in shards.values()]
     if len({*lengths}) > 1:
-        return "uneven", f"ranks have {lengths} images: the rank with more waits for ever in its all-reduce"
+        return (
+            "uneven",
+            f"the ranks have {lengths} images: a rank with more than the others would wait forever for their gradients",
+        )
     if lengths[0] != due:
         return "count", f"each rank has {lengths[0]} images, not {due}"
     return None
@@ -79,12 +84,19 @@ def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -
 def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str, str] | None:
     times = Counter(number for numbers in shards.values() for number in numbers)
     if drop_last and max(times.values(), default=1) > 1:
-        return "twice", f"image {times.most_common(1)[0][0]} is there {times.most_common(1)[0][1]} times"
+        return (
+            "twice",
+            f"image {times.most_common(1)[0][0]} is in the lists {times.most_common(1)[0][1]} times, not once",
+        )
     if not drop_last and (missing := images - len(times)):
         return "coverage", f"{missing} images are in no rank's list: do all ranks shuffle alike?"
     most = math.ceil(sum(times.values()) / images)
     if times and max(times.values()) > most:
-        return "twice", f"image {times.most_common(1)[0][0]} is there {max(times.values())} times, not {most} at most"
+        return (
+            "twice",
+            f"image {times.most_common(1)[0][0]} is in the lists {max(times.values())} "
+            f"times, and {most} at most are needed",
+        )
     return None
 
 
@@ -92,7 +104,9 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
     """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
     faults: dict[str, str] = {}
     for (steps, warm_up_steps, batch, base_batch, base_rate), rates in zip(schedules, given, strict=True):
-        where = f"for {steps} steps, {warm_up_steps} of warm-up, batch {batch} ({base_batch} has {base_rate:g})"
+        where = (
+            f"for {steps} steps, {warm_up_steps} of warm-up, batch {batch} (batch {base_batch} has rate {base_rate:g})"
+        )
         peak = scaled_rate(batch, base_rate, base_batch)
         due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]
         if fault := _rates(rates, due, peak, warm_up_steps):
@@ -104,9 +118,11 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
 def _rates(rates: Any, due: list[float], peak: float, warm_up_steps: int) -> tuple[str, str] | None:
     numbers = isinstance(rates, list) and all(isinstance(one, int | float) for one in rates)
     if not numbers or len(rates) != len(due):
-        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers"
+        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
     if abs(max(rates) - max(due)) > _CLOSE:
-        why = "the last step of the warm-up, or step 0 without one, has base_rate × batch / base_batch"
+        why = (
+            "scale the base rate with the batch; the last step of the warm-up has it, or step 0 if there is no warm-up"
+        )
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
     wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
     if not wrong:
@@ -115,7 +131,8 @@ def _rates(rates: Any, due: list[float], peak: float, warm_up_steps: int) -> tup
     part = "warm_up" if step < warm_up_steps else "decay"
     return (
         part,
-        f"step {step} has {units.number(rates[step])}, not {units.number(due[step])} (peak {units.number(peak)})",
+        f"step {step} has rate {units.number(rates[step])}, not {units.number(due[step])}; "
+        f"the peak is {units.number(peak)}",
     )
 
 

@@ -38,7 +38,11 @@ def held_bytes(parameters: int, ranks: int, stage: int) -> float:
 
 _MISTAKES: tuple[tuple[str, Callable[[int, int, int], float], str], ...] = (
     ("ahead", lambda p, n, stage: held_bytes(p, n, min(stage + 1, 3)), "that is what the next stage holds"),
-    ("numbers", lambda p, n, stage: held_bytes(p, n, stage) / 4, "those are numbers: in float32 each takes 4 bytes"),
+    (
+        "numbers",
+        lambda p, n, stage: held_bytes(p, n, stage) / 4,
+        "that counts numbers, not bytes: in float32 each number takes 4",
+    ),
     (
         "one_state",
         lambda p, n, stage: held_bytes(p, n, stage) - 4 * p / (n if stage else 1),
@@ -68,15 +72,20 @@ def judge(given: list, settings: Sequence[tuple[int, int, int]] = SETTINGS) -> V
         elif _near(value, right):
             continue
         elif made:
-            faults.setdefault(made[0], f"{where}, it is {units.size(value)}, not {units.size(right)}: {made[1]}")
+            faults.setdefault(made[0], f"{where}, it gives {units.size(value)}, not {units.size(right)}: {made[1]}")
         elif stage in behind:
-            faults.setdefault("stage", f"{where}, it is stage {stage - 1}'s: stage {stage} shards {_WORDS[stage]}")
+            faults.setdefault(
+                "stage", f"{where}, it gives what stage {stage - 1} holds; stage {stage} shards {_WORDS[stage]}"
+            )
         elif value < 16 * parameters / ranks * (1 - _CLOSE):
-            faults.setdefault("impossible", f"{where}, it is {units.size(value)}, less than 1/N of all there is")
+            faults.setdefault(
+                "impossible",
+                f"{where}, it gives {units.size(value)}, less than 1/N of all bytes: not even stage 3 saves so much",
+            )
         else:
-            difference = f"it is {units.size(value)}, not {units.size(right)}"
-            faults.setdefault("bytes", f"{where}, {difference}: 4 + 4 + 8 bytes per parameter")
-    merits = ("every stage holds what it should, and none saves more than 1/N",)
+            difference = f"it gives {units.size(value)}, not {units.size(right)}"
+            faults.setdefault("bytes", f"{where}, {difference}: which of the four parts does stage {stage} shard?")
+    merits = ("every stage holds the right bytes",)
     return Verdict("held_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 

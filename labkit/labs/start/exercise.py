@@ -36,10 +36,10 @@ judge_place = judge_of(
         Mistake(
             "fraction", lambda rank, gpus: [rank / gpus, rank % gpus], "a node's number is whole: divide with `//`"
         ),
-        Mistake("global_rank", lambda rank, gpus: [rank // gpus, rank], "a GPU's number starts again on every node"),
+        Mistake("global_rank", lambda rank, gpus: [rank // gpus, rank], "GPUs are numbered from 0 on every node"),
         Mistake("one_node", lambda rank, gpus: [0, rank], "there are more ranks than one node has GPUs"),
     ),
-    asked="a list of two whole numbers: the node and the GPU",
+    asked="a list of two whole numbers, the node and the GPU",
     rule="ranks fill node 0 first, one GPU after another, then node 1; both numbers count from 0",
     merit="every rank has a GPU of its own, and node after node is filled",
 )
@@ -59,12 +59,12 @@ judge_cause = judge_of(
             lambda ranks, reports: max(
                 (one for one in reports if "connection" not in one[2]), key=lambda report: report[1]
             )[0],
-            "the first failure is the one with the least time",
+            "the first failure is the error with the smallest time",
         ),
         Mistake(
             "silent_first",
             lambda ranks, reports: min({*range(ranks)} - {report[0] for report in reports}),
-            "a rank reported an error of its own, and that comes before silence",
+            "another rank reported an error of its own: blame a silent rank only if there is no such report",
         ),
     ),
     asked="the number of a rank",

@@ -101,7 +101,7 @@ judge_hop = judge_of(
         Mistake(
             "open_ring",
             lambda ring, matrix: max(_hops(matrix, ring)[:-1], key=_distance),
-            "a ring is closed: the last GPU sends to the first",
+            "the last GPU of a ring sends to the first one, so that is a hop, too",
         ),
         Mistake(
             "links_ignored",
@@ -113,8 +113,16 @@ judge_hop = judge_of(
             lambda ring, matrix: min(_hops(matrix, ring), key=_distance),
             "that is the fastest hop, and the slowest one limits the ring",
         ),
-        Mistake("alphabet", lambda ring, matrix: max(_hops(matrix, ring)), f"that goes by the alphabet; {_ORDER}"),
-        Mistake("alphabet", lambda ring, matrix: min(_hops(matrix, ring)), f"that goes by the alphabet; {_ORDER}"),
+        Mistake(
+            "alphabet",
+            lambda ring, matrix: max(_hops(matrix, ring)),
+            f"that compares the names by the alphabet. The order is {_ORDER}",
+        ),
+        Mistake(
+            "alphabet",
+            lambda ring, matrix: min(_hops(matrix, ring)),
+            f"that compares the names by the alphabet. The order is {_ORDER}",
+        ),
         Mistake(
             "all_pairs",
             lambda ring, matrix: max((matrix[a][b] for a in ring for b in ring if a != b), key=_distance),
@@ -122,7 +130,7 @@ judge_hop = judge_of(
         ),
     ),
     asked='the class of a path, such as "NV18" or "SYS"',
-    rule=_ORDER,
+    rule=f"the order is {_ORDER}",
     merit="every neighbour counts, the last GPU and the first as well, and NVLinks are compared by their number",
 )
 

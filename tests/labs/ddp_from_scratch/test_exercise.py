@@ -184,6 +184,6 @@ def test_faults_say_where_and_why():
     assert judged(everything_last).faults == {
         "early": "with a weight that gets no gradient, when gradient 0 arrives, bucket 1 is sent without gradient 3"
     }
-    assert judged(at_the_end).faults["late"].startswith("with gradients from the last to the first, when gradient 4")
+    assert "with gradients from the last to the first, when gradient 4" in judged(at_the_end).faults["late"]
     assert "bucket 1 is full and never sent" in judged(one_at_a_time).faults["missing"]
     assert "one per arrival" in judged(lambda *_: None).faults["form"]

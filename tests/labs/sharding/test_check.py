@@ -3,15 +3,12 @@
 import pytest
 
 from labkit.course import answers
+from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.labs import sharding
 from labkit.labs.sharding.exercise import SETTINGS, held_bytes, judge, verdict_of
 
-RIGHT_ANSWER = """
-def held_bytes(parameters, ranks, stage):
-    sharded = (0, 8, 12, 16)[stage]
-    return parameters * (16 - sharded) + parameters * sharded / ranks
-"""
+RIGHT_ANSWER = code_of("labkit.labs.sharding.solutions.held_bytes")
 
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -64,8 +61,9 @@ def test_a_stage_shards_what_it_says():
     assert [held_bytes(10, 2, stage) for stage in range(4)] == [160, 120, 100, 80]
     faults = judge([own(p, n, max(0, s - 1)) for p, n, s in SETTINGS]).faults
     assert (
-        faults["stage"] == "for 774 million parameters on 2 ranks, stage 1, it is stage 0's: stage 1 shards the "
-        "optimizer's states"
+        faults["stage"]
+        == "for 774 million parameters on 2 ranks, stage 1, it gives what stage 0 holds; stage 1 shards "
+        "the optimizer's states"
     )
 
 
