@@ -21,6 +21,11 @@ from labkit.labs.benchmarking.plan import Answer
 from labkit.labs.benchmarking.tables.trials import symptoms, wrong_by_rows
 from labkit.story import units
 
+_STEPS = {  # in words, by situation
+    "asynchronous": "steps that return before their work is done",
+    "slow_first": "a slow first step",
+    "noisy": "a few slow steps among the others",
+}
 _NEAR, _SPREAD_NEAR, _LEAST = 0.02, 0.4, 5
 _MERITS = (
     "an asynchronous step, one with a slow first call and a noisy one all give the right median and spread",
@@ -44,6 +49,8 @@ def judge_timed(rows: Iterable[dict[str, Any]]) -> Verdict:
     for row in rows:
         for name, sentence in _faults(row).items():
             faults.setdefault(name, sentence)
+    if "form" in faults:  # it may never have called the step that raises
+        faults.pop("swallowed", None)
     return Verdict("timed", WRONG if faults else RIGHT, faults, () if faults else _MERITS)
 
 
@@ -57,8 +64,9 @@ def _faults(row: dict[str, Any]) -> dict[str, str]:
         return {}
     result = json.loads(given) if isinstance(given, str) else None
     if not isinstance(result, list) or not _is_form(result):
-        what = "something that no check can read" if not isinstance(given, str) else f"{given:.60}"
-        return {"form": f"it returns {what}, not the median, the spread and the count as three numbers"}
+        what = "something that no check can read" if not isinstance(given, str) else f"{result!r:.60}"
+        why = ": is a `return` missing?" if given == "null" else ""
+        return {"form": f"it returns {what}, not the median, the spread and the count as three numbers{why}"}
     return _timing_faults(row, *result)
 
 
@@ -68,27 +76,31 @@ def _is_form(result: list) -> bool:
 
 def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count: float) -> dict[str, str]:
     took, situation, faults = list(row["took"]), row["situation"], {}
-    told = f"in the {situation.replace('_', ' ')} situation"
+    told = f"with {_STEPS[situation]},"
     if not row["reads"]:
-        return {"own_clock": "it never calls `clock()`: the steps run on a simulated device, whose time only it knows"}
+        return {
+            "own_clock": "it never calls `clock()`: the steps run on a simulated device, and only "
+            "`clock` knows its time"
+        }
     if count < _LEAST or count > len(took):
-        return {"count": f"{told} it counts {count:g} measurements of {len(took)} calls: take {_LEAST} or more"}
+        what = f"it returns {count:g} as the number of measurements and has called `step` {len(took)} times"
+        return {"count": f"{told} {what}: measure {_LEAST} steps or more, and count only these"}
     if len(took) == count:
         faults["no_warm_up"] = (
-            f"{told} every call counts, the first one too: call the step a few times before the clock"
+            f"{told} it measures every call, the first one too: call `step` a few times before the first measurement"
         )
     measured = took[-int(count) :]
     due = statistics.median(measured)
     if row["busy_stops"]:
         faults["unsynchronised"] = (
-            f"{told} the clock is read while {row['busy_stops']} steps are still under way: it says "
-            f"{units.seconds(median_s)} for {units.seconds(due)}; call `synchronize()` before you read it"
+            f"{told} it reads the clock at the end of {row['busy_stops']} steps before their work is done, and gives "
+            f"{units.seconds(median_s)} where the median is {units.seconds(due)}: what waits for the work?"
         )
         return faults
     if row["busy_starts"]:
         faults["busy_start"] = (
-            f"{told} the clock starts while earlier work still runs, which is then counted in: call `synchronize()` "
-            "before it, too"
+            f"{told} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
+            "first"
         )
     if abs(median_s / due - 1) > _NEAR:
         faults |= _wrong_median(told, median_s, due, measured, took)
@@ -102,7 +114,7 @@ def _wrong_median(told: str, given_s: float, due_s: float, measured: list[float]
     if abs(given_s / statistics.median(took) - 1) > _NEAR and abs(given_s / statistics.mean(took) - 1) < _NEAR:
         return {"first_inside": f"{said}: that is the mean of all calls, the first one included"}
     if abs(given_s / statistics.mean(measured) - 1) < _NEAR:
-        return {"mean": f"{said}: that is the mean, which a few slow calls move; take the median"}
+        return {"mean": f"{said}: that is the mean, which a few slow calls change; take the median"}
     if abs(given_s / due_s / 1000 - 1) < _NEAR:
         return {"unit": f"{said}: that is in ms; return seconds"}
     return {"value": said}
@@ -110,12 +122,12 @@ def _wrong_median(told: str, given_s: float, due_s: float, measured: list[float]
 
 def _wrong_spread(told: str, given_s: float, measured: list[float]) -> dict[str, str]:
     due = _half_ranges(measured)[0]
-    said = f"{told} the spread is {units.seconds(given_s)}, and half the distance between the quartiles is"
+    said = f"{told} it gives a spread of {units.seconds(given_s)}, and half the distance between the quartiles is"
     said = f"{said} {units.seconds(due)}"
     if len(measured) > 1 and abs(given_s - statistics.stdev(measured)) < 0.1 * statistics.stdev(measured):
         return {"deviation": f"{said}: that is the standard deviation, which one slow call makes large"}
     if abs(given_s - 2 * due) < _SPREAD_NEAR * due:
-        return {"whole_range": f"{said}: that is the whole distance"}
+        return {"whole_range": f"{said}: that is the whole distance, twice as much"}
     return {"spread": said}
 
 

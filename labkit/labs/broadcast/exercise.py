@@ -138,7 +138,7 @@ def _values(rows: pd.DataFrame, copies: pd.DataFrame, gpus: int) -> str | None:
     if empty := [gpu for gpu in range(gpus) if str(gpu) not in {*copies["target"]}]:
         asked = "forward each part" if empty[0] else "pull each part from the host, and forward it"
         return f"{_gpus(empty)} received no data: did you {asked}?"
-    return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: compare `parts` and buffers"
+    return f"{wrong['status'].iloc[0]} in {len(wrong)} of {len(rows)} repeats: which part goes into which buffer?"
 
 
 def _gpus(numbers: Iterable[object]) -> str:

@@ -65,6 +65,7 @@ def test_a_right_answer_is_right_however_often_it_repeats(method, repeats):
         ([("range(10)", "range(2)")], {"count"}),
         ([("len(seconds)", "1000")], {"count"}),
         ([("return middle, (high - low) / 2, len(seconds)", "return middle")], {"form"}),
+        ([("    import statistics", "    return 0\n    import statistics")], {"form"}),
         ([OWN_CLOCK, ("clock()", "perf_counter()")], {"own_clock"}),
     ],
 )
