@@ -124,7 +124,7 @@ def test_faults_say_their_numbers():
     assert "the old one is times 7.389, not times exp" in upside_down["l_upside_down"]
     assert upside_down["nan"].startswith("at a row's first tile, m, l and o are [1.5, nan, [nan, nan]]: exp(m_old")
     assert faults(changed(OWN))["own_maximum"] == (
-        "where the maximum stays 3, m is 2, the tile's own maximum; before it there was 3"
+        "where the maximum stays 3, m is 2, the maximum of the tile alone; the row had 3 before"
     )
     assert faults(changed(GUARD))["masked"] == (
         "where all keys are masked, and all before were, nothing may change, yet m, l and o become [-inf, nan, "
