@@ -17,8 +17,8 @@ def ink_on(color: ColorType) -> str:
 
 def ink_like(color: ColorType) -> str:
     """Return the colour, as much darker as letters on a light ground need: a name keeps the hue of what it names."""
-    rgb = to_rgb(color)
-    shades = (to_hex([part * light / 50 for part in rgb]) for light in range(50, -1, -1))
+    red, green, blue = to_rgb(color)
+    shades = (to_hex((red * light / 50, green * light / 50, blue * light / 50)) for light in range(50, -1, -1))
     return next(shade for shade in shades if contrast(shade, LIGHT) >= LEAST)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
@@ -138,7 +137,7 @@ def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) 
         linecolor="white",
         mask=np.zeros(counts.shape, bool),
     )
-    shades = cast(QuadMesh, ax.collections[0]).get_facecolor().reshape(*counts.shape, -1)
+    shades = np.asarray(ax.collections[0].get_facecolor()).reshape(*counts.shape, -1)
     for mark in ax.texts:
         column, row = mark.get_position()
         mark.set_color(ink_on(shades[int(row), int(column)]))
