@@ -239,10 +239,12 @@ class TwoNodes:
                 self.daemons[name].kill()
                 self.daemons[name].wait()
                 for process in below:
-                    process.kill()
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
         for process in psutil.process_iter():
-            if process.name() == "slurmstepd" and self._belongs(process.pid):
-                process.send_signal(signal.SIGKILL)
+            with contextlib.suppress(psutil.Error):  # it has ended since
+                if process.name() == "slurmstepd" and self._belongs(process.pid):
+                    process.send_signal(signal.SIGKILL)
         if self.linked:
             self._done("ip", "link", "delete", self.link)
         self._done("ip", "netns", "delete", self.namespace)

@@ -30,7 +30,11 @@ def held(monkeypatch):
 
 
 def sleeper(**environment):
-    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=os.environ | environment)
+    """Start a process that waits; when this returns it runs, so that the system shows its environment."""
+    command = [sys.executable, "-c", "input(1)"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | environment)
+    assert process.stdout.read(1) == b"1"
+    return process
 
 
 def test_holders_by_user_and_origin(held):
