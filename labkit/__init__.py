@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from labkit.node.limits import against_limit as against_limit
     from labkit.parameters import check_parameters as check_parameters
     from labkit.story.conditions import explain_conditions as explain_conditions
+    from labkit.story.nodes import explain_links as explain_links
     from labkit.story.words import beside as beside
     from labkit.story.words import together as together
     from labkit.tables.nodes import nodes_table as nodes_table
@@ -85,6 +86,7 @@ _ROOMS = {
     "predictions_chart": "labkit.charts.calibration",
     "beside": "labkit.story.words",
     "explain_conditions": "labkit.story.conditions",
+    "explain_links": "labkit.story.nodes",
     "together": "labkit.story.words",
 }
 __all__ = sorted([*_ROOMS, "node"])

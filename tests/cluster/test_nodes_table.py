@@ -6,12 +6,15 @@ import json
 
 import pytest
 from figures import checked
+from IPython.display import Markdown
 from made import CPU, gpu_node, write_run
+from matplotlib.figure import Figure
 
 from labkit.charts.nodes import nodes_map
 from labkit.cluster.launch import differences
 from labkit.labs.start.plan import Hello
 from labkit.node.network import cards, rate_of
+from labkit.story.nodes import ONE_NODE, explain_links
 from labkit.tables.nodes import link_limit_gb_per_s, nodes_table
 
 
@@ -19,17 +22,25 @@ from labkit.tables.nodes import link_limit_gb_per_s, nodes_table
 def two(tmp_path):
     """Return a function that writes a run on two nodes with links of these rates."""
 
-    def made(*gbit_per_s):
-        run = write_run(tmp_path / "run", Hello(gpus=8, device="cuda"), gpu_node())
+    def made(*gbit_per_s, cards=()):
+        count = len(gbit_per_s)
+        run = write_run(tmp_path / "run", Hello(gpus=4 * count, device="cuda"), gpu_node())
         run.logs.mkdir(exist_ok=True)
-        networks = tuple({"interface": "ib0", "gbit_per_s": rate, "cards": []} for rate in gbit_per_s)
-        run.write_nodes((gpu_node(),) * 2, networks, ("a1", "a2"))
+        listed = [{"name": name, "gbit_per_s": 25.0 if name == "eth0" else None} for name in cards]
+        networks = tuple({"interface": "ib0", "gbit_per_s": rate, "cards": listed} for rate in gbit_per_s)
+        run.write_nodes((gpu_node(),) * count, networks, tuple(f"a{number + 1}" for number in range(count)))
         run.close(
             "finished", clocks=[{"ahead_us": 0.0, "round_trip_us": 0.0}, {"ahead_us": -7.0, "round_trip_us": 40.0}]
         )
         return run
 
     return made
+
+
+def drawing_of(run) -> Figure:
+    figure = nodes_map(nodes_table(run))
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def test_each_node_is_a_row_with_its_ranks_link_and_clock(two):
@@ -45,11 +56,39 @@ def test_a_link_whose_rate_is_not_told_gives_no_limit(two):
     assert link_limit_gb_per_s(two(400.0, None)) is None
 
 
-@pytest.mark.parametrize("rates", [(400.0, 100.0), (None, None)])
-def test_the_nodes_are_drawn(two, rates):
-    figure = checked(nodes_map(nodes_table(two(*rates))), drawing=True)
+@pytest.mark.parametrize("rates", [(400.0, 100.0), (None, None), (400.0,) * 9])
+def test_the_nodes_are_drawn_with_their_cards(two, rates):
+    figure = checked(drawing_of(two(*rates, cards=("eth0", "mlx5_0:1"))), drawing=True)
     words = " ".join(text.get_text() for text in figure.axes[0].texts)
-    assert ("50 GB/s" in words) == (rates[0] is not None) and "ranks 4 to 7" in words
+    assert ("50.0 GB/s" in words) == (rates[0] is not None) and "ranks 4 to 7" in words
+    assert "eth0 · 25 Gbit/s" in words and "mlx5_0:1 · rate not told" in words
+    assert figure.axes[0].get_title(loc="left").startswith(f"{len(rates)} nodes")
+
+
+def test_long_names_and_many_cards_stay_in_their_node(two):
+    names = tuple(f"a card with a long name, number {number}".replace(",", "") for number in range(12))
+    words = [text.get_text() for text in checked(drawing_of(two(400.0, 400.0, cards=names))).axes[0].texts]
+    assert words.count("and 4 more") == 2
+
+
+def test_of_one_node_nothing_is_drawn_and_one_sentence_is_said(two):
+    table = nodes_table(two(400.0)).head(1)
+    said = nodes_map(table)
+    assert isinstance(said, Markdown) and said.data == ONE_NODE
+    assert explain_links(table).data == ""
+
+
+@pytest.mark.parametrize(
+    ("rates", "claims", "not_said"),
+    [
+        ((400.0, 400.0), ("Each node's link carries at most 50.0 GB/s", "478 GB/s: 9.6× as much"), "waits for"),
+        ((400.0, 100.0), ("The link of node 1 bounds", "at most 12.5 GB/s", "38× as much"), "Each node's"),
+        ((400.0, None), ("does not tell the rate of the link of node 1 (ib0)",), "GB/s"),
+    ],
+)
+def test_the_slowest_link_is_said_with_its_limit(two, rates, claims, not_said):
+    said = explain_links(nodes_table(two(*rates))).data or ""
+    assert all(claim in said for claim in claims) and not_said not in said
 
 
 def test_ranks_of_the_second_node_count_their_gpus_anew(two):
