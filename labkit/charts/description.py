@@ -1,4 +1,4 @@
-"""A chart in words, for those who do not see it: its titles, axes, legend and source; a notebook keeps them with it."""
+"""A chart in words, for those who do not see it: titles, what the marks show, legend, source; a notebook keeps them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-MOST_TITLES, MOST_NAMES = 6, 12  # a chart of many panels is not read out in full
+from labkit.charts.findings import finding
+
+MOST_TITLES, MOST_FINDINGS, MOST_NAMES = 6, 3, 12  # a chart of many panels is not read out in full
 
 
 def in_words(figure: Figure) -> str:
-    """Return what a chart shows: each panel's title and axes, names in its legend, and the source of its numbers."""
+    """Return a chart in words: titles and axes, what its marks show, names in its legend, the source of its numbers."""
     panels = [text for ax in figure.axes if (text := _panel(ax))]
     more = [f"and {len(panels) - MOST_TITLES} more panels"] if len(panels) > MOST_TITLES else []
+    found = [*dict.fromkeys(text for ax in figure.axes if (text := finding(ax)))]
     parts = ["; ".join([*panels[:MOST_TITLES], *more])]
+    if found:
+        parts.append(f"Values: {'; '.join(found[:MOST_FINDINGS])}")
     if names := _names(figure):
         parts.append(f"Legend: {', '.join(names[:MOST_NAMES])}")
     if source := figure.get_supxlabel():
