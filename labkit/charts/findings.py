@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.collections import PathCollection, QuadMesh
-from matplotlib.container import BarContainer
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter
 
@@ -31,13 +31,17 @@ def finding(ax: Axes) -> str:
     if not ax.axison:
         return ""
     marks, along_x = _bars(ax)
-    if not marks and (curves := _curves(ax)):
-        return curves
-    if not marks:
-        marks, along_x = _points(ax)
     if marks:
         return _range_of(ax, marks, along_x)
-    return _map(ax)
+    drawn = _drawn(ax)
+    if _names(ax, along_x=True):  # rows with names: the values lie along x
+        marks = [_Mark(y, label, x) for label, points in drawn for x, y in points]
+        return _range_of(ax, marks, along_x=True) if marks else ""
+    curves = [(label, points) for label, points in drawn if label and np.ptp(points[:, 0]) > 0]
+    if curves:
+        return _ends_of(ax, curves)
+    marks = [_Mark(x, label, y) for label, points in drawn for x, y in points]
+    return _range_of(ax, marks, along_x=False) if marks else _map(ax)
 
 
 def _bars(ax: Axes) -> tuple[list[_Mark], bool]:
@@ -57,16 +61,16 @@ def _bars(ax: Axes) -> tuple[list[_Mark], bool]:
     return [*ends.values()], along_x
 
 
-def _points(ax: Axes) -> tuple[list[_Mark], bool]:
-    """Return the points of scattered marks, and whether rows with names, not columns, tell them apart."""
-    along_x = bool(_names(ax, along_x=True))
-    marks = []
-    for points in (one for one in ax.collections if isinstance(one, PathCollection)):
-        for x, y in np.ma.filled(np.ma.asarray(points.get_offsets(), float), np.nan):
-            place, value = (y, x) if along_x else (x, y)
-            if math.isfinite(value):
-                marks.append(_Mark(place, _label(points), float(value)))
-    return marks, along_x
+def _drawn(ax: Axes) -> list[tuple[str, np.ndarray]]:
+    """Return the label and the points (x, y) of all that is drawn through or at points, what was measured first."""
+    lines = {id(one[0]): _label(one) for one in ax.containers if isinstance(one, ErrorbarContainer) and one[0]}
+    found = [(_label(one), one.get_offsets()) for one in ax.collections if isinstance(one, PathCollection)]
+    for line in (one for one in ax.lines if one.get_transform() == ax.transData):
+        label = lines.get(id(line), _label(line))
+        found.insert(0 if id(line) in lines else len(found), (label, line.get_xydata()))
+    points = [(label, np.ma.filled(np.ma.asarray(xy, float), np.nan)) for label, xy in found]
+    finite = [(label, xy[np.isfinite(xy).all(axis=1)]) for label, xy in points if xy.ndim == 2]
+    return [(label, xy) for label, xy in finite if len(xy)]
 
 
 def _range_of(ax: Axes, marks: list[_Mark], along_x: bool) -> str:
@@ -83,20 +87,15 @@ def _range_of(ax: Axes, marks: list[_Mark], along_x: bool) -> str:
     return f"{_unit(ax.get_xlabel() if along_x else ax.get_ylabel())}{values}"
 
 
-def _curves(ax: Axes) -> str:
-    """Return where each curve with a name begins and ends, the leftmost and the rightmost point."""
-    said, ends = [], []
-    for line in ax.lines:
-        xy = np.ma.filled(np.ma.asarray(line.get_xydata(), float), np.nan)
-        points = xy[np.isfinite(xy).all(axis=1)]
-        if _label(line) and len(points) > 1 and line.get_transform() == ax.transData and np.ptp(points[:, 0]) > 0:
-            (x0, y0), (x1, y1) = points[[points[:, 0].argmin(), points[:, 0].argmax()]]
-            said.append(f"{_label(line)} from {_number(y0)} to {_number(y1)}")
-            ends += [x0, x1]
-    if not said:
-        return ""
-    over = f", over {_unit(ax.get_xlabel())}{_number(min(ends))} to {_number(max(ends))}"
-    return f"{_unit(ax.get_ylabel())}{', '.join(said[:MOST_CURVES])}{over}"
+def _ends_of(ax: Axes, curves: list[tuple[str, np.ndarray]]) -> str:
+    """Return where each curve begins and ends: its leftmost and its rightmost point."""
+    said = []
+    for label, points in curves[:MOST_CURVES]:
+        first, last = points[points[:, 0].argmin(), 1], points[points[:, 0].argmax(), 1]
+        said.append(f"{label} from {_number(first)} to {_number(last)}")
+    places = np.concatenate([points[:, 0] for _, points in curves])
+    over = f", over {_unit(ax.get_xlabel())}{_number(places.min())} to {_number(places.max())}"
+    return f"{_unit(ax.get_ylabel())}{', '.join(said)}{over}"
 
 
 def _map(ax: Axes) -> str:

@@ -31,6 +31,17 @@ def curves(ax):
     ax.axhline(9.0, label="limit")
 
 
+def spread(ax):
+    ax.plot([1, 3], [100, 300], label="ideal")
+    ax.errorbar([1, 2, 3], [90, 170, 250], yerr=5, label="measured")
+
+
+def printed(ax):
+    parts.rows(ax, ["DDP", "naive"])
+    ax.plot([700, 900], [0, 1], "^", label="printed")
+    ax.plot([800], [0], "o", label="computed")
+
+
 def marks(ax):
     parts.rows(ax, ["GPU 0", "GPU 1"])
     parts.by_origin(ax, pd.DataFrame({"origin": ["measured", "theory"], "ms": [4.0, 250.0]}), "ms", [0, 1])
@@ -42,6 +53,12 @@ def marks(ax):
         (bars, {"xlabel": "GB/s"}, "GB/s: from 3 (naive) to 12.5 (pipelined)"),
         (stacked, {"xlabel": "ms"}, "ms: from 4 (naive) to 27 (scatter)"),
         (curves, {"xlabel": "chunks", "ylabel": "ms"}, "ms: ring from 0.500 to 4, over chunks: 1 to 8"),
+        (
+            spread,
+            {"xlabel": "GPUs", "ylabel": "images/s"},
+            "images/s: measured from 90 to 250, ideal from 100 to 300, over GPUs: 1 to 3",
+        ),
+        (printed, {"xlabel": "ms"}, "ms: from 700 (DDP, printed) to 900 (naive, printed)"),
         (marks, {"xlabel": "ms"}, "ms: from 4 (GPU 0, measured) to 250 (GPU 1, theory)"),
         (lambda ax: ax.imshow([[1.0, np.nan], [3.5, 2.0]]), {}, "cells from 1 to 3.50"),
         (lambda ax: ax.bar([0, 1], [5, 2]), {"ylabel": "s"}, "s: from 2 to 5"),
