@@ -1,10 +1,12 @@
-"""What holds for every chart: it draws, says its units and its source, and no text hides another or leaves it."""
+"""What holds for every chart: it draws, says units and source, has words, and its texts are apart and can be read."""
 
 import itertools
 
 import matplotlib.pyplot as plt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from contrast import drawn_without_letters, unreadable
 from matplotlib.figure import Figure
+
+from labkit.charts.description import in_words
 
 UNITS = ("GB/s", "FLOP", "second", "ms", "%", "times", "chunks", "which", "rank")
 SLACK = 1.0  # pixels that two boxes of letters may share
@@ -14,7 +16,7 @@ def checked(figure: Figure, *, drawing: bool = False) -> Figure:
     """Give the figure back after all the checks that hold for every chart."""
     assert isinstance(figure, Figure)
     assert not plt.get_fignums(), "pyplot holds the figure and would show it again"
-    FigureCanvasAgg(figure).draw()
+    pixels = drawn_without_letters(figure)
     assert figure.get_supxlabel(), "no source in the footer"
     for ax in figure.axes:
         assert ax.get_title(loc="left") or ax.get_title()
@@ -25,6 +27,8 @@ def checked(figure: Figure, *, drawing: bool = False) -> Figure:
             assert any(unit in said for unit in UNITS), f"no unit: {said!r}"
             assert below.get_xlabel() or ax.get_ylabel()
     apart(figure)
+    assert unreadable(texts(figure), pixels) == []
+    assert "Source: " in in_words(figure)
     return figure
 
 
@@ -75,9 +79,11 @@ def overlap(one, other) -> bool:
 
 def drawn(figure: Figure, axes: int) -> Figure:
     """Gives a figure back that has so many axes, each with a title and data, and a source below."""
-    FigureCanvasAgg(figure).draw()
+    pixels = drawn_without_letters(figure)
     assert figure.get_supxlabel()
     assert len(figure.axes) == axes
     assert all(ax.get_title(loc="left") and (ax.has_data() or ax.texts) for ax in figure.axes)
     apart(figure)
+    assert unreadable(texts(figure), pixels) == []
+    assert "Source: " in in_words(figure)
     return figure

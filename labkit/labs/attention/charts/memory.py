@@ -128,7 +128,8 @@ def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
             va="top",
             fontsize=8,
             fontweight="bold",
-            color=canvas.QUIET if skipped else canvas.INK,
+            color=canvas.INK,
+            bbox=None if skipped else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},  # cells have any shade
         )
     ax.add_patch(Rectangle((-0.5, row - 0.5), scores.shape[1], 1, fill=False, edgecolor=canvas.INK, clip_on=False))
     ax.set(title="Tiles as they are visited", xlabel="key", ylabel="query")
