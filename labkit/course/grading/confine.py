@@ -11,18 +11,16 @@ import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 import labkit
-from labkit.course.grading import enter
+from labkit.course.grading import enter, processes
 from labkit.repository import REPOSITORY
 
 NAMESPACES, NOBODY, LIMITS = "namespaces", "nobody", "limits"
@@ -35,11 +33,15 @@ NOBODY_ID = 65534
 MIB = 2**20
 _FIRST = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives")
 _TRY_SECONDS = 20.0
+_LOOK_SECONDS = 0.05  # from one look at the memory to the next: a core fills about 100 MiB in this time
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a confined process may take: seconds from start to end, MiB of memory, MiB of output."""
+    """What a confined process may take: seconds from start to end, MiB of memory, MiB of output.
+
+    The memory is that of each process that it starts, and of all of them together.
+    """
 
     seconds: float = 20.0
     memory_mib: int = 4096
@@ -59,11 +61,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a confined process ended: what it wrote as its results, what it printed, its status (None: out of time)."""
+    """How a confined process ended: what it wrote as its results, what it printed, its status (None: out of time).
+
+    `out_of_memory`: it was ended because its processes took more together than they may.
+    """
 
     results: str
     printed: str
     status: int | None
+    out_of_memory: bool = False
 
 
 def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> Ended:
@@ -95,13 +101,24 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             start_new_session=True,
         )
         try:
-            process.communicate(json.dumps(request).encode(), timeout=limits.seconds)
-            status = process.returncode
-        except subprocess.TimeoutExpired:
-            status = None
+            status, out_of_memory = _wait(process, json.dumps(request).encode(), limits)
         finally:
-            _end(process)
-        return Ended(_text(results, limits), _text(told, limits), status)
+            processes.end(process)
+        return Ended(_text(results, limits), _text(told, limits), status, out_of_memory)
+
+
+def _wait(process: subprocess.Popen, request: bytes, limits: Limits) -> tuple[int | None, bool]:
+    """Hand over the request and wait; return the status, None after the limits, and whether memory was the reason."""
+    deadline, most_bytes, given = time.monotonic() + limits.seconds, limits.memory_mib * MIB, request
+    while time.monotonic() < deadline:
+        try:
+            process.communicate(given, timeout=_LOOK_SECONDS)
+            return process.returncode, False
+        except subprocess.TimeoutExpired:
+            given = None
+        if processes.memory_bytes(process.pid, most_bytes) > most_bytes:
+            return None, True
+    return None, False
 
 
 @functools.cache
@@ -136,20 +153,6 @@ def _entrance(kind: str) -> list[str]:
 
 def _is_root() -> bool:
     return os.geteuid() == 0
-
-
-def _end(process: subprocess.Popen) -> None:
-    """End the process and all that it has started."""
-    try:
-        below = psutil.Process(process.pid).children(recursive=True)
-    except psutil.Error:
-        below = []
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for one in below:
-        with suppress(psutil.Error):
-            one.kill()
-    process.wait()
 
 
 def _text(file, limits: Limits) -> str:

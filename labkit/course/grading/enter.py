@@ -14,7 +14,7 @@ import sys
 
 ANSWER = "answer"  # the folder of the request's files, in the root or in the working folder
 DEVICES = ("null", "zero", "random", "urandom")
-PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24
+PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 38, 24, 36
 
 
 def main() -> None:
@@ -96,6 +96,7 @@ def _give_up_rights(user: int | None) -> None:
         os.setgid(user)
         os.setuid(user)
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what it starts stays below it, where the grader finds and ends it
 
 
 if __name__ == "__main__":

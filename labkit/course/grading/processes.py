@@ -1,0 +1,70 @@
+"""A process with all that it has started, read from /proc: which they are, what they take, and how they are ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_ROUNDS = 50  # looks for processes that were started while others were ended
+
+
+def tree(pid: int) -> list[int]:
+    """Return a process and all that it has started, itself first."""
+    found = [pid]
+    for one in found:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, children.read_text().split())
+    return found
+
+
+def memory_bytes(pid: int, more_than: int) -> int:
+    """Return the memory of a process and all that it has started.
+
+    Pages that several of them share are counted for each, unless that makes `more_than` bytes or more; then they are
+    shared out, which takes longer.
+    """
+    pids = tree(pid)
+    resident = sum(map(_resident, pids))
+    return resident if resident <= more_than else sum(map(_own_share, pids))
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a process, the leader of its session, and all that it has started; wait for it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process.pid, signal.SIGSTOP)  # while it stands, what it has started keeps its place below it
+    for _ in range(_ROUNDS):
+        running = [pid for pid in tree(process.pid)[1:] if _runs(pid)]
+        for pid in running:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not running:
+            break
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return 0
+
+
+def _own_share(pid: int) -> int:
+    """Return what a process takes, of shared pages its share; all of them where the kernel does not say."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return _resident(pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended: a zombie has, and its parent alone can clear it away."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False

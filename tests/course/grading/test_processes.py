@@ -1,0 +1,84 @@
+"""What an answer starts, with real processes: together they take no more memory than one answer may, and all end."""
+
+import os
+import time
+
+import psutil
+import pytest
+
+from labkit.course.grading import confine
+from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
+from labkit.course.grading.grade import exercise_of
+from labkit.course.grading.judged import judge
+from labkit.course.verdict import RAISED, RIGHT
+
+NAME = "accounting.devices_needed"
+HOGS = """
+import os, time
+from math import ceil
+{block}
+def devices_needed(gib, gb):
+    if not os.path.exists("/tmp/started"):
+        open("/tmp/started", "w").close()
+        for _ in range(6):
+            if os.fork() == 0:
+                {taken}
+                time.sleep(60)
+                os._exit(0)
+        time.sleep(1.5)
+    return ceil(gib * 2**30 / (gb * 10**9))
+"""
+OWN = HOGS.format(block="", taken='block = b"x" * 150 * 2**20')  # 6 × 150 MiB, each below the limit of 512 MiB
+SHARED = HOGS.format(block='block = b"x" * 150 * 2**20', taken="pass")
+KINDS = [*dict.fromkeys([confine.confinement(), LIMITS])]
+namespaces_only = pytest.mark.skipif(confine.confinement() != NAMESPACES, reason="no namespaces on this machine")
+
+
+@namespaces_only  # the answer notes in a /tmp of its own that it has started others
+def test_an_answer_whose_processes_take_too_much_memory_together_is_ended():
+    begun = time.monotonic()
+    verdict = judge(exercise_of(NAME), NAME, OWN, "ada", limits=Limits(30, memory_mib=512))
+    assert verdict.outcome == RAISED and "more than 512 MiB of memory together" in str(verdict), verdict
+    assert time.monotonic() - begun < 25
+
+
+@namespaces_only
+def test_memory_that_processes_share_counts_once():
+    assert judge(exercise_of(NAME), NAME, SHARED, "ada", limits=Limits(30, memory_mib=512)).outcome == RIGHT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_took_the_memory_is_ended_with_all_that_it_started(kind):
+    mark = f"labkit-hog-{os.getpid()}-{kind}"
+    hog = f"[sys.executable, '-c', 'import time; block = b\"x\" * 200 * 2**20; time.sleep(60)', '{mark}']"
+    body = f"import subprocess, sys, time\nfor _ in range(4): subprocess.Popen({hog}, start_new_session=True)\n"
+    ended = confine.run({"script.py": f"{body}time.sleep(60)"}, "script.py", Limits(30, memory_mib=512), kind)
+    assert ended.out_of_memory and ended.status is None
+    assert still_running(mark) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
+    """Its parent has ended, and it has a session of its own."""
+    mark = f"labkit-orphan-{os.getpid()}-{kind}"
+    orphan = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
+    body = "import os, subprocess, sys, time\nif os.fork() == 0:\n"
+    body += f"    subprocess.Popen({orphan}, start_new_session=True)\n    os._exit(0)\nos.wait()\ntime.sleep(60)"
+    ended = confine.run({"script.py": body}, "script.py", Limits(4), kind)
+    assert ended.status is None and not ended.out_of_memory
+    assert still_running(mark) == []
+
+
+def still_running(mark: str, seconds: float = 5) -> list[int]:
+    """Return who still has a mark in its command; the kernel ends a process table a moment after its first process."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = [
+            one.pid
+            for one in psutil.process_iter(["cmdline", "status"])
+            if mark in (one.info["cmdline"] or []) and one.info["status"] != psutil.STATUS_ZOMBIE
+        ]
+        if not found:
+            return []
+        time.sleep(0.1)
+    return found
