@@ -1,0 +1,1 @@
+"""Tables → figures of lab 14."""

@@ -1,0 +1,1 @@
+"""Tables → sentences of lab 14."""

@@ -1,0 +1,1 @@
+"""Rows, lines and published figures → tables of lab 14."""

@@ -1,0 +1,1 @@
+"""What can be said of links and steps between nodes before anything runs."""
