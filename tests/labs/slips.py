@@ -156,4 +156,26 @@ SLIPS = {
         ("(step + 1)", "step", "warm_up"),
         ("(steps - step)", "(steps - step - 1)", "decay"),
     ],
+    "beyond_the_node.accumulation_for": [
+        ("< efficiency", "<= efficiency", "one_more"),
+        ("return micro_batches", "return micro_batches - 1", "rounded_down"),
+        ("< efficiency", "< 1 - efficiency", "complement"),
+        ("/ (micro_batches * compute_s + communication_s)", "/ communication_s", "ratio"),
+    ],
+    "beyond_the_node.mesh_groups": [
+        ("[inside, between]", "[between, inside]", "swapped"),
+        ("[inside, between]", "inside", "inside_only"),
+        ("[inside, between]", "[inside, between[:1]]", "leaders"),
+        ("node * per_node + place", "place * nodes + node", "round_robin"),
+        ("node * per_node + place", "place", "local"),
+        ("node * per_node + place", "node * per_node + place + 1", "from_one"),
+    ],
+    "beyond_the_node.hierarchical_seconds": [
+        ("inside + between + inside", "inside + between", "no_gather"),
+        ("inside + between + inside", "between", "between_only"),
+        ("2 * (nodes - 1)", "(nodes - 1)", "half"),
+        ("whole_bytes / nodes", "whole_bytes / per_node / nodes", "own_link"),
+        ("1e9", "2**30", "binary"),
+        (" * 1e9", "", "bytes"),
+    ],
 }
