@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from labkit.charts.conditions import conditions_chart as conditions_chart
     from labkit.charts.nodes import nodes_map as nodes_map
     from labkit.claims import show_claims as show_claims
+    from labkit.cluster.stand_in import launch_or_replay as launch_or_replay
     from labkit.course.course_map import course_map as course_map
     from labkit.course.predict import predict as predict
     from labkit.course.predict import predictions as predictions
@@ -62,6 +63,7 @@ hidden_modules.require_none()
 
 _ROOMS = {
     "launch": "labkit.engine.launch",
+    "launch_or_replay": "labkit.cluster.stand_in",
     "nodes_map": "labkit.charts.nodes",
     "nodes_table": "labkit.tables.nodes",
     "replay": "labkit.engine.run",

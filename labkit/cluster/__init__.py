@@ -1,4 +1,4 @@
-"""More than one node: Slurm starts one station on each, and the same launch runs over all of them.
+"""More than one node: a station on each, started by Slurm or a script of ours, and the same launch over all of them.
 
     settings.py    cluster.toml: partition, account, time, GPUs per node, modules, interface
     slurm.py       what Slurm says of a job, and the commands that are given to it
@@ -8,7 +8,10 @@
     station.py     the agent on a node (far side)
     meeting.py     where the nodes' agents and workers meet: a store that listens on one interface (far side)
     interface.py   which network interface that is
+    namespaces.py  two network namespaces of this machine in the place of nodes
+    spread.py      what srun does, for those: a station in each, and a link between them
     launch.py      a plan in, a Run out, over several nodes
+    stand_in.py    a lesson's launch: on a cluster, in two namespaces, or else a recorded run
 
 No file here is imported by a launch on one node.
 """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from labkit.cluster import hold, slurm
 from labkit.cluster.settings import Settings
@@ -27,9 +27,15 @@ WAIT_SECONDS = 10
 class Allocation:
     """Nodes of one job; `submitted` where this kernel has asked for them, and gives them back."""
 
+    kind: ClassVar[str] = "slurm"
+
     number: str
     nodes: int
     submitted: bool = False
+
+    def job(self) -> slurm.Job:
+        """Return what Slurm knows of the job now. Raises ClusterError where Slurm does not answer."""
+        return slurm.job(self.number)
 
     def release(self) -> None:
         """Give submitted nodes back; those of the kernel's own allocation stay."""
@@ -149,7 +155,7 @@ def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s:
     Raises ClusterError where it ends before that, can never start, or waits longer than `limit_s`.
     """
     begun = time.monotonic()
-    while not (job := slurm.job(allocation.number)).runs:
+    while not (job := allocation.job()).runs:
         if why := job.why_never():
             raise ClusterError(why)
         if not job.waits:

@@ -15,7 +15,7 @@ from labkit.cluster.lending import lent_nodes
 from labkit.cluster.session import NodesSession
 from labkit.cluster.settings import Settings
 from labkit.engine.bars import Bars
-from labkit.engine.errors import NotEnoughGpus, NotStarted
+from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure
 from labkit.engine.plan import Plan
@@ -25,16 +25,23 @@ from labkit.engine.run import Run
 from labkit.node import Node
 
 
-def launch_on_nodes(plan: Plan, nodes: int, *, patience_s: float, limit_s: float, progress: bool) -> Run:
+def launch_on_nodes(
+    plan: Plan, nodes: int, *, patience_s: float, limit_s: float, progress: bool, cluster: str = ""
+) -> Run:
     """Run the plan on so many nodes, with the plan's workers on each of them, and return the Run with every row.
 
-    Raises what `launch` raises, ClusterError where no nodes are to be had, and JobEnded where Slurm ends the job.
+    `cluster` is a value of LABKIT_CLUSTER; empty takes the environment's. Raises what `launch` raises, ClusterError
+    where no nodes are to be had, and JobEnded where Slurm ends the job.
     """
-    if not slurm.available() or os.environ.get("LABKIT_CLUSTER") == "hand":
+    cluster = cluster or os.environ.get("LABKIT_CLUSTER", "slurm")
+    kind = "namespaces" if cluster == "namespaces" else "slurm"
+    if kind == "slurm" and (cluster == "hand" or not slurm.available()):
         from labkit.cluster.by_hand import launch_by_hand
 
         return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
-    settings = Settings.read()
+    settings = Settings() if kind == "namespaces" else Settings.read()
+    if kind == "namespaces" and plan.device == "cuda":
+        raise PlanError("two namespaces of this machine would use the same GPUs: take size='small' and device='cpu'")
     if plan.one_node and plan.device == "cuda" and nodes > 1:
         alone = f"{plan.lab} · {plan.name} runs on one node instead of {nodes}"
         warnings.warn(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
@@ -43,7 +50,7 @@ def launch_on_nodes(plan: Plan, nodes: int, *, patience_s: float, limit_s: float
     bars = Bars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
-            lent = lent_nodes(plan.worker, nodes, settings, bars.show_waiting, limit_s)
+            lent = lent_nodes(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
             session = _entered(lent, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in differences(session.nodes, session.hosts):

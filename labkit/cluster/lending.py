@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from labkit.cluster import job, slurm
+from labkit.cluster import job, namespaces
 from labkit.cluster.session import NodesSession
 from labkit.cluster.settings import Settings
 from labkit.engine.folder import runs_folder
@@ -23,17 +23,18 @@ class _Kept:
 
 @contextmanager
 def lent_nodes(
-    module: str, count: int, settings: Settings, tell: Callable[[str], None], limit_s: float
+    module: str, count: int, settings: Settings, tell: Callable[[str], None], limit_s: float, kind: str = "slurm"
 ) -> Iterator[NodesSession]:
     """Lend stations on so many nodes, which know `module`, for one run; `tell` what is waited for.
 
     They are started anew where they are gone, where code or settings changed, and for another number of nodes; the job
-    is kept where it still fits. Raises ClusterError where no nodes are to be had.
+    is kept where it still fits. `kind` is "slurm", or "namespaces" of this machine. Raises
+    ClusterError where no nodes are to be had.
     """
     with _Kept.lock:
         session = _Kept.session
-        if session is None or not session.fits(module, count, settings):
-            session = _replaced(session, module, count, settings, tell, limit_s)
+        if session is None or session.allocation.kind != kind or not session.fits(module, count, settings):
+            session = _replaced(session, module, count, settings, tell, limit_s, kind)
         session.launches += 1
     try:
         yield session
@@ -49,16 +50,21 @@ def _replaced(
     settings: Settings,
     tell: Callable[[str], None],
     limit_s: float,
+    kind: str,
 ) -> NodesSession:
     _Kept.session, allocation = None, None
     if last is not None:
         last.leave()
-        same = (last.count, last.settings) == (count, settings) and slurm.job(last.allocation.number).runs
+        same = (last.count, last.settings, last.allocation.kind) == (
+            count,
+            settings,
+            kind,
+        ) and last.allocation.job().runs
         if same:
             allocation = last.allocation
         else:
             last.allocation.release()
-    allocation = allocation or job.of_the_kernel(count) or job.submit(count, settings, runs_folder() / ".submitted")
+    allocation = allocation or _allocated(count, settings, kind)
     session = None
     try:
         job.wait_for_nodes(allocation, tell, limit_s)
@@ -73,6 +79,12 @@ def _replaced(
         raise
     _Kept.session = session
     return session
+
+
+def _allocated(count: int, settings: Settings, kind: str) -> job.Allocation:
+    if kind == "namespaces":
+        return namespaces.lend(count)
+    return job.of_the_kernel(count) or job.submit(count, settings, runs_folder() / ".submitted")
 
 
 def kept() -> NodesSession | None:

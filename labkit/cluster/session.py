@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labkit.cluster import job, slurm
+from labkit.cluster import job
 from labkit.cluster.settings import Settings
 from labkit.engine.errors import ClusterError
 from labkit.engine.folder import runs_folder
@@ -167,7 +167,7 @@ class NodesSession(Session):
         deadline = time.monotonic() + STATE_SECONDS
         with suppress(ClusterError):
             while True:
-                state = slurm.job(self.allocation.number)
+                state = self.allocation.job()
                 late = time.monotonic() > deadline
                 if state.preempted or not (state.runs or state.completes) or (late and state.completes):
                     return state.how_it_ended()

@@ -12,6 +12,7 @@ from labkit.engine.errors import DamagedRun
 from labkit.engine.folder import Folder, publish
 from labkit.engine.lines import content
 from labkit.node import Node
+from labkit.node.network import LENT_LINK
 
 
 class Places(Folder):
@@ -106,9 +107,11 @@ class Places(Folder):
 
     @property
     def machine(self) -> str:
-        """Return what measured: "4 × NVIDIA H200", or "2 nodes with 8 × NVIDIA H200 each"."""
+        """Return what measured: "4 × NVIDIA H200", or "2 nodes with 8 × NVIDIA H200 each"; namespaces are called so."""
         workers = self.plan.gpus // len(self.nodes) if self.plan.device == "cuda" else 0
         labels = list(dict.fromkeys(replace(each, gpus=each.gpus[:workers]).label for each in self.nodes))
         if len(self.nodes) == 1:
             return labels[0]
+        if self.network(0).get("interface") == LENT_LINK:
+            return f"{len(self.nodes)} network namespaces of one machine ({labels[0]})"
         return f"{len(self.nodes)} nodes with {labels[0]} each" if len(labels) == 1 else " + ".join(labels)

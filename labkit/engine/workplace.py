@@ -7,8 +7,9 @@ import os
 from labkit import node
 from labkit.engine.errors import PlanError
 
-# Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste.
-CLUSTERS = ("slurm", "submit", "hand")
+# Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
+# two network namespaces of this machine, whose processes stand in for GPUs.
+CLUSTERS = ("slurm", "submit", "hand", "namespaces")
 
 
 def limit_from_environment(variable: str) -> int | None:
@@ -35,6 +36,8 @@ def nodes_wanted(nodes: int | None = None) -> int | None:
 def visible_gpus() -> int:
     """Return how many GPUs a node shows: this one, or one of a job that is still to be submitted."""
     cluster = os.environ.get("LABKIT_CLUSTER", "slurm")
+    if cluster == "namespaces":
+        return 0
     if nodes_wanted() is None or cluster == "hand" or (cluster == "slurm" and "SLURM_JOB_ID" in os.environ):
         return len(node.here().gpus)
     from labkit.cluster.settings import Settings

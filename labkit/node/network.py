@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+LENT_LINK = "labkit-link"  # each end of the link between two namespaces that labkit itself has made
 RATE = re.compile(r"([\d.]+) Gb/sec")
 
 

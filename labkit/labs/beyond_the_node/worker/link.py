@@ -1,0 +1,46 @@
+"""The link between two namespaces: its rate is set at both ends, and the kernel counts what each end has sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import psutil
+
+from labkit.engine.worker import Worker
+from labkit.node.network import LENT_LINK
+
+BURST = "32kb"  # what may leave at full speed after a pause
+QUEUE = "400ms"  # what waits longer than this for its turn is dropped
+
+
+def interface() -> str:
+    """Return the name of the interface that leads to the other nodes."""
+    return os.environ.get("NCCL_SOCKET_IFNAME", "").lstrip("=")
+
+
+def shape(worker: Worker, link_mbit: int) -> None:
+    """Set this node's end of the link to a rate in Mbit/s (0: none); one rank per node does it, all wait for it.
+
+    Raises RuntimeError for a link that is not one between namespaces of this machine, and where the kernel refuses.
+    """
+    if interface() == LENT_LINK:
+        if worker.local_rank == 0:
+            _set_rate(link_mbit)
+    elif link_mbit:
+        raise RuntimeError(f"{interface()!r} is a real link, which keeps its rate: set link_mbit=(0,)")
+    worker.barrier()
+
+
+def _set_rate(link_mbit: int) -> None:
+    limited = ["tbf", "rate", f"{link_mbit}mbit", "burst", BURST, "latency", QUEUE]
+    rule = limited if link_mbit else ["pfifo"]
+    done = subprocess.run(["tc", "qdisc", "replace", "dev", LENT_LINK, "root", *rule], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the link cannot be set to {link_mbit} Mbit/s: {done.stderr.strip()}")
+
+
+def sent_bytes() -> int:
+    """Return what this node has sent to others so far, with the headers of its packets; 0 where nothing is counted."""
+    counted = psutil.net_io_counters(pernic=True, nowrap=False).get(interface())
+    return counted.bytes_sent if counted else 0
