@@ -55,7 +55,7 @@ judge_accumulation = judge_of(
         ),
         Mistake(
             "upside_down",
-            lambda e, c, s: max(1, math.ceil(e * c / ((1 - e) * s))),
+            lambda e, c, s: steps.least_accumulation(e, s, c),
             "computing and communication are swapped",
         ),
         Mistake(

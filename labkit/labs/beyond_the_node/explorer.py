@@ -25,15 +25,18 @@ def picture(
     accumulation: int,
     compute_ms: float,
     gradient_mb: float,
+    calls: int,
 ) -> str:
     """Return HTML: a sentence over an SVG with a bar per strategy, its whole length one optimizer step.
 
-    MB are 10^6 bytes. Two thirds of a micro-batch's computing can hide communication.
+    MB are 10^6 bytes; an exchange has `calls` messages (buckets, or blocks). Two thirds of a micro-batch's computing
+    can hide communication.
     """
     levels = Levels(INSIDE, Link(alpha_us / 1e6, gbit_per_s / BITS), nodes, per_node)
     size = gradient_mb * 1e6
     found = {
-        name: step_of(name, levels, compute_ms / 1e3, size, accumulation=accumulation, overlap=2 / 3) for name in NAMES
+        name: step_of(name, levels, compute_ms / 1e3, size, accumulation=accumulation, calls=calls, overlap=2 / 3)
+        for name in NAMES
     }
     sent = {name: step_link_bytes(name, size, nodes, per_node, accumulation) for name in NAMES if name in STRATEGIES}
     drawn = [part for row, name in enumerate(NAMES) for part in _row(row, name, found[name], sent[name])]
@@ -81,6 +84,7 @@ def explore() -> ipywidgets.VBox:
         "accumulation": ("micro-batches per step", 1, (1, 2, 4, 8, 16)),
         "compute_ms": ("computing per micro-batch, ms", 100, (10, 30, 100, 300, 1000)),
         "gradient_mb": ("gradients, MB", 1550, (45, 500, 1550, 14_000, 140_000)),
+        "calls": ("messages per exchange", 1, (1, 10, 37, 100, 1000)),
     }
     knobs = {
         name: ipywidgets.SelectionSlider(description=text, value=value, options=options, **long)

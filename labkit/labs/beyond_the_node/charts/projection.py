@@ -1,4 +1,4 @@
-"""Tables of theory → figures: two levels, bytes between nodes, efficiency by link rate, more GPUs, a report."""
+"""Tables of theory → figures: an all-reduce in two levels, many more GPUs, and which link a report's speeds need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
-from labkit.provenance import fact, sources
+from labkit.provenance import fact
 from labkit.story import units
 
 NAMES = {
@@ -19,7 +19,6 @@ NAMES = {
     "tree": "DDP, two levels, tree",
     "fsdp": "FSDP over all GPUs",
     "hsdp": "HSDP",
-    "local": "local steps",
 }
 METHODS = {"flat": "one flat ring", "hierarchical": "two levels"}
 _COLORS = {
@@ -32,7 +31,6 @@ _COLORS = {
 }
 _MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
 _DASHES = (0, (4, 2))
-_LINES = ("-", _DASHES, (0, (1, 1.5)))  # by the place of the number of micro-batches
 _ALMOST = 0.9  # an efficiency that many call good
 
 
@@ -45,7 +43,7 @@ def two_levels_chart(table: pd.DataFrame) -> Figure:
         for method, line in rows.groupby("method", sort=False):
             ax.plot(line["whole_bytes"], line["call_ms"], color=_COLORS[method], lw=1.8, label=METHODS[method])
         _sizes(ax, rows["whole_bytes"])
-        ax.set(xlabel="message (log)", title=f"{nodes} nodes of {rows['per_node'].iloc[0]} GPUs")
+        ax.set(xlabel="message, KiB to GiB (log)", title=f"{nodes} nodes of {rows['per_node'].iloc[0]} GPUs")
         ax.grid(True)
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylabel("ms per all-reduce (log)")
@@ -64,61 +62,6 @@ def _exact(size_bytes: float) -> str:
     """Return a power of two as short as it is exact: 64 KiB, not 64.0 KiB."""
     number, unit = units.size(size_bytes).split(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
-
-
-def traffic_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
-    """What a node sends to the others per optimizer step, a bar per strategy and number of micro-batches.
-
-    `guess`: MiB that the reader expects of HSDP, a number or a Prediction.
-    """
-    settings = table[["strategy", "accumulation"]].itertuples(index=False)
-    labels = [f"{NAMES[strategy]}, {count} micro-batch{'es' if count > 1 else ''}" for strategy, count in settings]
-    figure, (ax,) = parts.panels(1, rows=len(labels))
-    parts.rows(ax, labels)
-    parts.bars(ax, table["link_mib"], color=canvas.COMMUNICATE)
-    for place, row in enumerate(table.itertuples()):
-        parts.beside(
-            ax, row.link_mib, place, f"{units.size(row.link_mib * units.MIB)}, {units.times(row.times_ddp)} DDP"
-        )
-    parts.guess_line(ax, guess)
-    ax.set_xlim(0, 1.3 * max(table["link_mib"].max(), getattr(guess, "value", guess) or 0))
-    mesh = f"{fact(table, 'nodes')} nodes of {fact(table, 'per_node')} GPUs"
-    ax.set(xlabel="MiB per optimizer step out of a node", title=f"Bytes between nodes, {mesh}")
-    if ax.get_legend_handles_labels()[1]:
-        canvas.legend_above(ax)
-    return canvas.finish(figure, fact(table, "source"))
-
-
-def link_rate_chart(table: pd.DataFrame, measured: pd.DataFrame | None = None) -> Figure:
-    """Efficiency by the rate of the link between nodes: a colour per strategy, a dash per number of micro-batches.
-
-    `measured` adds points: strategy, accumulation, link_mbit and efficiency. Settings that the lines lack stay out.
-    """
-    figure, ax = canvas.canvas(height=4.4)
-    dashes = dict(zip(sorted(set(table["accumulation"])), _LINES, strict=False))
-    for (strategy, count), line in table.groupby(["strategy", "accumulation"], sort=False):
-        look = {"color": _COLORS[strategy], "ls": dashes[count], "lw": 1.6}
-        ax.plot(line["link_gbit_per_s"], line["efficiency"], label=f"{NAMES[strategy]}, {count} per step", **look)
-    if measured is not None:
-        for (strategy, count), points in measured[measured["link_mbit"] > 0].groupby(["strategy", "accumulation"]):
-            if strategy in _COLORS and count in dashes:
-                fill = _COLORS[strategy] if count == min(dashes) else "white"
-                look = {
-                    "mec": _COLORS[strategy],
-                    "mfc": fill,
-                    "ms": 7,
-                    "label": f"{NAMES[strategy]}, {count}: measured",
-                }
-                ax.plot(points["link_mbit"] / 1e3, points["efficiency"], "o", ls="none", **look)
-    canvas.logarithmic(ax.xaxis)
-    _percent(ax)
-    ax.set(xlabel="link of a node, Gbit/s (log)", title=f"Efficiency on {_mesh(table)} by link rate")
-    canvas.legend_above(ax, columns=3)
-    return canvas.finish(figure, sources(table, measured))
-
-
-def _mesh(table: pd.DataFrame) -> str:
-    return f"{fact(table, 'nodes')} nodes of {fact(table, 'per_node')} GPUs"
 
 
 def _percent(ax: Axes) -> None:

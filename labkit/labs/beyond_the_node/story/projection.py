@@ -93,18 +93,6 @@ def _needed(strategy: str, rows: pd.DataFrame) -> str:
     return said
 
 
-def explain_local_steps(table: pd.DataFrame) -> Markdown:
-    """Say what local steps save on average, what they do not save, and how efficiency grows."""
-    first, last = table.iloc[0], table.iloc[-1]
-    return say(
-        f"**With one exchange every {units.count(last['every'])} steps instead of every {units.count(first['every'])}, "
-        f"a node sends {units.times(first['link_mib'] / last['link_mib'])} less per step**, and efficiency grows from "
-        f"{units.percent(first['efficiency'])} to {units.percent(last['efficiency'])}.",
-        f"The exchange stays as large: {units.size(last['exchange_mib'] * units.MIB)} in "
-        f"{units.seconds(last['exchange_s'])}. Whether the model learns as well, no formula here tells.",
-    )
-
-
 def explain_projection(table: pd.DataFrame) -> Markdown:
     """Say per strategy where its efficiency falls below 90 % and why, then what stragglers add on the most GPUs."""
     most = table[table["gpus"] == table["gpus"].max()]
@@ -119,10 +107,15 @@ def _fall(strategy: str, rows: pd.DataFrame) -> str:
     first = fallen.iloc[0]
     share = first["latency_share"]
     cause = f"latency ({units.percent(share)} of it)" if share > 0.5 else f"bytes ({units.percent(1 - share)} of it)"
-    return (
-        f"**{_NAMES[strategy]}** keeps {units.percent(first['efficiency'])} on {units.count(first['gpus'])} GPUs: most "
-        f"of its communication is {cause}."
-    )
+    kept = _not_onto(first["efficiency"], _ENOUGH)
+    gpus = units.count(first["gpus"])
+    return f"**{_NAMES[strategy]}** keeps {kept} on {gpus} GPUs: most of its communication is {cause}."
+
+
+def _not_onto(share: float, threshold: float) -> str:
+    """Return a share in percent, with one more digit where it would be rounded onto the threshold."""
+    text = units.percent(share)
+    return text if text != units.percent(threshold) else f"{units.number(100 * share)} %"
 
 
 def _stragglers(most: pd.DataFrame) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,9 +19,6 @@ from labkit.labs.beyond_the_node.theory.steps import (
 )
 from labkit.provenance import like, of_source
 from labkit.theory.lines import GB
-
-if TYPE_CHECKING:
-    from labkit.engine.run import Run
 
 _THEORY = "theory: two lines, nothing measured"
 _MIB = 2**20
@@ -110,30 +106,6 @@ def by_link_rate(
                 rows.append((strategy, count, rate, share))
     table = pd.DataFrame(rows, columns=["strategy", "accumulation", "link_gbit_per_s", "efficiency"])
     return of_source(table, _THEORY, nodes=nodes, per_node=per_node, overlap=overlap)
-
-
-def by_local_steps(
-    compute_s: float, gradient_bytes: float, nodes: int, per_node: int, link: Link, every: Sequence[int] = (1, 10, 500)
-) -> pd.DataFrame:
-    """Return a row per number of local steps: what a node sends per step on average and in one exchange; efficiency.
-
-    Columns: every, link_mib, exchange_mib, exchange_s, efficiency (0 to 1).
-    """
-    mesh = (nodes, per_node)
-    whole = step_link_bytes("ddp", gradient_bytes, *mesh)
-    rows = []
-    for count in every:
-        average = step_link_bytes("local", gradient_bytes, *mesh, every=count)
-        efficiency = predicted_efficiency("local", compute_s, gradient_bytes, link, *mesh, every=count)
-        rows.append((count, average / _MIB, whole / _MIB, link.seconds(whole), efficiency))
-    columns = ["every", "link_mib", "exchange_mib", "exchange_s", "efficiency"]
-    return of_source(pd.DataFrame(rows, columns=columns), _THEORY)
-
-
-def slowness(run: Run) -> list[float]:
-    """Return every measured step of ranks that communicate nothing (strategy "alone") over its setting's median."""
-    rows = run.rows[(run.rows["strategy"] == "alone") & ~run.rows["warm_up"].astype(bool)].dropna(subset="step_ms")
-    return (rows["step_ms"] / rows.groupby(["point", "rank"])["step_ms"].transform("median")).tolist()
 
 
 def simulated_slowest(

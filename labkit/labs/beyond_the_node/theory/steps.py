@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from labkit.labs.beyond_the_node.theory.levels import Levels, link_bytes
@@ -23,7 +23,7 @@ def step_link_bytes(
     per_node: int,
     accumulation: int = 1,
     every: int = 1,
-    passes: int = FSDP_PASSES,
+    passes: float = FSDP_PASSES,
 ) -> float:
     """Return the bytes that one node sends to the other nodes per optimizer step of `accumulation` micro-batches.
 
@@ -90,7 +90,7 @@ def step_of(
     accumulation: int = 1,
     calls: int = 1,
     overlap: float = 0.0,
-    passes: int = FSDP_PASSES,
+    passes: float = FSDP_PASSES,
 ) -> Step:
     """Return the optimizer step by the lines of both levels; strategies are those of `step_link_bytes` without "local".
 
@@ -125,27 +125,6 @@ def least_accumulation(efficiency: float, compute_s: float, communication_s: flo
         raise ValueError(f"efficiency={efficiency}: it lies between 0 and 1, both excluded")
     needed = efficiency * communication_s / ((1 - efficiency) * compute_s)
     return max(1, math.ceil(needed * (1 - _ROUNDING)))
-
-
-def exposed_s(gradient_bytes: float, buckets: int, link: Link, backward_s: float) -> float:
-    """Return how long a step waits after backward for gradients that are sent in equal buckets while it runs.
-
-    Backward fills the buckets at an even pace. `link` is over gradient bytes: a call takes α, and β moves its bucket.
-    Buckets travel one after the other, so the last ends after all of them, or after its own call if they keep up.
-    """
-    each_s = link.seconds(gradient_bytes / buckets)
-    return max(backward_s + each_s, backward_s / buckets + buckets * each_s) - backward_s
-
-
-def expected_slowest(seconds: Sequence[float], ranks: int) -> float:
-    """Return the mean of the slowest of `ranks` times drawn from `seconds`, exactly, without drawing.
-
-    The largest of N draws is at most the i-th smallest of m values with probability (i/m)^N. No time beyond those
-    measured can come out, so for N far above m the result is a lower bound.
-    """
-    ordered, count = sorted(seconds), len(seconds)
-    shares = [(place / count) ** ranks for place in range(count + 1)]
-    return sum(value * (shares[place + 1] - shares[place]) for place, value in enumerate(ordered))
 
 
 def stalled_share(stall_probability: float, ranks: int) -> float:
