@@ -19,6 +19,7 @@ MOST_COURSE_CELLS = 24
 FIGURES = {"": range(4, 9), SHORT: range(1, 4)}
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
 CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
+LAUNCHES = {"launch", "launch_or_replay"}
 SKIPS = {"nbval-skip", "nbval-ignore-output"}
 METADATA = {"kernelspec": {"name", "display_name", "language"}, "language_info": {"name"}}
 # What one machine or one day puts into an output: addresses, absolute paths, clock times.
@@ -257,7 +258,8 @@ def rule_predict_first(notebook):
     calls = [node for _, tree in trees(notebook) for node in ast.walk(tree) if called(node)]
     names = [called(node) for node in calls]
     predictions = [node for node in calls if called(node) == "predict"]
-    if "launch" in names and "predict" not in names[: names.index("launch")]:
+    launches = [at for at, name in enumerate(names) if name in LAUNCHES]
+    if launches and "predict" not in names[: launches[0]]:
         yield "launches before it asks for a prediction: call predict(question, unit=…) in an earlier cell"
     if any("unit" not in {keyword.arg for keyword in node.keywords} for node in predictions):
         yield "a prediction without a unit"

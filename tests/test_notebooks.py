@@ -127,6 +127,7 @@ BROKEN = [
     ("chart_last", lambda nb: nb.cells[9].update(source=f"figure = {nb.cells[9].source}\nfigure")),
     ("figure_before_widget", source(f"lab.{min(EXPLORERS)}()", 5)),
     ("predict_first", source("prediction = 3", 5)),
+    ("predict_first", source("run = launch_or_replay(lab.Plan(), 'recorded')", 5)),
     ("predict_first", source("predict('How long?')", 5)),
     ("predictions_come_back", source("table", 23)),
     ("predictions_come_back", lambda nb: compared_too_early(nb)),

@@ -27,6 +27,7 @@ TWO_OR_MORE = {
     "09_collectives",
     "10_ddp_from_scratch",
     "11_optimizer_sharding",
+    "14_beyond_the_node",
 }
 WITHOUT_LAUNCH = "12_accounting"
 

@@ -5,6 +5,7 @@ ends. Each end of the link is called the same. stdin goes to both stations. Wher
 This file runs as a script of its own and imports the standard library alone.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -64,11 +65,9 @@ def wait_for(found: Callable[[], bool], otherwise: str) -> None:
 def hand_on(nodes: list[subprocess.Popen], said: bytes) -> None:
     """Write to the stdin of every node; one that has ended is noticed by whoever waits for it."""
     for each in nodes:
-        try:
+        with contextlib.suppress(BrokenPipeError):
             each.stdin.write(said)
             each.stdin.flush()
-        except BrokenPipeError:
-            pass
 
 
 def serve(nodes: list[subprocess.Popen]) -> int:
@@ -91,10 +90,8 @@ def end(nodes: list[subprocess.Popen]) -> None:
     """Close every node's stdin, wait for its end, and kill what stays."""
     deadline = time.monotonic() + WAIT_SECONDS
     for each in nodes:
-        try:
+        with contextlib.suppress(BrokenPipeError):
             each.stdin.close()
-        except BrokenPipeError:
-            pass
     for each in nodes:
         try:
             each.wait(timeout=max(0.0, deadline - time.monotonic()))

@@ -87,7 +87,7 @@ def test_a_plan_of_gpus_is_refused_in_namespaces(lent):
 def test_without_namespaces_the_recorded_run_stands_in_and_the_reason_is_said(elsewhere, monkeypatch):
     monkeypatch.setattr(namespaces, "why_not", lambda: "no iproute2 here")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.warns(UserWarning, match="no iproute2 here. The recorded run stands in: h200x4/start/hello"):
+    with pytest.warns(UserWarning, match=r"no iproute2 here\. The recorded run stands in: h200x4/start/hello"):
         run = launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello")
     assert run.recorded
 
@@ -95,7 +95,7 @@ def test_without_namespaces_the_recorded_run_stands_in_and_the_reason_is_said(el
 def test_without_namespaces_a_launch_says_why(lent, monkeypatch):
     lending.leave()
     monkeypatch.setattr(namespaces, "why_not", lambda: "no iproute2 here")
-    with pytest.raises(ClusterError, match="no iproute2 here. Launch on a cluster, or replay"):
+    with pytest.raises(ClusterError, match=r"no iproute2 here\. Launch on a cluster, or replay"):
         launch(start.Hello.small(gpus=2), nodes=2)
 
 

@@ -80,7 +80,7 @@ class Messages(OverNodes):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        size: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "kib": (16, 64, 256, 1024)}
+        size: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "kib": (64, 256, 1024, 2048)}
         return cls(**size | {"link_mbit": _rates(), "warm_ups": 1, "repeats": 4} | knobs)
 
 

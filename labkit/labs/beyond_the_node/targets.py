@@ -73,9 +73,15 @@ def _faster(table: pd.DataFrame) -> list[Target]:
 def _local_steps(run: Run) -> list[Target]:
     table = exchanges(run)
     rare = table[table["every"] == table["every"].max()].iloc[0]
-    what = f"bytes of an exchange every {rare['every']} steps, from theory"
+    what = f"bytes of an exchange every {int(rare['every'])} steps, from theory"
     off = 100 * float(rare["link_mib"] / rare["expected_link_mib"] - 1)
     return [
         Target(what, off, "within ±", GOAL_BYTES, "%", depends_on=CODE),
-        Target("largest difference of two ranks' weights after the last exchange", float(table["apart"].max()), "=", 0),
+        Target(
+            "largest difference of two ranks' weights after the last exchange",
+            float(table["apart"].max()),
+            "=",
+            0,
+            depends_on=CODE,
+        ),
     ]

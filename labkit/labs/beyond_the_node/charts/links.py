@@ -50,7 +50,7 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
         canvas.logarithmic(ax.xaxis)
         canvas.logarithmic(ax.yaxis)
         ax.grid(True)
-        ax.set(title=f"{where(table)}: 1 rank per node, or 1 node", xlabel="tensor, MiB")
+        ax.set(title=f"{where(table)}: all-reduce of two ranks", xlabel="tensor, MiB")
     axes[0].set_ylabel("all-reduce, ms")
     canvas.shared_legend(figure, axes, columns=3)
     return canvas.finish(figure, sources(*(table for table, _ in runs)))
@@ -69,25 +69,3 @@ def _line(ax: Axes, table: pd.DataFrame, line: Any, color: str) -> None:
     sizes = np.geomspace(mib.min(), mib.max(), 50)
     sent_gb = 2 * (line.ranks - 1) / line.ranks * sizes * _BYTES_PER_KIB**2 / 1e9
     ax.plot(sizes, line.alpha_us / 1e3 + 1e3 * sent_gb / line.beta_gb_per_s, color=look["color"], lw=1)
-
-
-def gain_chart(*tables: pd.DataFrame) -> Figure:
-    """How many times faster two levels are than one ring, by size and rate; theory's ratio of bytes as a line."""
-    runs = distinct(tables)
-    figure, axes = parts.panels(len(runs), height=3.9, sharey=True)
-    colors = rate_colors(*runs)
-    for ax, table in zip(axes, runs, strict=True):
-        for rate, own in table.groupby("link_mbit", sort=False):
-            look = {"color": colors[int(str(rate))], "marker": "o", "capsize": 3, "label": rate_name(float(str(rate)))}
-            ax.errorbar(own["kib"] / _BYTES_PER_KIB, own["gain"], yerr=own["spread_gain"], **look)
-        ax.axhline(
-            table["expected_gain"].iloc[0], color=canvas.THEORY, lw=1.2, ls=(0, (4, 2)), label="bytes, by theory"
-        )
-        ax.axhline(1, color=canvas.HAIRLINE, lw=1.5, zorder=0)
-        canvas.logarithmic(ax.xaxis)
-        ax.set_ylim(bottom=0)
-        ax.grid(True)
-        ax.set(title=f"{where(table)}, {fact(table, 'ranks')} ranks", xlabel="tensor, MiB")
-    axes[0].set_ylabel("flat over hierarchical, times")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*runs))

@@ -15,7 +15,7 @@ from labkit.provenance import fact, sources, where
 from labkit.story import units
 
 NAMES = {"alone": "alone", "ddp": "DDP", "fsdp": "FSDP", "hsdp": "HSDP"}
-_COLORS = {"ddp": canvas.SERIES[0], "fsdp": canvas.SERIES[5], "hsdp": canvas.SERIES[2]}
+_COLORS = {"ddp": canvas.SERIES[0], "fsdp": canvas.SERIES[3], "hsdp": canvas.SERIES[1]}
 _MARKS = {"ddp": "o", "fsdp": "s", "hsdp": "D"}
 
 

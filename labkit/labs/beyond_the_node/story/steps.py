@@ -114,10 +114,24 @@ def explain_efficiency(table: pd.DataFrame) -> Markdown:
         above = int((rows.loc[~inside, "efficiency"] > rows.loc[~inside, "most_efficiency"]).sum())
         below = int((~inside).sum()) - above
         sentences.append(f"Of the others, {above} are more efficient than predicted and {below} less.")
+    sentences.append(_longer(rows))
     slow = _usual(table, _slowest(table)).drop(index="alone", errors="ignore")
     shares = listed(f"{name.upper()} {units.percent(own['efficiency'])}" for name, own in slow.iterrows())
     sentences.append(f"At {rate(_slowest(table))}: {shares}.")
     return say(*sentences, small=fact(table, "small"))
+
+
+def _longer(rows: pd.DataFrame) -> str:
+    """Say how far steps are from what the lines predict with nothing hidden, at the slowest and the fastest link."""
+    slowest, fastest = rows["link_mbit"].min(), rows["link_mbit"].max()
+    over = rows["least_efficiency"].astype(float) / rows["efficiency"] - 1
+    said = [f"{units.span(over[rows['link_mbit'] == one], units.percent)} at {rate(one)}" for one in (slowest, fastest)]
+    sentence = f"Against the lines with nothing hidden, steps are longer by {listed(dict.fromkeys(said))}."
+    means = [over[rows["link_mbit"] == one].abs().mean() for one in (slowest, fastest)]
+    if slowest == fastest:
+        return sentence
+    better = "slower" if means[0] < means[1] else "faster"
+    return f"{sentence} The {better} the link, the better the lines predict: what they leave out is work of the CPUs."
 
 
 def in_band(rows: pd.DataFrame) -> pd.Series:

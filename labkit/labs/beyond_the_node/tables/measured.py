@@ -11,6 +11,7 @@ from labkit.labs.beyond_the_node.theory.levels import Levels, Link, link_bytes, 
 from labkit.labs.beyond_the_node.theory.steps import BITS, FSDP_PASSES, GLOO_FSDP_PASSES, step_link_bytes, step_of
 from labkit.provenance import of_run
 from labkit.theory.lines import fit
+from labkit.theory.shapes import elements
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -121,7 +122,8 @@ def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
     table["link_mib"] = table.pop("counted_bytes") / _MIB
     settings = zip(table["strategy"], table["accumulation"], strict=True)
     expected = [
-        step_link_bytes(name, gradient_bytes, nodes, per_node, count, passes=_passes(run)) for name, count in settings
+        step_link_bytes(name, gradient_bytes, nodes, per_node, count, passes=fsdp_passes(run.plan))
+        for name, count in settings
     ]
     table["expected_link_mib"] = [size / _MIB for size in expected]
     alone = table[table["strategy"] == "alone"].set_index("accumulation")
@@ -145,13 +147,17 @@ def _predicted(run: Run, row: Any, lines: pd.DataFrame, gradient_bytes: float, h
     overlap = OVERLAPS[row.strategy] if hides else 0.0
     compute_s = row.compute_ms / 1e3 / row.accumulation
     options: dict[str, Any] = {"accumulation": row.accumulation, "calls": calls(run, row), "overlap": overlap}
-    options["passes"] = _passes(run)
+    options["passes"] = fsdp_passes(run.plan)
     return step_of(row.strategy, levels, compute_s, gradient_bytes, **options).efficiency
 
 
-def _passes(run: Run) -> int:
-    """Return how often FSDP sends its share of the model per micro-batch, over the run's backend."""
-    return FSDP_PASSES if run.plan.device == "cuda" else GLOO_FSDP_PASSES
+def fsdp_passes(plan: Any) -> float:
+    """Return how often FSDP sends the model per micro-batch, over the plan's backend.
+
+    What is around the blocks is one group, the root: it stays gathered between forward and backward.
+    """
+    passes = FSDP_PASSES if plan.device == "cuda" else GLOO_FSDP_PASSES
+    return passes - elements(plan.model.root) / plan.model.parameters
 
 
 def calls(run: Run, row: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -157,10 +158,10 @@ def projection(
     rows = []
     for count in gpus:
         levels = Levels(inside, between, max(1, count // per_node), min(count, per_node))
-        chance = {"stall_probability": stall_probability, "stall": stall, "seed": seed}
+        chance: dict[str, Any] = {"stall_probability": stall_probability, "stall": stall, "seed": seed}
         slowest = simulated_slowest(count, slowness, **chance)
         for strategy in strategies:
-            knobs = {"accumulation": accumulation, "calls": calls}
+            knobs: dict[str, Any] = {"accumulation": accumulation, "calls": calls}
             step = step_of(strategy, levels, compute_s, gradient_bytes, **knobs, overlap=overlap)
             latency_s = step_of(strategy, levels, compute_s, 0.0, **knobs).communication_s
             waited_s = step.step_s + (slowest - 1) * step.compute_s

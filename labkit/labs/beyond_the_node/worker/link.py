@@ -10,7 +10,8 @@ import psutil
 from labkit.engine.worker import Worker
 from labkit.node.network import LENT_LINK
 
-BURST = "32kb"  # what may leave at full speed after a pause
+BURST_S = 0.25e-3  # of the rate: what may leave at full speed after a pause
+LEAST_BURST = 3_100  # bytes: two packets
 QUEUE = "400ms"  # what waits longer than this for its turn is dropped
 
 
@@ -33,7 +34,8 @@ def shape(worker: Worker, link_mbit: int) -> None:
 
 
 def _set_rate(link_mbit: int) -> None:
-    limited = ["tbf", "rate", f"{link_mbit}mbit", "burst", BURST, "latency", QUEUE]
+    burst = max(LEAST_BURST, round(BURST_S * link_mbit * 1e6 / 8))
+    limited = ["tbf", "rate", f"{link_mbit}mbit", "burst", f"{burst}b", "latency", QUEUE]
     rule = limited if link_mbit else ["pfifo"]
     done = subprocess.run(["tc", "qdisc", "replace", "dev", LENT_LINK, "root", *rule], capture_output=True, text=True)
     if done.returncode:
