@@ -186,7 +186,8 @@ def published_scaling(published: pd.DataFrame) -> pd.DataFrame:
     nodes = rows["gpus"] / _PER_NODE
     work = rows["micro_batch"] * rows["accumulation"] * rows["sequence"]
     step_s = work / rows["tokens_per_second_per_gpu"]
-    sent = least_node_bytes(2 * rows["accumulation"] + 1, _WEIGHT_BYTES * rows["parameters"], nodes)
+    passes = zip(2 * rows["accumulation"] + 1, _WEIGHT_BYTES * rows["parameters"], nodes, strict=True)
+    sent = pd.Series([least_node_bytes(*one) for one in passes], index=rows.index)
     same = (rows["micro_batch"] == first["micro_batch"]) & (first["gpus"] == _PER_NODE)
     alone_s = work / first["tokens_per_second_per_gpu"]
     needed = [link_needed(*one) for one in zip(sent, step_s, alone_s.where(same, math.inf), strict=True)]
