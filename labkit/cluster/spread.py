@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import IO
 
 LOOK_SECONDS = 0.01
 NAMESPACE_SECONDS = 10.0
@@ -66,8 +67,13 @@ def hand_on(nodes: list[subprocess.Popen], said: bytes) -> None:
     """Write to the stdin of every node; one that has ended is noticed by whoever waits for it."""
     for each in nodes:
         with contextlib.suppress(BrokenPipeError):
-            each.stdin.write(said)
-            each.stdin.flush()
+            stdin_of(each).write(said)
+            stdin_of(each).flush()
+
+
+def stdin_of(node: subprocess.Popen) -> IO[bytes]:
+    assert node.stdin is not None, "it is a pipe"
+    return node.stdin
 
 
 def serve(nodes: list[subprocess.Popen]) -> int:
@@ -91,7 +97,7 @@ def end(nodes: list[subprocess.Popen]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     for each in nodes:
         with contextlib.suppress(BrokenPipeError):
-            each.stdin.close()
+            stdin_of(each).close()
     for each in nodes:
         try:
             each.wait(timeout=max(0.0, deadline - time.monotonic()))

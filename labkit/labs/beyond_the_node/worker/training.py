@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 from types import SimpleNamespace
@@ -130,7 +130,7 @@ def _average(worker: Worker, tensors: list[Any]) -> None:
         tensor.copy_(mean.view_as(tensor))
 
 
-def _apart(weights: list[torch.Tensor]) -> float:
+def _apart(weights: Iterable[torch.Tensor]) -> float:
     flat = torch.cat([weight.detach().flatten() for weight in weights])
     first = flat.clone()
     dist.broadcast(first, src=0)
