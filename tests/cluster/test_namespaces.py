@@ -113,6 +113,6 @@ def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
 
 
 def stations(kernel: int | None = None) -> list[psutil.Process]:
-    """Return the stations of a kernel (this process), leaving out the agents' own children."""
-    below = psutil.Process(kernel).children(recursive=True)
-    return [process for process in below if "labkit.cluster.station" in process.cmdline()]
+    """Return the stations of a kernel (this process): not the script that starts them, whose arguments name them."""
+    below = [(process, process.cmdline()) for process in psutil.Process(kernel).children(recursive=True)]
+    return [process for process, words in below if words[2:4] == ["-m", "labkit.cluster.station"]]

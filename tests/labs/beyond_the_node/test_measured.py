@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import figures
-import measured_runs as made
+import made_beyond_the_node as made
 import pytest
 from figures import checked
 
