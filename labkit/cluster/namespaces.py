@@ -1,7 +1,7 @@
 """Two nodes on one machine: network namespaces with a real link between them, for the time of the stations.
 
-The link is a pair of virtual interfaces. The kernel shapes it where a worker asks for it (`tc`, token bucket). Root may
-make namespaces; others may where the system lets them have a user namespace of their own.
+The link is a pair of virtual interfaces. The kernel shapes it where a worker asks for it (`tc`, token bucket). Only root
+may make them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def why_not() -> str:
     missing = {package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None}
     if missing:
         return f"two network namespaces need {', '.join(sorted(missing))}, which this machine does not have"
-    command = [*_as_root(), "unshare", "--net", "--", "bash", "-c", TRY]
+    if os.geteuid():
+        return "only root may make two network namespaces with a shaped link"
+    command = ["unshare", "--net", "--", "bash", "-c", TRY]
     try:
         tried = subprocess.run(
             command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=TRY_SECONDS
@@ -50,19 +52,13 @@ def why_not() -> str:
         return f"two network namespaces cannot be made here ({error})"
     if tried.returncode:
         said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
-        who = "root may not make" if not os.geteuid() else "without root, this system does not allow"
-        return f"{who} network namespaces with a shaped link here ({said})"
+        return f"even root may not make network namespaces with a shaped link here ({said})"
     return ""
 
 
 def search_path() -> str:
     """Return PATH with the folders of the system's programs."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM])
-
-
-def _as_root() -> list[str]:
-    """Return the command that makes others root of a user namespace of their own; root needs none."""
-    return ["unshare", "--user", "--map-root-user", "--"] if os.geteuid() else []
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class Namespaces(Allocation):
     def srun(self, nodes: int) -> list[str]:
         """Return the command that starts one process in each namespace."""
         script = [sys.executable, "-P", str(Path(spread.__file__)), LENT_LINK, ",".join(ADDRESSES)]
-        return ["env", f"PATH={search_path()}", *_as_root(), *script]
+        return ["env", f"PATH={search_path()}", *script]
 
 
 def lend(nodes: int) -> Namespaces:

@@ -104,6 +104,12 @@ def test_a_missing_program_is_the_reason(monkeypatch):
     assert "need iproute2" in namespaces.why_not.__wrapped__()
 
 
+def test_who_is_not_root_is_told_so(monkeypatch):
+    monkeypatch.setattr(namespaces.shutil, "which", lambda program, path: program)
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+    assert "only root" in namespaces.why_not.__wrapped__()
+
+
 def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
     if namespaces.why_not():
         pytest.skip(namespaces.why_not())
