@@ -1,7 +1,7 @@
 """Two nodes on one machine: network namespaces with a real link between them, for the time of the stations.
 
-The link is a pair of virtual interfaces. The kernel shapes it where a worker asks for it (`tc`, token bucket). Only root
-may make them.
+The link is a pair of virtual interfaces. The kernel shapes it where a worker asks for it (`tc`, token bucket).
+Only root may make them.
 """
 
 from __future__ import annotations
