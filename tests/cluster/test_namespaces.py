@@ -114,7 +114,7 @@ def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
     if namespaces.why_not():
         pytest.skip(namespaces.why_not())
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         assert not launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello").recorded
 
 

@@ -37,7 +37,7 @@ def test_messages_add_up_and_cross_the_link_as_theory_says(lent):
 
 
 def test_every_strategy_sends_its_bytes(lent):
-    plan = lab.Strategies.small(link_mbit=(1000,), repeats=1, warm_ups=2, accumulation=(1, 2), buckets_mb=(0.5,))
+    plan = lab.Strategies.small(link_mbit=(1000,), repeats=1, warm_ups=1, accumulation=(1, 2), buckets_mb=(0.5,))
     table = lab.strategies(launch(plan, nodes=2))
     assert len(table) == 2 + 3 + 2 and set(table["status"]) == {"ok"}
     rows = table[table["expected_link_mib"] > 0]
