@@ -99,7 +99,7 @@ class Training(OverNodes, Course):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        shape = {"hidden": 96, "inner": 384, "samples": 8, "warm_ups": 2, "repeats": 3}
+        shape = {"hidden": 96, "inner": 384, "samples": 8, "repeats": 3}
         return super().small(**shape | {"link_mbit": _rates()} | knobs)
 
     @classmethod
