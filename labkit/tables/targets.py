@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -29,6 +29,7 @@ OPEN, NOT_RECORDED, STATED = "open", "not recorded", "stated"  # besides True an
 NOT_MEASURED = "not measured"  # on this node
 CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
 COMPARABLE, NOT_KNOWN = "comparable", "not known"
+_MOST_DECIMALS = 9  # a figure nearer to its goal is the goal, but for rounding in its computation
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,51 @@ class Target:
 
 
 def card(lab: str, targets: Iterable[Target]) -> pd.DataFrame:
-    """Return the targets as a table, one row each: lab, target, measured (three decimals), goal, unit, met."""
+    """Return the targets as a table, one row each: lab, target, measured (three decimals), goal, unit, met.
+
+    Where three decimals would show the goal itself for a figure beside it, there are more.
+    """
     listed = list(targets)
     rows = [(lab, one.what, one.measured, one.goal_text, one.unit, one.met) for one in listed]
     table = pd.DataFrame(rows, columns=COLUMNS)
-    table["measured"] = table["measured"].astype(float).round(3)
+    table["measured"] = [_rounded(one) for one in listed]
     return of_source(table, "targets", of_targets={(lab, one.what): (one.depends_on, {}) for one in listed})
 
 
+def _rounded(target: Target) -> float:
+    """Return what was measured, never rounded onto a goal that it differs from; NaN where nothing was measured."""
+    if target.measured is None:
+        return math.nan
+    digits = 3
+    while target.measured != target.goal == round(target.measured, digits) and digits < _MOST_DECIMALS:
+        digits += 1
+    return round(float(target.measured), digits)
+
+
 def card_of(
-    run: Run, lab: str, by_plan: Mapping[str, Callable[[Any], Sequence[Target]]], least_gpus: int = 2
+    run: Run,
+    lab: str,
+    by_plan: Mapping[str, Callable[[Any], Sequence[Target]]],
+    least_gpus: int = 2,
+    counted: Container[str] = (),
 ) -> pd.DataFrame:
-    """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`."""
+    """Return the card of what the run's plan measures; no rows without GPUs, or with fewer than `least_gpus`.
+
+    The targets of plans in `counted`, which are recorded on machines of several sizes, name their number of GPUs.
+    """
     enough = run.plan.device == "cuda" and run.plan.gpus >= least_gpus
     targets = by_plan[run.plan.name](run) if enough and run.plan.name in by_plan else []
+    if run.plan.name in counted:
+        targets = [_counted(one, run.plan.gpus) for one in targets]
     table = card(lab, targets)
     conditions = run.key_conditions() if targets else {}
     of_targets = {key: (depends_on, conditions) for key, (depends_on, _) in fact(table, "of_targets").items()}
     return of_source(table, run.source, of_targets=of_targets)
+
+
+def _counted(target: Target, gpus: int) -> Target:
+    """Return the target, named with the number of GPUs that measured it, where its name does not say so yet."""
+    return target if "GPU" in target.what else replace(target, what=f"{target.what}, {gpus} GPUs")
 
 
 def join_cards(*cards: pd.DataFrame) -> pd.DataFrame:

@@ -2,20 +2,29 @@
 
 from typing import TYPE_CHECKING
 
+from labkit.engine.recordings import Recordings
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
     from labkit.labs.collectives.charts.comparisons import *  # noqa: F403
+    from labkit.labs.collectives.charts.reference import *  # noqa: F403
     from labkit.labs.collectives.charts.sizes import *  # noqa: F403
     from labkit.labs.collectives.exercise import *  # noqa: F403
     from labkit.labs.collectives.explorer import *  # noqa: F403
     from labkit.labs.collectives.plan import *  # noqa: F403
     from labkit.labs.collectives.story.lines import *  # noqa: F403
     from labkit.labs.collectives.story.rates import *  # noqa: F403
+    from labkit.labs.collectives.story.reference import *  # noqa: F403
     from labkit.labs.collectives.tables import *  # noqa: F403
     from labkit.labs.collectives.targets import *  # noqa: F403
     from labkit.labs.collectives.theory import *  # noqa: F403
 
-RECORDED = {name: f"h200x2/collectives/{name}" for name in ("sweep", "growth", "nccltests", "ring", "trial")}
+_MACHINES = ("h200x2", "h200x4")
+# Four GPUs are nearest to the reports, which print 2, 4 and 6 processes, and up to 4 GPUs.
+RECORDED = Recordings(
+    "collectives",
+    4,
+    {**dict.fromkeys(("sweep", "nccltests", "ring"), _MACHINES), "growth": ("h200x2",), "trial": ("h200x2",)},
+)
 
 __getattr__, __dir__ = front_door(__name__)

@@ -19,7 +19,7 @@ _LATE = 0.1  # of what the clock showed
 def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
     shown = {"sweep": _sweep, "nccltests": _nccl_tests, "ring": _ring, "trial": _trial}
-    return card_of(run, "collectives", shown)
+    return card_of(run, "collectives", shown, counted=("sweep", "nccltests", "ring"))
 
 
 def caught(table: pd.DataFrame) -> pd.Series:
@@ -43,7 +43,7 @@ def _nccl_tests(run: Run) -> list[Target]:
     targets = []
     table = against(run)
     for name, rows in table[table["bytes"] >= AGAINST_FROM_BYTES].groupby("collective", sort=False):
-        what = f"{name} over nccl-tests, from 64 MiB on"
+        what = f"{name} over nccl-tests, ≥ 64 MiB"
         if rows["ratio"].isna().any():  # the sizes that are left do not speak for the others
             targets.append(Target(what, None, "≥", AGAINST_GOAL, "×"))
             continue

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from labkit.engine.recordings import Recordings
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
     from labkit.labs.ddp_from_scratch.targets import *  # noqa: F403
     from labkit.labs.ddp_from_scratch.theory import *  # noqa: F403
 
-_RUNS = ("implementations", "buckets", "profiles", "equality", "trial", "report_128", "report_32")
-RECORDED = {name: f"h200x2/ddp_from_scratch/{name}" for name in _RUNS}
+_ON_BOTH, _ON_TWO = ("implementations", "buckets", "equality"), ("profiles", "trial", "report_128", "report_32")
+# The report trains on two GPUs; the runs on four are for the targets.
+RECORDED = Recordings(
+    "ddp_from_scratch",
+    2,
+    {**dict.fromkeys(_ON_BOTH, ("h200x2", "h200x4")), **dict.fromkeys(_ON_TWO, ("h200x2",))},
+)
 
 __getattr__, __dir__ = front_door(__name__)

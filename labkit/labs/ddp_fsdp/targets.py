@@ -21,7 +21,8 @@ EXPECTED = (Target(_FOUR_GPUS, None, "≥", 415, "samples/s"),)
 
 def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show: lab, target, measured, goal, unit, met; none without several GPUs."""
-    return card_of(run, "ddp_fsdp", {"strategies": _strategies, "knobs": _knobs, "trial": _trial})
+    shown = {"strategies": _strategies, "knobs": _knobs, "trial": _trial}
+    return card_of(run, "ddp_fsdp", shown, counted=("strategies", "knobs"))
 
 
 def _strategies(run: Run) -> list[Target]:

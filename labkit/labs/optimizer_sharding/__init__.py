@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from labkit.engine.recordings import Recordings
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from labkit.labs.optimizer_sharding.targets import *  # noqa: F403
     from labkit.labs.optimizer_sharding.theory import *  # noqa: F403
 
-RECORDED = {name: f"h200x2/optimizer_sharding/{name}" for name in ("memory", "steps", "buckets", "equality", "trial")}
+_ON_BOTH, _ON_TWO = ("memory", "equality"), ("steps", "buckets", "trial")
+# The report trains on two GPUs; the runs on four are for the targets.
+RECORDED = Recordings(
+    "optimizer_sharding",
+    2,
+    {**dict.fromkeys(_ON_BOTH, ("h200x2", "h200x4")), **dict.fromkeys(_ON_TWO, ("h200x2",))},
+)
 
 __getattr__, __dir__ = front_door(__name__)

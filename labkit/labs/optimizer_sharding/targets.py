@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show, as of `labkit.tables.targets.card`; none without several GPUs."""
     shown = {"memory": _memory, "steps": _steps, "equality": _equality, "trial": _trial}
-    return card_of(run, "optimizer_sharding", shown)
+    return card_of(run, "optimizer_sharding", shown, counted=("memory", "equality"))
 
 
 def _memory(run: Run) -> list[Target]:
@@ -27,7 +27,7 @@ def _memory(run: Run) -> list[Target]:
     targets = [
         Target(f"largest unexplained share, of {len(table)} peaks", unexplained, "≤", 10, "%", depends_on=CODE),
         Target("fullest rank's states over 1/N", excess, "≤", 5, "%", depends_on=CODE),
-        _count("updates that send each parameter once", moved["equal"]),
+        _count("updates that send parameters once", moved["equal"]),
     ]
     for kernel, kernel_rows in table.groupby("kernel", sort=False):
         peaks = (

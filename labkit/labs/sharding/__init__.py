@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from labkit.engine.recordings import Recordings
 from labkit.labs import front_door
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from labkit.labs.sharding.targets import *  # noqa: F403
     from labkit.labs.sharding.theory import *  # noqa: F403
 
-RECORDED = {
-    name: f"h200x2/sharding/{name}"
-    for name in (
-        *("accumulation", "asreported", "batches", "ladder", "links", "losses"),
-        *("profiles", "strategies", "timeline", "trial"),
-    )
-}
+_ON_TWO = ("accumulation", "asreported", "batches", "ladder", "losses", "profiles", "timeline")
+# The study trains on two GPUs. Its projection goes to eight: that lesson asks for the recordings nearest to eight.
+RECORDED = Recordings(
+    "sharding",
+    2,
+    {**dict.fromkeys(_ON_TWO, ("h200x2",)), **dict.fromkeys(("links", "strategies", "trial"), ("h200x2", "h200x4"))},
+)
 
 __getattr__, __dir__ = front_door(__name__)

@@ -28,7 +28,7 @@ EXPECTED = tuple(_efficiency(strategy, 4, 48, None) for strategy in _SCALED)
 def scorecard(run: Run) -> pd.DataFrame:
     """Return the targets that this run can show: lab, target, measured, goal, unit, met; none without a GPU."""
     shown = {"strategies": _strategies, "ladder": _ladder, "batches": _batches, "profiles": _profiles, "trial": _trial}
-    return card_of(run, "sharding", shown, least_gpus=1)
+    return card_of(run, "sharding", shown, least_gpus=1, counted=("strategies", "trial"))
 
 
 def _ladder(run: Run) -> list[Target]:
@@ -50,7 +50,8 @@ def _batches(run: Run) -> list[Target]:
 
 def _strategies(run: Run) -> list[Target]:
     table = strategies(run)
-    rows = table[(table["load"] == "large") & table["strategy"].isin(_SCALED)]
+    on_all = table["ranks"] == run.plan.gpus  # fewer ranks are a run on fewer GPUs, which has a target of its own
+    rows = table[on_all & (table["load"] == "large") & table["strategy"].isin(_SCALED)]
     targets = [
         _efficiency(row.strategy, row.ranks, row.micro_batch, row.efficiency, row.spread_efficiency)
         for row in rows.itertuples()

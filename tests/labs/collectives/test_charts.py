@@ -166,6 +166,19 @@ def test_growth_of_two_three_and_four_ranks(tmp_path, times):
     assert line(figure.axes[1], "recorded, gloo")[1][1] < 0.5
 
 
+def test_a_recorded_message_of_another_size_is_named(tmp_path, times):
+    own = {"gpus": 4, "counts": (2, 4), "backends": ("nccl",)}
+    here, recorded = (
+        collectives.bandwidths(made_sweep(tmp_path / name, sizes_kib=sizes, **own))
+        for name, sizes in (("here", (1, 1024)), ("recorded", (1, 1048576)))
+    )
+    figure = checked(collectives.growth_chart(here, recorded, published=times))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [
+        "Smallest: 1 KiB (report: 1 MB)",
+        "Largest: 1 MiB (NCCL: 1 GiB, report: 1000 MB)",
+    ]
+
+
 def test_one_number_of_ranks_grows_nowhere(runs):
     figure = checked(collectives.growth_chart(collectives.bandwidths(runs["two"])))
     assert labels(figure) == ["a ring's latency", "a ring's bandwidth"]
@@ -207,6 +220,13 @@ def test_against_chart(tmp_path, worst):
     assert line(ax, "broadcast")[:, 1] == pytest.approx([worst] * 3)
     assert ax.get_ylim()[0] < worst < ax.get_ylim()[1]
     assert {"goal", *COLLECTIVES} == set(labels(figure))
+
+
+def test_whiskers_of_ours_against_nccl_tests_lie_inside_the_axes(tmp_path):
+    figure = checked(collectives.against_chart(collectives.against(made_tests(tmp_path / "run", spread=0.08))))
+    (ax,) = figure.axes
+    ends = [end for bars in ax.collections for segment in bars.get_segments() for _, end in segment]
+    assert ends and ax.get_ylim()[0] < min(ends) < 0.95 < 1.02 < max(ends) < ax.get_ylim()[1]
 
 
 def test_without_nccl_tests_ours_stand_alone(tmp_path):

@@ -170,6 +170,18 @@ def test_growth_is_told_apart(four, two, tmp_path):
         assert "Its α in flight may be mostly the host's, no hop's: it predicts no larger ring. **gloo**" in said
 
 
+def test_a_host_that_launches_slowly_hides_how_a_small_message_grows(tmp_path):
+    """In flight 40 µs whatever the ranks, replayed 5 µs for each hop: the growth in flight is not a ring's."""
+    slow = bent(lambda size, knobs: knobs["clock"] == "in flight" and size == 2**10 and knobs["ranks"] == 4, 1.1 / 3)
+    host = bent(lambda size, knobs: knobs["clock"] == "captured", 0.3)
+    run = made_sweep(
+        tmp_path / "run", gpus=4, counts=(2, 4), bend=lambda *setting: host(setting[0], slow(*setting), setting[2])
+    )
+    said = told(collectives.explain_growth, run, collectives.fits)
+    assert "1.00 KiB is mostly the host's launching" in said and "from a CUDA graph it takes" in said
+    assert "1.00 GiB takes 1.5× the time, nearer to **bandwidth**" in said
+
+
 def ring_told(folder, **run) -> str:
     return collectives.explain_ring(collectives.rings(made_ring(folder, **run))).data
 

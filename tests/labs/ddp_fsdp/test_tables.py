@@ -98,8 +98,8 @@ def test_scorecard(tmp_path):
         "DDP's rate ÷ rate alone, 4 GPUs, batch 64": True,
         "DDP's rate ÷ rate alone, 4 GPUs, batch 16": True,
         "DDP, float32, batch 64, 4 GPUs": True,
-        "largest unexplained share, of 10 peaks": True,
-        "collectives that are not the formula's, of 16": True,
+        "largest unexplained share, of 10 peaks, 4 GPUs": True,
+        "collectives that are not the formula's, of 16, 4 GPUs": True,
     }
     assert good["measured"].tolist() == pytest.approx([0.99, 0.99, 640, 2, 0], abs=1e-3)
     near = ddp_fsdp.scorecard(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))

@@ -91,9 +91,9 @@ def test_scorecard(runs, tmp_path):
     assert card["met"].all()
     assert (card["target"].str.len() <= 50).all()
     bad = optimizer_sharding.scorecard(runs["full"]).set_index("target")
-    assert not bad.loc["fullest rank's states over 1/N", "met"]
-    assert bad.loc["updates that send each parameter once, of 3", "measured"] == 0
-    assert not bad.loc["largest unexplained share, of 40 peaks", "met"]
+    assert not bad.loc["fullest rank's states over 1/N, 2 GPUs", "met"]
+    assert bad.loc["updates that send parameters once, of 3, 2 GPUs", "measured"] == 0
+    assert not bad.loc["largest unexplained share, of 40 peaks, 2 GPUs", "met"]
     card = optimizer_sharding.scorecard(runs["steps"]).set_index("target")
     assert card.loc["adamw, foreach: update over torch's faster one", "measured"] == 0.5
     assert card["met"].all()

@@ -33,7 +33,7 @@ def test_gradients_are_the_formulas(runs):
 
 
 def test_the_all_reduces_run_near_lab_09s_line(runs):
-    lines = collectives.fits(replay(collectives.RECORDED["sweep"]))
+    lines = collectives.fits(replay(collectives.RECORDED.nearest("sweep", gpus=2)))
     table = scaling.beside_line(scaling.exchange(runs["communication"]), lines)
     assert table["over_line"].between(0.9, 1.3).all(), table
 
@@ -84,7 +84,7 @@ MISSED = {"three ways of measuring an all-reduce, most apart"}  # the lab says w
 def test_every_chart_and_sentence(runs):
     exchanged = scaling.exchange(runs["communication"])
     drawn(scaling.ways_chart(exchanged, exchanged), 2)
-    lines = collectives.fits(replay(collectives.RECORDED["sweep"]))
+    lines = collectives.fits(replay(collectives.RECORDED.nearest("sweep", gpus=2)))
     text = scaling.explain_exchange(exchanged, scaling.beside_line(exchanged, lines)).data
     assert "differ by" in text
     assert "`no_sync` also leaves out the broadcasts of buffers" in text

@@ -1,4 +1,4 @@
-"""All-reduces here, recorded, published and predicted; growth with ranks; nccl-tests; the ring step by step."""
+"""All-reduces here, recorded, published and predicted; growth with ranks; the ring step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
@@ -19,15 +19,14 @@ from labkit.labs.collectives.charts.sizes import (
     BACKENDS,
     CLOCK,
     COLLECTIVE,
-    COLORS,
     DASHES,
     MARKERS,
     mark_sizes,
     marks,
     named,
 )
-from labkit.labs.collectives.theory import AGAINST_GOAL, ALL_GATHER, START, Step, bus_factor, hops
-from labkit.provenance import fact, sources
+from labkit.labs.collectives.theory import ALL_GATHER, START, Step, bus_factor, hops
+from labkit.provenance import sources
 
 _SMALL, _LARGE = 2**10, 2**30  # bytes that the reader predicts
 _MB = 1e6
@@ -150,35 +149,6 @@ def _draw(ax: Axes, step: Step, ranks: int) -> None:
         ax.set_xlabel("chunk")
 
 
-def against_chart(table: pd.DataFrame) -> Figure:
-    """Our bus bandwidth as a share of nccl-tests' by message size, a colour per collective; the dashes are the goal.
-
-    Where nccl-tests is not installed or gave nothing, our own bus bandwidths stand alone.
-    """
-    figure, ax = canvas.canvas(height=4.2)
-    compared = table["ratio"].notna().any()
-    column = "ratio" if compared else "ours_gb_per_s"
-    for collective, line in table.groupby("collective", sort=False):
-        look = {"color": COLORS[collective], "marker": "o", "ms": 5, "lw": 1.3, "capsize": 2, "label": collective}
-        ax.errorbar(line["bytes"], line[column], yerr=line[column] * line["spread_share"], **look)
-    mark_sizes(ax, table["bytes"], most=8)
-    ranks = int(table["ranks"].max())
-    if compared:
-        ax.axhline(AGAINST_GOAL, color=canvas.THEORY, lw=1.2, ls=DASHES, label="goal")
-        ax.axhline(1, color=canvas.THEORY, lw=0.8)
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-        ax.set_ylim(min(0.95, table[column].min() - 0.01), max(1.02, table[column].max() + 0.01))
-        ax.set(ylabel="% of nccl-tests' bus bandwidth", title=f"Ours against nccl-tests, {ranks} ranks, in one run")
-    else:
-        why = "gave nothing" if fact(table, "installed") else "is not installed"
-        ax.set_ylim(bottom=0)
-        ax.set(ylabel="bus bandwidth, GB/s", title=f"Ours alone, {ranks} ranks: nccl-tests {why}")
-    ax.set_xlabel("message")
-    ax.grid(True)
-    canvas.legend_above(ax, columns=7)
-    return canvas.finish(figure, sources(table))
-
-
 def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
 
@@ -193,10 +163,13 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
         for table in tables:
             where, color = ("here", canvas.MEASURED) if table is here else ("recorded", canvas.RECORDED)
             _measured_growth(ax, table, largest, where, color)
-        title = f"{'Largest' if largest else 'Smallest'}: {named(_end(here['bytes'], largest))}"
+        own = named(_end(here["bytes"], largest))
+        others = [text for table in recorded for text in _other_sizes(table, largest, own)]
         if published is not None:
             _published_growth(ax, published, largest)
-            title += f" (report: {_end(published['megabytes'], largest):g} MB)"
+            others.append(f"report: {_end(published['megabytes'], largest):g} MB")
+        beside = f" ({', '.join(others)})" if others else ""
+        title = f"{'Largest' if largest else 'Smallest'}: {own}{beside}"
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set(xlabel="ranks", title=title)
         ax.grid(True)
@@ -230,6 +203,12 @@ def _grown(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[(table["collective"] == COLLECTIVE) & (table["clock"] == CLOCK)].dropna(subset="median_us")
     counts = rows.groupby("backend")["ranks"]
     return rows[(counts.transform("min") == 2) & (counts.transform("max") > 2)]
+
+
+def _other_sizes(table: pd.DataFrame, largest: bool, own: str) -> list[str]:
+    """Return the recorded sizes that are drawn and differ from this run's: "NCCL: 1 GiB"."""
+    sizes = {BACKENDS[name]: named(_end(rows["bytes"], largest)) for name, rows in _grown(table).groupby("backend")}
+    return [f"{backend}: {size}" for backend, size in sizes.items() if size != own]
 
 
 def _measured_growth(ax: Axes, table: pd.DataFrame, largest: bool, where: str, color: str) -> None:

@@ -7,8 +7,8 @@ from math import log
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, ends, paragraphs, us, widest
-from labkit.labs.collectives.theory import AGAINST_FROM_BYTES, AGAINST_GOAL, bus_factor, hops
+from labkit.labs.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
+from labkit.labs.collectives.theory import bus_factor, hops
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, resolved, say
@@ -16,6 +16,7 @@ from labkit.story.words import listed, resolved, say
 _GOOD, _EXACT = 0.1, 0.001  # a line that is nowhere further off fits; nearer than that nobody asks
 _BEYOND = 1.25  # times as much as the ring's larger term
 _SAME = ("backend", "collective", "ranks", "bytes")
+_LITTLE = 0.4  # of a call in flight: what is left of it without the host
 _MANY = 8  # ranks that the lines predict for
 _HIDDEN = "launching overlaps transfer in flight, and the line adds both; NCCL's protocols may add to the miss, too"
 _UNTOLD = "the data do not say why; NCCL may change its protocol there"
@@ -130,8 +131,9 @@ def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFra
     Where one number of ranks was timed, what its line predicts for more; NCCL's with the hops of `captured` lines.
     """
     all_reduces = _chosen(table[table["clock"] == CLOCK].dropna(subset="median_us"))
+    replayed = _chosen(table[table["clock"] == "captured"].dropna(subset="median_us"))
     sentences = [
-        _grown(rows, backend)
+        _grown(rows, backend, replayed[replayed["backend"] == rows["backend"].iloc[0]])
         if rows["ranks"].min() < rows["ranks"].max()
         else _predicted(rows, fits, captured, backend)
         for backend, rows in by_backend(all_reduces)
@@ -139,17 +141,33 @@ def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFra
     return say(*sentences, small=fact(table, "small"))
 
 
-def _grown(rows: pd.DataFrame, backend: str) -> str:
+def _grown(rows: pd.DataFrame, backend: str, replayed: pd.DataFrame) -> str:
     few, many = rows["ranks"].min(), rows["ranks"].max()
     terms = {
         "latency": hops(COLLECTIVE, many) / hops(COLLECTIVE, few),
         "bandwidth": bus_factor(COLLECTIVE, many) / bus_factor(COLLECTIVE, few),
     }
+    by_ranks = [rows[rows["bytes"] == pick(rows["bytes"])].set_index("ranks") for pick in (min, max)]
+    of_graphs = [replayed[replayed["bytes"] == one["bytes"].iloc[0]].set_index("ranks") for one in by_ranks]
     parts = [
-        _times(rows[rows["bytes"] == pick(rows["bytes"])].set_index("ranks"), few, many, terms) for pick in (min, max)
+        _launched(one, of_graph, few, many) or _times(one, few, many, terms)
+        for one, of_graph in zip(by_ranks, of_graphs, strict=True)
     ]
     ring = listed(f"{units.times(value)} by {term}" for term, value in terms.items())
     return f"**{backend}**, from {few} to {many} ranks: {listed(parts)}. A ring would grow {ring}."
+
+
+def _launched(by_ranks: pd.DataFrame, of_graph: pd.DataFrame, few: int, many: int) -> str | None:
+    """Say how a message's time grows without the host, where the host's launching is most of its time in flight."""
+    if not {few, many} <= {*by_ranks.index} & {*of_graph.index}:
+        return None
+    if any(of_graph["median_us"][ranks] > _LITTLE * by_ranks["median_us"][ranks] for ranks in (few, many)):
+        return None
+    growth = of_graph["median_us"][many] / of_graph["median_us"][few]
+    return (
+        f"the time of {units.size(by_ranks['bytes'].iloc[0])} is mostly the host's launching, whatever the number of "
+        f"ranks. Replayed from a CUDA graph it takes {units.times(growth)} the time"
+    )
 
 
 def _times(by_ranks: pd.DataFrame, few: int, many: int, terms: dict[str, float]) -> str:
@@ -189,57 +207,3 @@ def _predicted(rows: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | 
 
 def _ring_us(hop_us: float, beta_gb_per_s: float, size: int, ranks: int) -> float:
     return hops(COLLECTIVE, ranks) * hop_us + bus_factor(COLLECTIVE, ranks) * size / beta_gb_per_s / 1e3
-
-
-def explain_against(table: pd.DataFrame) -> Markdown:
-    """Say whether our bus bandwidth reaches the goal of nccl-tests' from 64 MiB up, collective by collective."""
-    small = fact(table, "small")
-    if not fact(table, "installed"):
-        return say("**nccl-tests is not installed here**, so there is nothing to compare with.", small=small)
-    rows = table[table["ratio"].notna()]
-    large = rows[rows["bytes"] >= AGAINST_FROM_BYTES]
-    if large.empty:
-        size = units.size(AGAINST_FROM_BYTES)
-        return say(f"Nothing was timed beside nccl-tests from {size} up: {_failed(table)}.", small=small)
-    shares = ends(large["ratio"], lambda value: units.number(value, 3))
-    span = f"from {units.size(large['bytes'].min())} up"
-    reached = f"In one run, {span}, ours reaches {shares} of nccl-tests' bus bandwidth."
-    return say(reached, *_verdicts(large), _gone(table), small=small)
-
-
-def _verdicts(large: pd.DataFrame) -> list[str]:
-    """Say who meets the goal, who misses it, and for whom our times' spread leaves it open."""
-    worst = large.loc[large.groupby("collective", sort=False)["ratio"].idxmin()]
-    below_goal, distance_from_goal = worst["ratio"] < AGAINST_GOAL, (worst["ratio"] - AGAINST_GOAL).abs()
-    is_open = distance_from_goal <= worst["spread_share"] * worst["ratio"]
-    missed, undecided = worst[below_goal & ~is_open], worst[is_open]
-    met = f"{len(worst) - len(missed) - len(undecided)} of {len(worst)} collectives meet it"
-    if missed.empty and undecided.empty:
-        return [f"**The goal, {AGAINST_GOAL}, is met** by all {len(worst)} collectives at every size."]
-    sentences = []
-    if len(missed):
-        sentences.append(f"**The goal, {AGAINST_GOAL}, is missed** by {_ratios(missed)}; {met}.")
-    else:
-        sentences.append(f"**Whether the goal, {AGAINST_GOAL}, is met is open** for {_ratios(undecided)}; {met}.")
-    if len(undecided):
-        distance = "miss" if below_goal[is_open].all() else "distance from the goal"
-        names = listed(undecided["collective"])
-        sentences.append(f"For {names} the {distance} is within the spread of our times.")
-    return sentences
-
-
-def _ratios(rows: pd.DataFrame) -> str:
-    return listed(
-        f"{row.collective} ({units.number(row.ratio)} at {units.size(row.bytes)})" for row in rows.itertuples()
-    )
-
-
-def _gone(table: pd.DataFrame) -> str | None:
-    gone = sorted(set(table.loc[table["status"] != "ok", "collective"]))
-    return f"No comparison for {listed(gone)}: {_failed(table)}." if gone else None
-
-
-def _failed(table: pd.DataFrame) -> str:
-    rows = table[table["status"] != "ok"]
-    reasons = dict.fromkeys(f"{row.status}{f' ({row.said})' if row.said else ''}" for row in rows.itertuples())
-    return listed(reasons) if reasons else "no size was that large"
