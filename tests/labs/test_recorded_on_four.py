@@ -88,7 +88,7 @@ def test_nccl_grows_with_four_gpus_as_the_sentences_say():
     table = collectives.bandwidths(run)
     fits = collectives.fits(run)
     text = collectives.explain_growth(table[table["backend"] == "nccl"], fits).data
-    assert "1.00 KiB is mostly the host's launching" in text and "1.00 GiB takes 1.4" in text
+    assert "1.00 KiB, whose time is mostly the host's launching, takes 1.3×" in text and "1.00 GiB takes 1.4" in text
     projected = sharding.projection(
         *(replay(sharding.RECORDED.nearest(name, gpus=8)) for name in ("links", "strategies"))
     )

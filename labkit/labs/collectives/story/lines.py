@@ -165,8 +165,8 @@ def _launched(by_ranks: pd.DataFrame, of_graph: pd.DataFrame, few: int, many: in
         return None
     growth = of_graph["median_us"][many] / of_graph["median_us"][few]
     return (
-        f"the time of {units.size(by_ranks['bytes'].iloc[0])} is mostly the host's launching, whatever the number of "
-        f"ranks. Replayed from a CUDA graph it takes {units.times(growth)} the time"
+        f"{units.size(by_ranks['bytes'].iloc[0])}, whose time is mostly the host's launching, takes "
+        f"{units.times(growth)} the time when it is replayed from a CUDA graph"
     )
 
 
