@@ -107,14 +107,14 @@ def met(card):
 
 def test_the_target_is_held_collective_by_collective(tmp_path):
     assert met(collectives.scorecard(made_tests(tmp_path / "good", ratio=0.985))) == {
-        f"{name} over nccl-tests, from 64 MiB on": True for name in COLLECTIVES
+        f"{name} over nccl-tests, ≥ 64 MiB, 2 GPUs": True for name in COLLECTIVES
     }
 
     def slow(collective, size):
         return 0.97 if collective == "broadcast" and size == 64 * MIB else 1.0
 
     card = collectives.scorecard(made_tests(tmp_path / "slow", ratio=slow)).set_index("target")
-    assert list(card.index[card["met"] == False]) == ["broadcast over nccl-tests, from 64 MiB on"]  # noqa: E712
+    assert list(card.index[card["met"] == False]) == ["broadcast over nccl-tests, ≥ 64 MiB, 2 GPUs"]  # noqa: E712
     assert card["measured"].min() == pytest.approx(0.97)
     absent = collectives.scorecard(made_tests(tmp_path / "none", status="not installed"))
     assert len(absent) == 6 and set(absent["met"]) == {"not recorded"} and absent["measured"].isna().all()
@@ -128,7 +128,7 @@ def test_a_goal_inside_the_spread_is_open_for_card_and_story(tmp_path, ratio, sp
     """The quartiles lie `spread` from the median, so a bus ratio of 0.985 ± 0.015 leaves 0.98 open."""
     run = made_tests(tmp_path / "run", ratio=lambda name, size: ratio if name == "broadcast" else 1.0, spread=spread)
     card = met(collectives.scorecard(run))
-    assert card["broadcast over nccl-tests, from 64 MiB on"] == verdict
+    assert card["broadcast over nccl-tests, ≥ 64 MiB, 2 GPUs"] == verdict
     sentence = collectives.explain_against(collectives.against(run)).data
     assert ("within the spread of our times" in sentence) == (verdict == "open")
     assert ("5 of 6 collectives" in sentence) and "is met** by all" not in sentence
@@ -141,7 +141,7 @@ def test_the_other_targets(tmp_path):
     assert not all(met(collectives.scorecard(bad)).values())
     fast = {"nccl": (1e-6, 900.0), "gloo": (60e-6, 2.0)}
     assert (
-        met(collectives.scorecard(made_sweep(tmp_path / "fast", lines=fast)))["settings that beat physics, 2 GPUs"]
+        met(collectives.scorecard(made_sweep(tmp_path / "fast", lines=fast)))["settings that beat physics, 4 GPUs"]
         is False
     )
     assert met(collectives.scorecard(trial_run(tmp_path / "trial"))) == {"wrong benchmarks caught, of 5": True}
