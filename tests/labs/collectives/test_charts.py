@@ -175,7 +175,7 @@ def test_a_recorded_message_of_another_size_is_named(tmp_path, times):
     figure = checked(collectives.growth_chart(here, recorded, published=times))
     assert [ax.get_title(loc="left") for ax in figure.axes] == [
         "Smallest: 1 KiB (report: 1 MB)",
-        "Largest: 1 MiB (NCCL: 1 GiB, report: 1000 MB)",
+        "Largest: 1 MiB\n(NCCL: 1 GiB, report: 1000 MB)",
     ]
 
 

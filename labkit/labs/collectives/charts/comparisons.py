@@ -164,11 +164,18 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
             where, color = ("here", canvas.MEASURED) if table is here else ("recorded", canvas.RECORDED)
             _measured_growth(ax, table, largest, where, color)
         own = named(_end(here["bytes"], largest))
-        others = [text for table in recorded for text in _other_sizes(table, largest, own)]
+        sizes = _sizes(here, largest)
+        others = [
+            f"{backend}: {size}"
+            for table in recorded
+            for backend, size in _sizes(table, largest).items()
+            if size != sizes.get(backend, own)
+        ]
         if published is not None:
             _published_growth(ax, published, largest)
             others.append(f"report: {_end(published['megabytes'], largest):g} MB")
-        beside = f" ({', '.join(others)})" if others else ""
+        place = "\n" if len(others) > (published is not None) else " "  # with recorded sizes it is a line of its own
+        beside = f"{place}({', '.join(others)})" if others else ""
         title = f"{'Largest' if largest else 'Smallest'}: {own}{beside}"
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set(xlabel="ranks", title=title)
@@ -205,10 +212,9 @@ def _grown(table: pd.DataFrame) -> pd.DataFrame:
     return rows[(counts.transform("min") == 2) & (counts.transform("max") > 2)]
 
 
-def _other_sizes(table: pd.DataFrame, largest: bool, own: str) -> list[str]:
-    """Return the recorded sizes that are drawn and differ from this run's: "NCCL: 1 GiB"."""
-    sizes = {BACKENDS[name]: named(_end(rows["bytes"], largest)) for name, rows in _grown(table).groupby("backend")}
-    return [f"{backend}: {size}" for backend, size in sizes.items() if size != own]
+def _sizes(table: pd.DataFrame, largest: bool) -> dict[str, str]:
+    """Return the size of the message that is drawn for each backend: {"NCCL": "1 GiB"}."""
+    return {BACKENDS[name]: named(_end(rows["bytes"], largest)) for name, rows in _grown(table).groupby("backend")}
 
 
 def _measured_growth(ax: Axes, table: pd.DataFrame, largest: bool, where: str, color: str) -> None:
