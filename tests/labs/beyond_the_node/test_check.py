@@ -24,12 +24,12 @@ def test_what_a_wrong_accumulation_is_told():
     own = solutions.accumulation_for
     assert faults("accumulation_for", ACCUMULATIONS, own) == {}
     assert faults("accumulation_for", ACCUMULATIONS, lambda e, c, s: e * s / ((1 - e) * c)) == {
-        "unrounded": "`accumulation_for(0.9, 0.1, 0.23)` gives 20.7, not 21: micro-batches come whole"
+        "unrounded": "`accumulation_for(0.9, 0.1, 0.23)` gives 20.7 instead of 21. Micro-batches come whole."
     }
     found = faults("accumulation_for", ACCUMULATIONS, lambda *case: own(*case) + (own(*case) == 3))
-    assert found == {"one_more": "`accumulation_for(0.75, 0.5, 0.5)` gives 4, not 3: one less is enough"}
+    assert found == {"one_more": "`accumulation_for(0.75, 0.5, 0.5)` gives 4 instead of 3. One less is enough."}
     swapped = faults("accumulation_for", ACCUMULATIONS, lambda e, c, s: own(e, s, c))
-    assert swapped["upside_down"].endswith("computing and communication are swapped")
+    assert swapped["upside_down"].endswith("Computing and communication are swapped.")
     assert set(faults("accumulation_for", ACCUMULATIONS, lambda *case: None)) == {"form"}
 
 
@@ -37,9 +37,9 @@ def test_what_wrong_groups_are_told():
     own = solutions.mesh_groups
     assert faults("mesh_groups", MESHES, own) == {}
     told = faults("mesh_groups", MESHES, lambda n, g: own(n, g)[::-1])
-    assert told["swapped"].endswith("the groups inside nodes come first")
+    assert told["swapped"].endswith("The groups inside nodes come first.")
     told = faults("mesh_groups", MESHES, lambda n, g: own(n, g)[0])
-    assert told["inside_only"].endswith("the groups between nodes are missing")
+    assert told["inside_only"].endswith("The groups between nodes are missing.")
     told = faults("mesh_groups", MESHES, lambda n, g: [own(n, g)[0], own(n, g)[1][:1]])
     assert "not only the first: each rank sends its own part" in told["leaders"]
     assert set(faults("mesh_groups", MESHES, lambda n, g: "groups")) == {"form"}
@@ -64,7 +64,7 @@ def test_what_a_wrong_time_is_told():
         return 2 * (ranks - 1) * (b + size / ranks / link / 1e9)
 
     told = faults("hierarchical_seconds", CALLS, flat)
-    assert told["flat"].endswith("that is one flat ring of all ranks")
+    assert told["flat"].endswith("That is one flat ring of all ranks.")
     assert set(faults("hierarchical_seconds", CALLS, lambda *case: own(*case) * 1.01)) == {"wrong"}
 
 
