@@ -2,8 +2,9 @@
 
 torchrun's own c10d rendezvous listens on every interface, and unpickles what anybody writes to its store: whoever
 reaches its port runs code as this user. Here each node knows its place from Slurm, so nothing is negotiated, and what
-is read from the store is text and numbers. The store still asks nobody who they are. A run's keys begin with its own
-random token, but whoever reaches the port can read and change keys: the run can be disturbed, no code can be run.
+is read from the store is text and numbers. The store still asks nobody who they are, and lists its keys to everybody: a
+run's keys begin with its own random token, which keeps runs apart and nobody out. Whoever reaches the port can read and
+change keys: the run can be disturbed, no code can be run.
 """
 
 from __future__ import annotations
