@@ -28,7 +28,7 @@ from labkit.course.verdict import RIGHT, UNANSWERED, Verdict
 class KeepSkeletons(ClearSolutions):
     """Hands out a solution's cell that begins with `%%answer` as it is; others become a stub, as nbgrader wants it."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: dict, cell_index: int) -> tuple[NotebookNode, dict]:
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, cell_index: int) -> tuple[NotebookNode, Any]:
         if cell.source.startswith("%%answer") and self.begin_solution_delimeter not in cell.source:
             return cell, resources
         return super().preprocess_cell(cell, resources, cell_index)
