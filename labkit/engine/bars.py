@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from labkit.engine.interrupts import uninterrupted
 from labkit.engine.plan import Plan
 
 
@@ -12,16 +13,17 @@ class Bars:
     """The bars of one launch, each made when it is first shown; none with progress=False or LABKIT_PROGRESS=0."""
 
     def __init__(self, plan: Plan, progress: bool):
+        with uninterrupted():
+            from tqdm.auto import tqdm
+        self._tqdm: Any = tqdm
         self._plan, self._hidden = plan, not progress or os.environ.get("LABKIT_PROGRESS") == "0"
         self._points = self._line = None
 
     def points(self) -> Any:
         """Return the bar of the plan's points."""
-        from tqdm.auto import tqdm
-
         if self._points is None:
             title, points = f"{self._plan.lab}: starting workers", len(self._plan.points())
-            self._points = tqdm(total=points, desc=title, unit="point", disable=self._hidden)
+            self._points = self._tqdm(total=points, desc=title, unit="point", disable=self._hidden)
         return self._points
 
     def show_waiting(self, text: str) -> None:
@@ -32,10 +34,8 @@ class Bars:
 
     def show_below(self, text: str) -> None:
         """Show a line of text below the bar, instead of the one before; it vanishes with the bar's end."""
-        from tqdm.auto import tqdm
-
         if self._line is None:
-            self._line = tqdm(total=0, bar_format="{desc}", leave=False, position=1, disable=self._hidden)
+            self._line = self._tqdm(total=0, bar_format="{desc}", leave=False, position=1, disable=self._hidden)
         self._line.set_description_str(text)
 
     def remove_line(self) -> None:

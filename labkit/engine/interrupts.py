@@ -15,6 +15,13 @@ from typing import Self
 AGAIN_SECONDS = 1.0  # from a launch's interrupt to its clean-up, which begins within milliseconds
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put an interrupt off until what stands inside is done. An interrupted import leaves half a module behind."""
+    with Interrupts() as interrupts, interrupts.later():
+        yield
+
+
 class Interrupts:
     """`with Interrupts() as interrupts`: the first SIGINT raises KeyboardInterrupt, those after it do nothing.
 

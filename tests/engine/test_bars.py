@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,3 +38,29 @@ def test_an_interrupted_cell_shows_one_line():
     run: Any = SimpleNamespace(folder="/runs/one", tally=lambda: {"rows": 2})
     (line,) = Interrupted(run)._render_traceback_()
     assert line.startswith("Interrupted: interrupted; 2 rows were measured") and "\n" not in line
+
+
+INTERRUPTED_IMPORT = """
+import importlib.abc, signal, sys
+from types import SimpleNamespace
+from labkit.engine.bars import Bars
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "asyncio.events":  # tqdm.auto imports asyncio
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+assert "asyncio.events" not in sys.modules
+sys.meta_path.insert(0, Interrupting())
+try:
+    Bars(SimpleNamespace(lab="lab", points=list), progress=True)
+except KeyboardInterrupt:
+    Bars(SimpleNamespace(lab="lab", points=list), progress=True).points()
+    print("whole")
+"""
+
+
+def test_an_interrupt_in_the_first_bars_import_leaves_no_half_module():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True)
+    assert done.stdout == "whole\n", done.stderr

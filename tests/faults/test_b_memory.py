@@ -15,7 +15,7 @@ from labkit.engine.run import Run
 pytestmark = pytest.mark.timeout(90)
 
 
-def finished(*faults: str, within_s: float = 30.0, **knobs) -> Run:
+def finished(*faults: str, within_s: float = 60.0, **knobs) -> Run:
     """Return the run of points that end in order: in time, leaving nothing behind; the next launch works."""
     begun = time.monotonic()
     run = launch(Failing(faults=faults, **knobs))
