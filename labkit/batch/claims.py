@@ -44,7 +44,8 @@ def write_claims(path: Path) -> None:
 
 
 def _section(lab: str, table: pd.DataFrame) -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
+    *names, verdict = HEADS
+    heads = "".join(f"<th>{escape(head)}</th>" for head in names) + f'<th class="result">{escape(verdict)}</th>'
     records = table.to_dict("records")
     reasons = "".join(
         f"<li><em>{escape(row['says'])}</em> ({escape(row['report'])}): {escape(row['reason'])}</li>"

@@ -33,6 +33,16 @@ table.compare tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2p
 .axis .better { background: var(--ok); } .axis .worse { background: var(--bad); }
 .axis .soft { background: var(--bar); }
 ul.conditions { padding-left: 20px; }
+@media (max-width: 900px) {
+  table.compare thead th { display: none; } table.compare thead th.change { display: block; }
+  table.compare tbody tr { display: grid; grid-template-columns: 1fr auto; gap: 2px 16px; padding: 8px 0;
+    border-bottom: 1px solid var(--line); }
+  table.compare td { border: 0; padding: 0; width: auto !important; }
+  table.compare td.figure { grid-area: 1 / 1; } table.compare td.value { grid-area: 1 / 2; text-align: right; }
+  table.compare td.change { grid-area: 2 / 1 / 3 / 3; padding: 5px 0; }
+  table.compare td.verdict { grid-area: 3 / 1 / 4 / 3; }
+  table.compare tr.lab { display: block; } table.compare tr.lab td { display: block; padding-top: 8px; border: 0; }
+}
 """
 
 
@@ -143,9 +153,8 @@ def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     conditions = changed_conditions(first, second) or ["none that is known to matter"]
     listed = "".join(f"<li>{escape(one)}</li>" for one in conditions)
     beyond = [one for one in found if one.kind != "within noise"]
-    heads = "".join(
-        f"<th>{head}</th>" for head in ("Key figure", f"Change, worse ← 0 → better, ± {full:.2g} %", "", "")
-    )
+    change = f'<th class="change">Change, worse ← 0 → better, ± {full:.2g} %</th>'
+    heads = f"<th>Key figure</th>{change}<th>From → to</th><th>Change</th>"
     return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
 <p class="lead">{escape(first.date.replace("T", " "))}, {escape(first.node["label"])} →
 {escape(second.date.replace("T", " "))}, {escape(second.node["label"])}<br>{escape(_summary(found, beyond))}</p>
@@ -162,9 +171,10 @@ def _row(one: Change, full: float) -> str:
     bar = f'<span class="{kind}" style="{_place(begin, width, full)}"></span><span class="zero"></span>'
     numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {escape(one.first.unit)}"
     doubt = f'<span class="small">{escape(one.second.verdict)}</span>' if one.second.kind == IMPOSSIBLE else ""
-    return f"""<tr><td>{escape(one.first.figure)}<span class="small">{escape(one.first.setting)}</span></td>
+    setting = f'<span class="small">{escape(one.first.setting)}</span>'
+    return f"""<tr><td class="figure">{escape(one.first.figure)}{setting}</td>
 <td class="change"><div class="axis">{noise}{bar}</div></td><td class="value">{numbers}</td>
-<td class="{kind}">{abs(one.percent):.2g} % {one.kind if kind != "soft" else "(within noise)"}{doubt}</td></tr>
+<td class="verdict {kind}">{abs(one.percent):.2g} % {one.kind if kind != "soft" else "(within noise)"}{doubt}</td></tr>
 """
 
 

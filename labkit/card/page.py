@@ -45,6 +45,9 @@ _KEY = """<ul class="key">
 the bar's end is the physical limit</li>
 <li><span class="sample track"><span class="fill" style="width:70%"></span></span>no limit known, or lower is
 better</li>
+<li><span class="sample track"><span class="fill failed" style="width:70%"></span></span>below the reference, or
+impossible</li>
+<li><span class="sample track"><span class="fill interrupted" style="width:70%"></span></span>not comparable</li>
 <li><span class="sample"><span class="band" style="left:40%;width:24%"></span>
 <span class="tick" style="left:52%"></span></span>recorded reference: median and middle half</li></ul>"""
 

@@ -10,7 +10,7 @@ from labkit.batch.frame import write_page_of
 from labkit.card.cards import Row
 from labkit.card.page import CLASSES
 from labkit.card.reports import History, history
-from labkit.card.verdicts import KINDS
+from labkit.card.verdicts import KINDS, NOT_MEASURED
 from labkit.story.units import number
 from labkit.tables.key_figures import LOWER
 
@@ -50,7 +50,7 @@ def trends_page(known: History) -> str:
     """Return the body of the page: one chart per figure that the newest card shows."""
     newest = known.cards[-1][1]
     charts = "".join(chart(series(known, row)) for row in newest.rows if row.value is not None)
-    colours = ", ".join(f'<span class="{CLASSES[kind]}">●</span> {kind}' for kind in KINDS)
+    colours = ", ".join(f'<span class="{CLASSES[kind]}">●</span> {kind}' for kind in KINDS if kind != NOT_MEASURED)
     problems = "".join(f'<p class="problem">{escape(one)}</p>' for one in known.problems)
     return f"""<p class="lead"><a href="index.html">← The report</a></p>
 <h1>Key figures by date</h1>

@@ -89,7 +89,7 @@ def logarithmic(axis) -> None:
 def legend_above(ax: Axes, columns: int = 5, **options) -> None:
     """Put the legend of `ax` over the whole figure, where it covers neither data nor a title."""
     handles, labels = ax.get_legend_handles_labels()
-    ax.figure.legend(handles, labels, loc="outside upper right", ncols=columns, fontsize=9, **options)
+    _legend(ax.figure, handles, labels, columns, **options)
 
 
 def shared_legend(figure: Figure, axes, columns: int = 5) -> None:
@@ -98,7 +98,22 @@ def shared_legend(figure: Figure, axes, columns: int = 5) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    figure.legend(named.values(), named.keys(), loc="outside upper right", ncols=columns, fontsize=9)
+    _legend(figure, [*named.values()], [*named], columns)
+
+
+def _legend(figure: Any, handles: list, labels: list[str], columns: int, **options) -> None:
+    """Write a legend in lines of equal length, to be read line by line; matplotlib fills its columns one by one."""
+    lines = -(-len(labels) // columns)
+    columns = -(-len(labels) // lines) if lines else 1
+    order = [entry for column in range(columns) for entry in range(column, len(labels), columns)]
+    figure.legend(
+        [handles[entry] for entry in order],
+        [labels[entry] for entry in order],
+        loc="outside upper right",
+        ncols=columns,
+        fontsize=9,
+        **options,
+    )
 
 
 def _sharp_in_notebooks() -> None:

@@ -50,7 +50,7 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
         for table in tables
         for text in host_bound(table, names)
     )
-    return canvas.finish(figure, " · ".join([*waits, sources(*tables)]))
+    return canvas.finish(figure, parts.own_scales(axes) + " · ".join([*waits, sources(*tables)]))
 
 
 def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:

@@ -35,10 +35,11 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
         ax.set(title=where(table), xlabel=f"{unit}/second")
         ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.xaxis.set_major_formatter(lambda value, _: units.count(value))
-        ax.set_xlim(0, 1.22 * max(table[f"{unit}_per_s"].max(), published or 0, guess or 0))
+        lines = (published or 0, guess or 0) if ax is axes[-1] else (0,)
+        ax.set_xlim(0, 1.22 * max(table[f"{unit}_per_s"].max(), *lines))
     parts.swatches(axes[0], {"first": canvas.MEASURED, "faster": FASTER, "slower": SLOWER, "within noise": canvas.IDLE})
     canvas.shared_legend(figure, axes[::-1], columns=6)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
 
 def _rungs(ax: Axes, table: pd.DataFrame, rates: pd.Series, spreads: pd.Series) -> None:

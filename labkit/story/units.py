@@ -45,7 +45,9 @@ def seconds(value: float) -> str:
 
 
 def size(value_bytes: float) -> str:
-    """Return a size in binary units, as memory is counted: GiB, MiB, KiB or bytes."""
+    """Return a size in binary units, as memory is counted: GiB, MiB, KiB or whole bytes."""
+    if abs(value_bytes) < 1000 and value_bytes == int(value_bytes):
+        return f"{count(value_bytes)} bytes"
     return _scaled(value_bytes, [(GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"), (1, "bytes")])
 
 

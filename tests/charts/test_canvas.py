@@ -71,3 +71,29 @@ def test_logarithmic_axes_have_plain_numbers(low, high, expected):
 def test_finish_writes_the_source():
     figure, _ = canvas.canvas()
     assert canvas.finish(figure, "published: somewhere").get_supxlabel() == "published: somewhere"
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "lines"),
+    [
+        (5, 5, [["0", "1", "2", "3", "4"]]),
+        (6, 5, [["0", "1", "2"], ["3", "4", "5"]]),
+        (5, 3, [["0", "1", "2"], ["3", "4"]]),
+    ],
+)
+def test_a_long_legend_has_lines_of_equal_length_and_is_read_line_by_line(names, columns, lines):
+    figure, ax = canvas.canvas(width=12)
+    for name in range(names):
+        ax.plot([0, 1], [0, name], label=str(name))
+    canvas.legend_above(ax, columns=columns)
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    shown = {}
+    for text in legend.get_texts():
+        box = text.get_window_extent()
+        shown.setdefault(-round(box.y0), []).append((box.x0, text.get_text()))
+    assert [[name for _, name in sorted(shown[line])] for line in sorted(shown)] == lines
+    drawn = {
+        text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    assert drawn == {line.get_label(): line.get_color() for line in ax.get_lines()}

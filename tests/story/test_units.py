@@ -65,6 +65,8 @@ def test_seconds(value, said):
         (1000 * 2**20, "1 000 MiB"),
         (2**20, "1.00 MiB"),
         (1023, "1 023 bytes"),
+        (4, "4 bytes"),
+        (12.5, "12.5 bytes"),
         (1024, "1.00 KiB"),
         (0, "0 bytes"),
         (NAN, "no value"),

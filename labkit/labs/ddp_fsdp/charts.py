@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.waterfall import waterfall_chart as waterfall_chart
 from labkit.provenance import fact, sources, where
+from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
 
@@ -65,7 +66,7 @@ def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = Non
         for name, marker in zip(published["name"].unique(), _MARKERS, strict=False):
             axes[0].scatter([], [], marker=marker, color=canvas.PUBLISHED, label=f"{name}: 4 GPUs")
     canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables, published))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables, published))
 
 
 def _printed(ax: Axes, published: pd.DataFrame, batch: int, places: dict[str, float]) -> None:
@@ -113,7 +114,7 @@ def differences_chart(*tables: pd.DataFrame, printed: pd.DataFrame | None = None
         axes[0].plot([], [], "o", color=canvas.PUBLISHED, label="published")
     axes[0].plot([], [], "o", color=canvas.INK, mfc="white", label="hollow: within noise")
     canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables, printed))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables, printed))
 
 
 def zero_chart(table: pd.DataFrame) -> Figure:
@@ -133,7 +134,8 @@ def zero_chart(table: pd.DataFrame) -> Figure:
         parts.bars(ax, table[column] / scale, color=colors, spread=spread)
         ends = (table[column] + (0 if spread is None else spread)) / scale
         for place, value, end in zip(places, table[column] / scale, ends, strict=True):
-            parts.beside(ax, 0 if pd.isna(value) else end, place, "not known" if pd.isna(value) else f"{value:,.4g}")
+            text = "not known" if pd.isna(value) else units.number(value, 4)
+            parts.beside(ax, 0 if pd.isna(value) else end, place, text)
         longest = (table[column] / scale).max()
         ax.set(xlabel=label, title=title, xlim=(0, 1.35 * longest if longest > 0 else 1))
     for library, color in _LIBRARIES.items():
@@ -163,4 +165,4 @@ def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Fig
             1.1 * max(table[["formula_mb", "peak_mb"]].max().max(), *(printed_mb.values() if ax is axes[-1] else [0])),
         )
     canvas.shared_legend(figure, axes[::-1])
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import bars, panels, rows, swatches
+from labkit.charts.parts import bars, panels, rows, same_width, swatches
 from labkit.labs.pipeline.theory.schedules import SCHEDULE_NAMES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
@@ -70,7 +70,9 @@ def gantt_chart(measured: pd.DataFrame, simulated: pd.DataFrame) -> Figure:
     lasts = [units.seconds(fact(measured, name) / 1e3) for name in ("measured_ms", "simulated_ms")]
     titles = (
         f"Measured: {NAMES.get(schedule, schedule)}, {rest}: {lasts[0]}",
-        f"Simulated with the measured stage times: {lasts[1]} ({100 * fact(measured, 'residual'):+.1f} %)",
+        f"Simulated with the measured stage times: {lasts[1]} ({100 * fact(measured, 'residual'):+.1f} %)".replace(
+            "-", "−"
+        ),
     )
     for ax, table, title in zip(axes, (measured, simulated), titles, strict=True):
         _lanes(ax, table, end)
@@ -98,7 +100,7 @@ def schedules_chart(*tables: pd.DataFrame) -> Figure:
     end = 1.01 * max(table["end_ms"].max() for table in tables)
     for ax, table in zip(axes[:, 0], tables, strict=True):
         _lanes(ax, table, end)
-        kept = f"rank 0 keeps {units.number(fact(table, 'in_flight'), 2)} micro-batches"
+        kept = f"rank 0 keeps {fact(table, 'in_flight'):.3g} micro-batches"
         bubble = units.percent(fact(table, "bubble"))
         ax.set_title(f"{NAMES[fact(table, 'setting')]}: bubble {bubble}, {kept}", fontsize=10)
         ax.tick_params(axis="y", labelsize=8)
@@ -153,7 +155,7 @@ def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, gue
     for ax in axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
     canvas.legend_above(first, columns=4)
-    return canvas.finish(figure, sources(*tables, published).replace(" · published", "\npublished"))
+    return canvas.finish(figure, f"each panel has its own scale · {sources(*tables, published)}")
 
 
 def _curve(ax: Axes, line: pd.DataFrame, knob: str, mode: str) -> None:
@@ -225,9 +227,9 @@ def bubble_chart(*tables: pd.DataFrame) -> Figure:
             at = [place + aside for place in places]
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
         ax.set(title=f"{where(table)}: step time, bubble", xlabel="bubble, % of the ranks' time")
-        ax.set_xlim(0, 1.12 * max(1.0, ax.get_xlim()[1]))
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
+    same_width(axes, 1.12)
     canvas.legend_above(axes[0], markerscale=0.7)
     return canvas.finish(figure, sources(*tables))
 
@@ -245,6 +247,6 @@ def splits_chart(*tables: pd.DataFrame) -> Figure:
         for place, ratio in zip(places, table["ratio"], strict=True):
             ax.text(0.06, place, units.times(ratio), va="center", fontsize=9, color=ink_on(canvas.MEASURED))
         ax.set(title=f"{where(table)}, {table['mode'].iloc[0]}", xlabel=f"times the step of {even}")
-        ax.set_xlim(0, 1.22 * ax.get_xlim()[1])
+    same_width(axes, 1.22)
     canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))

@@ -44,10 +44,14 @@ def scaling_chart(*tables: pd.DataFrame) -> Figure:
             ax.barh(at, rows["efficiency"], 0.38, color=color, label=label, **whiskers)
             for place, rate in zip(at, rows["tokens_per_s"], strict=True):
                 if pd.notna(rate):
-                    ink = ink_on(color)
-                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", va="center", fontsize=7.5, color=ink)
+                    room = {"facecolor": color, "edgecolor": "none", "pad": 0.5}  # a whisker may begin there
+                    look = {"va": "center", "fontsize": 7.5, "color": ink_on(color), "bbox": room, "zorder": 4}
+                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", **look)
         ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
-        ax.set(title=where(every), xlabel="rate per GPU: times one GPU's rate", xlim=(0, 1.1))
+        ax.set(title=where(every), xlabel="rate per GPU: times one GPU's rate")
+    longest = max((table["efficiency"] + table["spread_efficiency"].fillna(0.0)).max() for table in tables)
+    for ax in axes:
+        ax.set_xlim(0, max(1.1, 1.05 * longest))
     canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))
 
@@ -102,7 +106,7 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
             ax.scatter(published["gpus"], published[column] / published["gpus"], **style)
     _gpus_axis(ax, sorted(set(table["gpus"])), fact(table, "per_node"))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set(xlabel="GPUs, one micro-batch each", ylabel="% of one GPU's speed, per GPU")
+    ax.set(xlabel="GPUs, one micro-batch each (log)", ylabel="% of one GPU's speed, per GPU")
     ax.set_title(f"Micro-batch {fact(table, 'micro_batch')}: lines projected from links and one GPU")
     ax.grid(axis="y")
     canvas.legend_above(ax, columns=4)

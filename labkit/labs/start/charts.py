@@ -12,6 +12,15 @@ from labkit.charts.parts import bars, beside, panels, rows, swatches
 from labkit.provenance import fact, sources
 from labkit.story import units
 
+_PARTS_OF_START_UP = (  # in the order in which a rank goes through them; each keeps its colour in every run
+    "the process starts",
+    "Python starts",
+    "torch is imported",
+    "the ranks meet",
+    "the first sum",
+    "conditions are measured",
+    "the lab prepares",
+)
 _WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "sweep": "launch(), a sweep"}
 
 
@@ -63,9 +72,12 @@ def startup_chart(table: pd.DataFrame) -> Figure:
     ranks = sorted(table["rank"].unique())
     figure, (ax,) = panels(1, rows=len(ranks), row_height=0.38)
     rows(ax, [str(rank) for rank in ranks])
-    for (part, spans), color in zip(table.groupby("part", sort=False), canvas.SERIES, strict=False):
-        by_rank = spans.set_index("rank").reindex(ranks)
-        bars(ax, by_rank["seconds"], start=by_rank["start_s"], color=color, label=str(part))
+    parts = list(table["part"].unique())
+    named = _PARTS_OF_START_UP if set(parts) <= set(_PARTS_OF_START_UP) else parts  # early recordings had other names
+    colors = dict(zip(named, canvas.SERIES, strict=False))
+    for part in parts:
+        by_rank = table[table["part"] == part].set_index("rank").reindex(ranks)
+        bars(ax, by_rank["seconds"], start=by_rank["start_s"], color=colors[part], label=str(part))
     ax.set(ylabel="rank", xlabel="seconds since the launch", title="Start-up, rank by rank")
     canvas.legend_above(ax)
     return canvas.finish(figure, sources(table))

@@ -9,6 +9,7 @@ from labkit.engine.run import replay
 from labkit.labs import pipeline
 from labkit.labs.pipeline.explorer import picture
 from labkit.node.limits import against_limit
+from labkit.provenance import of_source
 from labkit.tables.published import published
 
 
@@ -81,7 +82,9 @@ def test_charts(runs):
     counts = pipeline.throughput(runs["microbatches"])
     drawn(pipeline.micro_batch_curve(counts, counts, pipeline.throughput(replay(pipeline.TWO_GPUS))), 3)
     table = pipeline.predictions(runs["schedules"])
-    drawn(pipeline.bubble_chart(table, table), 2)
+    small = of_source(table.assign(bubble_measured=0.01), "made here")
+    figure = drawn(pipeline.bubble_chart(small, table), 2)
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim(), "panels that are compared share their scale"
     cuts = pipeline.split_forecast(runs["splits"])
     drawn(pipeline.splits_chart(cuts, cuts), 2)
     drawn(pipeline.memory_chart(pipeline.memory(runs["gpus"])), 3)

@@ -53,6 +53,15 @@ def test_scaling_chart(runs, name):
     assert {"your prediction", "published", "ideal"} <= labels(figure)
     marks = [line for line in figure.axes[3].lines if line.get_label() == "your prediction"]
     assert marks[0].get_ydata()[0] == pytest.approx(1.8), "90 % of two GPUs"
+    colors = {}
+    for ax in figure.axes:
+        for bars, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            if label.endswith(("on all", "per GPU")):
+                colors.setdefault(label.split()[0], set()).add(bars.lines[0].get_color())
+    assert all(len(of_batch) == 1 for of_batch in colors.values()), "a batch has one colour in all panels"
+    assert len(set.union(*colors.values())) == len(colors), "no two batches share a colour"
+    ticks = set(figure.axes[3].get_xticks())
+    assert ticks >= set(printed["gpus"]), "the report's numbers of GPUs stand on the axis"
 
 
 @pytest.mark.parametrize("name", ["full", "small", "one", "eight"])
@@ -73,6 +82,8 @@ def test_ways_and_accuracy_charts(runs, name):
     learnt = scaling.accuracy(runs[name][2])
     figure = drawn(scaling.accuracy_chart(learnt, scaling.accuracy(runs["full"][2]), guess=70.0), 2)
     assert "your prediction" in labels(figure)
+    ends = [x for ax in figure.axes for lines in ax.collections for path in lines.get_paths() for x, _ in path.vertices]
+    assert max(ends) <= 100.001, "no whisker claims more than all answers"
 
 
 def test_other_charts(tmp_path):

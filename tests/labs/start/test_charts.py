@@ -1,10 +1,12 @@
 """Lab 00's charts: each draws, says its units and source, and no text hides another or leaves it."""
 
+import pandas as pd
 import pytest
 from figures import checked
 from made import CPU, cost_run, hello_run
 
 from labkit.labs import start
+from labkit.provenance import of_source
 
 
 @pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
@@ -20,6 +22,20 @@ def test_start_charts(tmp_path, gpus, device):
     figure = checked(start.startup_chart(start.startup(run)))
     assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "rank 0 is on top"
     checked(start.sums_chart(start.sums(run)))
+
+
+def test_a_part_of_the_start_up_has_the_same_colour_in_every_run():
+    def colors(*parts):
+        table = pd.DataFrame(
+            {"rank": 0, "part": parts, "start_s": range(len(parts)), "end_s": range(1, len(parts) + 1), "seconds": 1.0}
+        )
+        (ax,) = start.startup_chart(of_source(table, "made by hand")).axes
+        return {bars.get_label(): bars.patches[0].get_facecolor() for bars in ax.containers}
+
+    short = colors("the process starts", "the ranks meet", "the first sum")
+    long = colors("the process starts", "the ranks meet", "conditions are measured", "the first sum")
+    assert len(set(long.values())) == 4
+    assert short.items() <= long.items()
 
 
 def test_cost_chart_and_wall(tmp_path):

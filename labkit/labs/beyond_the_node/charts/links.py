@@ -50,8 +50,8 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
         canvas.logarithmic(ax.xaxis)
         canvas.logarithmic(ax.yaxis)
         ax.grid(True)
-        ax.set(title=f"{where(table)}: all-reduce of two ranks", xlabel="tensor, MiB")
-    axes[0].set_ylabel("all-reduce, ms")
+        ax.set(title=f"{where(table)}: all-reduce of two ranks", xlabel="tensor, MiB (log)")
+    axes[0].set_ylabel("all-reduce, ms (log)")
     canvas.shared_legend(figure, axes, columns=3)
     return canvas.finish(figure, sources(*(table for table, _ in runs)))
 

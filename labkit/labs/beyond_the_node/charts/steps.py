@@ -40,7 +40,11 @@ def strategies_chart(*tables: pd.DataFrame) -> Figure:
         compute = rows[["compute_ms", "step_ms"]].min(axis=1)
         end = parts.bars(ax, compute.to_numpy(), color=canvas.COMPUTE, label="a step alone")
         rest = (rows["step_ms"] - compute).to_numpy()
-        look = {"color": canvas.COMMUNICATE, "label": "longer", "spread": rows["spread_step_ms"].to_numpy()}
+        look = {
+            "color": canvas.COMMUNICATE,
+            "label": "what communication adds",
+            "spread": rows["spread_step_ms"].to_numpy(),
+        }
         parts.bars(ax, rest, start=end, **look)
         for place, row in enumerate(rows.itertuples()):
             text = f"{units.number(row.link_mib, 2)} MiB" if row.link_mib > 0.01 else "0 MiB"
@@ -70,7 +74,7 @@ def turning_chart(table: pd.DataFrame) -> Figure:
     left.set(ylim=(0, 1.1), title="Accumulation", xlabel="micro-batches per step", ylabel="efficiency")
     canvas.logarithmic(right.xaxis)
     right.set_ylim(bottom=0)
-    right.set(title="Buckets", xlabel="bucket, MiB", ylabel="ms per step")
+    right.set(title="Buckets", xlabel="bucket, MiB (log)", ylabel="ms per step")
     for ax in (left, right):
         ax.grid(True)
     canvas.shared_legend(figure, [left])
@@ -100,10 +104,12 @@ def efficiency_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set(
-            title=f"{where(table)}, {fact(table, 'ranks')} ranks", xlabel="link between nodes, Mbit/s", ylim=(0, 1.1)
+            title=f"{where(table)}, {fact(table, 'ranks')} ranks",
+            xlabel="link between nodes, Mbit/s (log)",
+            ylim=(0, 1.1),
         )
         ax.grid(True)
-    axes[0].set_ylabel("efficiency: a step alone over the step")
+    axes[0].set_ylabel("efficiency, % of a step")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(*runs) if runs else sources(*tables))
 
@@ -132,7 +138,7 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
             axes[1].plot(own["link_mib"].clip(lower=own["link_mib"].max() / 1e3), own["loss"], color=color)
         canvas.logarithmic(axes[1].xaxis)
         axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")
-        axes[1].set(title="By bytes", xlabel="sent by a node, MiB")
+        axes[1].set(title="By bytes", xlabel="sent by a node, MiB (log)")
         for ax in axes:
             ax.grid(True)
     canvas.shared_legend(figure, list(grid.flat))

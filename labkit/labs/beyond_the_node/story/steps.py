@@ -159,5 +159,7 @@ def explain_local_steps(table: pd.DataFrame) -> Markdown:
     apart = float(table["apart"].max())
     alike = "All ranks end with the same weights." if apart == 0 else f"**Ranks end {units.number(apart)} apart.**"
     seeds = int(table["seeds"].min())
-    caution = f"{seeds} seed{'s' if seeds > 1 else ''} of a tiny model show a direction, not a law."
+    caution = (
+        f"{seeds} seed{'s' if seeds > 1 else ''} of a tiny model show{'' if seeds > 1 else 's'} a direction, not a law."
+    )
     return say(*sentences, alike, caution, small=fact(table, "small"))

@@ -58,12 +58,13 @@ def mark_regions(ax: Axes, knee_bytes: float) -> None:
     if math.isfinite(knee_bytes) and knee_bytes > low:
         ax.axvspan(low, min(knee_bytes, high), color=canvas.IDLE, alpha=0.3, lw=0, zorder=0)
         if knee_bytes < high:
-            ax.axvline(knee_bytes, color=canvas.QUIET, ls=":", lw=1.3)
+            ax.axvline(knee_bytes, ymax=_BELOW_NAMES, color=canvas.QUIET, ls=":", lw=1.3)
     ax.set_xlim(low, high)
     for place, side, name in ((0.02, "left", "← latency"), (0.98, "right", "bandwidth →")):
         ax.text(place, 0.98, name, ha=side, va="top", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
 
 
+_BELOW_NAMES = 0.9  # of a panel's height: there the knee's line ends, so that it crosses no name
 _HEADROOM = 8.0  # times the highest line, so that the regions' names stand above all data
 _CLOCK_MARKERS = {"in flight": "o", "one call": "^", "captured": "s"}
 _CLOCK_NAMES = {
@@ -133,7 +134,7 @@ def _limits(ax: Axes, backend_rows: pd.DataFrame) -> None:
     limits = backend_rows["limit"].dropna()
     names = {limits.min(): "a GPU's links"} if len(limits) else {}
     if len(limits) and limits.max() > 1.001 * limits.min():
-        names[limits.max()] = "all-reduce in the switch"
+        names[limits.max()] = "in the switch"
     for (limit, name), (side, away) in zip(names.items(), (("top", -3), ("bottom", 2)), strict=False):
         ax.axhline(limit, color=canvas.THEORY, lw=1)
         ax.annotate(

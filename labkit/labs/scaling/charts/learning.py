@@ -39,13 +39,16 @@ def accuracy_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         ):
             at = [place + aside for place in places]
             look = {"color": canvas.MEASURED, "mfc": fill, "marker": "o", "ls": "", "capsize": 3, "label": label}
-            ax.errorbar(table[name], at, xerr=table[f"std_{name}"].fillna(0.0), **look)
+            spread = table[f"std_{name}"].fillna(0.0)
+            whiskers = [spread.clip(upper=table[name]), spread.clip(upper=100 - table[name])]  # no answers beyond all
+            ax.errorbar(table[name], at, xerr=whiskers, **look)
         ax.axvline(10, color=canvas.QUIET, lw=1, ls=(0, (2, 2)), label="guessing")
         if ax is axes[-1]:
             parts.guess_line(ax, guess)
-        ax.set(title=where(table), xlabel="right answers, %", xlim=(0, 100))
+        ax.set(title=where(table), xlabel="right answers, %", xlim=(0, 104))
+        ax.set_xticks(range(0, 101, 20))
     canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, f"whiskers: standard deviation over seeds, up to 100 % · {sources(*tables)}")
 
 
 def published_chart(table: pd.DataFrame) -> Figure:

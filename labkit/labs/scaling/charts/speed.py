@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from labkit.labs.scaling.theory import amdahl, gustafson
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 
-_BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[4])
+_BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[4], canvas.SERIES[1])
 _LAWS = {
     "strong": (amdahl, "Strong: the batch over all GPUs stays"),
     "weak": (gustafson, "Weak: each GPU's batch stays"),
@@ -49,10 +50,10 @@ def laws_chart(shares: Sequence[float] = (0.01, 0.05, 0.2), most: int = 16, gues
     for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
         ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
         for share, color in zip(shares, _BATCHES, strict=False):
-            ax.plot(
-                gpus, [speedup(share, count) for count in gpus], color=color, label=f"{units.percent(share)} serial"
-            )
-        _gpu_axis(ax, [2**power for power in range(most.bit_length())])
+            ax.plot(gpus, [speedup(share, count) for count in gpus], color=color, label=f"{100 * share:g} % serial")
+        counts = [2**power for power in range(most.bit_length())]
+        _gpu_axis(ax, counts)
+        ax.set_yticks(counts)
         ax.set(title=title, xlabel="GPUs", ylabel="speed-up, times one GPU" if law == "strong" else "")
     value = getattr(guess, "value", guess)
     if value is not None:
@@ -78,8 +79,9 @@ def scaling_chart(
     rows = len(pairs)
     most = max(table["ranks"].max() for table, _ in pairs)
     figure, grid = canvas.canvas(2, rows, height=0.9 + 3.1 * rows, squeeze=False, sharex=True, sharey=True)
+    batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})
+    colors: dict[Any, str] = dict(zip(batches, itertools.cycle(_BATCHES), strict=False))  # the same in all panels
     for axes, (table, fits) in zip(grid, pairs, strict=True):
-        colors: dict[Any, str] = dict(zip(sorted(set(table["fixed"])), _BATCHES, strict=False))
         for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
             _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most, colors)
             ax.set_title(f"{title.partition(':')[0]}. {where(table)}, {fact(table, 'loader')} loader")
@@ -89,6 +91,7 @@ def scaling_chart(
         for fixed, own in published.groupby("batch_per_gpu"):
             label = "published" if fixed == published["batch_per_gpu"].min() else None
             last.plot(own["gpus"], own["true_speedup"], "^", color=canvas.PUBLISHED, mec="white", ms=8, label=label)
+        _gpu_axis(last, sorted({*published["gpus"], *(count for table, _ in pairs for count in table["ranks"])}))
     value = getattr(guess, "value", guess)
     if value is not None:
         last.plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
@@ -157,4 +160,4 @@ def ways_chart(*tables: pd.DataFrame) -> Figure:
         ax.axvline(0, color=canvas.INK, lw=1)
         ax.set(title=f"{where(table)}: GPUs × images", xlabel="exposed all-reduce, % of a step")
     canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))

@@ -52,7 +52,7 @@ def _serial(fits: pd.DataFrame) -> str | None:
     if strong.empty:
         return None
     row = strong.iloc[0]
-    interval = f"the points allow {100 * row['least']:.1f} to {100 * row['most']:.1f} %"
+    interval = f"the points allow {units.span((row['least'], row['most']), lambda share: f'{100 * share:.1f} %')}"
     if row["most"] < 0:
         return f"The speed-up exceeds the number of GPUs ({interval}): **no serial share explains that**."
     if row["least"] <= 0 <= row["most"]:
