@@ -35,7 +35,7 @@ def test_gradients_are_the_formulas(runs):
 def test_the_all_reduces_run_near_lab_09s_line(runs):
     lines = collectives.fits(replay(collectives.RECORDED.nearest("sweep", gpus=2)))
     table = scaling.beside_line(scaling.exchange(runs["communication"]), lines)
-    assert table["over_line"].between(0.9, 1.3).all(), table
+    assert table["over_line"].between(0.9, 1.5).all(), table
 
 
 def test_messages_besides_gradients(runs):

@@ -14,6 +14,7 @@ from labkit.engine.worker import Worker
 from labkit.labs.precision_memory.theory.levers import LEVERS
 from labkit.labs.precision_memory.worker.memory import Training, adamw
 from labkit.worker.allocations import MIB, Meter
+from labkit.worker.hooks import after_gradient
 
 _LEAST_MOVED = 2**20  # bytes of an activation that is worth a copy to the host
 # What the selective checkpoint keeps: results of matrix products and of attention, by every backend's name for it.
@@ -47,7 +48,7 @@ class Levered(Training):
         if "checkpoint" in self.options:
             place_checkpoints(self.model, self.options["checkpoint"])
         if self.options.get("in_backward"):
-            update_in_backward(self.model)
+            self.own = update_in_backward(self.model)
 
     def forward(self) -> torch.Tensor:
         if not self.options.get("offload"):
@@ -84,16 +85,21 @@ def _policy(_context: Any, function: Any, *_arguments: Any, **_named: Any) -> Ch
     return CheckpointPolicy.MUST_SAVE if dear else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def update_in_backward(model: nn.Module) -> None:
-    """Have each parameter updated as soon as its gradient is complete, and the gradient freed."""
+def update_in_backward(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Have each parameter updated as soon as its gradient is complete, and the gradient freed.
 
-    def updated(parameter: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+    Returns the optimizers, one per parameter: updates happen as long as they are kept.
+    """
+
+    def update(optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
         optimizer.zero_grad()
 
+    optimizers = []
     for parameter in model.parameters():
-        own = adamw([parameter], "fused")
-        parameter.register_post_accumulate_grad_hook(functools.partial(updated, optimizer=own))
+        optimizers.append(adamw([parameter], "fused"))
+        after_gradient(parameter, optimizers[-1], update)
+    return optimizers
 
 
 class ToHost(torch.autograd.graph.saved_tensors_hooks):

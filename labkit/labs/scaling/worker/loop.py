@@ -14,6 +14,7 @@ from torch.nn import functional
 from labkit.engine.worker import Worker
 from labkit.theory.images import CLASSES
 from labkit.worker.clocks import Tape
+from labkit.worker.hooks import after_gradient
 from labkit.worker.images import normalised
 from labkit.worker.resnet import ResNet
 from labkit.worker.strategies import wrap
@@ -42,7 +43,7 @@ class Loop:
         if getattr(point, "compiled", False):
             model.forward = torch.compile(model.forward, dynamic=False)
         self.model = model
-        model.conv1.weight.register_post_accumulate_grad_hook(lambda _: self.note("backward"))
+        after_gradient(model.conv1.weight, self, lambda loop: loop.note("backward"))
         exchanged = not alone and (point.ranks > 1 or getattr(point, "strategy", "") == "ddp")
         self.wrapped: Any = wrap(model, "ddp" if exchanged else "single", group, worker.device)
         self.exchanged = exchanged

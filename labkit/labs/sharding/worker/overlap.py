@@ -11,6 +11,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Clock, Tape, fence
+from labkit.worker.hooks import after_gradient
 from labkit.worker.trace import traced
 from labkit.worker.trainer import Batch, Trainer, time_steps
 
@@ -95,7 +96,7 @@ class _Waits:
         self.on, self.gaps, self.last = False, [], None
         if trainer.strategy == "ddp":
             for weight in trainer.weights():
-                weight.register_post_accumulate_grad_hook(lambda weight: self.end())
+                after_gradient(weight, self, _Waits.end)
         elif trainer.strategy != "single":
             for block in trainer.model.blocks:
                 block.register_forward_pre_hook(self.begun)
