@@ -28,7 +28,7 @@ c.JudgeAnswers.seconds = 12.0
 c.Exchange.root = {exchange!r}
 c.ExchangeCollect.check_owner = False
 """
-pytestmark = pytest.mark.timeout(580)  # nine starts of nbgrader, each 2 to 10 s
+pytestmark = pytest.mark.timeout(1200)  # nine starts of nbgrader: 60 s in all alone, 310 s on two cores that ten share
 
 
 def environment_of(course: Path) -> dict[str, str]:
@@ -173,17 +173,17 @@ def test_the_formgrader_shows_the_grades(course):
         address = f"http://127.0.0.1:{port}/formgrader/api/submissions/{ASSIGNMENT}?token=t"
         rows = json.loads(_fetched(address, server))
     finally:
-        server.terminate()
-        server.wait(20)
+        server.kill()  # it has no kernel to end; asked to stop, it looks for language servers first, 2 to 30 s
+        server.wait()
     scores = {row["student"]: (row["score"], row["max_score"]) for row in rows}
     assert scores == {"right": (4, 4), "half": (1, 4), "syntax": (3, 4), "endless": (3, 4), "cheat": (0, 4)}
 
 
-def _fetched(address: str, server: subprocess.Popen, seconds: float = 60) -> str:
+def _fetched(address: str, server: subprocess.Popen, seconds: float = 300) -> str:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            with urllib.request.urlopen(address, timeout=60) as answer:
                 return answer.read().decode()
         except OSError:
             time.sleep(0.3)
