@@ -2,7 +2,9 @@
 
 import re
 
+import nbformat
 import pytest
+from nbconvert.filters import markdown2html
 
 from labkit.batch.__main__ import main
 from labkit.batch.glossary import within_report, write_glossary
@@ -12,7 +14,9 @@ from labkit.repository import REPOSITORY
 LINKS = """text: # First
 
 [second](01_second.ipynb), [never run](02_third.ipynb#idea), [ring](glossary.md#ring), [paper](https://arxiv.org/abs/1910.02054)"""
-GLOSSARY = '# Glossary\n\n<a id="ring"></a>\n\n### Ring\n\nA circle.\n\nSource: [README](../README.md)\n'
+GLOSSARY = (
+    '# Glossary\n\n<a id="ring"></a>\n\n### Ring\n\nA circle.\n\nSource: [paper](https://arxiv.org/abs/1910.02054)\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -52,4 +56,13 @@ def test_the_glossary_s_page_has_its_anchors_and_loads_nothing(tmp_path):
     for anchor in re.findall(r'<a id="([^"]+)"', source):
         assert f'id="{anchor}"' in html
     assert loads(html) == []
-    assert 'href="../' not in html
+    assert re.findall(r'href="(?!https://|#|index\.html)', html) == []
+
+
+def test_every_link_of_the_notebooks_leads_to_a_page_of_the_report():
+    notebooks = {page.stem: page for page in (REPOSITORY / "notebooks").glob("*.ipynb")}
+    pages = {f"{name}.html" for name in notebooks} | {"glossary.html"}
+    for name, page in notebooks.items():
+        text = "\n\n".join(cell.source for cell in nbformat.read(page, 4).cells if cell.cell_type == "markdown")
+        links = re.findall(r'href="([^"#]+)', within_report(markdown2html(text), notebooks))
+        assert links and {link for link in links if not link.startswith("https://")} <= pages, name

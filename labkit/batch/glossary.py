@@ -11,7 +11,6 @@ from .frame import write_page_of
 SOURCE, PAGE, HOME = "glossary.md", "glossary.html", "index.html"
 _NOTEBOOK = re.compile(r'href="(\d\d_\w+)\.ipynb(#[^"]*)?"')
 _GLOSSARY = re.compile(rf'href="{re.escape(SOURCE)}(#[^"]*)?"')
-_REPOSITORY = re.compile(r'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)
 
 
 def within_report(html: str, names: Collection[str]) -> str:
@@ -27,12 +26,9 @@ def within_report(html: str, names: Collection[str]) -> str:
 
 
 def write_glossary(folder: Path, report: Path) -> None:
-    """Write the glossary of the notebooks' folder as a page of the report; nothing where there is no glossary.
-
-    What it links to in the repository is not part of a report, so those links become plain text.
-    """
+    """Write the glossary of the notebooks' folder as a page of the report; nothing where there is no glossary."""
     source = folder / SOURCE
     if source.is_file():
-        body = _REPOSITORY.sub(r"\1", markdown2html(source.read_text(encoding="utf-8")))
+        body = markdown2html(source.read_text(encoding="utf-8"))
         back = f'<p class="lead"><a href="{HOME}">← All notebooks</a></p>'
         write_page_of(f"{back}\n{body}", report / PAGE)

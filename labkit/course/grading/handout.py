@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import nbformat
@@ -13,6 +14,7 @@ from nbformat import NotebookNode
 from labkit.course import answers
 from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading.submissions import answers_in
+from labkit.course.lessons import LINK
 
 CONFIG = '''"""nbgrader's settings for this course.
 
@@ -43,6 +45,21 @@ def stripped(page: Path) -> NotebookNode:
     return notebook
 
 
+def _link(notebook: NotebookNode, addresses: Mapping[str, str]) -> NotebookNode:
+    """Lead links to other notebooks to their addresses; a link to one that is not handed out becomes its text."""
+
+    def led(link: re.Match) -> str:
+        file, sign, anchor = link[2].partition("#")
+        if not file.endswith(".ipynb"):
+            return link[0]
+        return f"[{link[1]}]({addresses[file]}{sign}{anchor})" if file in addresses else link[1]
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK.sub(led, cell.source)
+    return notebook
+
+
 def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOKS) -> list[Path]:
     """Write the notebooks into a new folder, and a zip of the same name beside it; return the notebooks.
 
@@ -57,13 +74,18 @@ def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOK
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     for name, notebook in ready.items():
-        nbformat.write(notebook, folder / name)
-    for text in sorted(notebooks.glob("*.md")):
-        shutil.copy(text, folder)
+        nbformat.write(_link(notebook, {other: other for other in ready}), folder / name)
+    _copy_texts(notebooks, folder)
     with zipfile.ZipFile(folder.with_name(f"{folder.name}.zip"), "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(folder.iterdir()):
             archive.write(file, f"{folder.name}/{file.name}")
     return [folder / name for name in ready]
+
+
+def _copy_texts(notebooks: Path, folder: Path) -> None:
+    """Copy the glossary, which the notebooks link to."""
+    for text in sorted(notebooks.glob("*.md")):
+        shutil.copy(text, folder)
 
 
 def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOKS) -> list[str]:
@@ -73,11 +95,13 @@ def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = N
     """
     ready = {page: stripped(page) for page in chosen(names, notebooks)}
     assignments = [page.stem for page, notebook in ready.items() if answers_in(notebook)]
+    addresses = {f"{name}.ipynb": f"../{name}/{name}.ipynb" for name in assignments}  # as students have them, too
     for page, notebook in ready.items():
         if page.stem in assignments:
             source = course / "source" / page.stem
             source.mkdir(parents=True, exist_ok=True)
-            nbformat.write(notebook, source / page.name)
+            nbformat.write(_link(notebook, addresses), source / page.name)
+            _copy_texts(notebooks, source)
     course.mkdir(parents=True, exist_ok=True)
     (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
     return assignments
