@@ -7,6 +7,7 @@ from typing import Any
 
 import ipywidgets
 
+from labkit.charts.keyboard import with_keys
 from labkit.charts.svg import TEXT
 
 _ROLE = 'role="region" aria-live="polite" aria-label="Picture that the knobs above change"'
@@ -29,4 +30,4 @@ def with_picture(knobs: Mapping[str, Any], picture: Callable[..., str]) -> ipywi
     draw()
     every, half = list(knobs.values()), (len(knobs) + 1) // 2
     columns = ipywidgets.HBox([ipywidgets.VBox(every[:half]), ipywidgets.VBox(every[half:])])
-    return ipywidgets.VBox([columns, shown])
+    return with_keys(columns, shown)

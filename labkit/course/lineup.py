@@ -120,6 +120,8 @@ class Naming:
         import ipywidgets
         from IPython.display import display
 
+        from labkit.charts.keyboard import with_keys
+
         button = ipywidgets.Button(description="Reveal who is who", layout=ipywidgets.Layout(width="14em"))
         revealed = ipywidgets.Output()
 
@@ -136,7 +138,7 @@ class Naming:
             field.observe(take, names="value")
         button.on_click(show)
         take()
-        shown: Any = ipywidgets.VBox([*self.fields.values(), button, revealed])._repr_mimebundle_()
+        shown: Any = with_keys(*self.fields.values(), button, revealed)._repr_mimebundle_()
         display({**shown, "text/plain": repr(self)}, raw=True)
 
 

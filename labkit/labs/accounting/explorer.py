@@ -8,6 +8,7 @@ from math import log10
 import ipywidgets
 
 from labkit.charts import canvas, ledgers, svg
+from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
 from labkit.charts.svg import WIDTH
 from labkit.labs.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
@@ -163,4 +164,4 @@ def explore() -> ipywidgets.VBox:
     for knob in (knob for group in groups for knob in group.values()):
         knob.observe(draw, names="value")
     draw()
-    return ipywidgets.VBox([ipywidgets.HBox([ipywidgets.VBox(list(group.values())) for group in groups]), shown])
+    return with_keys(ipywidgets.HBox([ipywidgets.VBox(list(group.values())) for group in groups]), shown)

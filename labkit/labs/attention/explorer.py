@@ -10,6 +10,7 @@ from matplotlib.colors import to_hex
 
 from labkit.charts import canvas, svg
 from labkit.charts.ink import ink_on
+from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
 from labkit.labs.attention.charts.memory import BEFORE, KEPT, MASKED, SHADES
 from labkit.labs.attention.theory import SKIPPED, Running, Step, example, tiled
@@ -175,4 +176,4 @@ def explore() -> ipywidgets.VBox:
         knob.observe(draw, names="value")
     draw()
     rows = [[step, play], [knobs["tile_rows"], knobs["tile_columns"], knobs["causal"]]]
-    return ipywidgets.VBox([*map(ipywidgets.HBox, rows), shown])
+    return with_keys(*map(ipywidgets.HBox, rows), shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipywidgets
 
 from labkit.charts import canvas, svg
+from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
 from labkit.labs.collectives.charts.comparisons import MOVED, shade
 from labkit.labs.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
@@ -136,4 +137,4 @@ def explore() -> ipywidgets.VBox:
         knob.observe(draw, names="value")
     draw()
     rows = [[step, play], [knobs["ranks"], knobs["message_bytes"]], [knobs["alpha_us"], knobs["beta_gb_per_s"]]]
-    return ipywidgets.VBox([*map(ipywidgets.HBox, rows), shown])
+    return with_keys(*map(ipywidgets.HBox, rows), shown)

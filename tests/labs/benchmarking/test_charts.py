@@ -89,7 +89,7 @@ def test_the_explorers_sentence_is_the_queues():
 
 def test_the_sliders_draw():
     box = explore()
-    columns, shown = box.children
+    columns, shown, *_ = box.children
     sliders = {knob.description: knob for column in columns.children for knob in column.children}
     before = shown.value
     sliders["width"].value = 4096

@@ -45,7 +45,7 @@ def test_what_leaves_a_node_is_said():
 
 def test_every_choice_of_a_slider_draws():
     shown = explore()
-    columns, html = shown.children
+    columns, html, *_ = shown.children
     knobs = [knob for column in columns.children for knob in column.children]
     assert html.value == region(picture(*START))
     for knob in knobs:
