@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from broadcasts import PIPELINED
-from jupyter_lab import IDLE, NEEDS_CHROMIUM, OUTPUTS, ROOT, opened, served, wait_for_one_kernel
+from jupyter_lab import IDLE, NEEDS_CHROMIUM, OUTPUTS, ROOT, STARTS_WITHIN_S, opened, served, wait_for_one_kernel
 from playwright.sync_api import Page
 
 from labkit.charts.ink import contrast
@@ -20,7 +20,7 @@ LESSON, TAKEN = "02_broadcast.ipynb", ("c01", "check_parameters", "predict(", "%
 TAKEN += ('check("pipelined"', "suspects = launch", "show_suspects", "diagnose")
 EXPLORER = "from labkit.labs import pipeline\npipeline.explore()"
 PICTURES = os.environ.get("LABKIT_TEST_PICTURES")  # a folder for what the student saw, to be looked at
-LONGEST_MS = 90_000
+LONGEST_MS = 1000 * STARTS_WITHIN_S
 RIGHT = PIPELINED.format(name="pipelined")
 WRONG = RIGHT.replace(", after=arrived", "")
 # Text and ground of everything that is written in the outputs, as the browser shows it.
@@ -33,7 +33,7 @@ LETTERS = """() => {
   return words.filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
     .map(element => [element.textContent.trim().slice(0, 40), getComputedStyle(element).color, ground(element)]) }"""
 
-pytestmark = [NEEDS_CHROMIUM, pytest.mark.timeout(300)]
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture
