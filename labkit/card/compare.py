@@ -12,7 +12,7 @@ from pathlib import Path
 from labkit.batch.frame import write_page_of
 from labkit.card.cards import FILE, Card, CardError, Row, together
 from labkit.card.reports import find_card, history
-from labkit.card.verdicts import FENCE, IMPOSSIBLE
+from labkit.card.verdicts import FENCE, IMPOSSIBLE, percent_text
 from labkit.engine.folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
@@ -22,6 +22,7 @@ from labkit.tables.key_figures import LOWER
 # Of the share of time in which a process waited for a core (PSI): quiet runs on 2 × H200 with 32 cores showed 0.0 to
 # 0.3 %, the same run under taskset on a single core 55 %.
 PRESSURE_POINTS = 25.0
+MOST_DRAWN = 100.0  # percent: one figure a hundred times worse would make all others invisible
 STYLE = """
 table.compare td { padding: 7px 12px 7px 0; } table.compare td.change { width: 30%; }
 table.compare td.value { white-space: nowrap; } .better { color: var(--ok); }
@@ -125,7 +126,7 @@ def told(first: Card, second: Card, names: tuple[str, str]) -> str:
     beyond = sorted((one for one in found if one.kind != "within noise"), key=lambda one: one.percent)
     for one in beyond:
         numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {one.first.unit}"
-        size = f"{abs(one.percent):.3g} % {one.kind}, noise ± {one.noise:.2g} %"
+        size = f"{percent_text(abs(one.percent))} % {one.kind}, noise ± {percent_text(one.noise)} %"
         lines.append(f"{one.first.lab:<18}  {one.first.figure:<48}  {numbers:<28}  {size}")
     lines.append(_summary(found, beyond))
     conditions = changed_conditions(first, second)
@@ -145,7 +146,8 @@ def _summary(found: list[Change], beyond: list[Change]) -> str:
 def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     """Return the comparison as the body of a page."""
     found = changes(first, second)
-    full = max([*(abs(one.percent) for one in found), *(one.noise for one in found), 1.0]) * 1.05
+    widest = max([*(abs(one.percent) for one in found), *(one.noise for one in found), 1.0])
+    full = 1.05 * min(widest, MOST_DRAWN)
     rows = "".join(
         f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(_row(one, full) for one in group)}'
         for lab, group in groupby(found, key=lambda one: one.first.lab)
@@ -153,7 +155,7 @@ def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     conditions = changed_conditions(first, second) or ["none that is known to matter"]
     listed = "".join(f"<li>{escape(one)}</li>" for one in conditions)
     beyond = [one for one in found if one.kind != "within noise"]
-    change = f'<th class="change">Change, worse ← 0 → better, ± {full:.2g} %</th>'
+    change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
     heads = f"<th>Key figure</th>{change}<th>From → to</th><th>Change</th>"
     return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
 <p class="lead">{escape(first.date.replace("T", " "))}, {escape(first.node["label"])} →
@@ -161,20 +163,22 @@ def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
 <h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
 <h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">The grey band is the noise: the fence around the first one's repeats (quartiles and {FENCE:g}
-interquartile ranges more), and half of the second one's own spread.</p>"""
+interquartile ranges more), and half of the second one's own spread. A bar that reaches the end of the axis may be
+longer.</p>"""
 
 
 def _row(one: Change, full: float) -> str:
-    kind = one.kind if one.kind != "within noise" else "soft"
-    begin, width = sorted((0.0, one.percent))[0], abs(one.percent)
-    noise = f'<span class="noise" style="{_place(-one.noise, 2 * one.noise, full)}"></span>'
+    kind, judged = ("soft", "(within noise)") if one.kind == "within noise" else (one.kind, one.kind)
+    drawn, reach = max(-full, min(one.percent, full)), min(one.noise, full)
+    begin, width = min(0.0, drawn), abs(drawn)
+    noise = f'<span class="noise" style="{_place(-reach, 2 * reach, full)}"></span>'
     bar = f'<span class="{kind}" style="{_place(begin, width, full)}"></span><span class="zero"></span>'
     numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {escape(one.first.unit)}"
     doubt = f'<span class="small">{escape(one.second.verdict)}</span>' if one.second.kind == IMPOSSIBLE else ""
     setting = f'<span class="small">{escape(one.first.setting)}</span>'
     return f"""<tr><td class="figure">{escape(one.first.figure)}{setting}</td>
 <td class="change"><div class="axis">{noise}{bar}</div></td><td class="value">{numbers}</td>
-<td class="verdict {kind}">{abs(one.percent):.2g} % {one.kind if kind != "soft" else "(within noise)"}{doubt}</td></tr>
+<td class="verdict {kind}">{percent_text(abs(one.percent))} % {judged}{doubt}</td></tr>
 """
 
 

@@ -70,7 +70,7 @@ def judge(figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], 
         return Verdict(SOUND, SOUND, nearest, percent)
     if reason := disturbed(here, nearest):
         return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
-    return Verdict(BELOW, f"below the reference by {_percent(percent)} %", nearest, percent)
+    return Verdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
 
 
 def contradicts_physics(figure: KeyFigure, here: Reading) -> bool:
@@ -114,6 +114,6 @@ def _lacks(here: Reading, recorded: Iterable[Reading]) -> str:
     return f"recorded with {' or '.join(settings)}"
 
 
-def _percent(percent: float) -> str:
+def percent_text(percent: float) -> str:
     """Return two digits, never "0": 0.31, 7.2, 34."""
     return f"{percent:.2g}" if percent < 99.5 else f"{percent:.0f}"

@@ -67,12 +67,11 @@ def gantt_chart(measured: pd.DataFrame, simulated: pd.DataFrame) -> Figure:
     figure, axes = canvas.canvas(1, 2, height=1.7 + 0.62 * measured["rank"].nunique(), sharex=True)
     end = 1.01 * max(measured["end_ms"].max(), simulated["end_ms"].max())
     schedule, _, rest = fact(measured, "setting").partition(", ")
+    residual = f"{100 * fact(measured, 'residual'):+.1f}".replace("-", "−")
     lasts = [units.seconds(fact(measured, name) / 1e3) for name in ("measured_ms", "simulated_ms")]
     titles = (
         f"Measured: {NAMES.get(schedule, schedule)}, {rest}: {lasts[0]}",
-        f"Simulated with the measured stage times: {lasts[1]} ({100 * fact(measured, 'residual'):+.1f} %)".replace(
-            "-", "−"
-        ),
+        f"Simulated with the measured stage times: {lasts[1]} ({residual} %)",
     )
     for ax, table, title in zip(axes, (measured, simulated), titles, strict=True):
         _lanes(ax, table, end)
@@ -100,9 +99,8 @@ def schedules_chart(*tables: pd.DataFrame) -> Figure:
     end = 1.01 * max(table["end_ms"].max() for table in tables)
     for ax, table in zip(axes[:, 0], tables, strict=True):
         _lanes(ax, table, end)
-        kept = f"rank 0 keeps {fact(table, 'in_flight'):.3g} micro-batches"
-        bubble = units.percent(fact(table, "bubble"))
-        ax.set_title(f"{NAMES[fact(table, 'setting')]}: bubble {bubble}, {kept}", fontsize=10)
+        bubble, kept = units.percent(fact(table, "bubble")), f"{fact(table, 'in_flight'):.3g} micro-batches"
+        ax.set_title(f"{NAMES[fact(table, 'setting')]}: bubble {bubble}, rank 0 keeps {kept}", fontsize=10)
         ax.tick_params(axis="y", labelsize=8)
     axes[-1, 0].set_xlabel("times one rank's forward of a micro-batch")
     swatches(axes[0, 0], words_used(*tables))
