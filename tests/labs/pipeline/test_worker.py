@@ -79,11 +79,12 @@ def test_dropout_changes_the_loss_and_plain_attention_does_not():
     table = pipeline.as_reported(run)
     assert len(table) == 2 * 2 * 2 and (table["samples_per_s"] > 0).all()
     assert table["mib_per_gpu"].isna().all(), "a process's memory is mostly Python"
-    first = run.rows[(run.rows["mode"] == "training") & (run.rows["iteration"] == 0)].dropna(subset="loss")
-    loss = first.set_index(["attention", "dropout"])["loss"]
-    assert loss["plain", 0.0] == pytest.approx(loss["fused", 0.0], abs=1e-5)
+    trained = run.rows[run.rows["mode"] == "training"].dropna(subset="loss")
+    loss = trained.set_index(["attention", "dropout", "iteration"])["loss"].unstack()
+    assert loss.loc["plain", 0.0].to_numpy() == pytest.approx(loss.loc["fused", 0.0].to_numpy(), abs=1e-6)
     for attention in ("fused", "plain"):
-        assert abs(loss[attention, 0.1] - loss[attention, 0.0]) > 1e-4
+        changed = (loss.loc[attention, 0.1] - loss.loc[attention, 0.0]).abs()
+        assert changed.max() > 1e-6, "masks are drawn anew each time: only rounding is smaller"
     measured, _ = pipeline.gantt(run, mode="training", attention="plain", dropout=0.1)
     assert len(measured[measured["kind"] == "F"]) == 2 * 4, "the spans of one setting, not of all"
 
