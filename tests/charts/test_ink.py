@@ -93,7 +93,8 @@ def shown(widget: ipywidgets.Widget) -> str:
 
 
 def knobs(widget: ipywidgets.Widget) -> list:
-    return [part for part in parts(widget) if isinstance(part, ipywidgets.DOMWidget) and hasattr(part, "value")][:-1]
+    shown = (part for part in parts(widget) if isinstance(part, ipywidgets.DOMWidget) and hasattr(part, "value"))
+    return [part for part in shown if not isinstance(part, ipywidgets.HTML)]
 
 
 def parts(widget: ipywidgets.Widget) -> Iterator[ipywidgets.Widget]:

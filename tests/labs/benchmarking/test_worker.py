@@ -97,7 +97,8 @@ def test_the_first_calls_are_seen_event_by_event(launched):
     assert list(iterations["iteration"]) == [0, 1, 2]
     assert "aten::mm" in set(events["event"])
     host_ms = lab.first_kinds(launched["firsts"]).groupby("iteration")["ms"].sum()
-    assert host_ms.to_numpy() == pytest.approx(iterations["ms"].to_numpy(), rel=0.2)
+    shares = host_ms.to_numpy() / iterations["ms"].to_numpy()
+    assert (shares > 0.5).all() and (shares < 2.5).all(), "two threads, of which one may wait for the other"
 
 
 def test_a_profile_has_all_that_the_questions_need(launched):
