@@ -24,7 +24,7 @@ from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure, omp_num_threads
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK, members
-from labkit.engine.receipt import Receipt
+from labkit.engine.receipt import Receipt, launched_for
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import Watch
@@ -168,4 +168,5 @@ class HandReceipt(Receipt):
             "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
             "processes_left": len(members(self.run)),  # on this machine
             "clocks": measured_clocks(self.run),
+            **launched_for(),
         }

@@ -6,8 +6,9 @@ import signal
 import time
 from typing import Any
 
+from labkit.cluster.ground import Lost, lost
 from labkit.cluster.session import NodesSession
-from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError
+from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerRaised
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
@@ -24,6 +25,9 @@ class NodesWatch(Watch):
     def end(run: Run, launch: int, session: Session) -> None:
         """Have the stations end every process of a launch; where one does not answer, all stations are ended."""
         if session.outcome(run, launch) is not None:
+            return
+        if session.folder_stuck:  # nothing can be told through it
+            session.leave()
             return
         session.ask(stop=str(run.folder), launch=launch)
         deadline = time.monotonic() + END_SECONDS
@@ -44,6 +48,23 @@ class NodesWatch(Watch):
         if why := self.run.folder_lost():
             raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
 
+    def _hung(self, why: str) -> RunError:
+        """Return what the run stands on and has lost, as the stations see it, or else where each rank stands."""
+        ground = lost(self.run, self.session)
+        if ground is None:
+            return super()._hung(why)
+        if not ground.folder:  # else no worker can write where it stands
+            return self._of_ground(ground, super()._hung(why))
+        self.session.folder_stuck = True
+        return self._of_ground(ground, self.diagnosis.hung(why, self.session))
+
+    def _of_ground(self, ground: Lost, error: RunError) -> GroundLost:
+        """Return the error of a run that has lost its ground, with what another error says of the ranks."""
+        sentence = f"{ground.what}: {error.sentence}. {ground.advice}"
+        told = GroundLost(sentence, run=self.run, detail=error.detail, logs=error.logs)
+        told.node, told.point = ground.node, error.point
+        return told
+
     def _first_cause(self, outcome: dict[str, Any] | None) -> RunError:
         """Return the error of an ended launch; where Slurm has ended the job, that is the cause."""
         exits = (outcome or {}).get("exits", {}).values()
@@ -53,6 +74,9 @@ class NodesWatch(Watch):
         error = super()._first_cause(outcome)
         if isinstance(error, LauncherLost):
             error.node = self.session.lost_node()
+        only_victims = isinstance(error, WorkerRaised) and not self.diagnosis.culprits()  # of another one's end
+        if only_victims and (ground := lost(self.run, self.session)):
+            return self._of_ground(ground, error)
         return error
 
     def _dump_stacks(self) -> None:

@@ -149,8 +149,8 @@ def _without_own_job() -> Iterator[None]:
         os.environ.update(own)
 
 
-def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s: float) -> None:
-    """Wait until the job runs, and tell its state, place and reason meanwhile.
+def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s: float) -> slurm.Job:
+    """Wait until the job runs, and tell its state, place and reason meanwhile; return it as it runs.
 
     Raises ClusterError where it ends before that, can never start, or waits longer than `limit_s`.
     """
@@ -165,3 +165,4 @@ def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s:
         if time.monotonic() > begun + limit_s:
             raise ClusterError(f"no nodes came within {limit_s:.0f} s: {why}; the job was cancelled")
         time.sleep(POLL_SECONDS)
+    return job

@@ -20,7 +20,7 @@ from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
-from labkit.engine.receipt import Receipt
+from labkit.engine.receipt import Receipt, launched_for
 from labkit.engine.run import Run
 from labkit.node import Node
 
@@ -130,4 +130,5 @@ class NodesReceipt(Receipt):
             "processes_left": len(members(self.run)) + self.session.left(self.run),
             "job": self.session.allocation.number,
             "clocks": measured_clocks(self.run),
+            **launched_for(),
         }

@@ -67,10 +67,10 @@ def _replaced(
     allocation = allocation or _allocated(count, settings, kind)
     session = None
     try:
-        job.wait_for_nodes(allocation, tell, limit_s)
+        restarts = job.wait_for_nodes(allocation, tell, limit_s).restarts
         tell(f"job {allocation.number} runs; Python starts on {count} node(s)")
         modules = tuple(dict.fromkeys((*(last.modules if last else ()), module)))
-        session = NodesSession(modules, allocation, count, settings)
+        session = NodesSession(modules, allocation, count, settings, restarts)
         session.wait_for_hellos()
     except BaseException:
         if session is not None:

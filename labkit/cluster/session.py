@@ -6,20 +6,20 @@ import json
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from labkit.cluster import job
+from labkit.cluster.desk import Desk
 from labkit.cluster.settings import Settings
+from labkit.cluster.source import source_digest, source_state
 from labkit.engine.errors import ClusterError
-from labkit.engine.folder import runs_folder
-from labkit.engine.lines import Lines
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
@@ -28,6 +28,8 @@ from labkit.node import Node
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
 POLL_SECONDS = 0.05
 STATE_SECONDS = 6.0  # for Slurm to know why the stations have ended
+LOOK_SECONDS = 10.0  # for all stations to look around and answer
+LOOKED = re.compile(r'{"look": ')
 LOST = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
 # What differs from node to node: each station knows its own.
 OF_A_NODE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES", "LABKIT_LAUNCHED", "TRITON_INTERPRET")
@@ -40,23 +42,26 @@ class NodesSession(Session):
     Attributes: `nodes` (inventories), `networks` (interface, its rate, and cards of each), `hosts` (names).
     """
 
-    def __init__(self, modules: tuple[str, ...], allocation: job.Allocation, count: int, settings: Settings):
+    def __init__(
+        self, modules: tuple[str, ...], allocation: job.Allocation, count: int, settings: Settings, restarts: int = 0
+    ):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
+        self.restarts = restarts  # of the job, when it began to run
         self.kernel, self.code, self.launches, self.token = os.getpid(), code_state(), 0, ""
+        self.source, self.source_state = source_digest(), source_state()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
         self.hosts, self.networks, self.meeting = (), (), {}
+        self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
         self._told: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+        self._looks: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._stopped: set[tuple[str, int]] = set()
         self._hellos: dict[int, dict[str, Any]] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as srun)
-        self._desk = _desk(count)
-        self._lines = [Lines(self._desk / f"node{index}.jsonl", elsewhere=True) for index in range(count)]
-        start = self._desk / "start.sh"
-        start.write_text("".join(f"{line}\n" for line in (*settings.setup, 'exec "$@"')))
+        self._desk = Desk(count, settings.setup)
         python = settings.python or sys.executable
-        station = [python, "-P", "-m", "labkit.cluster.station", str(self._desk), settings.interface]
+        station = [python, "-P", "-m", "labkit.cluster.station", str(self._desk.folder), settings.interface]
         preload = json.dumps({"modules": modules, "path": import_path()})
         # Whether Triton interprets its kernels depends on the node's own GPUs, unless the user has said it.
         exported = {
@@ -65,7 +70,7 @@ class NodesSession(Session):
         kept = {name: value for name, value in os.environ.items() if name == "SLURM_CONF"}
         try:
             self.process = subprocess.Popen(
-                [*allocation.srun(count), "bash", str(start), *station],
+                [*allocation.srun(count), "bash", str(self._desk.start), *station],
                 env=exported | kept | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
@@ -80,7 +85,8 @@ class NodesSession(Session):
 
     def fits(self, module: str, count: int, settings: Settings) -> bool:
         """Whether the stations live, are as many, and know the module and the code as it is on disk."""
-        return (count, settings) == (self.count, self.settings) and self.serves(module)
+        same = (count, settings, source_state()) == (self.count, self.settings, self.source_state)
+        return same and self.serves(module)
 
     def wait_for_hellos(self) -> None:
         """Wait for the stations of all nodes. Raises ClusterError where one does not come, or they differ too much."""
@@ -103,7 +109,8 @@ class NodesSession(Session):
         self.nodes = tuple(Node.from_json(json.dumps(hello["node"])) for hello in hellos)
         self.networks = tuple(hello["network"] for hello in hellos)
         self._require_alike(hellos)
-        self.meeting = {"address": hellos[0]["address"], "port": hellos[0]["port"], "nodes": self.count}
+        self.peers = [(hello["address"], hello["port"]) for hello in hellos]
+        self.meeting = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
 
     def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
         for what in SAME:
@@ -111,10 +118,9 @@ class NodesSession(Session):
             if len(set(found)) > 1:
                 each = ", ".join(f"{version} on {host}" for version, host in zip(found, self.hosts, strict=True))
                 raise ClusterError(f"all nodes need the same version of {what}: {each}. Set `setup` or `python`")
-        if len({hello["engine"] for hello in hellos}) > 1:
-            raise ClusterError(
-                "the nodes see different versions of labkit: the checkout must be one that all nodes share"
-            )
+        if others := [host for host, hello in zip(self.hosts, hellos, strict=True) if hello["source"] != self.source]:
+            where = f"{', '.join(others)} {'has' if len(others) == 1 else 'have'} another one than this kernel"
+            raise ClusterError(f"all nodes need the same version of labkit: {where}. Let all share one checkout")
 
     def ask(self, **request: Any) -> None:
         """Have all stations start a launch; each adds its own part of the environment."""
@@ -130,7 +136,10 @@ class NodesSession(Session):
             request |= {"environment": changes, "meeting": meeting, "workers": workers}
         elif "stop" in request:
             self._stopped.add((Run(request["stop"]).mark, request["launch"]))
+        request["number"] = secrets.token_hex(8)
         self.send(request)
+        if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
+            self._desk.ask(request)
 
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
@@ -148,19 +157,41 @@ class NodesSession(Session):
         first = failed[0]["first"] if failed else []
         return {"first": first, "exits": exits, "statuses": {}, "error": "" if first else next(iter(errors), "")}
 
+    def look(self, run: Run) -> dict[int, dict[str, Any]]:
+        """Have all stations look around; return what each sees, by node, of those that answer within LOOK_SECONDS.
+
+        Answers come through srun and through the shared folder: one of them may be what is lost.
+        """
+        number = secrets.token_hex(8)
+        self.ask(look=number, folder=str(run.folder), peers=self.peers)
+        deadline, looks = time.monotonic() + LOOK_SECONDS, self._looks[number]
+        while len(looks) < self.count and self.alive() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            self._read()
+            for line in filter(LOOKED.match, super().said().splitlines()):
+                with suppress(ValueError):  # it may be cut off in front, or have come half
+                    seen = json.loads(line)
+                    self._looks[seen["look"]].setdefault(seen["node"], seen)
+        return looks
+
+    def said(self) -> str:
+        """What srun and the stations wrote to their log, without answers."""
+        return "\n".join(line for line in super().said().splitlines() if not LOOKED.match(line))
+
     def left(self, run: Run) -> int:
         """Return how many processes of the run the stations saw left at the ends of its launches."""
         return sum(one["left"] for (mark, _), told in self._told.items() if mark == run.mark for one in told.values())
 
     def _read(self) -> None:
-        for index, lines in enumerate(self._lines):
-            for line in lines.new():
-                if "hello" in line:
-                    self._hellos[index] = line
-                elif "ending" in line:
-                    self.ended_by[index] = line["ending"]
-                elif "launch" in line:
-                    self._told.setdefault((line["run"], line["launch"]), {})[index] = line
+        for index, line in self._desk.told():
+            if "hello" in line:
+                self._hellos[index] = line
+            elif "ending" in line:
+                self.ended_by[index] = line["ending"]
+            elif "look" in line:
+                self._looks[line["look"]][index] = line
+            elif "launch" in line:
+                self._told.setdefault((line["run"], line["launch"]), {})[index] = line
 
     def why_lost(self) -> str:
         """Return how Slurm ended the job, once it says so; "" where the job still runs."""
@@ -169,6 +200,8 @@ class NodesSession(Session):
             while True:
                 state = self.allocation.job()
                 late = time.monotonic() > deadline
+                if state.restarts > self.restarts:  # it may run again, without its stations
+                    state = replace(state, state="REQUEUED")
                 if state.preempted or not (state.runs or state.completes) or (late and state.completes):
                     return state.how_it_ended()
                 if late or (state.runs and (not self.ended_by or self.lost_node() is not None)):
@@ -205,16 +238,7 @@ class NodesSession(Session):
         super()._kill()
 
     def _clear(self) -> None:
-        shutil.rmtree(self._desk, ignore_errors=True)
-
-
-def _desk(count: int) -> Path:
-    """Make a private folder that all nodes see, with an empty file for what each of them tells."""
-    runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    desk = Path(tempfile.mkdtemp(prefix=".nodes-", dir=runs_folder()))
-    for index in range(count):
-        (desk / f"node{index}.jsonl").touch(mode=0o600)
-    return desk
+        self._desk.clear()
 
 
 def _listed(numbers: list[int]) -> str:

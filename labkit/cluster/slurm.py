@@ -61,6 +61,7 @@ class Job:
     reason: str = ""
     partition: str = ""
     limit: str = ""
+    restarts: int = 0  # how often Slurm has put it back into the queue
     preempted: bool = False  # also while it still runs, for the time of grace
 
     @property
@@ -138,6 +139,7 @@ def job(number: str) -> Job:
         reason=fields.get("Reason", "").removesuffix("None"),
         partition=fields.get("Partition", ""),
         limit=fields.get("TimeLimit", ""),
+        restarts=int(fields.get("Restarts", 0)),
         preempted=fields.get("PreemptTime", "None")[:1].isdigit(),
     )
 

@@ -7,7 +7,6 @@ srun ends, its stdin closes, or Slurm ends the job, the workers end, then the st
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,14 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from labkit import node
+from labkit.cluster.desk import is_gone, requests_file, told_file
 from labkit.cluster.interface import chosen, listening
+from labkit.cluster.look import look
+from labkit.cluster.source import source_digest
 from labkit.engine import agent, processes
+from labkit.engine.lines import Lines
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import environment
 from labkit.node.network import cards, rate_of
 
 GRACE_SECONDS = 3.0  # between asking a run's processes to end and killing them
+REQUEST_SECONDS = 1.0  # between two looks at the file of requests
 AGENT_SECONDS = 1.0  # for the elastic agent to notice that; it may wait for another node, which does not come
 OWN = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # Slurm chooses them on each node
 Launch = tuple[str, int]  # a run's mark, and which of its launches
@@ -44,6 +48,7 @@ class Station(agent.Outcomes):
         self.interface, self.address = interface
         self.clean, self.begun_s, self.told = environment(), time.monotonic(), set[Launch]()
         self.runs: dict[str, Run] = {}
+        self._heard, self._hearing = set[Any](), threading.Lock()
         self._telling = threading.RLock()
 
     def tell(self, outcome: dict[str, Any]) -> None:
@@ -78,6 +83,32 @@ class Station(agent.Outcomes):
         run = Run(request["folder"])
         self.runs[run.mark] = run
         super().start(request | local)
+
+    def look(self, request: dict[str, Any]) -> None:
+        """Tell what this node sees now, on both ways to the kernel: one of them may be what is lost."""
+
+        def answer() -> None:
+            seen = look(self.index, self.interface, request["peers"], Run(request["folder"]))
+            seen = {"look": request["look"], "node": self.index, **seen}
+            print(json.dumps(seen), flush=True)
+            self.tell(seen)
+
+        threading.Thread(target=answer, daemon=True).start()
+
+    def is_new(self, request: dict[str, Any]) -> bool:
+        with self._hearing:
+            known = request.get("number") in self._heard
+            self._heard.add(request.get("number"))
+        return not known
+
+    def read_requests(self) -> None:
+        """Follow what the kernel writes beside what srun brings; where the file is removed, this station ends."""
+        requests = Lines(file := requests_file(self.folder), elsewhere=True)
+        while not is_gone(file):
+            for request in requests.new():
+                agent.obey(request, os.getpid(), self)
+            time.sleep(REQUEST_SECONDS)
+        self.ending = True
 
     def close(self) -> None:
         """Remove the folder of the stations, which a kernel that was killed has left."""
@@ -121,15 +152,7 @@ class Station(agent.Outcomes):
     def hello(self, **more: Any) -> None:
         """Tell what the kernel must know of this node before it can launch there."""
         host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-        self.tell({"hello": self.index, "host": host, "engine": engine_digest(), **more})
-
-
-def engine_digest() -> str:
-    """Return what differs where two nodes see different versions of the engine."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(agent.__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+        self.tell({"hello": self.index, "host": host, "source": source_digest(), **more})
 
 
 def main(folder: str, name: str) -> None:
@@ -137,18 +160,18 @@ def main(folder: str, name: str) -> None:
     index = int(os.environ["SLURM_PROCID"])
     processes.Station.number = str(index)
     os.dup2(2, 1)  # what libraries print goes where errors go
-    file = Path(folder, f"node{index}.jsonl")
+    file = told_file(Path(folder), index)
     try:
         interface = chosen(name)
     except ValueError as error:
         Station(file, index, ("", ""), None).hello(error=str(error))
         return
-    listener = listening(interface[1]) if index == 0 else None
+    listener = listening(interface[1])
     station = Station(file, index, interface, listener)
-    port = listener.getsockname()[1] if listener else None
+    threading.Thread(target=station.read_requests, daemon=True).start()
     inventory = json.loads(node.here().to_json())
     network = {"interface": interface[0], "gbit_per_s": rate_of(interface[0]), "cards": [*map(asdict, cards())]}
-    station.hello(address=interface[1], port=port, node=inventory, network=network)
+    station.hello(address=interface[1], port=listener.getsockname()[1], node=inventory, network=network)
     private = tempfile.mkdtemp(prefix=f"labkit-station-{os.geteuid()}-")
     agent.main(os.getppid(), private, station)
 

@@ -66,6 +66,13 @@ class Outcomes:
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
 
+    def look(self, request: dict[str, Any]) -> None:
+        """Only a node among several is asked what it sees of the others."""
+
+    def is_new(self, request: dict[str, Any]) -> bool:
+        """Whether the request has not come on another way."""
+        return True
+
     def hear_signals(self) -> None:
         """Ignore the signals that end a process: the kernel alone decides when this one ends."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -123,15 +130,23 @@ def attend(kernel: int, helper: int | None, parent: int, pipe: Outcomes) -> None
             for request in map(json.loads, lines):
                 if "leave" in request:
                     return
-                if "stop" in request:
-                    pipe.stop(request["stop"], request["launch"])
-                    continue
-                if "stacks" in request:
-                    pipe.dump_stacks(request["stacks"], request["pids"])
-                    continue
-                # A run whose folder was renamed may have had this name, and been stopped under it.
-                STOPPED.discard((request["folder"], request["launch"]))
-                pipe.start(request | {"parent": parent})
+                obey(request, parent, pipe)
+
+
+def obey(request: dict[str, Any], parent: int, pipe: Outcomes) -> None:
+    """Do what the kernel asks for; `parent` is the pid of the process that makes the workers."""
+    if not pipe.is_new(request):
+        return
+    if "stop" in request:
+        pipe.stop(request["stop"], request["launch"])
+    elif "stacks" in request:
+        pipe.dump_stacks(request["stacks"], request["pids"])
+    elif "look" in request:
+        pipe.look(request)
+    else:
+        # A run whose folder was renamed may have had this name, and been stopped under it.
+        STOPPED.discard((request["folder"], request["launch"]))
+        pipe.start(request | {"parent": parent})
 
 
 def reap_children() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
 from labkit.engine.lines import content, read_lines
+from labkit.engine.writable import bounded, why_not
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
 
@@ -104,8 +105,9 @@ class Folder:
     def close(self, state: str, **status: Any) -> None:
         """Write down how the run ended."""
         self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
-        with suppress(OSError):  # a disk that is full must not hide how the run ended
-            publish(self.status_file, json.dumps(self.closed, indent=1))
+        text = json.dumps(self.closed, indent=1)
+        with suppress(OSError):  # a disk that is full, or stands still, must not hide how the run ended
+            bounded(lambda: publish(self.status_file, text), None)
 
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
@@ -172,15 +174,7 @@ class Folder:
 
     def unwritable(self) -> str:
         """Return why nothing can be written to the folder; "" where something can."""
-        probe = self.logs / "probe"
-        try:
-            probe.write_bytes(bytes(4096))
-        except OSError as error:
-            return f"{error.strerror}{no_inodes(self.folder)}"
-        finally:
-            with suppress(OSError):
-                probe.unlink(missing_ok=True)
-        return ""
+        return why_not(self.logs / "probe")
 
 
 def fresh_folder(name: str) -> Path:
@@ -200,15 +194,6 @@ def identity(folder: Path) -> tuple[int, int]:
     """Return what stays the same where a folder is renamed, and differs from every other one's."""
     about = folder.lstat()
     return about.st_dev, about.st_ino
-
-
-def no_inodes(folder: Path) -> str:
-    """Return a remark where the folder's disk has room for bytes, but not for another file."""
-    with suppress(OSError):
-        disk = os.statvfs(folder)
-        if disk.f_files and not disk.f_favail and disk.f_bavail:
-            return " (no inodes are left, so no file can be made)"
-    return ""
 
 
 def _make_private(folder: Path) -> None:

@@ -41,7 +41,7 @@ class Receipt:
             "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
             "held_by_others": self.reservation.held,
             "contaminated": sorted(self.reservation.shared),
-            **({"launched_for": os.environ[LAUNCHED_FOR]} if LAUNCHED_FOR in os.environ else {}),
+            **launched_for(),
         }
 
     def started(self, rank: int) -> int:
@@ -50,3 +50,8 @@ class Receipt:
             return content(self.run.events_file(rank)).count(b'"event": "started"')
         except (OSError, DamagedRun):
             return 0
+
+
+def launched_for() -> dict[str, str]:
+    """Return the unattended run that this process belongs to, as `launched_for`; {} where there is none."""
+    return {"launched_for": os.environ[LAUNCHED_FOR]} if LAUNCHED_FOR in os.environ else {}

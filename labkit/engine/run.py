@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import fresh_folder, identity, no_inodes, publish, runs_folder
+from labkit.engine.folder import fresh_folder, identity, publish, runs_folder
 from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.places import Places
 from labkit.engine.plan import Plan
 from labkit.engine.summary import summary
+from labkit.engine.writable import no_inodes
 from labkit.node import Node
 from labkit.node.comparability import figures
 from labkit.node.conditions import Conditions

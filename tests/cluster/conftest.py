@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from node_faults import MOST_SECONDS, failure, nothing_left
 from two_nodes import TwoNodes, why_not
 
 from labkit.cluster import lending
@@ -55,7 +56,22 @@ def allocation(cluster, login, monkeypatch):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left():
+def no_station_left():
     """After the tests of a file no station is left."""
     yield
     lending.leave()
+
+
+@pytest.fixture
+def failed(record_property):
+    """Return a function that launches a plan which fails; what it returns, and when, goes into the test's report."""
+
+    def fails(kind, plan, later=None, *, most_s=MOST_SECONDS, at_once=True, **options):
+        error, seconds = failure(kind, plan, later, most_s, **options)
+        record_property("seconds", round(seconds, 2))
+        record_property("sentence", error.sentence)
+        if at_once:
+            nothing_left(error.run)
+        return error
+
+    return fails

@@ -1,7 +1,6 @@
-"""A Slurm cluster of two nodes on this machine: munged, slurmctld and two slurmd, with a link between them.
+"""A Slurm cluster of two nodes on this machine: munged, slurmctld and two slurmd, with networks between them.
 
-The second slurmd runs in a network namespace of its own, behind a pair of virtual interfaces of one name: each node has
-an address, and the link can be cut. Where the kernel gives no namespace, both are on loopback.
+Where the kernel gives no network namespace, both nodes are on loopback.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import time
 from pathlib import Path
 
 import psutil
+from networks import Networks
 
 PROGRAMS = (
     "setpriv",
@@ -70,6 +70,7 @@ NodeName=n1 NodeHostname={host} NodeAddr={addresses[0]} Port={ports[1]} CPUs=2 R
 NodeName=n2 NodeHostname={host} NodeAddr={addresses[1]} Port={ports[2]} CPUs=2 RealMemory=4000 State=UNKNOWN
 PartitionName=lab Nodes=n1,n2 Default=YES MaxTime=00:30:00 State=UP PriorityTier=1 GraceTime=3
 PartitionName=urgent Nodes=n1,n2 MaxTime=00:30:00 State=UP PriorityTier=10
+PartitionName=again Nodes=n1,n2 MaxTime=00:30:00 State=UP PriorityTier=1 GraceTime=3 PreemptMode=REQUEUE
 PartitionName=short Nodes=n1,n2 MaxTime=00:02:00 State=UP PriorityTier=1
 """
 
@@ -90,16 +91,14 @@ class TwoNodes:
         self.daemons: dict[str, subprocess.Popen] = {}
         self.variables = {"SLURM_CONF": str(self.folder / "slurm.conf")}
         (self.folder / "state").mkdir()
-        number = os.getpid() % 2**14  # other tests on this machine have a cluster and a link of their own
-        self.namespace, self.link = f"labkit-{os.getpid()}", f"lab{number}"
-        self.addresses = [f"10.{64 + number // 2**8}.{number % 2**8}.{host}" for host in (1, 2)]
-        self.linked = self._link()
+        self.networks = Networks()
+        self.linked = self.networks.made
         host = socket.gethostname().partition(".")[0]
         fields = {
             "host": host,
             "folder": self.folder,
             "ports": free_ports(3),
-            "addresses": self.addresses if self.linked else ("127.0.0.1", "127.0.0.1"),
+            "addresses": self.networks.addresses if self.linked else ("127.0.0.1", "127.0.0.1"),
             # A daemon listens on the address of its host name, which is not that of the link. munge guards all ports.
             "listening": "" if self.linked else "CommunicationParameters=NoInAddrAny",
         }
@@ -114,30 +113,6 @@ class TwoNodes:
             self.end()
             raise
 
-    def _link(self) -> bool:
-        """Make the second node's namespace and the link; return whether that was possible."""
-        inside = ["ip", "-n", self.namespace]
-        commands = [
-            ["ip", "netns", "add", self.namespace],
-            [*inside, "link", "set", "lo", "up"],
-            ["ip", "link", "add", self.link, "type", "veth", "peer", "name", self.link, "netns", self.namespace],
-            ["ip", "address", "add", f"{self.addresses[0]}/24", "dev", self.link],
-            [*inside, "address", "add", f"{self.addresses[1]}/24", "dev", self.link],
-            ["ip", "link", "set", self.link, "up"],
-            [*inside, "link", "set", self.link, "up"],
-        ]
-        return all(self._done(*command) for command in commands)
-
-    @staticmethod
-    def _done(*command: str) -> bool:
-        with contextlib.suppress(OSError):
-            return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
-        return False
-
-    def cut(self, cut: bool = True) -> None:
-        """Cut the link between the nodes, or mend it."""
-        assert self._done("ip", "-n", self.namespace, "link", "set", self.link, "down" if cut else "up")
-
     def _start_all(self, key: Path) -> None:
         names = {"socket": "munge.sock", "pid-file": "munged.pid", "log-file": "munged.log", "seed-file": "munge.seed"}
         files = [f"--{option}={self.folder / name}" for option, name in names.items()]
@@ -150,7 +125,7 @@ class TwoNodes:
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node, the second one in its namespace."""
-        enter = ["nsenter", f"--net=/run/netns/{self.namespace}"] if self.linked and name == "n2" else []
+        enter = ["nsenter", f"--net=/run/netns/{self.networks.namespace}"] if self.linked and name == "n2" else []
         self.start(*enter, "slurmd", "-D", "-N", name, known_as=name)
 
     def start(self, program: str, *options: str, known_as: str = "") -> None:
@@ -245,9 +220,7 @@ class TwoNodes:
             with contextlib.suppress(psutil.Error):  # it has ended since
                 if process.name() == "slurmstepd" and self._belongs(process.pid):
                     process.send_signal(signal.SIGKILL)
-        if self.linked:
-            self._done("ip", "link", "delete", self.link)
-        self._done("ip", "netns", "delete", self.namespace)
+        self.networks.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

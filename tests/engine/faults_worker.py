@@ -51,5 +51,8 @@ def fail(worker, fault: str) -> None:
         os._exit(0)
     if fault == "exit 3":
         os._exit(3)
+    if fault == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), worker._rows.fileno())
+        worker.record(iteration=1)
     if fault == "hang":
         time.sleep(600)  # it never joins the others

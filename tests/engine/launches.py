@@ -43,7 +43,7 @@ def soon(found, seconds: float = 30.0):
     return result
 
 
-def the_run(folder: Path, rows: int, among: int = 1) -> Run:
+def the_run(folder: Path, rows: int, among: int = 1, seconds: float = 30.0) -> Run:
     """Wait for the newest run in the folder, when there are so many, to have so many rows."""
 
     def found():
@@ -52,7 +52,7 @@ def the_run(folder: Path, rows: int, among: int = 1) -> Run:
         )
         return runs[-1] if len(runs) == among and runs[-1].node_file.exists() and len(runs[-1].rows) >= rows else None
 
-    return soon(found)
+    return soon(found, seconds)
 
 
 def kernel(*faults: str) -> subprocess.Popen:

@@ -1,0 +1,206 @@
+"""What a run on two nodes stands on is taken away: their network, the file system of its folder, one version of all."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+
+import pytest
+from faults_plan import Faults
+from launches import soon, the_run
+from node_faults import nothing_left, when_it_measures, works_again
+
+from labkit import launch
+from labkit.cluster import lending
+from labkit.engine.errors import ClusterError, GroundLost, NowhereToWrite, WorkerDied, WorkerRaised
+from labkit.repository import REPOSITORY
+
+PATIENCE_S = 3.0
+STALL_SECONDS = 10.0
+MOST_SECONDS = 60.0  # patience, a look around and the stacks of ranks that do not answer come before the error
+
+
+@pytest.fixture
+def networks(cluster):
+    """The networks between the nodes, whole again afterwards."""
+    if not cluster.linked:
+        pytest.skip("this machine gives no network namespaces: the nodes have no network to cut")
+    yield cluster.networks
+    cluster.networks.cut_link(False)
+    cluster.networks.cut_workers(False)
+
+
+@pytest.fixture
+def own_network(networks, login):
+    """Workers use a network that Slurm does not use."""
+    login.write_text(f'{login.read_text()}\ninterface = "{networks.bridge}"\n')
+    return networks
+
+
+def stalls(cut) -> None:
+    cut()
+    time.sleep(STALL_SECONDS)
+    cut(False)
+
+
+@pytest.mark.parametrize("which", ["cut_link", "cut_workers"])
+def test_a_stall_of_the_network_is_outlived(networks, login, allocation, tmp_path, which):
+    if which == "cut_workers":
+        login.write_text(f'{login.read_text()}\ninterface = "{networks.bridge}"\n')
+    stalling = when_it_measures(tmp_path, lambda: stalls(getattr(networks, which)))
+    run = launch(Faults(faults=("visible",) * 20), nodes=2)
+    stalling.join()
+    assert run.status["state"] == "finished" and run.tally()["points"] == 20
+    assert run.status["seconds"] > STALL_SECONDS
+
+
+def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_network, allocation, tmp_path, failed):
+    cutting = when_it_measures(tmp_path, own_network.cut_workers)
+    error = failed(GroundLost, Faults(faults=("visible",) * 200), cutting, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
+    assert error.node == 1 and len(error.run.rows) >= 4
+    told = (
+        f"the workers of node 1 (n2) cannot reach those of node 0 (n1) over {own_network.bridge} (no answer within 3 s)"
+    )
+    assert error.sentence.startswith(f"{told}, and both nodes live: no rank made progress for 3 s at point")
+    own_network.cut_workers(False)
+    works_again()
+
+
+def test_nodes_that_no_network_joins_are_told_and_both_are_cleared(networks, allocation, tmp_path, failed):
+    """Slurm's own traffic is cut, too: the stations hear and tell through the folder of the runs."""
+    cutting = when_it_measures(tmp_path, networks.cut_link)
+    error = failed(GroundLost, Faults(faults=("visible",) * 200), cutting, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
+    assert error.node == 1
+    assert "the workers of node 1 (n2) cannot reach those of node 0 (n1)" in error.sentence
+    assert f"{networks.link} on n2 is down), and both nodes live" in error.sentence
+    networks.cut_link(False)
+    works_again()
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch, allocation):
+    """A file system of its own for the runs: 16 MB of ext4. Stations start anew for it, and end with it."""
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 * 2**20)
+    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
+        if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("no file system can be made and mounted here")
+    lending.leave()
+    monkeypatch.setenv("LABKIT_RUNS", str(folder / "runs"))
+    yield folder
+    freeze(folder, False)
+    lending.leave()
+    soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
+
+
+def freeze(folder, frozen: bool = True) -> None:
+    """Have every write to the file system wait, as while a server does not answer; or let them go on."""
+    subprocess.run(["fsfreeze", "--freeze" if frozen else "--unfreeze", str(folder)], capture_output=True)
+
+
+def test_a_slow_file_system_is_outlived(disk, allocation):
+    """Each write takes up to a second, for ten seconds; then one takes five."""
+
+    def slow():
+        for seconds in (*[1.0] * 8, 5.0):
+            freeze(disk)
+            time.sleep(seconds)
+            freeze(disk, False)
+            time.sleep(0.2)
+
+    slowing = when_it_measures(disk, slow)
+    run = launch(Faults(faults=("visible",) * 20), nodes=2)
+    slowing.join()
+    assert run.status["state"] == "finished" and run.tally()["points"] == 20
+
+
+def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(disk, cluster, allocation, failed):
+    freezing = when_it_measures(disk, lambda: freeze(disk))
+    plan = Faults(faults=("visible",) * 200)
+    error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S, at_once=False)
+    assert f"the run's folder {error.run.folder} cannot be written (a write has waited for 5 s" in error.sentence
+    assert error.node is None and len(error.run.rows) >= 4
+    freeze(disk, False)  # what waits in a write hears no signal before that
+    soon(lambda: not cluster.stations())
+    nothing_left(error.run)
+    assert soon(error.run.status_file.exists)
+    works_again()
+
+
+def fill(folder) -> None:
+    subprocess.run(["dd", "if=/dev/zero", f"of={folder / 'rest'}", "bs=4k"], capture_output=True)
+    with (folder / "rest").open("ab") as rest:
+        try:
+            while True:
+                rest.write(b"0")
+                rest.flush()
+        except OSError:
+            return
+
+
+def test_a_disk_that_fills_up_is_told(disk, allocation, failed):
+    filling = when_it_measures(disk, lambda: fill(disk))
+    error = failed((WorkerRaised, WorkerDied), Faults(faults=("visible",) * 400), filling)
+    assert "cannot be written: No space left on device. Free some space, or set LABKIT_RUNS" in error.sentence
+    assert len(error.run.rows) >= 4
+    (disk / "rest").unlink()
+    works_again()
+
+
+def test_a_disk_that_is_full_for_the_second_node_alone_is_told_with_it(allocation, failed):
+    error = failed(WorkerRaised, Faults(faults=("none", "full"), rank=3))
+    assert "rank 3 (node 1, n2) raised OSError: [Errno 28] No space left on device" in error.sentence
+    assert "Free some space, or set LABKIT_RUNS" in error.sentence
+    works_again()
+
+
+def test_a_disk_that_is_full_for_the_kernel_is_told_before_anything_starts(disk, cluster, allocation):
+    (disk / "runs").mkdir()
+    fill(disk)
+    with pytest.raises(NowhereToWrite, match=r"cannot be written: No space left on device.* Free some space"):
+        launch(Faults(), nodes=2)
+    assert not cluster.stations() and not list((disk / "runs").iterdir())
+    (disk / "rest").unlink()
+    works_again()
+
+
+def test_a_run_folder_that_is_removed_is_told(allocation, tmp_path, failed):
+    def remove():
+        the_run(tmp_path, rows=4).folder.rename(tmp_path / "elsewhere")
+
+    error = failed(GroundLost, Faults(faults=("sleep",)), when_it_measures(tmp_path, remove))
+    assert "was removed, or moved elsewhere" in error.sentence
+    works_again()
+
+
+def test_nodes_with_different_versions_of_torch_are_refused(login, allocation, tmp_path):
+    other = tmp_path / "other" / "torch-1.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    on_second_node(login, f"export PYTHONPATH={other.parent}:$PYTHONPATH")
+    with pytest.raises(ClusterError, match=r"same version of torch: .* on n1, 1\.0 on n2"):
+        launch(Faults(), nodes=2)
+
+
+def test_nodes_with_different_versions_of_labkit_are_refused(login, allocation, tmp_path):
+    """The second node has a checkout of its own, in which a lab differs in one line."""
+    other = tmp_path / "other"
+    shutil.copytree(REPOSITORY / "labkit", other / "labkit", ignore=shutil.ignore_patterns("__pycache__"))
+    with (other / "labkit" / "labs" / "start" / "worker.py").open("a") as file:
+        file.write("# a line\n")
+    on_second_node(login, f"export PYTHONPATH={other}:$PYTHONPATH")
+    with pytest.raises(ClusterError, match=r"same version of labkit: n2 has another one than this kernel"):
+        launch(Faults(), nodes=2)
+
+
+def on_second_node(settings, line: str) -> None:
+    settings.write_text(f"{settings.read_text()}\nsetup = ['''[ $SLURMD_NODENAME = n2 ] && {line}''']\n")
+
+
+def test_an_interface_that_a_node_lacks_is_told_with_those_it_has(login, allocation):
+    login.write_text(login.read_text() + '\ninterface = "ib0"\n')
+    with pytest.raises(ClusterError, match=r"node 0 \(n1\): it has no interface 'ib0'.*it has lo"):
+        launch(Faults(), nodes=2)
