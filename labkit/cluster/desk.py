@@ -19,7 +19,8 @@ from labkit.engine.folder import runs_folder
 from labkit.engine.lines import Lines
 from labkit.engine.writable import bounded
 
-APPEND_SECONDS = 0.2  # what takes longer goes on beside: srun brings the request, too
+# What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
+APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0
 
 
 class Desk:
@@ -61,7 +62,7 @@ class Desk:
 
     def clear(self) -> None:
         """Remove the folder; more than once changes nothing."""
-        bounded(lambda: shutil.rmtree(self.folder, ignore_errors=True), None)
+        bounded(lambda: shutil.rmtree(self.folder, ignore_errors=True), None, CLEAR_SECONDS)
 
 
 def told_file(folder: Path, index: int) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.cluster.ground import Lost, lost
 from labkit.cluster.session import NodesSession
-from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerRaised
+from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerDied, WorkerRaised
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
@@ -74,6 +74,9 @@ class NodesWatch(Watch):
         error = super()._first_cause(outcome)
         if isinstance(error, LauncherLost):
             error.node = self.session.lost_node()
+        if isinstance(error, WorkerDied | LauncherLost) and self.run.unwritable():  # why, the ranks could not write
+            words = {"point": error.point, "detail": error.detail, "logs": error.logs}
+            return GroundLost(error.sentence, run=self.run, rank=error.rank, **words)
         only_victims = isinstance(error, WorkerRaised) and not self.diagnosis.culprits()  # of another one's end
         if only_victims and (ground := lost(self.run, self.session)):
             return self._of_ground(ground, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from labkit.cluster.session import NodesSession
@@ -22,9 +23,11 @@ class Lost(NamedTuple):
 
 def lost(run: Run, session: NodesSession) -> Lost | None:
     """Have every station look, and this kernel, too; return what is lost, None where nothing is."""
-    looks = session.look(run)
+    with ThreadPoolExecutor(1) as beside:
+        tried = beside.submit(run.unwritable)
+        looks = session.look(run)
+        here = tried.result()
     unwritable = {index: look["folder"] for index, look in looks.items() if look["folder"]}
-    here = run.unwritable()
     if here or unwritable:
         node = None if here or len(unwritable) == session.count else min(unwritable)
         where = "" if node is None else f" from {_name(node, session)}"

@@ -219,7 +219,7 @@ class NodesSession(Session):
     def how_it_ended(self) -> str:
         if why := self.why_lost():
             return why
-        errors = [line.removeprefix("srun: error: ") for line in self.said().splitlines() if "error" in line]
+        errors = [line.partition("error: ")[2] or line for line in self.said().splitlines() if "error" in line]
         if refused := next((line for line in errors if "failed on node" in line), ""):
             return refused  # by a slurmd; that the other nodes' stations were ended follows from it
         if found := LOST.search(self.said()):

@@ -64,7 +64,8 @@ class Station(agent.Outcomes):
                 super().tell(outcome | {"unix": time.time()})
                 os.fsync(self._pipe.fileno())
             except OSError as error:  # the kernel learns it from srun, which ends with this process
-                print(f"{socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+                why = f"node {self.index} ({host_name()}) cannot write {self.folder}: {error.strerror}"
+                print(f"labkit: error: {why}", file=sys.stderr, flush=True)
                 self.ending = True
 
     def start(self, request: dict[str, Any]) -> None:
@@ -151,8 +152,12 @@ class Station(agent.Outcomes):
 
     def hello(self, **more: Any) -> None:
         """Tell what the kernel must know of this node before it can launch there."""
-        host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-        self.tell({"hello": self.index, "host": host, "source": source_digest(), **more})
+        self.tell({"hello": self.index, "host": host_name(), "source": source_digest(), **more})
+
+
+def host_name() -> str:
+    """Return what Slurm calls this node."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def main(folder: str, name: str) -> None:

@@ -12,15 +12,15 @@ import subprocess
 
 
 class Networks:
-    """Made at once; `made` tells whether the kernel allowed it. Attributes: `namespace`, `link`, `bridge`: names.
+    """Made at once; `made` tells whether the kernel allowed it. Attributes: `namespace`, `link`, `wire` (names).
 
-    `addresses` are those of both nodes on the link.
+    `addresses` are those of both nodes on the link; the wires lead to the bridge.
     """
 
     def __init__(self):
         number = os.getpid() % 2**14  # other tests on this machine have a cluster and networks of their own
-        self.namespace, self.link, self.bridge = f"labkit-{os.getpid()}", f"lab{number}", f"wire{number}"
-        self.port = f"port{number}"  # of the bridge, to the second node
+        self.namespace, self.link, self.wire = f"labkit-{os.getpid()}", f"lab{number}", f"wire{number}"
+        self.bridge, self.ports = f"bridge{number}", [f"port{number}n{node}" for node in (1, 2)]
         third, fourth = divmod(number, 2**8)
         self.addresses = [f"10.{64 + third}.{fourth}.{host}" for host in (1, 2)]
         workers = [f"10.{128 + third}.{fourth}.{host}" for host in (1, 2)]
@@ -30,10 +30,12 @@ class Networks:
             [*inside, "link", "set", "lo", "up"],
             ["ip", "link", "add", self.link, "type", "veth", "peer", "name", self.link, "netns", self.namespace],
             ["ip", "link", "add", self.bridge, "type", "bridge"],
-            ["ip", "link", "add", self.port, "type", "veth", "peer", "name", self.bridge, "netns", self.namespace],
-            ["ip", "link", "set", self.port, "master", self.bridge, "up"],
+            ["ip", "link", "add", self.ports[0], "type", "veth", "peer", "name", self.wire],
+            ["ip", "link", "add", self.ports[1], "type", "veth", "peer", "name", self.wire, "netns", self.namespace],
+            *(["ip", "link", "set", port, "master", self.bridge, "up"] for port in self.ports),
+            ["ip", "link", "set", self.bridge, "up"],
         ]
-        for name, (first, second) in ((self.link, self.addresses), (self.bridge, workers)):
+        for name, (first, second) in ((self.link, self.addresses), (self.wire, workers)):
             commands += [
                 ["ip", "address", "add", f"{first}/24", "dev", name],
                 [*inside, "address", "add", f"{second}/24", "dev", name],
@@ -48,11 +50,11 @@ class Networks:
 
     def cut_workers(self, cut: bool = True) -> None:
         """Have the bridge forward nothing, as a broken switch does, or mend it; all interfaces stay up."""
-        assert _done("bridge", "link", "set", "dev", self.port, "state", "disabled" if cut else "forwarding")
+        assert _done("bridge", "link", "set", "dev", self.ports[1], "state", "disabled" if cut else "forwarding")
 
     def remove(self) -> None:
         """Remove all; what was not made is not there."""
-        for name in (self.link, self.port, self.bridge):
+        for name in (self.link, *self.ports, self.bridge):
             _done("ip", "link", "delete", name)
         _done("ip", "netns", "delete", self.namespace)
 

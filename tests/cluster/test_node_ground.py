@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 import time
@@ -13,7 +15,7 @@ from node_faults import nothing_left, when_it_measures, works_again
 
 from labkit import launch
 from labkit.cluster import lending
-from labkit.engine.errors import ClusterError, GroundLost, NowhereToWrite, WorkerDied, WorkerRaised
+from labkit.engine.errors import ClusterError, GroundLost, NowhereToWrite, WorkerRaised
 from labkit.repository import REPOSITORY
 
 PATIENCE_S = 3.0
@@ -34,7 +36,7 @@ def networks(cluster):
 @pytest.fixture
 def own_network(networks, login):
     """Workers use a network that Slurm does not use."""
-    login.write_text(f'{login.read_text()}\ninterface = "{networks.bridge}"\n')
+    login.write_text(f'{login.read_text()}\ninterface = "{networks.wire}"\n')
     return networks
 
 
@@ -47,7 +49,7 @@ def stalls(cut) -> None:
 @pytest.mark.parametrize("which", ["cut_link", "cut_workers"])
 def test_a_stall_of_the_network_is_outlived(networks, login, allocation, tmp_path, which):
     if which == "cut_workers":
-        login.write_text(f'{login.read_text()}\ninterface = "{networks.bridge}"\n')
+        login.write_text(f'{login.read_text()}\ninterface = "{networks.wire}"\n')
     stalling = when_it_measures(tmp_path, lambda: stalls(getattr(networks, which)))
     run = launch(Faults(faults=("visible",) * 20), nodes=2)
     stalling.join()
@@ -60,7 +62,7 @@ def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_n
     error = failed(GroundLost, Faults(faults=("visible",) * 200), cutting, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
     assert error.node == 1 and len(error.run.rows) >= 4
     told = (
-        f"the workers of node 1 (n2) cannot reach those of node 0 (n1) over {own_network.bridge} (no answer within 3 s)"
+        f"the workers of node 1 (n2) cannot reach those of node 0 (n1) over {own_network.wire} (no answer within 3 s)"
     )
     assert error.sentence.startswith(f"{told}, and both nodes live: no rank made progress for 3 s at point")
     own_network.cut_workers(False)
@@ -80,7 +82,7 @@ def test_nodes_that_no_network_joins_are_told_and_both_are_cleared(networks, all
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch, allocation):
-    """A file system of its own for the runs: 16 MB of ext4. Stations start anew for it, and end with it."""
+    """A file system of its own for the runs: 16 MB of ext4."""
     image, folder = tmp_path / "image", tmp_path / "disk"
     folder.mkdir()
     with image.open("wb") as file:
@@ -88,12 +90,19 @@ def disk(tmp_path, monkeypatch, allocation):
     for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
         if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
             pytest.skip("no file system can be made and mounted here")
-    lending.leave()
     monkeypatch.setenv("LABKIT_RUNS", str(folder / "runs"))
     yield folder
     freeze(folder, False)
+    if subprocess.run(["umount", str(folder)], capture_output=True).returncode:
+        lending.leave()  # stations that were started meanwhile have files open there
+        soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
+
+
+@pytest.fixture
+def whole_disk(disk):
+    """That file system, with the folder which the stations and the kernel share on it, too: stations start anew."""
     lending.leave()
-    soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
+    return disk
 
 
 def freeze(folder, frozen: bool = True) -> None:
@@ -117,36 +126,35 @@ def test_a_slow_file_system_is_outlived(disk, allocation):
     assert run.status["state"] == "finished" and run.tally()["points"] == 20
 
 
-def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(disk, cluster, allocation, failed):
-    freezing = when_it_measures(disk, lambda: freeze(disk))
+def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(whole_disk, cluster, allocation, failed):
+    freezing = when_it_measures(whole_disk, lambda: freeze(whole_disk))
     plan = Faults(faults=("visible",) * 200)
     error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S, at_once=False)
     assert f"the run's folder {error.run.folder} cannot be written (a write has waited for 5 s" in error.sentence
     assert error.node is None and len(error.run.rows) >= 4
-    freeze(disk, False)  # what waits in a write hears no signal before that
+    freeze(whole_disk, False)  # what waits in a write hears no signal before that
     soon(lambda: not cluster.stations())
     nothing_left(error.run)
     assert soon(error.run.status_file.exists)
     works_again()
 
 
-def fill(folder) -> None:
-    subprocess.run(["dd", "if=/dev/zero", f"of={folder / 'rest'}", "bs=4k"], capture_output=True)
-    with (folder / "rest").open("ab") as rest:
-        try:
+def fill(folder, but: int = 0) -> None:
+    """Leave no byte free, or so many."""
+    rest = folder / "rest"
+    for size in (4096, 1):
+        with contextlib.suppress(OSError), rest.open("ab", buffering=0) as file:
             while True:
-                rest.write(b"0")
-                rest.flush()
-        except OSError:
-            return
+                file.write(bytes(size))
+    os.truncate(rest, rest.stat().st_size - but)
 
 
-def test_a_disk_that_fills_up_is_told(disk, allocation, failed):
-    filling = when_it_measures(disk, lambda: fill(disk))
-    error = failed((WorkerRaised, WorkerDied), Faults(faults=("visible",) * 400), filling)
+def test_a_disk_that_fills_up_is_told(whole_disk, allocation, failed):
+    filling = when_it_measures(whole_disk, lambda: fill(whole_disk))
+    error = failed((GroundLost, WorkerRaised), Faults(faults=("visible",) * 400), filling)
     assert "cannot be written: No space left on device. Free some space, or set LABKIT_RUNS" in error.sentence
     assert len(error.run.rows) >= 4
-    (disk / "rest").unlink()
+    (whole_disk / "rest").unlink()
     works_again()
 
 
@@ -157,14 +165,16 @@ def test_a_disk_that_is_full_for_the_second_node_alone_is_told_with_it(allocatio
     works_again()
 
 
-def test_a_disk_that_is_full_for_the_kernel_is_told_before_anything_starts(disk, cluster, allocation):
-    (disk / "runs").mkdir()
-    fill(disk)
-    with pytest.raises(NowhereToWrite, match=r"cannot be written: No space left on device.* Free some space"):
+@pytest.mark.parametrize("but", [0, 2 * 1024])
+def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(whole_disk, cluster, allocation, but):
+    """Full for the kernel; or with room for the kernel's files, and none for what the stations tell."""
+    (whole_disk / "runs").mkdir()
+    fill(whole_disk, but)
+    told = r"cannot be written: No space.* Free some space|node \d \(n\d\) cannot write .*: No space left on device"
+    with pytest.raises((NowhereToWrite, ClusterError), match=told):
         launch(Faults(), nodes=2)
-    assert not cluster.stations() and not list((disk / "runs").iterdir())
-    (disk / "rest").unlink()
-    works_again()
+    soon(lambda: not cluster.stations())
+    assert not list((whole_disk / "runs").iterdir())
 
 
 def test_a_run_folder_that_is_removed_is_told(allocation, tmp_path, failed):
