@@ -5,7 +5,11 @@
     job.py         the nodes that a launch may use: those of this allocation, or of a job that is submitted
     hold.py        what a submitted job does itself: it keeps the nodes while there is a station on them
     session.py     the kernel's end: one srun that has a station on each node
+    desk.py        the folder that the kernel and the stations share
     station.py     the agent on a node (far side)
+    look.py        what it sees of the other nodes, its interface, the run's folder (far side)
+    source.py      which labkit a node has
+    ground.py      what the run has lost, from what the stations see
     meeting.py     where the nodes' agents and workers meet: a store that listens on one interface (far side)
     interface.py   which network interface that is
     namespaces.py  two network namespaces of this machine in the place of nodes

@@ -139,6 +139,26 @@ def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(whole_dis
     works_again()
 
 
+def test_a_file_system_that_stands_still_for_the_second_node_alone_is_told_with_it(
+    disk, cluster, allocation, tmp_path, monkeypatch, failed
+):
+    """What the second station writes into the run's folder lies on that file system, as if its own mount were stuck."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+
+    def freeze_one():
+        (logs,) = (tmp_path / "runs").glob("*/logs")
+        (logs / "probe-node1").symlink_to(disk / "probe")
+        freeze(disk)
+
+    freezing = when_it_measures(tmp_path / "runs", freeze_one)
+    plan = Faults(faults=("sleep",))
+    error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
+    assert error.node == 1 and "cannot be written from node 1 (n2) (a write has waited for 5 s" in error.sentence
+    freeze(disk, False)
+    soon(lambda: not cluster.stations())
+    works_again()
+
+
 def fill(folder, but: int = 0) -> None:
     """Leave no byte free, or so many."""
     rest = folder / "rest"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from faults_plan import Faults
 from launches import soon
+from node_faults import when_it_measures
 
 from labkit import launch
 from labkit.cluster import job, lending, slurm
@@ -103,6 +104,23 @@ def test_a_job_that_can_never_start_is_given_back_at_once(cluster, login):
         launch(Faults(), nodes=2)
     assert time.monotonic() - begun < 20
     soon(lambda: cluster.jobs() == [])
+
+
+def test_a_job_of_ours_cannot_be_requeued(cluster, login, told, tmp_path):
+    """Started again, it would find no kernel."""
+    refused = []
+
+    def requeue():
+        (number,) = cluster.jobs()
+        with pytest.raises(AssertionError) as caught:
+            cluster.command("scontrol", "requeue", number)
+        refused.append(str(caught.value))
+
+    requeueing = when_it_measures(tmp_path, requeue)
+    run = launch(Faults(faults=("visible",) * 4), nodes=2)
+    requeueing.join()
+    assert "disabled" in refused[0]
+    assert run.status["state"] == "finished"
 
 
 def test_a_job_that_no_kernel_uses_any_more_ends_by_itself(cluster, login, monkeypatch):
