@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from faults_plan import Faults
-from launches import soon
 
 from labkit import launch
 from labkit.engine import processes
@@ -18,25 +17,36 @@ from labkit.engine.errors import RunError
 from labkit.engine.lines import read_lines
 from labkit.engine.run import Run
 
-MOST_SECONDS = 30.0  # from a fault to its error, on a loaded machine
-START_SECONDS = 100.0  # for the first rows: stations start slowly there
+MOST_SECONDS = 60.0  # from a fault to its error, on a loaded machine
+LOOK_SECONDS = 0.05
 
 
 class Later(threading.Thread):
-    """Does something once a run in the folder has rows of all four ranks; `at` is when (monotonic clock)."""
+    """Does something once a run in the folder has rows of all four ranks; `at` is when (monotonic clock).
+
+    It waits as long as the launch lasts: stations start slowly on a loaded machine.
+    """
 
     def __init__(self, folder: Path, action: Callable[[], Any]):
-        super().__init__()
-        self.folder, self.action, self.at = folder, action, 0.0
+        super().__init__(daemon=True)
+        self.folder, self.action, self.at, self.launched = folder, action, 0.0, threading.Event()
 
     def run(self) -> None:
-        soon(self._measures, START_SECONDS)
+        while not self._measures():
+            if self.launched.wait(LOOK_SECONDS):
+                return
         self.at = time.monotonic()
         self.action()
 
     def _measures(self) -> bool:
         plans = sorted(self.folder.glob("**/plan.json"))
         return bool(plans) and len(Run(plans[-1].parent).rows) >= 4
+
+    def finish(self) -> None:
+        """After the launch: wait for the end of what was done."""
+        self.launched.set()
+        self.join()
+        assert self.at, "the launch ended before anything was done to it"
 
 
 def when_it_measures(folder: Path, action: Callable[[], Any]) -> Later:
@@ -54,7 +64,7 @@ def failure(
         launch(plan, nodes=2, **options)
     now, error = time.monotonic(), caught.value
     if later:
-        later.join()
+        later.finish()
         seconds = now - later.at
     else:
         seconds = time.time() - read_lines(error.run.events_file(error.rank or 0))[-1]["time"]

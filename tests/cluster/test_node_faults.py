@@ -11,7 +11,7 @@ import time
 import pytest
 from faults_plan import Faults
 from launches import HERE, soon, the_run
-from node_faults import START_SECONDS, when_it_measures, works_again
+from node_faults import when_it_measures, works_again
 from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
@@ -90,7 +90,7 @@ def batch(cluster, monkeypatch):
     def submit(partition: str) -> str:
         options = ["--parsable", "--requeue", "--nodes=2", f"--partition={partition}", "--output=/dev/null"]
         numbers.append(cluster.command("sbatch", *options, "--wrap=sleep 600"))
-        soon(lambda: cluster.command("squeue", "-h", "-j", numbers[-1], "-o", "%T") == "RUNNING")
+        soon(lambda: cluster.command("squeue", "-h", "-j", numbers[-1], "-o", "%T") == "RUNNING", SLURM_FORGETS_S)
         monkeypatch.setenv("SLURM_JOB_ID", numbers[-1])
         return numbers[-1]
 
@@ -124,14 +124,14 @@ def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, alloc
     killing = when_it_measures(tmp_path, kill_slurmd)
     try:
         run = launch(Faults(faults=("visible",) * 4), nodes=2)
-        killing.join()
+        killing.finish()
         assert run.status["state"] == "finished"
         lending.leave()
         with pytest.raises(ClusterError, match=r"no station started on node\(s\).*(connection|node)"):
             launch(Faults(), nodes=2)
     finally:
         cluster.start_node("n2")
-    soon(lambda: "n2" in cluster.command("sinfo", "-h", "-N", "-t", "alloc,mix", "-o", "%N"))
+    soon(lambda: "n2" in cluster.command("sinfo", "-h", "-N", "-t", "alloc,mix", "-o", "%N"), SLURM_FORGETS_S)
     works_again()
 
 
@@ -140,11 +140,11 @@ def test_a_kernel_that_is_killed_leaves_nothing_on_either_node(cluster, allocati
     script = "from faults_plan import Faults; from labkit import launch; launch(Faults(faults=('sleep',)), nodes=2)"
     environment = os.environ | {"LABKIT_PROGRESS": "0"}
     kernel = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=HERE)
-    run = the_run(tmp_path, rows=4, seconds=START_SECONDS)
+    run = the_run(tmp_path, rows=4, seconds=SLURM_FORGETS_S)
     killed = time.monotonic()
     kernel.send_signal(signal.SIGKILL)
     kernel.wait()
-    soon(lambda: not processes.members(run))
+    soon(lambda: not processes.members(run), SLURM_FORGETS_S)
     record_property("seconds", round(time.monotonic() - killed, 2))
     soon(lambda: not cluster.steps(), seconds=SLURM_FORGETS_S)
     assert not list((tmp_path / "runs").glob(".nodes-*"))

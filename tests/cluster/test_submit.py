@@ -118,7 +118,7 @@ def test_a_job_of_ours_cannot_be_requeued(cluster, login, told, tmp_path):
 
     requeueing = when_it_measures(tmp_path, requeue)
     run = launch(Faults(faults=("visible",) * 4), nodes=2)
-    requeueing.join()
+    requeueing.finish()
     assert "disabled" in refused[0]
     assert run.status["state"] == "finished"
 
