@@ -26,7 +26,7 @@ class NodesWatch(Watch):
         """Have the stations end every process of a launch; where one does not answer, all stations are ended."""
         if session.outcome(run, launch) is not None:
             return
-        if session.folder_stuck:  # nothing can be told through it
+        if isinstance(session, NodesSession) and session.folder_stuck:  # nothing can be told through it
             session.leave()
             return
         session.ask(stop=str(run.folder), launch=launch)
