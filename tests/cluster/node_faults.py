@@ -40,7 +40,7 @@ class Later(threading.Thread):
 
     def _measures(self) -> bool:
         plans = sorted(self.folder.glob("**/plan.json"))
-        return bool(plans) and len(Run(plans[-1].parent).rows) >= 4
+        return bool(plans) and Run(plans[-1].parent).tally()["rows"] >= 4  # a run may have no node.json yet
 
     def finish(self) -> None:
         """After the launch: wait for the end of what was done."""
