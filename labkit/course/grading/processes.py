@@ -16,9 +16,10 @@ def tree(pid: int) -> list[int]:
     """Return a process and all that it has started, itself first."""
     found = [pid]
     for one in found:
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(OSError):
-                found += map(int, children.read_text().split())
+        with suppress(OSError):  # each of them, and each of its threads, may end while it is looked at
+            for children in Path(f"/proc/{one}/task").glob("*/children"):
+                with suppress(OSError):
+                    found += map(int, children.read_text().split())
     return found
 
 

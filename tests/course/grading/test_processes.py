@@ -1,12 +1,14 @@
 """What an answer starts, with real processes: together they take no more memory than one answer may, and all end."""
 
 import os
+import subprocess
+import sys
 import time
 
 import psutil
 import pytest
 
-from labkit.course.grading import confine
+from labkit.course.grading import confine, processes
 from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
 from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.judged import judge
@@ -67,6 +69,17 @@ def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
     ended = confine.run({"script.py": body}, "script.py", Limits(4), kind)
     assert ended.status is None and not ended.out_of_memory
     assert still_running(mark) == []
+
+
+def test_processes_that_end_while_they_are_counted():
+    """Of a process whose children end all the time, only living ones are counted, and none that is gone is an error."""
+    body = "import os\nwhile True:\n    if os.fork() == 0: os._exit(0)\n    os.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", body], start_new_session=True)
+    try:
+        counts = {len(processes.tree(parent.pid)) for _ in range(20000)}
+    finally:
+        processes.end(parent)
+    assert counts <= {1, 2}
 
 
 def still_running(mark: str, seconds: float = 5) -> list[int]:
