@@ -16,11 +16,16 @@ CLOSE = 1e-6  # relative, of two numbers that count as equal
 
 
 class Mistake(NamedTuple):
-    """A mistake that students make: its kind, the function that makes it, and what to say about it."""
+    """A mistake that students make: its kind, the function that makes it, and what to say about it.
+
+    One that is made in all cases or in none (`throughout`) is not named if a result of another case shows that it was
+    not made.
+    """
 
     kind: str
     made: Callable[..., Any]
     why: str
+    throughout: bool = False
 
 
 def judge_of(
@@ -43,7 +48,9 @@ def judge_of(
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         wanted = [_called(right, arguments) for arguments in cases]
         forms = {_form(value) for value in wanted}
-        everywhere = next((one for one in mistakes if _made(given, [_called(one.made, each) for each in cases])), None)
+        results = {one: [_called(one.made, each) for each in cases] for one in mistakes}
+        everywhere = next((one for one in mistakes if _made(given, results[one])), None)
+        possible = [one for one in mistakes if not one.throughout or not _refuted(given, results[one], wanted)]
         faults: dict[str, str] = {}
         for arguments, found, due in zip(cases, given, wanted, strict=True):
             if same(found, due):
@@ -53,7 +60,7 @@ def judge_of(
                 missing = " Is a `return` missing on some path?" if found is None else ""
                 faults.setdefault("form", f"{said}. Return {asked}.{missing}")
                 continue
-            here = (one for one in mistakes if same(found, _called(one.made, arguments)))
+            here = (one for one in possible if same(found, _called(one.made, arguments)))
             mistake = everywhere or next(here, Mistake("wrong", right, rule))
             faults.setdefault(mistake.kind, f"{said} instead of {_as_read(due, found)}. {capitalised(mistake.why)}.")
         return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
@@ -75,6 +82,14 @@ def same(found: Any, wanted: Any) -> bool:
 def _made(given: list, results: list) -> bool:
     """Return whether all results are those of one mistake: a single one may be by chance."""
     return all(map(same, given, results))
+
+
+def _refuted(given: list, results: list, wanted: list) -> bool:
+    """Return whether a result is right in a case that the mistake gets wrong."""
+    return any(
+        same(found, due) and result is not _called and not same(result, due)
+        for found, result, due in zip(given, results, wanted, strict=True)
+    )
 
 
 def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

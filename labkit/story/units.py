@@ -47,7 +47,7 @@ def seconds(value: float) -> str:
 def size(value_bytes: float) -> str:
     """Return a size in binary units, as memory is counted: GiB, MiB, KiB or whole bytes."""
     if abs(value_bytes) < 1000 and value_bytes == int(value_bytes):
-        return f"{count(value_bytes)} bytes"
+        return f"{count(value_bytes)} byte{'' if abs(value_bytes) == 1 else 's'}"
     return _scaled(value_bytes, [(GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"), (1, "bytes")])
 
 

@@ -116,3 +116,13 @@ def test_a_value_that_is_no_answer_gets_a_sentence(name, value):
     verdict = one.judge([value] * len(one.inputs))
     assert verdict.outcome == WRONG, verdict
     assert all(sentence and len(sentence) < 1000 for sentence in verdict.faults.values())
+
+
+def test_a_mistake_that_one_result_shows_by_chance_is_not_named():
+    """Only CPUs of ranges are read: for a single CPU that gives what `range(5, 5)` gives, yet every range is whole."""
+    text = """
+def cpus(text):
+    ranges = [part.split("-") for part in text.split(",") if "-" in part]
+    return [cpu for first, last in ranges for cpu in range(int(first), int(last) + 1)]
+"""
+    assert [*judged("topology.cpus", text).faults] == ["wrong"]

@@ -85,7 +85,7 @@ SLIPS = {
         ("held + kept)", "held)", "budget"),
     ],
     "attention.tile_work": [
-        ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "numbers"),
+        ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "swapped_sizes"),
         ("last_key <= first_query", "last_key < first_query", "own_key"),
         ('return "mask"', 'return "full"', "diagonal_full"),
         ('return "mask"', 'return "skip"', "diagonal_skipped"),

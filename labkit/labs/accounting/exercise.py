@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from labkit.course.exercise import brief
 from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
@@ -39,7 +40,7 @@ BATCHES = (
     (16384, 8, 8, 1, 2, 4.6e14, 1.8e11),  # enough with two axes for activations only
     (16384, 4, 16, 2, 2, 4.6e14, 1.8e11),  # no batch is enough, with two axes for each
 )  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
-_SYMBOLS = ("F", "X", "Y", "M_X", "M_Y", "C", "W")
+_ARGUMENTS = ("d_ff", "x", "y", "m_x", "m_y", "flop_per_s", "bytes_per_s")
 _D_MODEL = 16384  # of any size: it is in every term
 _CLOSE = 1e-3
 _SAME_ACCOUNT = 0.01
@@ -91,7 +92,7 @@ def judge_devices(given: list, sizes: Sequence[tuple[float, float]] = SIZES) -> 
     for (gib, gb), found in zip(sizes, given, strict=True):
         wanted = devices(of(gib, "GiB"), gb)
         if not (_is_number(found) and found == wanted):
-            kind, why = _no_number(found, "a whole number of devices is asked for") or made or _quotient(gib, gb)
+            kind, why = _no_number(found, "return a number of devices, such as 44") or made or _quotient(gib, gb)
             where = f"for {units.number(gib, 4)} GiB on devices of {gb} GB"
             faults.setdefault(kind, f"{where} it gives {_as_read(found, wanted)}, not {wanted}: {why}")
     merits = ("both sizes are in bytes before they are divided", "the last device counts, however little is on it")
@@ -123,7 +124,7 @@ def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
         right = "None" if wanted == math.inf else units.count(round(wanted))
-        where = ", ".join(f"{name} = {value:g}" for name, value in zip(_SYMBOLS, setting, strict=True))
+        where = ", ".join(f"{name} = {value:g}" for name, value in zip(_ARGUMENTS, setting, strict=True))
         faults.setdefault(kind, f"for {where} it gives {_as_read(found, wanted)}, not {right}: {why}")
     merits = (
         "with this batch or a larger one, computing takes at least as long as communicating",
@@ -144,13 +145,13 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
     transposed = replace(mesh, fsdp=mesh.tensor, tensor=mesh.fsdp)
     mistakes = {
         "a_device": (wanted, ""),
-        "no_m_x": (least_tokens(replace(mesh, fsdp_axes=1), model, at_once=False), "M_X is left out"),
-        "no_m_y": (least_tokens(replace(mesh, tensor_axes=1), model, at_once=False), "M_Y is left out"),
-        "swapped": (least_tokens(turned, model, at_once=False), "M_X and M_Y are swapped"),
-        "transposed": (least_tokens(transposed, model, at_once=False), "X and Y are swapped"),
+        "no_m_x": (least_tokens(replace(mesh, fsdp_axes=1), model, at_once=False), "`m_x` is left out"),
+        "no_m_y": (least_tokens(replace(mesh, tensor_axes=1), model, at_once=False), "`m_y` is left out"),
+        "swapped": (least_tokens(turned, model, at_once=False), "`m_x` and `m_y` are swapped"),
+        "transposed": (least_tokens(transposed, model, at_once=False), "`x` and `y` are swapped"),
         "one_way": (
             least_tokens(replace(mesh, axis_bytes_per_s=half), model, at_once=False),
-            "that takes half of W, and W counts both directions",
+            "that takes half of `bytes_per_s`, which counts both directions",
         ),
         "at_once": (
             least_tokens(mesh, model),
@@ -177,13 +178,13 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
 
 
 def _near(found, value: float) -> bool:
-    return _is_number(found) and isclose(found, value, rel_tol=_CLOSE)
+    return _is_number(found) and isfinite(found) and isclose(found, value, rel_tol=_CLOSE)
 
 
 def _as_read(found, wanted: float) -> str:
     """Return a number as a reader says it, with as many digits as tell it from the wanted one."""
     if not _is_number(found) or not isfinite(found):
-        return repr(found)
+        return brief(repr(found))
     if found == round(found):
         return units.count(found)
     text = units.number(found, 5)

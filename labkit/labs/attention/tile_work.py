@@ -33,6 +33,13 @@ judge_tile = judge_of(
     lambda row, column, rows, keys: _tile(row * rows, row * rows + rows - 1, column * keys, column * keys + keys - 1),
     (
         Mistake(
+            "swapped_sizes",
+            lambda row, column, rows, keys: _tile(
+                row * keys, row * keys + rows - 1, column * rows, column * rows + keys - 1
+            ),
+            "the first query is the row times the queries of a tile; the first key is the column times its keys",
+        ),
+        Mistake(
             "numbers",
             lambda row, column, rows, keys: _tile(row, row, column, column) if row != column else "mask",
             "that compares the numbers of tiles; compare those of queries and keys, since tiles need not be square",

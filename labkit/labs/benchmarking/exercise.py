@@ -200,6 +200,7 @@ judge_faster = judge_of(
             "whole_range",
             lambda old, new: _faster(old, new, noise=2),
             "that takes the whole distance between the quartiles as noise; half of it is asked for",
+            throughout=True,
         ),
         Mistake(
             "deviation",
@@ -209,10 +210,11 @@ judge_faster = judge_of(
                 else None
             ),
             "one slow step makes the standard deviation large; take half the distance between the quartiles",
+            throughout=True,
         ),
     ),
     asked="a number or None",
-    rule="compare the medians; they differ if their distance is above both half-distances of the quartiles together",
+    rule="compare the medians; they differ if their distance is larger than the sum of both noises",
     merit="a difference within noise is not called a gain, and one slow step changes nothing",
 )
 

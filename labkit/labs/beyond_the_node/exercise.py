@@ -65,7 +65,7 @@ judge_accumulation = judge_of(
         ),
     ),
     asked="a whole number of micro-batches",
-    rule="the fewest k with k·compute/(k·compute + communication) ≥ efficiency",
+    rule="efficiency is the time of computing over that of the whole step; return the fewest that reach it",
     merit="the step computes often enough per exchange, and not more often than needed",
 )
 
@@ -104,7 +104,7 @@ judge_groups = judge_of(
         ),
     ),
     asked="a list of two lists of groups of ranks",
-    rule="inside: the ranks of one node. Between: the ranks with one place in their nodes",
+    rule="inside: all ranks of one node. Between: the ranks that have the same place in their nodes",
     merit="each rank is in one group inside its node and in one group between nodes",
 )
 
@@ -184,7 +184,7 @@ judge_seconds = judge_of(
         ),
     ),
     asked="a number of seconds",
-    rule="2(g − 1)(α + S/(g·β)) inside and 2(n − 1)(α + S/(n·β)) between nodes",
+    rule="add three phases; for each, count its steps and the bytes that one link carries in one step",
     merit="three phases, each with its latencies, and the node's link is shared",
 )
 

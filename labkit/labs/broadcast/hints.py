@@ -11,8 +11,7 @@ HINTS = {
     "scatter_all_gather": (
         "Which elements does GPU k pull from the host? Draw the tensor as one line, cut into equal shares.",
         "For each GPU: cut its share with `lanes.parts(share, chunks, first=…)`. Each chunk is pulled once, and "
-        "sent to all others after it has arrived. Start chunk 0 of all shares before chunk 1, so that all host "
-        "links begin together.",
+        "sent to all others after it has arrived.",
         "`arrived = lanes.host(gpu).copy(copies[gpu][part], source[part])` for each `part` of `lanes.parts(share,"
         " chunks, first=gpu * share)`. Then, for `other` in `lanes.others(gpu)`: `lanes.peer(gpu, "
         "other).copy(copies[other][part], copies[gpu][part], after=arrived)`.",

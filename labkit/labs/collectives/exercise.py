@@ -125,8 +125,7 @@ def _miscounted(before: Held, after: Held, step_moves: list, step: int) -> tuple
             )
         if lost:
             return "overwritten", (
-                f"rank {rank}'s chunk {chunk} is overwritten by one without the values of {_ranks(lost)}: only whole "
-                "chunks may be passed on now"
+                f"rank {rank}'s chunk {chunk} is replaced by a chunk without the values of {_ranks(lost)}: {_NEXT}"
             )
     return None
 
@@ -221,7 +220,7 @@ judge_bandwidth = judge_of(
         Mistake(
             "algorithm",
             lambda _, *case: _bus("broadcast", *case),
-            "that is the algorithm bandwidth; only a share of the bytes crosses one link",
+            "that is the algorithm bandwidth; multiply it by the factor of the collective",
         ),
         Mistake("one_factor", lambda _, *case: _bus("all-reduce", *case), "that is the factor of an all-reduce alone"),
         Mistake("half", _half, "an all-reduce sends each byte twice: a reduce-scatter, then an all-gather"),
@@ -235,7 +234,7 @@ judge_bandwidth = judge_of(
         ),
     ),
     asked="a number of GB/s",
-    rule="multiply bytes over time by the share of the message that one link of a ring carries in this collective",
+    rule="multiply bytes over time by the factor: bytes on one link of a ring over bytes of the message",
     merit="every collective has its factor, so all of them compare with the rate of a link",
 )
 

@@ -2,7 +2,8 @@
 
 HINTS = {
     "bus_bandwidth": (
-        "Bytes over time is the algorithm bandwidth. Which share of the message does one link of a ring carry?",
+        "Bytes over time is the algorithm bandwidth. How many bytes cross one link of a ring, compared with the "
+        "message?",
         "A factor for each collective: 2(N − 1)/N for an all-reduce, all of it for a broadcast and a send, (N − "
         "1)/N for the rest.",
         "`share = (ranks - 1) / ranks`. Look the factor up in a dict, with `.get(collective, share)`. Return "

@@ -162,7 +162,7 @@ judge_count = judge_of(
         ),
     ),
     asked="a whole number of buckets",
-    rule="another whole number n has a lower cost n·o + s/(n·w)",
+    rule="return the whole number n, at least 1, that has the least cost n·o + s/(n·w)",
     merit="no other whole number of buckets costs less",
 )
 

@@ -36,13 +36,15 @@ def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SET
     for (sizes, ranks), parts in zip(settings, returned, strict=True):
         fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
         if fault:
-            faults.setdefault(fault[0], f"for {_said(sizes)} elements on {ranks} ranks, {fault[1]}")
+            faults.setdefault(fault[0], f"for {_said(sizes)} on {ranks} ranks, {fault[1]}")
     merits = ("every element has one owner, and no rank has more than an equal part",)
     return Verdict("shards", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
 def _said(sizes: list[int]) -> str:
-    return f"{len(sizes)} parameters of {sum(sizes)}" if len(sizes) > 5 else " + ".join(map(str, sizes))
+    if len(sizes) > 5:
+        return f"{len(sizes)} parameters with {units.count(sum(sizes))} elements in all"
+    return f"{' + '.join(map(str, sizes))} elements"
 
 
 def _form(parts, ranks: int) -> tuple[str, str] | None:
@@ -55,7 +57,7 @@ def _form(parts, ranks: int) -> tuple[str, str] | None:
         if not numbers or len(piece) != 3:
             return "form", f"a piece is {piece!r:.60}, not three whole numbers (parameter, begin, end)"
     if len(parts) != ranks:
-        return "ranks", f"there are {len(parts)} lists, not one for each of {ranks} ranks"
+        return "ranks", f"it returns {len(parts)} list{'' if len(parts) == 1 else 's'}, and {ranks} ranks need {ranks}"
     return None
 
 
@@ -78,7 +80,10 @@ def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
         at = 0
         for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
             if begin < at and all(part == parts[0] for part in parts) and not _cover(parts[:1], sizes):
-                return "alias", "all ranks have the same pieces: `[[]] * ranks` is one list, named by every rank"
+                return (
+                    "alias",
+                    "all ranks have the same pieces: give each a list of its own (`[[]] * ranks` repeats one list)",
+                )
             if begin < at:
                 return "twice", f"element {begin} of parameter {number} has two owners: both would update it"
             if begin > at:

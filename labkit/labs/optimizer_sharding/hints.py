@@ -2,9 +2,10 @@
 
 HINTS = {
     "gathered": (
-        "Write down which elements of parameter 0 the first example has on which rank.",
-        "Make an empty list of the right length for each parameter. Then go through all pieces of all ranks, and "
-        "put each where it belongs.",
+        "Take `sizes = [4]`, the piece `(0, 0, 2, [1.0, 2.0])` on rank 0 and `(0, 2, 4, [3.0, 4.0])` on rank 1. "
+        "Write down the whole moment by hand.",
+        "`whole` already has a list of zeros for each parameter. Go through all pieces of all ranks, and write the "
+        "values of each over its elements.",
         "`whole = [[0.0] * size for size in sizes]`. For each piece `(parameter, begin, end, values)`: "
         "`whole[parameter][begin:end] = values`.",
     ),

@@ -67,7 +67,8 @@ def judge_schedule(schedules: Sequence[Any], settings: Sequence[tuple[int, int]]
     share = bubble(simulate(one_f_one_b(ranks, count), _equal(ranks)))
     merits = (
         "every micro-batch goes forward once and backward once on every stage, and no rank waits forever",
-        f"rank r keeps at most ranks − r micro-batches; its bubble with {ranks} and {count}: {units.percent(share)}",
+        "rank r keeps at most ranks − r micro-batches",
+        f"with {ranks} ranks and {count} micro-batches the bubble is {units.percent(share)}",
     )
     return Verdict("one_f_one_b", RIGHT, {}, merits)
 
@@ -102,6 +103,8 @@ def _unreadable(results: list) -> tuple[str, str] | None:
         for place, name in enumerate(names):
             if not (isinstance(name, str) and re.fullmatch("[FB][0-9]{1,9}", name)):
                 case = ", in lower case" if isinstance(name, str) and re.fullmatch("[fb][0-9]+", name) else ""
+                if isinstance(name, str) and re.fullmatch("[FB]-[0-9]{1,9}", name):
+                    case = ", and no micro-batch has a number below 0"
                 return "form", f"for rank {rank} step {place} is {name!r:.60}{case}: {asked}"
     return None
 
@@ -155,7 +158,8 @@ def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | 
     if taken > least * 1.001:
         return (
             "slow",
-            f"a step lasts as long as {taken:.0f} forwards, and {least:.0f} are enough: some rank waits without need",
+            f"a step lasts as long as {taken:.0f} forwards (a backward counts as 2), and {least:.0f} are enough: some "
+            "rank waits longer than it needs to",
         )
     return None
 

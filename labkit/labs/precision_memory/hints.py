@@ -17,8 +17,8 @@ HINTS = {
         " is computed again and then holds everything.",
         "Write a function for the peak of a set of blocks. Then try all sets: there are 2 to the number of "
         "blocks. Of those within the budget, take the one with least time.",
-        "`held` starts as the sum of inputs (checkpointed) and kept bytes (others). For each block from the last:"
-        " if it is checkpointed, `held += kept - input`; note the largest `held`; then `held -= kept`. Try "
-        "`itertools.combinations`.",
+        "`held` starts as the sum of inputs (checkpointed) and kept MiB (others); this is the first peak. For each "
+        "block from the last: if it is checkpointed, `held + kept` is a possible peak, and then `held -= input`; "
+        "otherwise `held -= kept`. `itertools.combinations` gives the sets.",
     ),
 }

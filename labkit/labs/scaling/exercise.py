@@ -17,7 +17,8 @@ from labkit.labs.scaling.tables.exchange import symptoms
 from labkit.labs.scaling.theory import learning_rate, scaled_rate
 from labkit.story import units
 
-_SIZES = ((12, 3, False), (10, 4, False), (10, 4, True), (3, 4, False), (101, 2, True))  # images, ranks, drop_last
+# images, ranks, drop_last
+_SIZES = ((12, 3, False), (10, 4, False), (10, 4, True), (3, 4, False), (2, 5, False), (101, 2, True))
 SCHEDULES = [[20, 4, 128, 128, 0.1], [50, 10, 512, 128, 0.1], [25, 0, 2048, 256, 0.05], [8, 8, 256, 128, 0.2]]
 _CLOSE = 1e-6
 
@@ -109,20 +110,20 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
         )
         peak = scaled_rate(batch, base_rate, base_batch)
         due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]
-        if fault := _rates(rates, due, peak, warm_up_steps):
+        if fault := _rates(rates, due, peak, base_rate, warm_up_steps):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("the rate follows the batch, climbs in a line and falls in a line",)
     return Verdict("rates", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _rates(rates: Any, due: list[float], peak: float, warm_up_steps: int) -> tuple[str, str] | None:
+def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int) -> tuple[str, str] | None:
     numbers = isinstance(rates, list) and all(isinstance(one, int | float) for one in rates)
     if not numbers or len(rates) != len(due):
         return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
     if abs(max(rates) - max(due)) > _CLOSE:
-        why = (
-            "scale the base rate with the batch; the last step of the warm-up has it, or step 0 if there is no warm-up"
-        )
+        why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
+        if abs(max(rates) - base_rate) < _CLOSE:
+            why = "scale the base rate with the batch"
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
     wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
     if not wrong:

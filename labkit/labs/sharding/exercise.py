@@ -80,11 +80,15 @@ def judge(given: list, settings: Sequence[tuple[int, int, int]] = SETTINGS) -> V
         elif value < 16 * parameters / ranks * (1 - _CLOSE):
             faults.setdefault(
                 "impossible",
-                f"{where}, it gives {units.size(value)}, less than 1/N of all bytes: not even stage 3 saves so much",
+                f"{where}, it gives {units.size(value)}; even in stage 3, where a rank holds 1/{ranks} of all "
+                f"bytes, it holds {units.size(16 * parameters / ranks)}",
             )
         else:
             difference = f"it gives {units.size(value)}, not {units.size(right)}"
-            faults.setdefault("bytes", f"{where}, {difference}: which of the four parts does stage {stage} shard?")
+            asked = f"which of the four parts does stage {stage} shard?"
+            if stage == 0:
+                asked = "stage 0 shards nothing, so add the parameters, the gradients and both states"
+            faults.setdefault("bytes", f"{where}, {difference}: {asked}")
     merits = ("every stage holds the right bytes",)
     return Verdict("held_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 

@@ -67,6 +67,7 @@ judge_cpus = judge_of(
             "end_left_out",
             lambda text: [cpu for first, last in _parts(text) for cpu in range(first, last)],
             "the last CPU of a range belongs to it, and `range` stops before its end",
+            throughout=True,
         ),
         Mistake(
             "ends_only",
@@ -90,7 +91,7 @@ judge_cpus = judge_of(
         ),
     ),
     asked="a list of CPU numbers",
-    rule="ranges such as 0-3 include both ends, commas separate ranges, and N/A stands for no CPU",
+    rule="each part between commas is one CPU (5) or a range with both its ends (0-3), and N/A stands for no CPU",
     merit="ranges, single CPUs and N/A are all read",
 )
 judge_hop = judge_of(
@@ -106,7 +107,7 @@ judge_hop = judge_of(
         Mistake(
             "links_ignored",
             lambda ring, matrix: max(_hops(matrix, ring), key=_without_links),
-            "NV4 has fewer links than NV12, so it is slower",
+            "the number after NV is the number of links, and fewer links are slower",
         ),
         Mistake(
             "fastest",
@@ -117,11 +118,13 @@ judge_hop = judge_of(
             "alphabet",
             lambda ring, matrix: max(_hops(matrix, ring)),
             f"that compares the names by the alphabet. The order is {_ORDER}",
+            throughout=True,
         ),
         Mistake(
             "alphabet",
             lambda ring, matrix: min(_hops(matrix, ring)),
             f"that compares the names by the alphabet. The order is {_ORDER}",
+            throughout=True,
         ),
         Mistake(
             "all_pairs",
