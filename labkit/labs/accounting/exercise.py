@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import ceil, floor, isclose, isfinite
+from math import ceil, floor, inf, isclose, isfinite
 from string import ascii_uppercase
 from typing import Any
 
@@ -120,10 +119,10 @@ def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
     for setting, found in zip(batches, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
-        if found is None if wanted == math.inf else _near(found, wanted):
+        if found is None if wanted == inf else _near(found, wanted):
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
-        right = "None" if wanted == math.inf else units.count(round(wanted))
+        right = "None" if wanted == inf else units.count(round(wanted))
         where = ", ".join(f"{name} = {value:g}" for name, value in zip(_ARGUMENTS, setting, strict=True))
         faults.setdefault(kind, f"for {where} it gives {_as_read(found, wanted)}, not {right}: {why}")
     merits = (
@@ -134,7 +133,7 @@ def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
 
 
 def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, str]:
-    if wanted == math.inf:
+    if wanted == inf:
         return "never", "at every batch, activations alone take longer than computing"
     if found is None:
         return "none", "with the batch, computing grows faster than activations, so some batch is enough"
@@ -195,7 +194,7 @@ def _is_number(value) -> bool:
     """Say whether it is a number, infinite ones included, that fits into a float."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return abs(value) < 1e300 or value in (math.inf, -math.inf)
+    return abs(value) < 1e300 or value in (inf, -inf)
 
 
 check = Exercises(

@@ -80,7 +80,7 @@ class Messages(OverNodes):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        size: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "kib": (64, 256, 1024, 2048)}
+        size: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "kib": (64, 256, 512, 1024)}
         return cls(**size | {"link_mbit": _rates(), "warm_ups": 1, "repeats": 4} | knobs)
 
 
@@ -99,7 +99,7 @@ class Training(OverNodes, Course):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        shape = {"hidden": 96, "inner": 384, "samples": 8, "repeats": 3}
+        shape = {"hidden": 96, "inner": 384, "samples": 4, "repeats": 3}
         return super().small(**shape | {"link_mbit": _rates()} | knobs)
 
     @classmethod

@@ -146,9 +146,8 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
     for rank, kept in enumerate(in_flight(simulate(order, _equal(ranks)))):
         if kept > ranks - rank:
             return "memory", (
-                f"rank {rank} keeps {kept:.0f} micro-batches at the same time, and 1F1B "
-                f"keeps {ranks - rank}: when may this "
-                "rank go backward for the first time?"
+                f"rank {rank} keeps {kept:.0f} micro-batches at the same time, and 1F1B keeps {ranks - rank}: when may "
+                "this rank go backward for the first time?"
             )
     return None
 
@@ -156,11 +155,8 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
 def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
     taken, least = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
     if taken > least * 1.001:
-        return (
-            "slow",
-            f"a step lasts as long as {taken:.0f} forwards (a backward counts as 2), and {least:.0f} are enough: some "
-            "rank waits longer than it needs to",
-        )
+        lasts = f"a step lasts as long as {taken:.0f} forwards (a backward counts as 2), and {least:.0f} are enough"
+        return "slow", f"{lasts}: some rank waits longer than it needs to"
     return None
 
 
