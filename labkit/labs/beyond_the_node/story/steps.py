@@ -113,7 +113,7 @@ def explain_efficiency(table: pd.DataFrame) -> Markdown:
     if not inside.all():
         above = int((rows.loc[~inside, "efficiency"] > rows.loc[~inside, "most_efficiency"]).sum())
         below = int((~inside).sum()) - above
-        sentences.append(f"Of the others, {above} are more efficient than predicted and {below} less.")
+        sentences.append(f"Above the band: {above}; below it: {below}.")
     sentences.append(_longer(rows))
     slow = _usual(table, _slowest(table)).drop(index="alone", errors="ignore")
     shares = listed(f"{name.upper()} {units.percent(own['efficiency'])}" for name, own in slow.iterrows())
@@ -154,8 +154,11 @@ def explain_local_steps(table: pd.DataFrame) -> Markdown:
         noise = row["spread_final_loss"] + first["spread_final_loss"]
         nats = units.number(abs(difference), 2)
         end = f"ends {nats} nats {'higher' if difference > 0 else 'lower'}"
-        within = f"no more than the seeds differ (± {units.number(noise, 2)})"
-        sentences.append(f"{saved} and {end}{'' if abs(difference) > max(noise, _SAME_LOSS) else f', {within}'}.")
+        if abs(difference) <= noise:
+            end += f", no more than the seeds differ (± {units.number(noise, 2)})"
+        elif abs(difference) <= _SAME_LOSS:
+            end += f", too little to tell (less than {_SAME_LOSS:g})"
+        sentences.append(f"{saved} and {end}.")
     apart = float(table["apart"].max())
     alike = "All ranks end with the same weights." if apart == 0 else f"**Ranks end {units.number(apart)} apart.**"
     seeds = int(table["seeds"].min())
