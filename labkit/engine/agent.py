@@ -219,7 +219,7 @@ def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
         return {"first": [], "error": "it was stopped before its workers were started"}
     from labkit.engine.elastic import start_workers
 
-    outcome = start_workers(f"{run.mark}-{request['launch']}", run.logs, request)
+    outcome = start_workers(f"{run.mark}-{request['launch']}", run.elastic_folder, request)
     return outcome | {"stopped": number in STOPPED}  # whether the kernel had ended the launch before that
 
 

@@ -19,7 +19,7 @@ from labkit.engine.enter import HELD, enter
 MONITOR_SECONDS = 0.05
 
 
-def start_workers(run_id: str, logs: Path, request: dict[str, Any]) -> dict[str, Any]:
+def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
 
     The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
@@ -40,7 +40,7 @@ def start_workers(run_id: str, logs: Path, request: dict[str, Any]) -> dict[str,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
         start_method=forkserver.start_method(),
-        logs_specs=DefaultLogsSpecs(log_dir=str(logs / "elastic")),
+        logs_specs=DefaultLogsSpecs(log_dir=str(log_folder)),
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)  # a spawned worker inherits it from this thread

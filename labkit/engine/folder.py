@@ -87,6 +87,11 @@ class Folder:
         """What a bare torchrun said (`make bench`)."""
         return self.logs / "torchrun.txt"
 
+    @property
+    def elastic_folder(self) -> Path:
+        """What torchrun's agent writes of its workers; left to itself, it makes a folder in TMPDIR and leaves it."""
+        return self.logs / "elastic"
+
     def rows_file(self, rank: int) -> Path:
         return self.folder / f"rows-rank{rank}.jsonl"
 

@@ -34,6 +34,8 @@ def torchrun(plan: start.BertStep) -> Run:
         "--standalone",
         "--nproc-per-node",
         str(plan.gpus),
+        "--log-dir",
+        str(run.elastic_folder),
         "-m",
         "labkit.engine.enter",
         str(run.folder),

@@ -16,11 +16,15 @@ from labkit.engine.errors import WorkerRaised
 
 @pytest.fixture
 def hand(tmp_path, monkeypatch, elsewhere):
-    """Settings of two machines, both of which are this one."""
+    """Settings of two machines, both of which are this one; their shells leave nothing in their TMPDIR."""
     settings = tmp_path / "cluster.toml"
     settings.write_text('interface = "lo"')
     monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(settings))
     monkeypatch.setenv("LABKIT_CLUSTER", "hand")
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    yield
+    assert not list(temporary.iterdir())
 
 
 def pasted(capsys, plan: Faults) -> list:
