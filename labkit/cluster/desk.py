@@ -21,6 +21,7 @@ from labkit.engine.writable import bounded
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
 APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0
+STATION_SAYS = "labkit: error: "  # begins a line that srun brings from a station that cannot write in the folder
 
 
 class Desk:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from labkit.cluster import job
-from labkit.cluster.desk import Desk
+from labkit.cluster.desk import STATION_SAYS, Desk
 from labkit.cluster.settings import Settings
 from labkit.cluster.source import source_digest, source_state
 from labkit.engine.errors import ClusterError
@@ -219,7 +219,10 @@ class NodesSession(Session):
     def how_it_ended(self) -> str:
         if why := self.why_lost():
             return why
-        errors = [line.partition("error: ")[2] or line for line in self.said().splitlines() if "error" in line]
+        lines = self.said().splitlines()
+        if own := next((line for line in lines if line.startswith(STATION_SAYS)), ""):
+            return own.removeprefix(STATION_SAYS)  # the others lose their folder by its end, and fail in their own ways
+        errors = [line.partition("error: ")[2] or line for line in lines if "error" in line]
         if refused := next((line for line in errors if "failed on node" in line), ""):
             return refused  # by a slurmd; that the other nodes' stations were ended follows from it
         if found := LOST.search(self.said()):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit import node
-from labkit.cluster.desk import is_gone, requests_file, told_file
+from labkit.cluster.desk import STATION_SAYS, is_gone, requests_file, told_file
 from labkit.cluster.interface import chosen, listening
 from labkit.cluster.look import look
 from labkit.cluster.source import source_digest
@@ -65,7 +65,7 @@ class Station(agent.Outcomes):
                 os.fsync(self._pipe.fileno())
             except OSError as error:  # the kernel learns it from srun, which ends with this process
                 why = f"node {self.index} ({host_name()}) cannot write {self.folder}: {error.strerror}"
-                print(f"labkit: error: {why}", file=sys.stderr, flush=True)
+                print(f"{STATION_SAYS}{why}", file=sys.stderr, flush=True)
                 self.ending = True
 
     def start(self, request: dict[str, Any]) -> None:

@@ -187,10 +187,17 @@ def test_a_disk_that_is_full_for_the_second_node_alone_is_told_with_it(allocatio
     works_again()
 
 
-@pytest.mark.parametrize("but", [0, 2 * 1024])
-def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(whole_disk, cluster, allocation, but):
-    """Full for the kernel; or with room for the kernel's files, and none for what the stations tell."""
+@pytest.mark.parametrize(("but", "late"), [(0, False), (2 * 1024, False), (2 * 1024, True)])
+def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(
+    whole_disk, cluster, login, allocation, but, late
+):
+    """Full for the kernel; or with room for the kernel's files, and none for what the stations tell.
+
+    A station that comes late finds no folder: the first has ended, and removed it.
+    """
     (whole_disk / "runs").mkdir()
+    if late:
+        on_second_node(login, "sleep 4")
     fill(whole_disk, but)
     told = r"cannot be written: No space.* Free some space|node \d \(n\d\) cannot write .*: No space left on device"
     with pytest.raises((NowhereToWrite, ClusterError), match=told):
