@@ -17,6 +17,7 @@ LAYERS = {
     "activations": ("activations", ledgers.COLORS["activations"]),
     "temporary": ("temporary", ledgers.COLORS["temporary"]),
 }
+_NAMES = 0.93  # the height, as a share of the axis, above which the phases' names stand
 _LETTER = 0.0085  # share of the axis that a letter of a phase's name takes
 
 
@@ -43,8 +44,8 @@ def _phases(ax: Axes, table: pd.DataFrame) -> None:
     starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
     style = {"ha": "center", "va": "center", "fontsize": 8, "color": canvas.QUIET}
     for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
-        ax.axvline(start, color=canvas.QUIET, lw=0.6)
+        ax.axvline(start, ymax=_NAMES, color=canvas.QUIET, lw=0.6)
         share = (stop - start) / end
         text = phase if share > _LETTER * len(phase) else phase[0].upper()
         if share > _LETTER * len(text):
-            ax.text((start + stop) / 2, 0.965, text, transform=ax.get_xaxis_transform(), **style)
+            ax.text((start + stop) / 2, (_NAMES + 1) / 2, text, transform=ax.get_xaxis_transform(), **style)

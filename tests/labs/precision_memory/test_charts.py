@@ -1,11 +1,15 @@
 """Every chart of lab 07 draws, from small runs."""
 
 import figures
+import numpy as np
+import pandas as pd
 import pytest
 from figures import checked
 
 from labkit import published
 from labkit.labs import precision_memory
+from labkit.labs.precision_memory.theory.levers import LEVERS
+from labkit.provenance import of_source
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +50,28 @@ def test_pareto(small):
     table = precision_memory.levers(small("levers"))
     assert table["best"].any()
     checked(precision_memory.pareto_chart(table))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pareto_of_any_times_can_be_read(seed):
+    """Dots that lie on each other, in a column, or far apart; spreads of nothing to more than the time itself."""
+    random = np.random.default_rng(seed)
+    peaks = random.choice([24.0, 40.0, 41.0, 60.0], len(LEVERS))
+    times = 20 * np.exp([0.02, 0.2, 1.0, 2.0][seed % 4] * random.normal(size=len(LEVERS)))
+    table = pd.DataFrame({"lever": [*LEVERS], "peak_mib": peaks, "step_ms": times})
+    table["spread_step_ms"] = times * random.choice([0, 0.1, 1.5], len(LEVERS))
+    table["best"], table["best_exact"] = random.integers(2, size=(2, len(LEVERS))).astype(bool)
+    checked(precision_memory.pareto_chart(of_source(table, "no machine", ranks=1, device="cpu", sequence=32)))
+
+
+@pytest.mark.parametrize("share", [0.008, 0.0091, 0.0097, 0.2])
+def test_phases_of_any_length_can_be_read(share):
+    """A short phase between two long ones: its letter stands clear of the lines beside it, or is left out."""
+    ends = [0.4, 0.4 + share, 0.4 + 2 * share, 1.0]
+    phases = ["forward", "backward", "optimizer", "forward"]
+    rows = [{"t_ms": at, "phase": phase} for at, phase in zip([0, *ends], [*phases, phases[-1]], strict=True)]
+    table = pd.DataFrame(rows).assign(reserved_mib=0.0, allocated_mib=4.0, base_mib=3.0, activations_mib=1.0)
+    for kind in ("optimizer", "gradients", "temporary"):
+        table[f"{kind}_mib"] = 0.0
+    made = of_source(table, "no machine", ranks=1, device="cpu", sequence=32, precision="float32")
+    checked(precision_memory.timeline_chart(made))

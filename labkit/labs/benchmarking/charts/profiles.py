@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
+from labkit.charts.labels import Labels
 from labkit.labs.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
@@ -53,13 +54,13 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
     Operators with less than 0.01 % of the time are left out.
     """
     figure, axes = parts.panels(len(tables), height=4.6)
-    for ax, table in zip(axes, tables, strict=True):
-        table = table[table["share"] >= _DRAWN]
+    shown = [table[table["share"] >= _DRAWN] for table in tables]
+    for ax, table in zip(axes, shown, strict=True):
         peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
         ax.scatter(
             table["flop_per_byte"],
             table["tflops"],
-            s=20 + 900 * table["share"],
+            s=_area(table),
             color=canvas.MEASURED,
             alpha=0.55,
             linewidth=0,
@@ -74,10 +75,12 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
         ax.set_ylim(table["tflops"].min() / 4, 8 * max(table["tflops"].max(), peak if known else 0))
         for scale in (ax.xaxis, ax.yaxis):
             canvas.logarithmic(scale)
-        _names(ax, table[table["share"] >= _NAMED])
         ax.set(title=_title(table), xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
         ax.grid(axis="both")
-    return canvas.finish(figure, sources(*tables))
+    canvas.finish(figure, sources(*tables))
+    for ax, table in zip(axes, shown, strict=True):
+        _names(ax, table)
+    return figure
 
 
 def _title(table: pd.DataFrame) -> str:
@@ -88,27 +91,17 @@ def _title(table: pd.DataFrame) -> str:
 
 
 def _names(ax: Any, rows: pd.DataFrame) -> None:
-    """Write the names of the operators beside their dots, each where no other name stands."""
-    taken: list[tuple[float, float]] = []
-    for row in rows.sort_values("share", ascending=False).itertuples():
-        x, y = ax.transData.transform((row.flop_per_byte, row.tflops))
-        shift = next((dy for dy in (0, 12, -12, 24, -24, 36, -36, 48) if _is_free(x, y + dy, taken)), None)
-        if shift is None:
-            continue
-        taken.append((x, y + shift))
-        name = row.operator.removeprefix("aten::").strip("_")[:26]
-        ax.annotate(
-            name,
-            (row.flop_per_byte, row.tflops),
-            xytext=(9, 0.75 * shift),
-            textcoords="offset points",
-            va="center",
-            fontsize=7.5,
-        )
+    """Write the names of the operators beside their dots, those with the largest share of the time first."""
+    labels = Labels(ax, rows["flop_per_byte"], rows["tflops"], np.sqrt(_area(rows)))
+    shares = rows["share"].reset_index(drop=True)
+    for number in shares[shares >= _NAMED].sort_values(ascending=False).index:
+        name = rows["operator"].iloc[number].removeprefix("aten::").strip("_")[:26]
+        labels.beside([number], name, always=False, fontsize=7.5)
 
 
-def _is_free(x: float, y: float, taken: list[tuple[float, float]]) -> bool:
-    return all(abs(x - other_x) > 190 or abs(y - other_y) >= 12 for other_x, other_y in taken)
+def _area(rows: pd.DataFrame) -> pd.Series:
+    """Return the dots' areas in square points."""
+    return 20 + 900 * rows["share"]
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:

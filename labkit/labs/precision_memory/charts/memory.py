@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
 from labkit.charts.ink import ink_on
+from labkit.charts.labels import Labels
 from labkit.labs.precision_memory.theory.memory import ITEMS, PHASES
 from labkit.provenance import fact, sources, where
 from labkit.story import units
@@ -25,7 +27,7 @@ PHASE_NAMES = {
     "steady step": "steady step",
 }
 FLOAT32_WEIGHTS = canvas.SERIES[4]
-_DOT = 0.022  # of the axis: dots that are nearer cover each other
+_DOT = 15  # points
 
 
 def speed_chart(*tables: pd.DataFrame) -> Figure:
@@ -121,15 +123,14 @@ def pareto_chart(table: pd.DataFrame) -> Figure:
     for column, color in (("best_exact", FLOAT32_WEIGHTS), ("best", canvas.MEASURED)):
         best = pd.DataFrame({"x": xs[shown[column]], "y": ys[shown[column]]}).sort_values("x")
         ax.plot(best["x"], best["y"], color=color, lw=1.2, drawstyle="steps-post", zorder=1)
-    inks = []
-    for row in shown.itertuples():
-        color = canvas.MEASURED if row.best else FLOAT32_WEIGHTS if row.best_exact else canvas.PUBLISHED
-        style = {"fmt": "o", "ms": 15, "color": color, "ecolor": canvas.INK, "label": f"{row.Index + 1}  {row.lever}"}
-        ax.errorbar(xs[row.Index], ys[row.Index], yerr=spread[row.Index], **style)
-        inks.append(ink_on(color))
-    ax.set(xlim=(0, 1.12 * xs.max()), ylim=(0.85 * (ys - spread).min(), 1.2 * (ys + spread).max()))
+    for number, (_, row) in enumerate(shown.iterrows()):
+        style = {"fmt": "o", "ms": _DOT, "color": _color(row), "ecolor": canvas.INK}
+        name = f"{number + 1}  {row['lever']}"
+        dot, *_ = ax.errorbar(xs[number], ys[number], yerr=spread[number], label=name, **style)
+        dot.set_zorder(3)  # over the spread of every other
+    lowest = np.maximum(ys - spread, ys / 2).min()  # of times that differ much, half the range may exceed the median
+    ax.set(xlim=(0, 1.12 * xs.max()), ylim=(0.85 * lowest, 1.2 * (ys + spread).max()))
     canvas.logarithmic(ax.yaxis)
-    _numbered(ax, xs, ys, inks)
     title = f"{where(table)}: context {fact(table, 'sequence')}"
     ax.set(title=title, xlabel=f"peak of a steady step, {unit}", ylabel="ms per step")
     ax.grid(axis="both")
@@ -138,26 +139,20 @@ def pareto_chart(table: pd.DataFrame) -> Figure:
     lines = {"unbeaten": canvas.MEASURED, "unbeaten, float32 weights": FLOAT32_WEIGHTS}
     named += [Line2D([], [], color=color, lw=2) for color in lines.values()]
     figure.legend(named, [*labels, *lines], loc="outside right center", fontsize=8.5, handlelength=1)
-    return canvas.finish(figure, sources(table))
+    canvas.finish(figure, sources(table))
+    _numbered(ax, shown, xs)
+    return figure
 
 
-def _numbered(ax: Axes, xs: pd.Series, ys: pd.Series, inks: list[str]) -> None:
-    """Write each dot's number into it, in its ink; the numbers of dots that cover each other stand beside them."""
-    spots = ax.transAxes.inverted().transform(ax.transData.transform(list(zip(xs, ys, strict=True))))
-    groups: list[list[int]] = []
-    for at, (x, y) in enumerate(spots):
-        near = [
-            one for one in groups if any(abs(spots[k][0] - x) < _DOT and abs(spots[k][1] - y) < 2 * _DOT for k in one)
-        ]
-        if near:
-            near[0].append(at)
-        else:
-            groups.append([at])
-    for group in groups:
-        numbers, last = ", ".join(str(at + 1) for at in group), group[-1]
+def _numbered(ax: Axes, shown: pd.DataFrame, xs: pd.Series) -> None:
+    """Write each dot's number into it; the numbers of dots that touch stand beside them."""
+    labels = Labels(ax, list(xs), list(shown["step_ms"]), [_DOT] * len(shown))
+    for group in labels.groups():
         if len(group) == 1:
-            style = {"ha": "center", "va": "center", "fontsize": 8, "color": inks[last], "zorder": 4}
-            ax.annotate(numbers, (xs[last], ys[last]), **style)
+            labels.inside(group[0], str(group[0] + 1), fontsize=8, color=ink_on(_color(shown.iloc[group[0]])))
         else:
-            right, middle = max(xs[at] for at in group), sorted(ys[at] for at in group)[len(group) // 2]
-            parts.beside(ax, right, middle, numbers, xytext=(10, 0), fontsize=8)
+            labels.beside(group, ", ".join(str(at + 1) for at in group), fontsize=8)
+
+
+def _color(lever: pd.Series) -> str:
+    return canvas.MEASURED if lever["best"] else FLOAT32_WEIGHTS if lever["best_exact"] else canvas.PUBLISHED
