@@ -77,3 +77,15 @@ def test_the_charts_draw(runs, monkeypatch):
     lines = [precision_memory.timeline(runs["timeline"], name) for name in ("float32", "bfloat16")]
     checked(precision_memory.timeline_chart(*lines))
     checked(precision_memory.pareto_chart(precision_memory.levers(runs["levers"])))
+
+
+def test_levers_need_the_same_memory_on_another_gpu(runs):
+    """All twelve fit into 80 GB; peaks are those of the H200, though times are not."""
+    here, there = (
+        precision_memory.levers(run).set_index("lever")
+        for run in (runs["levers"], replay("h100/precision_memory/levers"))
+    )
+    assert (there["status"] == "ok").all() and len(there) == len(here) == 12
+    assert there["peak_mib"].to_numpy() == pytest.approx(here["peak_mib"].to_numpy(), rel=1e-3)
+    assert set(there.index[there["best"]]) == set(here.index[here["best"]])
+    checked(precision_memory.pareto_chart(there.reset_index()))
