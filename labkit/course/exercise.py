@@ -83,7 +83,7 @@ def _raised(exercise: str, plan: Plan, error: RunError) -> dict[str, str]:
     lines = re.findall(
         rf'^  File "{re.escape(str(answers.folder()))}{re.escape(os.sep)}.*?", line (\d+)', error.detail, re.M
     )
-    raised = re.match(r"rank \d+ raised ([\w.]+)(?:: (.*))? at point \d+ \(", error.sentence, re.S)
+    raised = re.match(r"rank \d+(?: \(.*?\))? raised ([\w.]+)(?:: (.*))? at point \d+ \(", error.sentence, re.S)
     if not lines or not raised:
         return {"raised": error.sentence}
     what = f": {raised[2]}" if raised[2] else ""

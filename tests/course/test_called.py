@@ -8,6 +8,7 @@ import pytest
 
 from labkit.course import answers, exercise
 from labkit.course.verdict import HUNG, RAISED, WRONG, Verdict
+from labkit.engine.places import Places
 
 NAME = "sharding.held_bytes"
 
@@ -116,3 +117,13 @@ def test_a_name_that_is_no_function_is_said():
     answers.save(NAME, "held_bytes = 3\n")
     assert "`held_bytes` is a int" not in str(verdict := exercise.called(NAME, [[1]]))
     assert "not a function" in str(verdict)
+
+
+@pytest.mark.parametrize("place", ["rank 0 (GPU 0)", "rank 0 (node 1, gpu-node-17, GPU 0)"])
+def test_what_raises_on_a_gpu_is_told_as_on_a_cpu(place, monkeypatch):
+    """The launch's own sentence names the GPU, or the node, too; a worker here has neither."""
+    monkeypatch.setattr(Places, "place", lambda run, rank: place)
+    verdict = call("raise ValueError('too many')", [[1]])
+    assert verdict.outcome == RAISED
+    assert "`held_bytes(1)` raises ValueError in line 3" in str(verdict) and "too many" in str(verdict)
+    assert "rank 0" not in str(verdict)
