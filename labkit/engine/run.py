@@ -144,7 +144,8 @@ class Run(Places):
         rows_found = [row for file in self.rows_files() for row in read_lines(file)]
         rows = [row for row in rows_found if ("start_us" in row) == spans]
         columns = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
-        table = pd.DataFrame(rows, columns=[*columns])
+        with pd.option_context("mode.string_storage", "python"):  # pyarrow's text holds no half surrogate pairs
+            table = pd.DataFrame(rows, columns=[*columns])
         if len(table):
             table = table.sort_values(["point", "rank"], kind="stable", ignore_index=True)
         return of_run(table, self)
