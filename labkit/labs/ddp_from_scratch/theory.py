@@ -12,6 +12,7 @@ from labkit.theory.shapes import Model
 from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
+ROUNDING = 1e-12  # share of a step; costs below it come from the arithmetic of the fit
 GOAL_OVER_DDP = 1.03  # longest bucketed step, in steps of torch's DDP
 NAMES = {
     "none": "nothing sent",
@@ -87,7 +88,9 @@ def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -
     columns = [[1.0] * len(counts), list(counts), [total_bytes / count for count in counts]]
     fits = [_solved(columns, (0, *chosen), seconds) for more in range(3) for chosen in combinations((1, 2), more)]
     base, call, slope = min((one for one in fits if min(one[1:]) >= 0), key=lambda one: _misses(columns, one, seconds))
-    line = Overhead(base, call, 1 / slope if slope else math.inf)
+    calls_s, bytes_s = call * max(columns[1]), slope * max(columns[2])
+    none_s = ROUNDING * max(seconds)
+    line = Overhead(base, call if calls_s > none_s else 0.0, 1 / slope if bytes_s > none_s else math.inf)
     pairs = zip(counts, seconds, strict=True)
     residual = max(abs(line.seconds(count, total_bytes) / measured_s - 1) for count, measured_s in pairs)
     return Overhead(line.base_s, line.call_s, line.bytes_per_s, residual)

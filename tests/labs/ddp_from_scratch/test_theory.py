@@ -61,6 +61,14 @@ def test_the_fit_finds_what_made_the_steps(made):
     assert found.residual < 1e-6
 
 
+@pytest.mark.parametrize("base_s", [0.01 * 1.1**number for number in range(40)])
+def test_what_rounding_leaves_is_no_cost(base_s):
+    for made in (Overhead(base_s, 0.0, 3e11), Overhead(base_s, 2e-5, math.inf), Overhead(base_s, 0.0, math.inf)):
+        found = fit(COUNTS, TOTAL, [made.seconds(count, TOTAL) for count in COUNTS])
+        assert (found.call_s == 0) == (made.call_s == 0)
+        assert (found.bytes_per_s == math.inf) == (made.bytes_per_s == math.inf)
+
+
 def test_no_term_is_fitted_below_zero():
     falling = fit(COUNTS, TOTAL, [Overhead(0.1, -1e-5, 3e11).seconds(count, TOTAL) for count in COUNTS])
     assert falling.call_s == 0
