@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import multiprocessing
@@ -107,8 +108,9 @@ def leave_a_family(worker, nameless=True):
         worker.record(iteration=1, kind=kind, pid=pid, started=psutil.Process(pid).create_time())
 
     record("new session", subprocess.Popen(SLEEPER, start_new_session=True).pid)
-    LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
-    next(LOADER)
+    with signs_of_life(worker):  # a worker starts its processes by forkserver: this one imports torch first
+        LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
+        next(LOADER)
     record("loader", LOADER._workers[0].pid)
     POOL = multiprocessing.get_context("fork").Pool(1)
     record("pool", POOL.apply(os.getpid))
@@ -118,6 +120,24 @@ def leave_a_family(worker, nameless=True):
     SHARED = shared_memory.SharedMemory(create=True, size=4096)
     worker.record(iteration=1, kind="shared memory", name=SHARED.name)
     worker.barrier()
+
+
+@contextlib.contextmanager
+def signs_of_life(worker):
+    """Report every second that this rank goes on: what it waits for may take longer than a test's patience."""
+    over = threading.Event()
+
+    def report():
+        while not over.wait(1):
+            worker.event("waits")
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def fork_twice() -> int:

@@ -50,7 +50,7 @@ def failed(
         launch(plan(faults=faults or ("none",), **knobs), patience_s=patience_s, limit_s=limit_s)
     error = caught.value
     assert time.monotonic() - begun < within_s
-    assert (type(error), error.rank) == (kind, rank)
+    assert (type(error), error.rank) == (kind, rank), error
     assert error.run.status["state"] == error.sentence
     assert len(str(error)) < MOST_TEXT
     nothing_left(error.run)
