@@ -71,9 +71,9 @@ scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
 bench: $(READY)  ## measure this machine's own targets
 	@$(PY) -m labkit.tools.bench $(ARGS)
 
-lint: $(READY)  ## check style and formatting of code and notebooks, and the types of labkit
+lint: $(READY)  ## check style and formatting of code and notebooks, and the types of labkit and lessons
 	@$(PY) -m ruff check . $(ARGS)
-	@$(PY) -m ruff format --check labkit tests
+	@$(PY) -m ruff format --check labkit notebooks/lessons tests
 	@$(PY) -m basedpyright
 
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
@@ -101,7 +101,7 @@ clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded d
 	@rm -rf runs .pytest_cache .ruff_cache .hypothesis
 	@find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 | xargs -0 rm -rf
 
-# A .pth file makes labkit importable without a build backend, which a fresh virtual environment need not have.
+# A .pth file makes labkit and lessons importable without a build backend, which a fresh .venv need not have.
 .venv/.ready: requirements.txt pyproject.toml $(if $(OFFLINE),$(wildcard wheelhouse/requirements.txt))
 ifneq ($(OFFLINE),)
 	python3 labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
@@ -110,7 +110,7 @@ else
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
 endif
 	@.venv/bin/python -c "import pathlib, sysconfig; \
-	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n')"
+	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n$(CURDIR)/notebooks\n')"
 	@touch $@
 
 .venv/.course: .venv/.ready

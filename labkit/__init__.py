@@ -11,10 +11,11 @@ things cross it: a plan, inward, and rows, outward.
     charts/   the canvas, the palette, and the parts of figures
     story/    words, units, names, and sentences that several labs say
     course/   predictions, the student's own code, checks that explain
-    labs/     one folder a lesson: plan → worker → tables → charts → story
+
+The lessons are beside their notebooks, in notebooks/lessons: plan → worker → tables → charts → story.
 
     from labkit import launch
-    from labkit.labs import broadcast
+    from lessons import broadcast
 
     run = launch(broadcast.Sweep(gpus=4))
     broadcast.methods_chart(broadcast.methods(run))
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from labkit.tables.targets import join_cards as join_cards
 
 hidden_modules.require_none()
+importlib.import_module("labkit.repository").put_lessons_on_path()
 
 _ROOMS = {
     "launch": "labkit.engine.launch",

@@ -13,11 +13,11 @@ from labkit.repository import REPOSITORY
 from labkit.story.claims import claims_text
 from labkit.tables.claims import Claim, claims_table
 
-_LABS = REPOSITORY / "labkit" / "labs"
+_LABS = REPOSITORY / "notebooks" / "lessons"
 
 
 def claims(lab: ModuleType) -> pd.DataFrame:
-    """Return the claims that `lab` (such as `labkit.labs.pipeline`) recomputes, one row each, in the order of its file.
+    """Return the claims that `lab` (such as `lessons.pipeline`) recomputes, one row each, in the order of its file.
 
     Raises ValueError, listing the labs that have claims, where `lab` has none.
     """
@@ -28,7 +28,7 @@ def claims_of(name: str) -> pd.DataFrame:
     """Return the claims of the lab of this name, such as "pipeline", as `claims` does."""
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
-    modules = [importlib.import_module(f"labkit.labs.{name}.{room}") for room in _rooms(name)]
+    modules = [importlib.import_module(f"lessons.{name}.{room}") for room in _rooms(name)]
     # A list: computing a claim may add names to its module, such as Python's registry of warnings.
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Claim)]
     return claims_table(found)

@@ -1,13 +1,27 @@
 """Where this checkout is, the folders of its data, and the modules of its plans."""
 
 import re
+import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+NOTEBOOKS = REPOSITORY / "notebooks"  # on Python's path: `lessons` is a folder in it
+CODE = (REPOSITORY / "labkit", NOTEBOOKS / "lessons")  # the workbook's own
 PUBLISHED = REPOSITORY / "data" / "published"  # figures that reports printed
 RECORDED = REPOSITORY / "data" / "recorded"  # runs on real nodes, replayable
 MODELS = REPOSITORY / "data" / "models"  # configurations of models, as JSON
 CIFAR10 = REPOSITORY / "data" / "cifar-10"  # where `make data` puts the images of CIFAR-10
 
 # The modules that define plans. A plan file names one of them, and no other module of a file's choice is imported.
-PLAN_MODULES = re.compile(r"labkit\.(labs\.\w+\.plan|engine\.call)")
+PLAN_MODULES = re.compile(r"lessons\.\w+\.plan|labkit\.engine\.call")
+
+
+def put_lessons_on_path() -> None:
+    """Have Python find `lessons` in this checkout, in this process and in those that it starts.
+
+    notebooks/ comes behind Python's own modules, which no file beside a notebook may hide, and before what is
+    installed: a .pth file there may name another checkout.
+    """
+    if str(NOTEBOOKS) not in sys.path:
+        installed = (place for place, folder in enumerate(sys.path) if "-packages" in str(folder))
+        sys.path.insert(next(installed, len(sys.path)), str(NOTEBOOKS))

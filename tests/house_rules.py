@@ -33,7 +33,7 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # shape the link between two namespaces (labkit.node.network names it).
 EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
-    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "labkit.labs.{lab}.theory"},
+    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "lessons.{lab}.theory"},
     "theory": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory"},
     "worker": {
         "torch",
@@ -49,9 +49,9 @@ MAY_IMPORT = {
         "labkit.node.network",
         "labkit.worker",
         "labkit.theory",
-        "labkit.labs.{lab}.plan",
-        "labkit.labs.{lab}.bugs",
-        "labkit.labs.{lab}.theory",
+        "lessons.{lab}.plan",
+        "lessons.{lab}.bugs",
+        "lessons.{lab}.theory",
     },
     "tables": {
         "pandas",
@@ -61,8 +61,8 @@ MAY_IMPORT = {
         "labkit.node.limits",
         "labkit.tables",
         "labkit.theory",
-        "labkit.labs.{lab}.plan",
-        "labkit.labs.{lab}.theory",
+        "lessons.{lab}.plan",
+        "lessons.{lab}.theory",
     },
     "charts": {
         "matplotlib",
@@ -77,26 +77,26 @@ MAY_IMPORT = {
         "labkit.node.conditions",
         "labkit.story",
         "labkit.theory",
-        "labkit.labs.{lab}.theory",
+        "lessons.{lab}.theory",
     },
-    "story": {"pandas", "IPython", "labkit.node", "labkit.story", "labkit.theory", "labkit.labs.{lab}.theory"},
+    "story": {"pandas", "IPython", "labkit.node", "labkit.story", "labkit.theory", "lessons.{lab}.theory"},
     "engine": {"pandas", "psutil", "tqdm", "labkit.node", "labkit.cluster"},
     "cluster": {"psutil", "submitit", "labkit.engine", "labkit.node"},
     "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.cluster", "labkit.node", "labkit.worker.probes"},
     "node": {"pynvml", "pandas", "psutil"},
 }
-MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"labkit.labs.{lab}.worker"}
-MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"labkit.labs.{lab}.tables"}
+MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"lessons.{lab}.worker"}
+MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
 MAY_IMPORT["key_figures"] = MAY_IMPORT["targets"]
 MAY_IMPORT["claims"] = MAY_IMPORT["targets"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",
-    "labkit.labs.{lab}.plan",
-    "labkit.labs.{lab}.tables",
-    "labkit.labs.{lab}.charts",
+    "lessons.{lab}.plan",
+    "lessons.{lab}.tables",
+    "lessons.{lab}.charts",
 }
 MAY_IMPORT["hints"], MAY_IMPORT["solutions"] = set(), {"labkit.theory"}
-MAY_IMPORT["listings"] = {"labkit.course.lineup", "labkit.course.source", "labkit.labs.{lab}.bugs"}
+MAY_IMPORT["listings"] = {"labkit.course.lineup", "labkit.course.source", "lessons.{lab}.bugs"}
 SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 
 
@@ -118,14 +118,15 @@ def role(parts: tuple[str, ...]) -> str:
             return room
         case ("labkit", room, *_) if room in SHARED_ROOMS:
             return room
-        case ("labkit", "labs", _, part, *_):
+        case ("lessons", _, part, *_):
             return part if part in MAY_IMPORT else ""
     return ""
 
 
 def dotted(path: Path, root: Path) -> tuple[str, ...]:
-    """Return a file's module name in parts."""
+    """Return a file's module name in parts; notebooks/ is on Python's path."""
     parts = path.relative_to(root).with_suffix("").parts
+    parts = parts[1:] if parts[0] == "notebooks" else parts
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
@@ -147,8 +148,13 @@ def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
 
 def _module(base: str, name: str, root: Path) -> str:
     """`from base import name` imports the module base.name where there is one, else something in base."""
-    inside = root.joinpath(*base.split("."), name)
+    inside = _place((*base.split("."), name), root)
     return f"{base}.{name}" if inside.is_dir() or inside.with_suffix(".py").exists() else base
+
+
+def _place(parts: tuple[str, ...], root: Path) -> Path:
+    """Return where a module lies, given its name in parts: a folder, or a file without its suffix."""
+    return root.joinpath("notebooks" if parts[0] == "lessons" else "", *parts)
 
 
 def _literal_import(call: ast.Call) -> str:
@@ -169,10 +175,10 @@ def walls(path: Path, root: Path = ROOT) -> list[str]:
 
 def _may(module: tuple[str, ...], name: str, root: Path) -> bool:
     own, parts = role(module), tuple(name.split("."))
-    lab = module[2] if module[:2] == ("labkit", "labs") and len(module) > 2 else ""
+    lab = module[1] if module[0] == "lessons" and len(module) > 1 else ""
     if parts[0] in sys.stdlib_module_names or _same_role(module, parts) or name in EVERYONE:
         return True
-    if lab and parts[:2] == ("labkit", "labs") and len(parts) > 2 and parts[2] != lab:
+    if lab and parts[0] == "lessons" and len(parts) > 1 and parts[1] != lab:
         return False
     if own == "engine" and parts[:3] == DEBUGGER:
         return True
@@ -185,14 +191,14 @@ def _may(module: tuple[str, ...], name: str, root: Path) -> bool:
 
 def _same_role(module: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether both are in one room (engine, node) or in one part of one lab, as its plan or its worker."""
-    depth = 4 if module[:2] == ("labkit", "labs") else 2
+    depth = 3 if module[0] == "lessons" else 2
     return role(module) == role(other) != "" and module[:depth] == other[:depth]
 
 
 def _is_far(parts: tuple[str, ...], root: Path) -> bool:
     """Whether the host must not import a module. The host reads the bugs' symptoms where they need no torch."""
     if role(parts) == "bugs":
-        names = [name for _, name in imported(root.joinpath(*parts).with_suffix(".py"), root)]
+        names = [name for _, name in imported(_place(parts, root).with_suffix(".py"), root)]
         return any(_is_far(tuple(name.split(".")), root) for name in names)
     return parts[0] in GPU_LIBRARIES or role(parts) in FAR_SIDE
 
@@ -233,14 +239,18 @@ def _untyped(tree: ast.AST) -> list[ast.arg]:
 
 
 def leaning(path: Path) -> list[str]:
-    """Return what a test file imports of another test file, and what is private to labkit."""
+    """Return what a test file imports of another test file, and what is private to labkit or a lesson."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
         modules = [source] if source else names
         found += [f"{node.lineno} imports {name}" for name in modules if name.startswith("test_")]
-        found += [f"{node.lineno} imports {name}" for name in names if source.startswith("labkit") and name[0] == "_"]
+        found += [
+            f"{node.lineno} imports {name}"
+            for name in names
+            if source.startswith(("labkit", "lessons")) and name[0] == "_"
+        ]
     return found
 
 

@@ -101,7 +101,7 @@ def _environment(folder: Path) -> dict:
     """Keeps the reader's own Jupyter settings out, and the student's answers and runs of the test away from theirs."""
     own = {"LABKIT_ANSWERS": str(folder / "answers"), "LABKIT_RUNS": str(folder / "runs")}
     own |= {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "notebooks"), os.environ.get("PYTHONPATH")]))
     return {**os.environ, **own, "PYTHONPATH": path, "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings")}
 
 

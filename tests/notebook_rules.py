@@ -66,8 +66,12 @@ def shown(tree: ast.Module) -> str:
 
 
 def functions(pattern: str, returns: str = "") -> set[str]:
-    """Return the names of the public functions in the labkit modules that fit a pattern, and return such a type."""
-    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "labkit").glob(pattern)]
+    """Return the names of the public functions in the modules that fit a pattern, and return such a type."""
+    modules = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for room in ("labkit", "notebooks/lessons")
+        for path in (ROOT / room).glob(pattern)
+    ]
     found = [node for module in modules for node in module.body if isinstance(node, ast.FunctionDef)]
     names = {node.name for node in found if not returns or (node.returns and ast.unparse(node.returns) == returns)}
     return {name for name in names if not name.startswith("_")}
@@ -148,9 +152,7 @@ def rule_imports(notebook):
 
 def _importable(name: str) -> bool:
     parts = name.split(".")
-    return parts in (["labkit"], ["labkit", "labs"], ["pandas"]) or (
-        parts[:2] == ["labkit", "labs"] and len(parts) == 3
-    )
+    return parts in (["labkit"], ["lessons"], ["pandas"]) or (parts[0] == "lessons" and len(parts) == 2)
 
 
 def rule_no_printing(notebook):

@@ -9,17 +9,17 @@ import sys
 import nbformat
 import pytest
 
-from labkit.labs import ROOMS, public_names
 from labkit.repository import REPOSITORY
+from lessons import ROOMS, public_names
 
-LABS = sorted(path.parent.name for path in (REPOSITORY / "labkit" / "labs").glob("*/__init__.py"))
+LABS = sorted(path.parent.name for path in (REPOSITORY / "notebooks" / "lessons").glob("*/__init__.py"))
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(params=LABS)
 def lab(request):
     """Return each lab's package."""
-    return importlib.import_module(f"labkit.labs.{request.param}")
+    return importlib.import_module(f"lessons.{request.param}")
 
 
 def test_everything_listed_can_be_had_and_is_explained(lab):
@@ -31,7 +31,7 @@ def test_everything_listed_can_be_had_and_is_explained(lab):
 
 def test_a_name_is_defined_in_one_place(lab):
     defined = {}
-    folder = REPOSITORY / "labkit" / "labs" / lab.__name__.rpartition(".")[2]
+    folder = REPOSITORY / "notebooks" / "lessons" / lab.__name__.rpartition(".")[2]
     for room in ROOMS:
         for file in (folder / f"{room}.py", *sorted((folder / room).glob("*.py"))):
             text = file.read_text() if file.exists() else ""
@@ -47,7 +47,7 @@ NAMED_LIKE_FILES = {"optimizer_sharding": {"faults"}, "precision_memory": {"faul
 
 
 def test_no_name_hides_what_another_file_of_the_lab_may_be_called(lab):
-    """Once `labkit.labs.broadcast.theory` is imported as a module, `broadcast.theory` is no longer a function."""
+    """Once `lessons.broadcast.theory` is imported as a module, `broadcast.theory` is no longer a function."""
     names = {name for name in public_names(lab.__name__) if name in FILES_OF_LABS}
     assert names <= NAMED_LIKE_FILES.get(lab.__name__.rpartition(".")[2], set())
 
@@ -59,7 +59,7 @@ def test_a_type_checker_is_shown_every_file_with_public_names(lab):
 
 
 def test_a_wrong_name_is_told_with_a_near_one():
-    from labkit.labs import broadcast
+    from lessons import broadcast
 
     with pytest.raises(AttributeError, match="did you mean methods_chart"):
         _ = broadcast.method_chart
@@ -70,16 +70,16 @@ def test_what_a_notebook_uses_is_listed(path):
     code = "\n".join(
         cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code" and cell.source[:2] != "%%"
     )
-    aliases = {alias or name: name for name, alias in re.findall(r"labkit\.labs import (\w+)(?: as (\w+))?", code)}
+    aliases = {alias or name: name for name, alias in re.findall(r"lessons import (\w+)(?: as (\w+))?", code)}
     assert aliases
     for alias, name in aliases.items():
-        package = importlib.import_module(f"labkit.labs.{name}")
+        package = importlib.import_module(f"lessons.{name}")
         used = set(re.findall(rf"(?<![\w.]){alias}\.(\w+)", code))
         assert {one for one in used if not one.isupper()} <= set(dir(package))
 
 
 def test_listing_a_lab_loads_no_drawing_library():
-    probe = "import sys; from labkit.labs import sharding; dir(sharding); "
+    probe = "import sys, labkit; from lessons import sharding; dir(sharding); "
     probe += "print(*{'matplotlib', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -7,8 +7,13 @@ import sys
 import pytest
 from house_rules import MOST_LINES, ROOT, habits, import_circles, leaning, walls
 
-LAB = "labs/broadcast/"
-FILES = sorted(path for path in (ROOT / "labkit").rglob("*.py") if "__pycache__" not in path.parts)
+LAB = "notebooks/lessons/broadcast/"
+FILES = sorted(
+    path
+    for folder in ("labkit", "notebooks/lessons")
+    for path in (ROOT / folder).rglob("*.py")
+    if "__pycache__" not in path.parts
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -27,7 +32,7 @@ def test_no_file_of_a_room_is_part_of_an_import_circle():
 def test_the_engine_knows_no_lab():
     """Which modules hold plans is written outside; the engine's own words name no lab."""
     engine = [path for path in FILES if path.parent.name == "engine"]
-    assert [path.name for path in engine if re.search(r"labkit\W+labs", path.read_text(encoding="utf-8"))] == []
+    assert [path.name for path in engine if re.search(r"\blessons\b", path.read_text(encoding="utf-8"))] == []
 
 
 def test_an_import_circle_is_found(tmp_path):
@@ -66,8 +71,8 @@ def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():
 
 
 def test_importing_every_lab_leaves_gpu_libraries_out():
-    labs = sorted(path.parent.name for path in (ROOT / "labkit" / "labs").glob("*/__init__.py"))
-    probe = "; ".join(["import sys, labkit.batch, labkit.node", *(f"import labkit.labs.{lab}" for lab in labs)])
+    labs = sorted(path.parent.name for path in (ROOT / "notebooks" / "lessons").glob("*/__init__.py"))
+    probe = "; ".join(["import sys, labkit.batch, labkit.node", *(f"import lessons.{lab}" for lab in labs)])
     probe += "; print(*({'torch', 'transformers', 'triton'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
@@ -76,13 +81,20 @@ def test_importing_every_lab_leaves_gpu_libraries_out():
 @pytest.fixture
 def house(tmp_path):
     """Return a function that writes one file into an otherwise plausible house and returns its path."""
-    for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits", "labs/broadcast/plan"):
+    for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits"):
         _write(tmp_path / "labkit" / f"{name}.py", '"""A module."""')
-    for name in ("broadcast/worker", "broadcast/tables", "broadcast/charts", "pipeline/worker", "topology/worker"):
-        _write(tmp_path / "labkit" / "labs" / f"{name}.py", '"""A module."""')
-    _write(tmp_path / "labkit" / LAB / "bugs.py", "def late():\n    import torch")
-    _write(tmp_path / "labkit" / "labs" / "pipeline" / "bugs.py", "SYMPTOMS = {}")
-    return lambda name, source: _write(tmp_path / "labkit" / name, source)
+    for name in (
+        "broadcast/plan",
+        "broadcast/worker",
+        "broadcast/tables",
+        "broadcast/charts",
+        "pipeline/worker",
+        "topology/worker",
+    ):
+        _write(tmp_path / "notebooks" / "lessons" / f"{name}.py", '"""A module."""')
+    _write(tmp_path / LAB / "bugs.py", "def late():\n    import torch")
+    _write(tmp_path / "notebooks" / "lessons" / "pipeline" / "bugs.py", "SYMPTOMS = {}")
+    return lambda name, source: _write(tmp_path / (name if name.startswith("notebooks/") else f"labkit/{name}"), source)
 
 
 def _write(path, source):
@@ -98,17 +110,17 @@ def _write(path, source):
         (LAB + "plan.py", "from labkit.engine import launch"),
         (LAB + "tables.py", "import matplotlib.pyplot as plt"),
         (LAB + "tables.py", "from .charts import line"),
-        (LAB + "tables.py", "from labkit.labs.pipeline.plan import Sweep"),
-        (LAB + "tables.py", "from labkit.labs.pipeline.tables import bubble"),
-        (LAB + "tables.py", "from labkit.labs.topology.charts import node_map"),
+        (LAB + "tables.py", "from lessons.pipeline.plan import Sweep"),
+        (LAB + "tables.py", "from lessons.pipeline.tables import bubble"),
+        (LAB + "tables.py", "from lessons.topology.charts import node_map"),
         (LAB + "tables.py", "from ..topology.tables import copies"),
-        (LAB + "tables.py", "from labkit.labs.topology.theory import paths"),
-        (LAB + "worker.py", "from labkit.labs.topology import worker"),
+        (LAB + "tables.py", "from lessons.topology.theory import paths"),
+        (LAB + "worker.py", "from lessons.topology import worker"),
         (LAB + "checks.py", "from ..pipeline.bugs import SYMPTOMS"),
         (LAB + "charts.py", "from labkit.tables.rates import rates"),
         (LAB + "story.py", "from labkit.charts import canvas"),
         (LAB + "tables.py", "from labkit.story import units"),
-        ("tables/rates.py", "from labkit.labs.pipeline.plan import Sweep"),
+        ("tables/rates.py", "from lessons.pipeline.plan import Sweep"),
         ("charts/canvas.py", "from labkit.tables import rates"),
         ("worker/trainer.py", "from labkit.tables import rates"),
         ("theory/shapes.py", "import numpy"),
@@ -119,7 +131,7 @@ def _write(path, source):
         (LAB + "story.py", "from .charts import line"),
         (LAB + "story.py", "import matplotlib"),
         (LAB + "worker.py", "import pandas"),
-        (LAB + "worker.py", "from labkit.labs.pipeline import worker"),
+        (LAB + "worker.py", "from lessons.pipeline import worker"),
         (LAB + "worker/chunks.py", "from ..charts import line"),
         (LAB + "explorer.py", "import torch"),
         (LAB + "explorer.py", "from .worker import main"),
@@ -128,15 +140,15 @@ def _write(path, source):
         (LAB + "checks.py", "import transformers"),
         ("engine/launch.py", "from .worker import main"),
         ("engine/launch.py", "import torch.distributed"),
-        ("engine/launch.py", "from ..labs.broadcast import plan"),
+        ("engine/launch.py", "from lessons.broadcast import plan"),
         ("engine/run.py", "import numpy"),
-        ("engine/worker.py", "import labkit.labs.broadcast.plan"),
+        ("engine/worker.py", "import lessons.broadcast.plan"),
         ("node/limits.py", "import torch"),
         ("node/limits.py", "from labkit.engine.plan import Plan"),
         ("batch/execute.py", "__import__('torch')"),
         (
             "course/check.py",
-            "from importlib import import_module\nimport_module('..labs.broadcast.worker', __package__)",
+            "from importlib import import_module\nimport_module('..engine.worker', __package__)",
         ),
         ("charts/canvas.py", "if False:\n    from transformers import BertModel"),
         ("tools/bench.py", "import runpy\nrunpy.run_module('labkit.engine.worker')"),
@@ -151,7 +163,7 @@ def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
     ("name", "source"),
     [
         (LAB + "plan.py", "import dataclasses\nfrom labkit.engine.plan import Plan\nfrom labkit import node"),
-        (LAB + "tables.py", "import numpy\nfrom .plan import Sweep\nfrom ...node import limits"),
+        (LAB + "tables.py", "import numpy\nfrom .plan import Sweep\nfrom labkit.node import limits"),
         (LAB + "charts.py", "import seaborn\nfrom labkit.story import units\nfrom labkit.charts import canvas"),
         (LAB + "claims.py", "import pandas\nfrom . import tables\nfrom labkit.tables import rates"),
         (LAB + "tables.py", "from labkit.provenance import fact\nfrom labkit.theory import shapes"),
@@ -161,7 +173,7 @@ def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
             "import torch\nfrom labkit.engine.worker import Worker\nfrom labkit.worker.trainer import Trainer",
         ),
         (LAB + "worker/__init__.py", "from . import chunks\nfrom .chunks import Chunk\nfrom ..plan import Sweep"),
-        ("labs/pipeline/checks.py", "from .bugs import SYMPTOMS"),
+        ("notebooks/lessons/pipeline/checks.py", "from .bugs import SYMPTOMS"),
         (LAB + "explorer.py", "import ipywidgets\nfrom . import charts, tables"),
         (LAB + "bugs.py", "import torch\nfrom .worker import main"),
         ("engine/launch.py", "import pandas\nfrom labkit import node\nfrom . import plan"),

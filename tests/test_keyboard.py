@@ -11,8 +11,8 @@ from jupyter_lab import IDLE, NEEDS_CHROMIUM, OUTPUTS, ROOT, opened, served
 from playwright.sync_api import CDPSession, Page
 
 EXPLORERS = {
-    f"{file.parent.name}.{name}": f"from labkit.labs import {file.parent.name}\n{file.parent.name}.{name}()"
-    for file in sorted((ROOT / "labkit" / "labs").glob("*/explorer.py"))
+    f"{file.parent.name}.{name}": f"from lessons import {file.parent.name}\n{file.parent.name}.{name}()"
+    for file in sorted((ROOT / "notebooks" / "lessons").glob("*/explorer.py"))
     for name in re.findall(r"^def (explore\w*)\(", file.read_text(), re.MULTILINE)
 }
 NAMING = """from labkit.course import record

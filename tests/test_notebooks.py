@@ -16,7 +16,7 @@ EXEMPT = {("00_start", "predict_first")}
 
 def test_there_are_notebooks():
     assert NOTEBOOKS, "no notebooks in notebooks/"
-    assert notebook_rules.CHARTS, "no charts in labkit/labs/*/charts.py"
+    assert notebook_rules.CHARTS, "no charts in notebooks/lessons/*/charts.py"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -39,7 +39,7 @@ def test_a_lesson_of_this_workbook_is_not_short(path):
 def good():
     """Return a notebook that keeps every rule."""
     chart = f"lab.{min(CHARTS)}(table)"
-    sources = ["from labkit import launch, predict\nfrom labkit.labs import start as lab", "size = 'auto'"]
+    sources = ["from labkit import launch, predict\nfrom lessons import start as lab", "size = 'auto'"]
     sources += ["guess = predict('How long?', unit='s')", "run = launch(lab.Plan(size=size))", *[chart] * 5, "2 + 3"]
     sources += [
         "%%answer start.mine\nimport torch\n\ndef mine():\n    print(torch.ones(1))",
@@ -100,7 +100,7 @@ BROKEN = [
     ("imports", source("from matplotlib import pyplot")),
     ("imports", source("import subprocess")),
     ("imports", source("from labkit.engine import launch")),
-    ("imports", source("from labkit.labs.start.worker import main")),
+    ("imports", source("from lessons.start.worker import main")),
     ("imports", source("def later():\n    import torch")),
     ("no_printing", source("print(1)")),
     ("no_printing", source("plt.show()")),

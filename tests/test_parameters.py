@@ -15,7 +15,7 @@ import labkit.parameters
 from labkit import check_parameters, node
 from labkit.batch.execute import ThisInterpreter
 from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
-from labkit.labs import accounting, attention, broadcast, sharding, start
+from lessons import accounting, attention, broadcast, sharding, start
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

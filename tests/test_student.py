@@ -12,13 +12,13 @@ from jupyter_lab import IDLE, NEEDS_CHROMIUM, OUTPUTS, ROOT, STARTS_WITHIN_S, op
 from playwright.sync_api import Page
 
 from labkit.charts.ink import contrast
-from labkit.labs import broadcast
-from labkit.labs.broadcast.exercise import SYMPTOMS
+from lessons import broadcast
+from lessons.broadcast.exercise import SYMPTOMS
 
 # Of the lesson: its set-up, the prediction, an exercise with its check, and the suspects, each with the text before it.
 LESSON, TAKEN = "02_broadcast.ipynb", ("c01", "check_parameters", "predict(", "%%answer broadcast.pipelined")
 TAKEN += ('check("pipelined"', "suspects = launch", "show_suspects", "diagnose")
-EXPLORER = "from labkit.labs import pipeline\npipeline.explore()"
+EXPLORER = "from lessons import pipeline\npipeline.explore()"
 PICTURES = os.environ.get("LABKIT_TEST_PICTURES")  # a folder for what the student saw, to be looked at
 LONGEST_MS = 1000 * STARTS_WITHIN_S
 RIGHT = PIPELINED.format(name="pipelined")

@@ -12,7 +12,13 @@ from labkit.batch.keep import RECORD, all_reports
 from labkit.batch.record import OK, Machine, Outcome, Record
 from labkit.repository import REPOSITORY
 
-_CODE = ("labkit/**/*.py", "labkit/**/*.csv", "data/models/*.json", "data/published/**/*.csv")
+_CODE = (
+    "labkit/**/*.py",
+    "notebooks/lessons/**/*.py",
+    "labkit/**/*.csv",
+    "data/models/*.json",
+    "data/published/**/*.csv",
+)
 
 
 def digest(notebook: Path, machine: Machine) -> str:

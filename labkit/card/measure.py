@@ -14,8 +14,8 @@ from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 from labkit.engine.session import Session
-from labkit.labs.start import LaunchCost
 from labkit.tools.bench import measure as measure_launches
+from lessons.start import LaunchCost
 
 LIMIT_S = 300.0  # of one launch: on a sound node each takes seconds
 

@@ -17,7 +17,7 @@ from labkit.node.comparability import figures as key_conditions
 from labkit.repository import RECORDED, REPOSITORY
 from labkit.tables.key_figures import KeyFigure, Measured
 
-LABS = REPOSITORY / "labkit" / "labs"
+LABS = REPOSITORY / "notebooks" / "lessons"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def figures_of(plan: Any) -> list[tuple[str, str]]:
 
 
 def _module(lab: str) -> Any:
-    return importlib.import_module(f"labkit.labs.{lab}.key_figures")
+    return importlib.import_module(f"lessons.{lab}.key_figures")
 
 
 def _order(lab: str) -> str:
@@ -169,7 +169,7 @@ def _shows_figures(plan_file: Path) -> bool:
     """Return whether a recorded plan is one whose runs show key figures; its rows are not read for that."""
     told = json.loads(plan_file.read_text())
     module, _, kind = str(told["plan"]).partition(":")
-    lab = module.split(".")[2] if module.startswith("labkit.labs.") else ""
+    lab = module.split(".")[1] if module.startswith("lessons.") else ""
     return told.get("device") == "cuda" and any(one.plan == kind.lower() for one in key_figures().get(lab, ()))
 
 

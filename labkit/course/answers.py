@@ -144,15 +144,15 @@ def _save(name: str, text: str) -> str:
 
 def exercises() -> tuple[str, ...]:
     """Return the names of all labs' exercises, such as "broadcast.pipelined"."""
-    import labkit.labs
+    import lessons
 
-    return tuple(name for lab in pkgutil.iter_modules(labkit.labs.__path__) for name in exercises_of(lab.name))
+    return tuple(name for lab in pkgutil.iter_modules(lessons.__path__) for name in exercises_of(lab.name))
 
 
 def exercises_of(lab: str) -> tuple[str, ...]:
     """Return the names of one lab's exercises; none where there is no such lab, or no check in it."""
     with contextlib.suppress(ModuleNotFoundError, AttributeError):
-        return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(f"labkit.labs.{lab}").check.names)
+        return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(f"lessons.{lab}").check.names)
     return ()
 
 

@@ -129,7 +129,7 @@ class Exercises:
                 "and your record notes that you asked for it."
             )
         try:
-            shown = source(*(one.solution or (f"labkit.labs.{self.lab}.solutions.{exercise}",)))
+            shown = source(*(one.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
         except ValueError:
             return say("The reference solutions are not part of this copy of the workbook.")
         if not record.entry(name)["right_at"]:

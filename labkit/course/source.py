@@ -14,7 +14,7 @@ Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def source(*names: str) -> Code:
     """Show the code that dotted names stand for, one after another: modules, or functions and classes in them.
 
-    `source("labkit.labs.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
+    `source("lessons.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
     of the kernel. Raises ValueError, listing what the module holds, where the name is not in it.
     """
     return Code("\n\n\n".join(map(code_of, names)), language="python")

@@ -147,10 +147,10 @@ class Plan:
         return type(self).__name__.lower()
 
     def to_json(self) -> str:
-        """Return the knobs as JSON; a plan class from outside labkit also lists its points: workers may not have it."""
+        """Return the knobs as JSON; a plan class from elsewhere also lists its points: workers may not have it."""
         module = type(self).__module__
         known = {"plan": f"{module}:{type(self).__qualname__}", "worker": self.worker, **dataclasses.asdict(self)}
-        if not module.startswith("labkit."):
+        if not PLAN_MODULES.fullmatch(module):
             points = [vars(point) for point in self.points()]
             with suppress(TypeError, ValueError):  # knobs that JSON cannot hold: only a process with the class reads it
                 return json.dumps({**known, "lab": self.lab, "points": points}, indent=1)

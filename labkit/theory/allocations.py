@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from labkit.repository import REPOSITORY
+from labkit.repository import CODE, NOTEBOOKS
 
 MIB = 2**20
 _KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
@@ -130,9 +130,9 @@ def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]], 
 
 def _own_line(frames: Iterable[dict]) -> tuple[str, str]:
     """Return the innermost line of the workbook's own code, as "worker/transformer.py:34", and its text."""
-    package = f"{REPOSITORY / 'labkit'}/"
+    own = tuple(f"{folder}/" for folder in CODE)
     for frame in frames:
-        if frame["filename"].startswith(package) and not frame["filename"].endswith("worker/allocations.py"):
-            name = frame["filename"].removeprefix(package)
+        if frame["filename"].startswith(own) and not frame["filename"].endswith("worker/allocations.py"):
+            name = frame["filename"].removeprefix(own[0]).removeprefix(f"{NOTEBOOKS}/")
             return f"{name}:{frame['line']}", linecache.getline(frame["filename"], frame["line"]).strip()
     return "", ""

@@ -19,7 +19,7 @@ from labkit.engine.launch import launch
 from labkit.engine.launches import worker_environment
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
-from labkit.labs import start
+from lessons import start
 
 SWEEP_POINTS = 8  # so that a launch lasts for a few looks
 

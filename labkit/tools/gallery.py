@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labkit.engine.run import replay
-from labkit.labs import broadcast, ddp_fsdp, pipeline
 from labkit.repository import RECORDED
+from lessons import broadcast, ddp_fsdp, pipeline
 
 
 def main() -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import Run, replay
 from labkit.provenance import fact_or
-from labkit.repository import RECORDED
+from labkit.repository import RECORDED, REPOSITORY
 from labkit.tables.published import published
 from labkit.tables.targets import COLUMNS as OF_TARGETS
 from labkit.tables.targets import GPU, NOT_RECORDED, card, comparable
 
-LABS = Path(__file__).parents[1] / "labs"
+LABS = REPOSITORY / "notebooks" / "lessons"
 COLUMNS = [*OF_TARGETS, "machine", "run", "conditions"]
 NONE = "–"  # nothing to compare with, or nothing was run
 
@@ -59,7 +58,7 @@ def _labs() -> list[str]:
 
 
 def _lab(name: str):
-    return importlib.import_module(f"labkit.labs.{name}")
+    return importlib.import_module(f"lessons.{name}")
 
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:

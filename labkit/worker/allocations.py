@@ -15,11 +15,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from labkit.repository import REPOSITORY
+from labkit.repository import CODE
 from labkit.theory.allocations import MIB, fragments, largest, timeline
 
 _MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
-_PACKAGE = f"{REPOSITORY / 'labkit'}/"
+_OWN = tuple(f"{folder}/" for folder in CODE)
 _SELF = str(Path(__file__).resolve())
 
 
@@ -66,7 +66,7 @@ def _frames(frame: FrameType | None) -> list[dict[str, Any]]:
     """Return the innermost frame of the workbook's own code, as the allocator's history lists frames."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if name.startswith(_PACKAGE) and name != _SELF:
+        if name.startswith(_OWN) and name != _SELF:
             return [{"filename": name, "line": frame.f_lineno, "name": frame.f_code.co_name}]
         frame = frame.f_back
     return []

@@ -94,7 +94,7 @@ def test_a_notebooks_runs_are_found_again_and_give_the_reports_card(tmp_path, wr
 
     monkeypatch.setattr(claims, "labs_with_claims", list)
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    launches = "from labkit import launch\nfrom labkit.labs import topology\nlaunch(topology.Copies.small(gpus=2))"
+    launches = "from labkit import launch\nfrom lessons import topology\nlaunch(topology.Copies.small(gpus=2))"
     write_notebook(tmp_path / "notebooks" / "00_copies.ipynb", "# Copies", launches)
     report = tmp_path / "runs" / "report"
     assert run(["--notebooks-folder", str(tmp_path / "notebooks"), "--report", str(report)]) == 0

@@ -21,7 +21,7 @@ THEMES = {
     "light": {"--jp-ui-font-color1": "#212121", "--jp-layout-color0": "#ffffff", "--jp-content-font-color1": "#212121"},
     "dark": {"--jp-ui-font-color1": "#ffffff", "--jp-layout-color0": "#111111", "--jp-content-font-color1": "#ffffff"},
 }
-LABS = Path(importlib.import_module("labkit.labs").__file__ or "").parent
+LABS = Path(importlib.import_module("lessons").__file__ or "").parent
 EXPLORERS = [
     (path.parent.name, name)
     for path in sorted(LABS.glob("*/explorer.py"))
@@ -69,7 +69,7 @@ def test_what_looks_at_charts_sees_letters_that_cannot_be_read(ink, alpha, groun
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize(("lab", "name"), EXPLORERS)
 def test_every_word_of_an_explorer_can_be_read(lab, name, theme):
-    page = shown(getattr(importlib.import_module(f"labkit.labs.{lab}.explorer"), name)())
+    page = shown(getattr(importlib.import_module(f"lessons.{lab}.explorer"), name)())
     unread = [
         f"{text!r}: {ink} on {ground} is {contrast(ink, ground):.2f}"
         for text, ink, ground in letters(page, THEMES[theme])
@@ -80,7 +80,7 @@ def test_every_word_of_an_explorer_can_be_read(lab, name, theme):
 
 @pytest.mark.parametrize(("lab", "name"), EXPLORERS)
 def test_an_explorer_says_what_it_is_and_every_knob_has_a_label(lab, name):
-    box = getattr(importlib.import_module(f"labkit.labs.{lab}.explorer"), name)()
+    box = getattr(importlib.import_module(f"lessons.{lab}.explorer"), name)()
     page = shown(box)
     assert 'role="region"' in page and 'aria-live="polite"' in page
     assert re.search(r'<svg[^>]* role="img" aria-label="[^"]{10,}"', page)

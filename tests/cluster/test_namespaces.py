@@ -17,13 +17,13 @@ from labkit import launch, launch_or_replay
 from labkit.cluster import lending, namespaces
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, PlanError, WorkerDied
-from labkit.labs import start
 from labkit.repository import REPOSITORY
+from lessons import start
 
 needs_namespaces = pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
 KERNEL = """
 from labkit import launch
-from labkit.labs import start
+from lessons import start
 launch(start.Hello.small(gpus=2), nodes=2)
 print("launched", flush=True)
 input()

@@ -228,8 +228,9 @@ def test_nodes_with_different_versions_of_torch_are_refused(login, allocation, t
 def test_nodes_with_different_versions_of_labkit_are_refused(login, allocation, tmp_path):
     """The second node has a checkout of its own, in which a lab differs in one line."""
     other = tmp_path / "other"
-    shutil.copytree(REPOSITORY / "labkit", other / "labkit", ignore=shutil.ignore_patterns("__pycache__"))
-    with (other / "labkit" / "labs" / "start" / "worker.py").open("a") as file:
+    for folder in ("labkit", "notebooks/lessons"):
+        shutil.copytree(REPOSITORY / folder, other / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with (other / "notebooks" / "lessons" / "start" / "worker.py").open("a") as file:
         file.write("# a line\n")
     on_second_node(login, f"export PYTHONPATH={other}:$PYTHONPATH")
     with pytest.raises(ClusterError, match=r"same version of labkit: n2 has another one than this kernel"):

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from labkit.charts.nodes import nodes_map
 from labkit.cluster.launch import differences
-from labkit.labs.start.plan import Hello
 from labkit.node.network import cards, rate_of
 from labkit.story.nodes import ONE_NODE, explain_links
 from labkit.tables.nodes import link_limit_gb_per_s, nodes_table
+from lessons.start.plan import Hello
 
 
 @pytest.fixture

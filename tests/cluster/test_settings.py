@@ -56,7 +56,7 @@ def test_a_file_that_is_named_must_exist(tmp_path, monkeypatch):
 
 def test_a_launch_on_one_node_imports_nothing_of_a_cluster(tmp_path):
     script = (
-        "import sys; from labkit import launch; from labkit.labs import start; launch(start.Hello.small(gpus=2)); "
+        "import sys; from labkit import launch; from lessons import start; launch(start.Hello.small(gpus=2)); "
         "print([name for name in sys.modules if 'submitit' in name or name.startswith('labkit.cluster')])"
     )
     environment = os.environ | {"LABKIT_RUNS": str(tmp_path), "LABKIT_PROGRESS": "0"}

@@ -13,7 +13,7 @@ from labkit import launch
 from labkit.cluster import lending
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, PlanError
-from labkit.labs import broadcast, collectives, ddp_from_scratch, start
+from lessons import broadcast, collectives, ddp_from_scratch, start
 
 # Of each lab a small plan, and a table that is made from its rows.
 LABS = {

@@ -22,7 +22,7 @@ def own_folders(tmp_path, monkeypatch):
 def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
     lab, _, function = name.partition(".")
     answers.save(name, f"import os, sys\ndef {function}(*arguments):\n    print('here it is')\n    {body}\n")
-    return import_module(f"labkit.labs.{lab}").check(function, patience_s=patience_s)
+    return import_module(f"lessons.{lab}").check(function, patience_s=patience_s)
 
 
 @pytest.mark.parametrize("name", NAMES)

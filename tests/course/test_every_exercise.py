@@ -16,13 +16,13 @@ from labkit.course.exercises import POINTS, Exercise
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 
 NAMES = answers.exercises()
-FOLDER = Path(answers.__file__).parents[1] / "labs"
+FOLDER = Path(answers.__file__).parents[2] / "notebooks" / "lessons"
 ODD = [None, "text", [], {}, 3.5, -1, True, math.nan, math.inf, [[]], [None], [["F0", "B0"]], {"a": [1]}, 10**400]
 
 
 def exercise(name: str) -> Exercise:
     lab, _, function = name.partition(".")
-    return importlib.import_module(f"labkit.labs.{lab}").check.by_name[function]
+    return importlib.import_module(f"lessons.{lab}").check.by_name[function]
 
 
 def solution(name: str) -> str:
@@ -61,7 +61,7 @@ def test_an_exercise_has_a_grade_and_three_hints_of_which_only_the_last_is_code(
 def test_every_exercise_has_a_reference_solution_that_can_be_shown(name, tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path))
     lab, _, function = name.partition(".")
-    shown = importlib.import_module(f"labkit.labs.{lab}").solution(function, anyway=True)
+    shown = importlib.import_module(f"lessons.{lab}").solution(function, anyway=True)
     assert f"def {function}(" in shown.data
 
 

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from labkit.course.lineup import lined_up
-from labkit.labs import broadcast, pipeline
+from lessons import broadcast, pipeline
 
 
 def test_the_order_does_not_depend_on_how_they_are_given():

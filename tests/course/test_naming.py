@@ -10,7 +10,7 @@ import pytest
 from labkit.course import record
 from labkit.course.lineup import Naming, edited, side_by_side
 from labkit.course.verdict import WRONG, Verdict
-from labkit.labs import accounting
+from lessons import accounting
 
 LABS = sorted(path.parent.name for path in Path(accounting.__file__).parents[1].glob("*/listings.py"))
 SYMPTOMS = {"late": "it comes too late", "twice": "it comes twice"}
@@ -29,8 +29,8 @@ def naming() -> Naming:
 
 @pytest.mark.parametrize("lab", LABS)
 def test_the_code_of_every_suspect_is_shown_and_tells_no_name(lab):
-    room = importlib.import_module(f"labkit.labs.{lab}")
-    codes = importlib.import_module(f"labkit.labs.{lab}.listings").CODES
+    room = importlib.import_module(f"lessons.{lab}")
+    codes = importlib.import_module(f"lessons.{lab}.listings").CODES
     names = [name.removeprefix("bugs.") for name in room.suspects()]
     assert sorted(codes) == sorted(names)
     assert len({*codes.values()}) == len(codes), "two suspects have the same code"

@@ -14,7 +14,7 @@ from IPython.utils.capture import capture_output
 
 from labkit.course import answers, exercise
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
-from labkit.labs import broadcast, sharding
+from lessons import broadcast, sharding
 
 NAME = "sharding.held_bytes"
 RIGHT_ANSWER = """

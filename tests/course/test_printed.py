@@ -8,7 +8,7 @@ from labkit.course import answers, exercise
 from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import HUNG, RAISED, RIGHT, Verdict
 from labkit.engine.function import MOST_PRINTED
-from labkit.labs import benchmarking, broadcast
+from lessons import benchmarking, broadcast
 
 NAME = "sharding.held_bytes"
 

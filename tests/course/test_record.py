@@ -11,7 +11,7 @@ from labkit.course.exercises import CORE, STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 
 NAME = "sharding.held_bytes"
-SOLUTION = ("labkit.labs.broadcast.worker.methods.staged",)
+SOLUTION = ("lessons.broadcast.worker.methods.staged",)
 
 
 @pytest.fixture(autouse=True)

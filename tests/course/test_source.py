@@ -7,22 +7,22 @@ import pytest
 
 from labkit.course.source import source
 
-LANES = "labkit.labs.broadcast.worker.lanes"
+LANES = "lessons.broadcast.worker.lanes"
 
 
 def test_a_module():
-    text = source("labkit.labs.broadcast.worker.methods").data
+    text = source("lessons.broadcast.worker.methods").data
     assert text.startswith('"""')
     assert "def direct(" in text
     assert "def links(" in text
 
 
 def test_a_package_is_its_front_file():
-    assert "def measure(" in source("labkit.labs.broadcast.worker").data
+    assert "def measure(" in source("lessons.broadcast.worker").data
 
 
 def test_a_function_alone():
-    text = source("labkit.labs.broadcast.worker.methods.direct").data
+    text = source("lessons.broadcast.worker.methods.direct").data
     assert text.startswith("def direct(source, copies, chunks, lanes):")
     assert text.count("def ") == 1
     assert text.rstrip().endswith("copy(copy, source)")
@@ -41,9 +41,9 @@ def test_decorators_are_shown():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("labkit.labs.broadcast.worker.methods.telepathy", "methods.py holds .*direct.*, not 'telepathy'"),
+        ("lessons.broadcast.worker.methods.telepathy", "methods.py holds .*direct.*, not 'telepathy'"),
         (f"{LANES}.Lanes.nothing", "lanes.py holds .*timeline.*, not 'nothing'"),
-        ("labkit.labs.nowhere.worker", "__init__.py holds .*not 'nowhere'"),
+        ("lessons.nowhere.worker", "__init__.py holds .*not 'nowhere'"),
         ("nosuchpackage.thing", "no module 'nosuchpackage' here"),
     ],
 )
@@ -60,8 +60,8 @@ def test_nothing_of_it_is_imported():
     code = (
         "import sys\n"
         "from labkit.course.source import source\n"
-        "source('labkit.labs.broadcast.worker.methods.pipelined'); source('labkit.labs.broadcast.worker')\n"
-        "print([m for m in sys.modules if m == 'torch' or m.startswith('labkit.labs.broadcast')])\n"
+        "source('lessons.broadcast.worker.methods.pipelined'); source('lessons.broadcast.worker')\n"
+        "print([m for m in sys.modules if m == 'torch' or m.startswith('lessons.broadcast')])\n"
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stdout == "[]\n"

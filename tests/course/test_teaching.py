@@ -31,7 +31,7 @@ def test_the_table_of_needs_is_that_of_the_notebooks():
 
 def test_the_table_lists_each_lesson_s_exercises_with_their_points():
     for lesson, cells in zip(LESSONS, rows("What a lab needs"), strict=True):
-        exercises = importlib.import_module(f"labkit.labs.{lesson.name[3:]}").check.by_name
+        exercises = importlib.import_module(f"lessons.{lesson.name[3:]}").check.by_name
         assert re.findall(r"`(\w+)` \((\d)\)", cells[-1]) == [
             (name, str(one.points)) for name, one in exercises.items()
         ]

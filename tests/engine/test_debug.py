@@ -16,7 +16,7 @@ def test_the_worker_runs_in_this_process():
     said = python("""
 import os
 from labkit import launch
-from labkit.labs import start
+from lessons import start
 before = dict(os.environ)
 run = launch(start.Hello(gpus=1), debug=True)
 print(set(run.rows["pid"]) == {os.getpid()}, dict(os.environ) == before, run.status["state"])
@@ -30,7 +30,7 @@ def test_its_exception_arrives_as_it_is():
     said = python("""
 import traceback
 from labkit import launch
-from labkit.labs import start
+from lessons import start
 try:
     launch(start.Failure(gpus=1, rank=0), debug=True)
 except ValueError as error:
@@ -42,7 +42,7 @@ except ValueError as error:
 def test_several_workers_are_refused():
     said = python("""
 from labkit import launch
-from labkit.labs import start
+from lessons import start
 try:
     launch(start.Hello(gpus=2), debug=True)
 except ValueError as error:

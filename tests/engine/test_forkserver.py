@@ -13,7 +13,7 @@ import pytest
 from launches import HERE
 
 from labkit.engine import forkserver
-from labkit.repository import REPOSITORY
+from labkit.repository import CODE, REPOSITORY
 
 SPAWNING = """
 import json, sys, time
@@ -133,5 +133,7 @@ def test_private_names_of_python_are_in_one_file():
     private = re.compile(
         r"\b(multiprocessing|forkserver|popen_forkserver|resource_tracker|process|util|atexit)\._[a-z]"
     )
-    files = [file for file in (REPOSITORY / "labkit").rglob("*.py") if private.search(file.read_text(encoding="utf-8"))]
+    files = [
+        file for folder in CODE for file in folder.rglob("*.py") if private.search(file.read_text(encoding="utf-8"))
+    ]
     assert [file.name for file in files] == ["forkserver.py"]

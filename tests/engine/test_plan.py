@@ -16,7 +16,7 @@ from labkit import node
 from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
-from labkit.labs import (
+from lessons import (
     attention,
     collectives,
     ddp_from_scratch,
@@ -27,8 +27,8 @@ from labkit.labs import (
     start,
     topology,
 )
-from labkit.labs.broadcast.plan import METHODS, Sweep, Trial
-from labkit.labs.start.plan import Failure, Hello
+from lessons.broadcast.plan import METHODS, Sweep, Trial
+from lessons.start.plan import Failure, Hello
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +219,14 @@ def test_what_is_no_plan_is_quoted(text):
 
 
 @pytest.mark.parametrize(
-    "change", [{"gpus": "four"}, {"colour": "red"}, {"plan": "labkit.labs.no_such_lab.plan:Sweep"}, {"seeds": 3}]
+    "change", [{"gpus": "four"}, {"colour": "red"}, {"plan": "lessons.no_such_lab.plan:Sweep"}, {"seeds": 3}]
 )
 def test_a_damaged_plan_is_a_plan_error(change):
     with pytest.raises(PlanError):
         Plan.from_json(json.dumps(json.loads(Colours().to_json()) | change))
 
 
-@pytest.mark.parametrize("module", ["antigravity", "labkit.labs.start.worker", "labkit.labs.start.plan.os", "os"])
+@pytest.mark.parametrize("module", ["antigravity", "lessons.start.worker", "lessons.start.plan.os", "os"])
 def test_a_file_cannot_have_other_modules_imported(module, monkeypatch):
     monkeypatch.delitem(sys.modules, "antigravity", raising=False)
     before = set(sys.modules)

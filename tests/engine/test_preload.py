@@ -20,7 +20,7 @@ def test_the_packages_of_a_module_are_run_before_it(tmp_path, monkeypatch):
     assert set(imports("worker", set())) == {"import torch", "import seaborn", "from pandas import DataFrame"}
 
 
-@pytest.mark.parametrize("module", ["labkit.labs.attention.worker", "labkit.labs.sharding.worker"])
+@pytest.mark.parametrize("module", ["lessons.attention.worker", "lessons.sharding.worker"])
 def test_a_worker_finds_all_that_is_installed_loaded_already(module):
     code = f"""if True:
         import importlib, sys
@@ -28,13 +28,13 @@ def test_a_worker_finds_all_that_is_installed_loaded_already(module):
         load([*ALWAYS, "{module}"])
         loaded = set(sys.modules)
         importlib.import_module("{module}")
-        print([name for name in set(sys.modules) - loaded if not name.startswith("labkit")])"""
+        print([name for name in set(sys.modules) - loaded if not name.startswith(("labkit", "lessons"))])"""
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "[]", ended.stderr
 
 
 def test_an_engine_s_own_module_needs_no_new_agent():
-    with Session.lent("labkit.labs.start.worker") as session:
+    with Session.lent("lessons.start.worker") as session:
         assert session.serves("labkit.engine.call")
-        assert not session.serves("labkit.labs.nowhere.worker")
+        assert not session.serves("lessons.nowhere.worker")

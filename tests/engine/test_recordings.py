@@ -17,7 +17,7 @@ def recorded(tmp_path, monkeypatch):
         for count in counts:
             folder = tmp_path / f"h200x{count}" / "start" / "hello"
             folder.mkdir(parents=True)
-            plan = {"plan": "labkit.labs.start.plan:Hello", "gpus": count, "seeds": [0], "size": "full"}
+            plan = {"plan": "lessons.start.plan:Hello", "gpus": count, "seeds": [0], "size": "full"}
             (folder / "plan.json").write_text(json.dumps(plan | {"device": "cuda", "sums": 20}))
         return [f"h200x{count}" for count in counts]
 

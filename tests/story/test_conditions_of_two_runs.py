@@ -9,9 +9,9 @@ import pytest
 from labkit import beside, replay
 from labkit.charts import canvas
 from labkit.engine.run import Run
-from labkit.labs import start
 from labkit.node.conditions import Conditions, HostState, RankState, Snapshot
 from labkit.provenance import fact, like, sources
+from lessons import start
 
 RECORDED = "h200x4/start/hello"
 

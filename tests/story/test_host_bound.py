@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from labkit import replay
-from labkit.labs import sharding
 from labkit.provenance import of_source
 from labkit.story.training import host_bound
+from lessons import sharding
 
 
 def test_the_recorded_step_whose_host_starts_kernels_late():

@@ -67,7 +67,7 @@ def test_every_report_of_a_published_table_has_a_name():
 def test_every_claim_of_a_lab_is_complete(lab):
     import importlib
 
-    table = claims(importlib.import_module(f"labkit.labs.{lab}"))
+    table = claims(importlib.import_module(f"lessons.{lab}"))
     assert len(table) and table["claim"].is_unique
     assert table["says"].str.len().gt(10).all() and table["reason"].str.len().gt(20).all()
     assert {type(one) for one in table["holds"]} <= {bool, type(None)}
@@ -79,7 +79,7 @@ def test_the_claims_of_all_labs_are_one_table():
 
 
 def test_a_lab_without_claims_is_refused():
-    from labkit.labs import start
+    from lessons import start
 
     if "start" not in labs_with_claims():
         with pytest.raises(ValueError, match="has no claims"):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from labkit.labs.precision_memory.worker.levers import update_in_backward
 from labkit.worker.hooks import after_gradient
+from lessons.precision_memory.worker.levers import update_in_backward
 
 
 class Owner:

@@ -41,7 +41,7 @@ class Cases:
 def cases_of(exercise: str) -> Cases:
     """Return the hidden cases of an exercise, such as "broadcast.pipelined", from its lab's hidden.py."""
     lab, _, function = exercise.partition(".")
-    return importlib.import_module(f"labkit.labs.{lab}.hidden").HIDDEN[function]
+    return importlib.import_module(f"lessons.{lab}.hidden").HIDDEN[function]
 
 
 def named(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:

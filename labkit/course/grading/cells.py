@@ -79,6 +79,6 @@ def _imported_as(lab: str, notebook: NotebookNode) -> set[str]:
                 nodes = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.ImportFrom)]
             except SyntaxError:
                 continue
-            names = [alias for node in nodes if node.module == "labkit.labs" for alias in node.names]
+            names = [alias for node in nodes if node.module == "lessons" for alias in node.names]
             found |= {alias.asname for alias in names if alias.name == lab and alias.asname}
     return found

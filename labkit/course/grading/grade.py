@@ -34,7 +34,7 @@ class Graded:
 def exercise_of(name: str) -> Exercise:
     """Return an exercise by its full name, such as "broadcast.pipelined"."""
     lab, _, function = name.partition(".")
-    return importlib.import_module(f"labkit.labs.{lab}").check.by_name[function]
+    return importlib.import_module(f"lessons.{lab}").check.by_name[function]
 
 
 def asked(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:

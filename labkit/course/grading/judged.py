@@ -22,6 +22,7 @@ from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, V
 ALWAYS = ("labkit.engine.function",)  # what calls the answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
+NOT_THERE = ("No module named 'labkit", "No module named 'lessons", "cannot import name")
 _JUDGING = threading.Lock()  # answers may be tried side by side, but judges may launch and keep what they measured
 
 
@@ -90,7 +91,7 @@ def _given(
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
         faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}
-        if "No module named 'labkit" in detail or "cannot import name" in detail:
+        if any(words in detail for words in NOT_THERE):
             faults["reference"] = OUT_OF_REACH
         if "MemoryError" in detail:
             faults["memory"] = f"it may take {limits.memory_mib} MiB"

@@ -20,7 +20,7 @@ from labkit.repository import REPOSITORY
 
 USER = 54321
 DEVICES = "accounting.devices_needed"
-RIGHT = code_of("labkit.labs.accounting.solutions.devices_needed")
+RIGHT = code_of("lessons.accounting.solutions.devices_needed")
 CLASS = {
     "right": RIGHT,
     "wrong": RIGHT.replace("ceil(", "int("),
@@ -28,7 +28,7 @@ CLASS = {
     "hungry": "import os, time\ndef devices_needed(total_gib, device_gb):\n    for _ in range(6):\n"
     "        if os.fork() == 0:\n            block = b'x' * 150 * 2**20\n            time.sleep(60)\n"
     "    time.sleep(60)\n",
-    "thief": "from labkit.labs.accounting.solutions import devices_needed\n",
+    "thief": "from lessons.accounting.solutions import devices_needed\n",
 }
 WHY = {
     "right": "",

@@ -52,7 +52,7 @@ def test_no_other_cell_is_marked_and_old_marks_go():
 
 def test_a_lab_may_be_imported_by_another_name():
     sources = [
-        "from labkit.labs import ddp_from_scratch as ddp",
+        "from lessons import ddp_from_scratch as ddp",
         "%%answer ddp_from_scratch.started\n...",
         'ddp.check("started")',
     ]

@@ -16,7 +16,7 @@ from labkit.tools import grade as grade_command
 from labkit.tools import handout as handout_command
 
 DEVICES = "accounting.devices_needed"
-RIGHT = code_of("labkit.labs.accounting.solutions.devices_needed")
+RIGHT = code_of("lessons.accounting.solutions.devices_needed")
 SCRIPT = "<script>alert('x')</script>"
 
 

@@ -19,9 +19,7 @@ CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "p
 
 def shown(name: str) -> str:
     lab, _, function = name.partition(".")
-    return json.dumps(
-        [list(one) for one in importlib.import_module(f"labkit.labs.{lab}").check.by_name[function].inputs]
-    )
+    return json.dumps([list(one) for one in importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs])
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -37,7 +35,7 @@ def test_cases_differ_from_the_shown_ones_and_between_students(name):
 @pytest.mark.parametrize("name", CALLED)
 def test_the_reference_solution_is_right_in_all_cases(name):
     lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"labkit.labs.{lab}.solutions"), function), cases_of(name)
+    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
     for student in STUDENTS:
         inputs = cases.drawn(name, student)
         given = json.loads(json.dumps([solution(*copy.deepcopy(arguments)) for arguments in inputs]))
@@ -48,7 +46,7 @@ def test_the_reference_solution_is_right_in_all_cases(name):
 def test_what_was_right_in_the_shown_cases_is_no_answer_to_the_hidden_ones(name):
     """An answer that has only remembered results of other cases is wrong."""
     lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"labkit.labs.{lab}.solutions"), function), cases_of(name)
+    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
     wrong = 0
     for student, other in pairwise(STUDENTS):
         inputs, others = cases.drawn(name, student), cases.drawn(name, other)

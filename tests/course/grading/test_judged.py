@@ -23,7 +23,7 @@ def judged(code: str, name: str = NAME, **options):
 
 def reference(name: str) -> str:
     lab, _, function = name.partition(".")
-    names = exercise_of(name).solution or (f"labkit.labs.{lab}.solutions.{function}",)
+    names = exercise_of(name).solution or (f"lessons.{lab}.solutions.{function}",)
     return "\n\n".join(map(code_of, names))
 
 
@@ -110,14 +110,14 @@ def test_what_an_answer_prints_is_kept_and_no_result():
 @pytest.mark.parametrize(
     "code",
     [
-        "from labkit.labs.accounting.solutions import devices_needed",
-        "from labkit.labs.accounting.theory import devices as devices_needed",
+        "from lessons.accounting.solutions import devices_needed",
+        "from lessons.accounting.theory import devices as devices_needed",
         "import labkit.course.grading.judged\ndef devices_needed(gib, gb):\n    return 1",
         f"""
 import glob, importlib.util, os, sys
 def devices_needed(gib, gb):
     for place in (*sys.path, os.getcwd(), '/tmp', os.path.dirname(sys.prefix), {str(confine.REPOSITORY)!r}):
-        for file in glob.glob(place + '/labkit/**/solutions.py', recursive=True):
+        for file in glob.glob(place + '/notebooks/lessons/**/solutions.py', recursive=True):
             spec = importlib.util.spec_from_file_location('found', file)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
@@ -163,7 +163,7 @@ def test_only_what_an_answer_may_import_is_packed():
 
 @pytest.mark.parametrize("lab", ["broadcast", "benchmarking"])
 def test_what_tries_an_answer_brings_no_reference_solution(lab):
-    hidden = importlib.import_module(f"labkit.labs.{lab}.hidden").HIDDEN
+    hidden = importlib.import_module(f"lessons.{lab}.hidden").HIDDEN
     for name, cases in hidden.items():
         code = "\n".join(packed(cases.may_import).values())
         assert f"def {name}(" not in code

@@ -21,7 +21,7 @@ pytest.importorskip("nbgrader", reason="nbgrader is not installed (make COURSE=1
 
 ASSIGNMENT = "12_accounting"
 DEVICES, BATCH = "accounting.devices_needed", "accounting.compute_bound_batch"
-SOLUTIONS = {name: code_of(f"labkit.labs.accounting.solutions.{name.partition('.')[2]}") for name in (DEVICES, BATCH)}
+SOLUTIONS = {name: code_of(f"lessons.accounting.solutions.{name.partition('.')[2]}") for name in (DEVICES, BATCH)}
 SETTINGS = """
 c = get_config()
 c.JudgeAnswers.seconds = 12.0
@@ -66,9 +66,9 @@ def made(student: str, release: Path):
         return answered(notebook, **right | {devices: "def devices_needed(total_gib, device_gb):\n    return (1\n"})
     if student == "endless":
         return answered(notebook, **right | {devices: "def devices_needed(a, b):\n    while True:\n        pass\n"})
-    stolen = "from labkit.labs.accounting.solutions import "
+    stolen = "from lessons.accounting.solutions import "
     answered(notebook, **{devices: f"{stolen}devices_needed\n", batch: f"{stolen}compute_bound_batch\n"})
-    patch = "from labkit.labs import accounting\naccounting.check = lambda *a, **k: 2\nopen('ran', 'w').write('x')"
+    patch = "from lessons import accounting\naccounting.check = lambda *a, **k: 2\nopen('ran', 'w').write('x')"
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("grade"):
             cell.source, cell.metadata["nbgrader"]["points"] = "100.0", 100

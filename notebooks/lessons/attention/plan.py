@@ -1,0 +1,230 @@
+"""Knobs of lab 08: plain attention and its memory, sweeps and races of implementations, errors, tiles and bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+
+IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "flash", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
+PRECISIONS = ("float32", "bfloat16")
+# The first is right; the next three are the suspects of "find the bug"; the others are no FlashAttention at all.
+VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward", "not_causal", "square", "torch_inside")
+PROBE = 64  # queries and keys of a trial's probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Plan):
+    """What every plan of this lab shares: one GPU measures.
+
+    A point adds implementation, heads (batch × heads), sequence (of queries and of keys), head_dim, precision, causal.
+    """
+
+    lab: ClassVar[str] = "attention"
+    worker: ClassVar[str] = "lessons.attention.worker"
+    most: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    gpus: int = 1
+    implementations: tuple[str, ...] = ("plain", "flash")
+    sequences: tuple[int, ...] = (1024,)
+    head_dims: tuple[int, ...] = (64,)
+    precisions: tuple[str, ...] = ("bfloat16",)
+    heads: int = 16
+    causal: bool = True
+    repeat_ms: int = 40  # how long a point's phase is repeated for
+
+    def validate(self) -> None:
+        for name in self.implementations:
+            self.require("implementation", name, IMPLEMENTATIONS)
+        for name in self.precisions:
+            self.require("precision", name, PRECISIONS)
+        for width in self.head_dims:
+            if not 1 <= width <= 128:
+                raise PlanError(f"head_dim={width}: the kernels take 1 to 128")
+
+    def setting(self, implementation: str, sequence: int, head_dim: int, precision: str) -> dict[str, Any]:
+        """Return a point's knobs."""
+        return {
+            "implementation": implementation,
+            "heads": self.heads,
+            "sequence": sequence,
+            "head_dim": head_dim,
+            "precision": precision,
+            "causal": self.causal,
+        }
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            for head_dim in self.head_dims:
+                for sequence in self.sequences:
+                    for implementation in self.implementations:
+                        yield self.setting(implementation, sequence, head_dim, precision)
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        return cls(**{"size": "small", "precisions": ("float32",)} | cls.SMALLER | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(Attention):
+    """Attention that builds its N×N matrices, as one report timed it: batch 8, float32, no mask.
+
+    Compiling takes seconds per shape: `compiled_head_dims` and `compiled_sequences` name the settings to compile. CPUs
+    do not compile, because it takes too long there.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"heads": 2, "sequences": (64, 128, 256, 512), "head_dims": (16, 64)}
+
+    implementations: tuple[str, ...] = ("by_hand", "plain", "compiled")
+    sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
+    head_dims: tuple[int, ...] = (16, 32, 64, 128)
+    precisions: tuple[str, ...] = ("float32",)
+    compiled_head_dims: tuple[int, ...] = (16, 32, 64, 128)
+    compiled_sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
+    heads: int = 8
+    causal: bool = False
+    repeat_ms: int = 20
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for knobs in super().knobs():
+            compiles = knobs["head_dim"] in self.compiled_head_dims and knobs["sequence"] in self.compiled_sequences
+            if knobs["implementation"] != "compiled" or (compiles and self.device == "cuda"):
+                yield knobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Attention):
+    """Plain attention against ours, as one report swept it: batch 1, one head, causal."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64), "head_dims": (16,)}
+
+    sequences: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+    head_dims: tuple[int, ...] = (16, 32, 64, 128)
+    precisions: tuple[str, ...] = PRECISIONS
+    heads: int = 1
+    repeat_ms: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race(Attention):
+    """Sixteen heads, causal: ours against plain attention and torch's own kernels, forward, backward and both.
+
+    A point adds clock: "launched" (as autograd calls it) or "captured" (replayed from a CUDA graph, without what the
+    host takes to launch it; up to `captured` long, above which it makes no difference).
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {
+        "sequences": (16, 64),
+        "head_dims": (16,),
+        "heads": 2,
+        "implementations": ("plain", "tiled", "flash"),
+    }
+
+    implementations: tuple[str, ...] = ("plain", "flash", "sdpa_flash", "sdpa_cudnn")
+    sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 65536)
+    head_dims: tuple[int, ...] = (64, 128)
+    captured: int = 8192
+    repeat_ms: int = 50
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        known = list(super().knobs())
+        yield from (knobs | {"clock": "launched"} for knobs in known)
+        for knobs in known:
+            if self.device == "cuda" and knobs["implementation"] != "plain" and knobs["sequence"] <= self.captured:
+                yield knobs | {"clock": "captured"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Attention):
+    """What is kept for backward and how much memory there is at most, by sequence length."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64), "heads": 2}
+
+    implementations: tuple[str, ...] = ("by_hand", "plain", "flash")
+    sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors(Attention):
+    """Outputs and gradients against float64, over random shapes; and whether a second run gives the same bits.
+
+    A point has queries and keys in place of sequence. Tiles in PyTorch are left out above `tiled_most` scores a head.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {
+        "shapes": ((2, 33, 47, 16, True), (1, 47, 33, 64, True), (3, 20, 50, 24, False), (1, 1, 40, 128, True)),
+        "precisions": PRECISIONS,
+    }
+
+    implementations: tuple[str, ...] = ("tiled", "flash")
+    precisions: tuple[str, ...] = PRECISIONS
+    shapes: tuple[tuple[int, int, int, int, bool], ...] = (  # heads, queries, keys, head_dim, causal
+        (2, 1024, 1024, 64, True),
+        (2, 1000, 1000, 64, True),
+        (3, 1537, 513, 64, True),
+        (3, 513, 1537, 64, False),
+        (2, 1000, 1, 64, False),
+        (2, 777, 777, 128, True),
+        (1, 4097, 4097, 64, True),
+        (2, 700, 700, 80, True),
+        (2, 300, 1700, 16, True),
+        (1, 1, 1000, 16, True),
+    )
+    tiled_most: int = 2**19
+
+    def validate(self) -> None:
+        super().validate()
+        object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))  # JSON gives lists
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            for heads, queries, keys, head_dim, causal in self.shapes:
+                for implementation in self.implementations:
+                    if implementation == "tiled" and queries * keys > self.tiled_most:
+                        continue
+                    yield {
+                        "implementation": implementation,
+                        "heads": heads,
+                        "queries": queries,
+                        "keys": keys,
+                        "head_dim": head_dim,
+                        "precision": precision,
+                        "causal": bool(causal),
+                    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Attention):
+    """The candidates for each kernel's tile, and the one that is chosen."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (32,), "head_dims": (16,), "heads": 1}
+
+    implementations: tuple[str, ...] = ("flash",)
+    sequences: tuple[int, ...] = (1024, 16384)
+    head_dims: tuple[int, ...] = (64, 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Attention):
+    """Attentions that claim to be FlashAttention-2, and what each one shows under the same checks."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (80,)}
+
+    variants: tuple[str, ...] = ("right",)
+    sequences: tuple[int, ...] = (512,)
+    head_dims: tuple[int, ...] = (16,)
+    precisions: tuple[str, ...] = ("float32",)
+    heads: int = 2
+
+    def validate(self) -> None:
+        super().validate()
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            yield self.setting("flash", self.sequences[0], self.head_dims[0], self.precisions[0]) | {"variant": variant}

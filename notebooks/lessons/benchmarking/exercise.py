@@ -1,0 +1,229 @@
+"""The student's `timed` and the benchmarks with a bug: how each is judged."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from labkit.course import answers
+from labkit.course.exercise import launched, printed_in, unanswered
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from labkit.course.lineup import line_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.story import units
+from lessons.benchmarking.bugs import SYMPTOMS
+from lessons.benchmarking.hints import HINTS
+from lessons.benchmarking.listings import CODES
+from lessons.benchmarking.plan import Answer
+from lessons.benchmarking.tables.trials import symptoms, wrong_by_rows
+
+_STEPS = {  # in words, by situation
+    "asynchronous": "steps that return before their work is done",
+    "slow_first": "a slow first step",
+    "noisy": "a few slow steps among the others",
+}
+_NEAR, _SPREAD_NEAR, _LEAST = 0.02, 0.4, 5
+_MERITS = (
+    "an asynchronous step, one with a slow first call and a noisy one all give the right median and spread",
+    "what a step raises reaches the caller",
+)
+
+
+def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
+    """Have a worker call the student's `timed` with four kinds of steps on a simulated device; judge the results."""
+    if (verdict := unanswered("benchmarking.timed")) is not None:
+        return verdict
+    run = launched(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
+    if isinstance(run, Verdict):
+        return run
+    return replace(judge_timed(run.rows.to_dict("records")), printed=printed_in(run.rows))
+
+
+def judge_timed(rows: Iterable[dict[str, Any]]) -> Verdict:
+    """Return the verdict on the rows of an Answer run: what it gave for each kind of step, beside the true times."""
+    faults: dict[str, str] = {}
+    for row in rows:
+        for name, sentence in _faults(row).items():
+            faults.setdefault(name, sentence)
+    if "form" in faults:  # it may never have called the step that raises
+        faults.pop("swallowed", None)
+    return Verdict("timed", WRONG if faults else RIGHT, faults, () if faults else _MERITS)
+
+
+def _faults(row: dict[str, Any]) -> dict[str, str]:
+    """Return what is wrong with one call of `timed`: the fault's kind and its sentence."""
+    situation, given = row["situation"], row.get("given")
+    if situation == "raises":
+        if isinstance(given, str):
+            what = f"a step raises in its third call, and `timed` returns {given:.60}"
+            return {"swallowed": f"{what}: an error must reach the caller, or a failed step looks like a fast one"}
+        return {}
+    result = json.loads(given) if isinstance(given, str) else None
+    if not isinstance(result, list) or not _is_form(result):
+        what = "something that no check can read" if not isinstance(given, str) else f"{result!r:.60}"
+        why = ": is a `return` missing?" if given == "null" else ""
+        return {"form": f"it returns {what}, not the median, the spread and the count as three numbers{why}"}
+    return _timing_faults(row, *result)
+
+
+def _is_form(result: list) -> bool:
+    return len(result) == 3 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in result)
+
+
+def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count: float) -> dict[str, str]:
+    took, situation, faults = list(row["took"]), row["situation"], {}
+    told = f"with {_STEPS[situation]},"
+    if not row["reads"]:
+        return {
+            "own_clock": "it never calls `clock()`: the steps run on a simulated device, and only "
+            "`clock` knows its time"
+        }
+    if count < _LEAST or count > len(took):
+        what = f"it returns {count:g} as the number of measurements and has called `step` {len(took)} times"
+        return {"count": f"{told} {what}: measure {_LEAST} steps or more, and count only these"}
+    if len(took) == count:
+        faults["no_warm_up"] = (
+            f"{told} it measures every call, the first one too: call `step` a few times before the first measurement"
+        )
+    measured = took[-int(count) :]
+    due = statistics.median(measured)
+    if row["busy_stops"]:
+        faults["unsynchronised"] = (
+            f"{told} it reads the clock at the end of {row['busy_stops']} steps before their work is done, and gives "
+            f"{units.seconds(median_s)} where the median is {units.seconds(due)}: what waits for the work?"
+        )
+        return faults
+    if row["busy_starts"]:
+        faults["busy_start"] = (
+            f"{told} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
+            "first"
+        )
+    if abs(median_s / due - 1) > _NEAR:
+        faults |= _wrong_median(told, median_s, due, measured, took)
+    elif not any(abs(spread_s - due) <= _SPREAD_NEAR * due + 1e-6 for due in _half_ranges(measured)):
+        faults |= _wrong_spread(told, spread_s, measured)
+    return faults
+
+
+def _wrong_median(told: str, given_s: float, due_s: float, measured: list[float], took: list[float]) -> dict[str, str]:
+    said = f"{told} it gives {units.seconds(given_s)} where the median is {units.seconds(due_s)}"
+    if abs(given_s / statistics.median(took) - 1) > _NEAR and abs(given_s / statistics.mean(took) - 1) < _NEAR:
+        return {"first_inside": f"{said}: that is the mean of all calls, the first one included"}
+    if abs(given_s / statistics.mean(measured) - 1) < _NEAR:
+        return {"mean": f"{said}: that is the mean, which a few slow calls change; take the median"}
+    if abs(given_s / due_s / 1000 - 1) < _NEAR:
+        return {"unit": f"{said}: that is in ms; return seconds"}
+    return {"value": said}
+
+
+def _wrong_spread(told: str, given_s: float, measured: list[float]) -> dict[str, str]:
+    due = _half_ranges(measured)[0]
+    said = f"{told} it gives a spread of {units.seconds(given_s)}, and half the distance between the quartiles is"
+    said = f"{said} {units.seconds(due)}"
+    if len(measured) > 1 and abs(given_s - statistics.stdev(measured)) < 0.1 * statistics.stdev(measured):
+        return {"deviation": f"{said}: that is the standard deviation, which one slow call makes large"}
+    if abs(given_s - 2 * due) < _SPREAD_NEAR * due:
+        return {"whole_range": f"{said}: that is the whole distance, twice as much"}
+    return {"spread": said}
+
+
+def _half_ranges(measured: list[float]) -> list[float]:
+    """Return half the distance between the quartiles, by both definitions that `statistics` has."""
+    quartiles = [statistics.quantiles(measured, n=4, method=method) for method in ("inclusive", "exclusive")]
+    return [(high - low) / 2 for low, _, high in quartiles]
+
+
+def verdict_of(row: dict[str, Any]) -> Verdict:
+    """Return the verdict on one benchmark's symptoms: a sentence a fault."""
+    said = (
+        f"it reports {units.seconds(row['reported_ms'] / 1e3)}, and the right one {units.seconds(row['true_ms'] / 1e3)}"
+    )
+    sentences = {
+        "unsynchronised": f"at {row['in_flight']:.0f} stops of its clock the device still works: {said}",
+        "first_inside": (
+            f"no step runs before its clock does, and its first is {units.times(row['first_times'])} the median: {said}"
+        ),
+        "dropout_on": f"the losses of one batch differ by {100 * row['loss_apart']:.1g} %: dropout is on",
+        "uncleared": f"its gradients end {units.times(row['gradient_times'])} as long as those of one backward",
+        "data_inside": f"{row['batches_inside']:.0f} batches are made while its clock runs: {said}",
+    }
+    faults = {name: sentences[name] for name in wrong_by_rows(row)}
+    merits = () if faults else ("it measures what it is to measure",)
+    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+_STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
+COMPARED = (
+    (_STEADY, [0.050, 0.051, 0.049, 0.050, 0.051, 0.049, 0.050, 0.050]),
+    (_STEADY, [0.0995, 0.1005, 0.0985, 0.0995, 0.1015, 0.0975, 0.0995, 0.1005]),
+    (_STEADY, [0.080, 0.081, 0.079, 0.080, 0.082, 0.078, 0.080, 0.900]),
+    ([0.080, 0.081, 0.079, 0.080, 0.081], _STEADY),
+    ([1.0, 1.4, 0.7, 1.2, 0.9, 1.3], [0.9, 1.3, 0.6, 1.1, 0.8, 1.2]),
+    ([1.0, 1.02, 0.98, 1.01, 0.99], [0.97, 0.99, 0.95, 0.98, 0.96]),
+    ([1.0, 1.1, 0.9, 1.0, 3.0], [0.8, 0.81, 0.79, 0.8, 0.8]),
+)  # seconds of the steps before a change, and after it
+
+
+def _faster(before: list[float], after: list[float], middle: Any = statistics.median, noise: float = 1.0) -> Any:
+    """Return how many times faster the steps are after the change; None where the difference is within noise."""
+    halves = sum(_half_ranges(seconds)[0] for seconds in (before, after))
+    old, new = middle(before), middle(after)
+    return old / new if abs(old - new) > noise * halves else None
+
+
+judge_faster = judge_of(
+    "faster",
+    COMPARED,
+    _faster,
+    (
+        Mistake("noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by no more than their noise"),
+        Mistake(
+            "upside_down",
+            lambda old, new: 1 / found if (found := _faster(old, new)) else found,
+            "half the time is twice as fast, so 2, not 0.5",
+        ),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean),
+            "that compares the means, which one slow step changes",
+        ),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean, noise=0),
+            "that compares the means, which one slow step changes, and takes no noise into account",
+        ),
+        Mistake(
+            "whole_range",
+            lambda old, new: _faster(old, new, noise=2),
+            "that takes the whole distance between the quartiles as noise; half of it is asked for",
+            throughout=True,
+        ),
+        Mistake(
+            "deviation",
+            lambda old, new: (
+                statistics.median(old) / statistics.median(new)
+                if abs(statistics.median(old) - statistics.median(new)) > statistics.stdev(old) + statistics.stdev(new)
+                else None
+            ),
+            "one slow step makes the standard deviation large; take half the distance between the quartiles",
+            throughout=True,
+        ),
+    ),
+    asked="a number or None",
+    rule="compare the medians; they differ if their distance is larger than the sum of both noises",
+    merit="a difference within noise is not called a gain, and one slow step changes nothing",
+)
+
+check = Exercises(
+    "benchmarking",
+    Exercise("faster", COMPARED, judge_faster, hints=HINTS["faster"], grade=WARM_UP),
+    Exercise("timed", check=check_timed, hints=HINTS["timed"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+suspects, diagnose, show_suspects = line_up(
+    "benchmarking", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -1,0 +1,232 @@
+"""Knobs of lab 06: timed steps, first iterations, profiles, launches by depth and width, and broken benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.theory.shapes import Model
+from labkit.theory.transformer import (
+    NAMES,
+    SIZES,
+    SMALL_SEQUENCE,
+    SMALL_SIZES,
+    SMALL_VOCABULARY,
+    VOCABULARY,
+    transformer,
+)
+
+PRECISIONS = ("float32", "tf32", "autocast")
+PRODUCTS = ("float32", "tf32", "bfloat16")  # of matrices alone: autocast's products are bfloat16's
+MODES = ("eager", "graph", "compiled", "compiled_graph")
+PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
+VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
+SITUATIONS = ("asynchronous", "slow_first", "noisy", "raises")  # steps that the exercise's check feeds
+_FEW_WARM_UPS, _FEW_REPEATS = 2, 6
+_HEAD = 64  # width of a head where a sweep chooses the number of heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(Plan):
+    """What every plan of this lab shares: one GPU measures the course's transformer, batch 4, context 128.
+
+    Precisions: float32, tf32, and autocast (bfloat16 products over float32 weights). Modes: eager; graph, replayed
+    from a CUDA graph; compiled, every block by torch.compile; compiled_graph, both. A CPU has no CUDA graph, and to
+    compile for it takes long: there every plan runs eager.
+    """
+
+    lab: ClassVar[str] = "benchmarking"
+    worker: ClassVar[str] = "lessons.benchmarking.worker"
+    most: ClassVar[int | None] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    gpus: int = 1
+    shrunk: bool = False  # the five sizes as CPUs run them
+    vocabulary: int = VOCABULARY
+    sequence: int = 128
+    samples: int = 4
+    warm_ups: int = 3
+    repeats: int = 10
+
+    def validate(self) -> None:
+        if min(self.warm_ups, self.repeats, self.samples, self.sequence) < 1:
+            raise PlanError(
+                f"warm_ups={self.warm_ups}, repeats={self.repeats}, samples={self.samples}, sequence={self.sequence}: "
+                "at least 1 each"
+            )
+        for knobs in self.knobs():
+            for knob, known in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
+                if knobs.get(knob):
+                    self.require(knob, knobs[knob], known)
+
+    def dimensions(self, model: str) -> tuple[int, int, int, int]:
+        """Return hidden, inner, layers and heads of one of the five sizes, as this plan runs it."""
+        return (SMALL_SIZES if self.shrunk else SIZES)[model]
+
+    def shape(self, model: str) -> Model:
+        """Return the parameters of one of the five sizes, as this plan runs it."""
+        hidden, inner, layers, _ = self.dimensions(model)
+        return transformer(hidden, inner, layers, self.vocabulary)
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        shared = {"shrunk": True, "vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
+        every: dict[str, Any] = {"size": "small", "repeats": 5} | shared | cls.SMALLER | knobs
+        return cls(**every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Benchmark):
+    """Forward, forward + backward, and whole AdamW steps of the five sizes; every iteration is a row.
+
+    The first point is the first work of a fresh process. Modes other than eager are measured in bfloat16, without
+    forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
+
+    models: tuple[str, ...] = NAMES
+    precisions: tuple[str, ...] = PRECISIONS
+    modes: tuple[str, ...] = MODES
+    warm_ups: int = 5
+
+    def often(self, precision: str) -> dict[str, Any]:
+        """Return the warm-ups and repeats of a point, as `Worker.time` takes them."""
+        if precision == "float32":
+            return {"warm_ups": self.warm_ups, "repeats": self.repeats}
+        return {"warm_ups": min(self.warm_ups, _FEW_WARM_UPS), "repeats": min(self.repeats, _FEW_REPEATS)}
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            for precision in self.precisions:
+                for mode in self.modes:
+                    if mode == "eager" or (self.device == "cuda" and precision == "autocast"):
+                        yield {"model": model, "precision": precision, "mode": mode}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products(Benchmark):
+    """Products of two square matrices by precision, on all GPUs simultaneously: the most that a GPU multiplies.
+
+    `side` counts rows for the tensor cores' precisions; float32, which they do not multiply, takes half of it.
+    """
+
+    most: ClassVar[int | None] = None
+    SMALLER: ClassVar[dict[str, Any]] = {"side": 1024, "precisions": ("float32",)}
+
+    gpus: int = 0
+    side: int = 16384
+    precisions: tuple[str, ...] = PRODUCTS
+    warm_ups: int = 10
+    repeats: int = 15
+
+    def validate(self) -> None:
+        if min(self.warm_ups, self.repeats) < 1 or self.side < 2:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, side={self.side}: at least 1, 1 and 2")
+        for precision in self.precisions:
+            self.require("precision", precision, PRODUCTS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            yield {"precision": precision, "side": self.side // 2 if precision == "float32" else self.side}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstCalls(Benchmark):
+    """The first steps of a fresh process under the profiler: which events are in them, and in no later step."""
+
+    probed_first: ClassVar[bool] = False
+
+    model: str = "small"
+    precision: str = "float32"
+    iterations: int = 6
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield {"model": self.model, "precision": self.precision, "mode": "eager"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(Benchmark):
+    """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",), "drawn": ("small float32", "2.7b float32")}
+
+    models: tuple[str, ...] = ("small", "2.7b")
+    precisions: tuple[str, ...] = ("float32", "autocast")
+    steps: int = 5  # forwards that are profiled, one after another; of the longer phases one
+    drawn: tuple[str, ...] = ("small autocast", "2.7b float32")  # forwards that are drawn, kernel by kernel
+    repeats: int = 8
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            for precision in self.precisions:
+                yield {"model": model, "precision": precision, "mode": "eager"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launches(Benchmark):
+    """Forwards in bfloat16 by depth, by width, and of the five sizes: host's time, GPU's time, and kernels.
+
+    A point's `axis` is "layers", "width" or "model"; the sweep of layers has the width of the smallest size. Before
+    every timed forward a reference of `reference_layers` such layers says how fast the host is just then.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
+
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    widths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 6144, 8192)
+    width_layers: int = 6
+    reference_layers: int = 3
+    models: tuple[str, ...] = NAMES
+    precision: str = "autocast"
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        hidden, inner, _, heads = self.dimensions("small")
+        for depth in self.depths:
+            yield self._point("layers", "", hidden, inner, depth, heads)
+        for width in self.widths:
+            yield self._point("width", "", width, 4 * width, self.width_layers, max(2, width // _HEAD))
+        for model in self.models:
+            yield self._point("model", model, *self.dimensions(model))
+
+    def _point(self, axis: str, model: str, hidden: int, inner: int, layers: int, heads: int) -> dict[str, Any]:
+        shape = {"hidden": hidden, "inner": inner, "layers": layers, "heads": heads}
+        return {"axis": axis, "model": model, **shape, "precision": self.precision}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Benchmark):
+    """Benchmarks of one model's forward and backward, the right one and some with a bug; no size but its own."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"width": 192, "rows": 192}
+
+    variants: tuple[str, ...] = ("right",)
+    width: int = 2048
+    rows: int = 2048  # samples of a batch
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        """Return the step of full size on a GPU, too: a smaller one ends before a clock that does not wait."""
+        plan = super().small(**knobs)
+        return plan if plan.device == "cpu" else super().small(**{"width": cls.width, "rows": cls.rows} | knobs)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            yield {"variant": variant}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Benchmark):
+    """The student's `timed`, called with steps of a simulated device, whose right times are known exactly."""
+
+    answers: str = ""  # the folder of the student's answers
+    situations: tuple[str, ...] = SITUATIONS
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for situation in self.situations:
+            self.require("situation", situation, SITUATIONS)
+            yield {"situation": situation}

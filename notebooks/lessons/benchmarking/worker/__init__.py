@@ -1,0 +1,49 @@
+"""Lab 06, what the worker does: times, profiles and takes apart the steps of one model on one GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from labkit.engine.worker import Worker
+from labkit.worker.settings import forget, set_precision
+from labkit.worker.settings import prepare as prepare
+from lessons.benchmarking.plan import Answer, FirstCalls, Launches, Products, Profiles, Trial
+from lessons.benchmarking.worker.answers import try_answer
+from lessons.benchmarking.worker.firsts import watch_first_calls
+from lessons.benchmarking.worker.launches import time_launches
+from lessons.benchmarking.worker.products import time_products
+from lessons.benchmarking.worker.profiles import profile_phases
+from lessons.benchmarking.worker.steps import Loop, time_phases
+from lessons.benchmarking.worker.trials import put_on_trial
+
+
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point."""
+    if isinstance(worker.plan, Products):
+        time_products(worker, point)
+        forget(worker)
+        return
+    if worker.rank:
+        return
+    if isinstance(worker.plan, Answer):
+        try_answer(worker, point)
+    elif isinstance(worker.plan, Trial):
+        put_on_trial(worker, point)
+    else:
+        run_point(worker, point)
+        forget(worker)
+
+
+def run_point(worker: Worker, point: SimpleNamespace) -> None:
+    """Build the point's model, and do with it what the plan says."""
+    set_precision(point.precision)
+    if isinstance(worker.plan, Launches):
+        time_launches(worker, point, Loop(worker, point, (point.hidden, point.inner, point.layers, point.heads)))
+        return
+    loop = Loop(worker, point, worker.plan.dimensions(point.model), point.mode)
+    if isinstance(worker.plan, FirstCalls):
+        watch_first_calls(worker, loop)
+    elif isinstance(worker.plan, Profiles):
+        profile_phases(worker, point, loop)
+    else:
+        time_phases(worker, loop)

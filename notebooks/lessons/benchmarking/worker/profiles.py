@@ -1,0 +1,206 @@
+"""Each phase under torch's profiler: what the GPU ran, which operator launched it, how long the host's clock ran."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+from labkit.engine.worker import Worker
+from labkit.theory.intervals import length
+from labkit.theory.kernels import family, short_name
+from labkit.worker.trace import MEASURED, device_events, host_events, times
+from lessons.benchmarking.plan import PHASES
+from lessons.benchmarking.theory import attention_work
+from lessons.benchmarking.worker.steps import Loop
+from lessons.benchmarking.worker.traffic import Traffic
+
+_LISTED = 25  # kernels with a row of their own; the rest is one row
+_PART_CALLS = 10
+
+
+@dataclass
+class Seen:
+    """What the profiler saw: what the device ran (on a CPU: outermost operators), all host events, and two clocks.
+
+    `events` carry times in µs since the profile's start; `clock_s` is what the host's clock said of the same steps.
+    """
+
+    events: list[Any]
+    host: list[Any]
+    clock_s: float
+
+    @property
+    def window_us(self) -> float:
+        """From the start of the first to the end of the last."""
+        starts, ends = zip(*times(self.events), strict=True)
+        return max(ends) - min(starts)
+
+    @property
+    def busy_us(self) -> float:
+        """How long at least one of them ran."""
+        return length(times(self.events))
+
+
+def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: bool = False) -> Seen:
+    """Run `work` once unread, which bears the profiler's start, then `steps` times under the profiler.
+
+    The host is watched only `with_host`, or where there is no GPU: watching slows it.
+    """
+    on_gpu = worker.device.type == "cuda"
+    activities = [ProfilerActivity.CUDA] if on_gpu else [ProfilerActivity.CPU]
+    if on_gpu and with_host:
+        activities.append(ProfilerActivity.CPU)
+    with profile(activities=activities, schedule=schedule(wait=0, warmup=1, active=1)) as prof:
+        work()
+        worker.synchronize()
+        prof.step()
+        with record_function(MEASURED):
+            worker.synchronize()
+            begun = time.perf_counter()
+            for _ in range(steps):
+                work()
+            worker.synchronize()
+            clock_s = time.perf_counter() - begun
+    found = list(prof.events() or [])
+    begin = min((event.time_range.start for event in found if event.name == MEASURED), default=0.0)
+    events = device_events(found) if on_gpu else host_events(found)
+    return Seen([event for event in events if event.time_range.start >= begin], found, clock_s)
+
+
+def profile_phases(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
+    """Append accounts, kernels and operators of every phase, attention's parts, and spans of a forward to draw.
+
+    Rows: entry="account" (phase, plain_ms, clock_ms, window_ms, busy_ms, kernels: a step), entry="kernel" (phase,
+    kernel, family, calls, total_us), of forward and step entry="operator" (phase, operator, calls, total_us, flop,
+    moved_bytes),
+    entry="attention" (part, us, flop, moved_bytes), and spans "operator", "launch", "kernel".
+    """
+    for phase in PHASES:
+        work = loop.works[phase]
+        timings = list(worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats))
+        plain_ms = 1e3 * statistics.median(run.seconds for run in timings if not run.warm_up)
+        _account(worker, phase, work, plain_ms)
+        if phase != "both":
+            seen = watched(worker, work, 1, with_host=True)
+            _operators(worker, phase, work, seen)
+            if phase == "forward" and f"{point.model} {point.precision}" in worker.plan.drawn:
+                _draw(worker, seen)
+    loop.optimizer.zero_grad()
+    _attention(worker, point)
+
+
+def _account(worker: Worker, phase: str, work: Callable, plain_ms: float) -> None:
+    steps = worker.plan.steps if phase == "forward" else 1
+    seen = watched(worker, work, steps)
+    worker.record(
+        entry="account",
+        phase=phase,
+        plain_ms=plain_ms,
+        clock_ms=1e3 * seen.clock_s / steps,
+        window_ms=seen.window_us / 1e3 / steps,
+        busy_ms=seen.busy_us / 1e3 / steps,
+        kernels=len(seen.events) / steps,
+    )
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for event in seen.events:
+        found[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
+    ordered = sorted(found.items(), key=lambda item: -sum(item[1]))
+    for (name, kind), calls in ordered[:_LISTED]:
+        _kernel(worker, phase, name, kind, calls, steps)
+    rest: dict[str, list[float]] = defaultdict(list)
+    for (_, kind), calls in ordered[_LISTED:]:
+        rest[kind] += calls
+    for kind, calls in rest.items():
+        _kernel(worker, phase, "others", kind, calls, steps)
+
+
+def _kernel(worker: Worker, phase: str, name: str, kind: str, calls: list[float], steps: int) -> None:
+    counts = {"calls": len(calls) / steps, "total_us": sum(calls) / steps}
+    worker.record(entry="kernel", phase=phase, kernel=name, family=kind, **counts)
+
+
+def _operators(worker: Worker, phase: str, work: Callable, seen: Seen) -> None:
+    """Append a row per operator that launched something: its time on the device, and what it had to do."""
+    with Traffic() as traffic:
+        work()
+    took: dict[str, float] = defaultdict(float)
+    begin = _begin(seen)
+    for event in seen.host:
+        if event.time_range.start < begin:
+            continue
+        outermost = _counted(event, traffic)
+        if worker.device.type == "cuda":
+            us = sum(kernel.duration for kernel in event.kernels)
+        else:  # what is inside a counted operator is part of it
+            us = event.time_range.elapsed_us() if outermost is event else 0.0
+        if us:
+            took[(outermost or event).name] += us
+    for operator, total_us in sorted(took.items(), key=lambda item: -item[1]):
+        counts = traffic.counts.get(operator)
+        known = {"calls": counts.calls, "flop": counts.flop, "moved_bytes": counts.moved_bytes} if counts else {}
+        worker.record(entry="operator", phase=phase, operator=operator, total_us=total_us, **known)
+
+
+def _begin(seen: Seen) -> float:
+    """Return when the steps that count began; what the host did before was the unread call."""
+    return min((event.time_range.start for event in seen.host if event.name == MEASURED), default=0.0)
+
+
+def _counted(event: Any, traffic: Traffic) -> Any:
+    """Return the outermost operator, the event itself or one around it, that the dispatcher counted; None without."""
+    found, outer = None, event
+    while outer is not None:
+        if outer.name in traffic.counts:
+            found = outer
+        outer = outer.cpu_parent
+    return found
+
+
+def _draw(worker: Worker, seen: Seen) -> None:
+    """Append a span per operator, launch and kernel of the profiled forward; time counts from its first event."""
+    shown = [("kernel", event) for event in seen.events] if worker.device.type == "cuda" else []
+    begin = _begin(seen)
+    for event in seen.host:
+        outer = event.cpu_parent
+        if event.time_range.start < begin or event.name == MEASURED:
+            continue
+        if "Launch" in event.name:
+            shown.append(("launch", event))
+        elif event.name.startswith("aten::") and not (outer and outer.name.startswith("aten::")):
+            shown.append(("operator", event))
+    zero_us = min(event.time_range.start for _, event in shown)
+    for what, event in sorted(shown, key=lambda item: item[1].time_range.start):
+        lane = "GPU" if what == "kernel" else "host"
+        ends = (event.time_range.start - zero_us, event.time_range.end - zero_us)
+        worker.span(what, lane, *ends, what=short_name(event.name), family=family(event.name))
+
+
+def _attention(worker: Worker, point: SimpleNamespace) -> None:
+    """Append what each part of plain attention takes, with its FLOP and bytes."""
+    plan, device = worker.plan, worker.device
+    hidden, _, _, heads = plan.dimensions(point.model)
+    dtype = torch.bfloat16 if point.precision == "autocast" else torch.float32
+    shape = (plan.samples, heads, plan.sequence, hidden // heads)
+    q, k, v = (torch.randn(shape, device=device, dtype=dtype) for _ in range(3))
+    above = torch.ones(plan.sequence, plan.sequence, dtype=torch.bool, device=device).triu(1)
+    scores = q @ k.transpose(-2, -1)
+    weights = scores.softmax(-1)
+    works = {
+        "scores": lambda: q @ k.transpose(-2, -1),
+        "mask": lambda: scores.masked_fill(above, float("-inf")),
+        "softmax": lambda: scores.softmax(-1),
+        "values": lambda: weights @ v,
+    }
+    due = attention_work(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
+    for part, work in works.items():
+        seen = watched(worker, work, _PART_CALLS)
+        us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS
+        worker.record(entry="attention", part=part, us=us, **vars(due[part]))

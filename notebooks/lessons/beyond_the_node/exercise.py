@@ -1,0 +1,197 @@
+"""Check the student's accumulation, process groups and time of a hierarchical all-reduce."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from lessons.beyond_the_node.hints import HINTS
+from lessons.beyond_the_node.theory import levels, steps
+
+ACCUMULATIONS = (
+    (0.9, 0.1, 0.23),
+    (0.5, 0.125, 0.125),
+    (0.95, 0.02, 0.05),
+    (0.9, 1.0, 0.01),
+    (0.8, 0.4, 0.95),
+    (0.75, 0.5, 0.5),
+)  # efficiency, seconds of computing per micro-batch, seconds of communication per step; two cases come out even
+MESHES = ((2, 2), (2, 4), (4, 2), (3, 3), (1, 4), (3, 1))  # nodes, GPUs per node
+CALLS = (
+    (10**9, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
+    (10**6, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
+    (2**30, 64, 8, 2e-6, 200.0, 15e-6, 400.0),
+    (4096, 16, 4, 5e-6, 100.0, 20e-6, 12.5),
+    (10**8, 2, 2, 50e-6, 2.0, 100e-6, 0.125),
+    (10**8, 3, 1, 50e-6, 2.0, 100e-6, 1.0),
+)  # bytes; nodes; GPUs per node; inside a node: s per hop, GB/s; between nodes: s per hop, GB/s
+
+
+def _exact(efficiency: float, compute_s: float, communication_s: float) -> float:
+    return efficiency * communication_s / ((1 - efficiency) * compute_s)
+
+
+judge_accumulation = judge_of(
+    "accumulation_for",
+    ACCUMULATIONS,
+    steps.least_accumulation,
+    (
+        Mistake("unrounded", _exact, "micro-batches come whole"),
+        Mistake("rounded_down", lambda *case: max(1, math.floor(_exact(*case) + 1e-9)), "rounded down: too few"),
+        Mistake("rounded_down", lambda *case: math.floor(_exact(*case) + 1e-9), "rounded down: too few"),
+        Mistake("nearest", lambda *case: max(1, round(_exact(*case))), "rounded to the nearest whole number: too few"),
+        Mistake("one_more", lambda *case: math.floor(_exact(*case) + 1e-9) + 1, "one less is enough"),
+        Mistake(
+            "ratio",
+            lambda e, c, s: max(1, math.ceil(e * s / c - 1e-9)),
+            "efficiency is computing over the whole step, not over communication",
+        ),
+        Mistake(
+            "overhead",
+            lambda e, c, s: max(1, math.ceil(s / ((1 - e) * c) - 1e-9)),
+            "communication is compared with computing, not with the whole step",
+        ),
+        Mistake(
+            "upside_down",
+            lambda e, c, s: steps.least_accumulation(e, s, c),
+            "computing and communication are swapped",
+        ),
+        Mistake(
+            "complement",
+            lambda e, c, s: max(1, math.ceil((1 - e) * s / (e * c) - 1e-9)),
+            "efficiency is the share of computing, not of communication",
+        ),
+    ),
+    asked="a whole number of micro-batches",
+    rule="efficiency is the time of computing over that of the whole step; return the fewest that reach it",
+    merit="the step computes often enough per exchange, and not more often than needed",
+)
+
+
+def _numbered(nodes: int, per_node: int, rank: Any) -> list:
+    """Return the groups whose ranks have the numbers that `rank(node, place)` gives them."""
+    inside = [[rank(node, place) for place in range(per_node)] for node in range(nodes)]
+    return [inside, [list(group) for group in zip(*inside, strict=True)]]
+
+
+judge_groups = judge_of(
+    "mesh_groups",
+    MESHES,
+    levels.mesh_groups,
+    (
+        Mistake("swapped", lambda n, g: levels.mesh_groups(n, g)[::-1], "the groups inside nodes come first"),
+        Mistake("inside_only", lambda n, g: levels.mesh_groups(n, g)[0], "the groups between nodes are missing"),
+        Mistake("between_only", lambda n, g: levels.mesh_groups(n, g)[1], "the groups inside nodes are missing"),
+        Mistake(
+            "round_robin",
+            lambda n, g: _numbered(n, g, lambda node, place: place * n + node),
+            "torchrun numbers all ranks of a node before the next node",
+        ),
+        Mistake(
+            "from_one", lambda n, g: _numbered(n, g, lambda node, place: node * g + place + 1), "ranks count from 0"
+        ),
+        Mistake(
+            "local",
+            lambda n, g: _numbered(n, g, lambda node, place: place),
+            "those are places within a node: a rank's number counts through all nodes",
+        ),
+        Mistake(
+            "leaders",
+            lambda n, g: [levels.mesh_groups(n, g)[0], [levels.mesh_groups(n, g)[1][0]]],
+            "every place has a group between nodes, not only the first: each rank sends its own part",
+        ),
+    ),
+    asked="a list of two lists of groups of ranks",
+    rule="inside: all ranks of one node. Between: the ranks that have the same place in their nodes",
+    merit="each rank is in one group inside its node and in one group between nodes",
+)
+
+
+def _hierarchical(
+    whole_bytes: float,
+    nodes: int,
+    per_node: int,
+    inside_alpha_s: float,
+    inside_gb_per_s: float,
+    link_alpha_s: float,
+    link_gb_per_s: float,
+) -> float:
+    inside, link = levels.Link(inside_alpha_s, inside_gb_per_s), levels.Link(link_alpha_s, link_gb_per_s)
+    return levels.Levels(inside, link, nodes, per_node).hierarchical_s(whole_bytes)
+
+
+def _flat(whole_bytes: float, nodes: int, per_node: int, *lines: float) -> float:
+    inside, link = levels.Link(*lines[:2]), levels.Link(*lines[2:])
+    return levels.Levels(inside, link, nodes, per_node).flat_s(whole_bytes)
+
+
+def _between(whole_bytes: float, nodes: int, _: int, *lines: float) -> float:
+    return _hierarchical(whole_bytes, nodes, 1, *lines)
+
+
+def _inside(whole_bytes: float, per_node: int, *lines: float) -> float:
+    return _hierarchical(whole_bytes, 1, per_node, *lines)
+
+
+judge_seconds = judge_of(
+    "hierarchical_seconds",
+    CALLS,
+    _hierarchical,
+    (
+        Mistake("flat", _flat, "that is one flat ring of all ranks"),
+        Mistake("between_only", _between, "the two phases inside a node are missing"),
+        Mistake(
+            "no_gather",
+            lambda s, n, g, *lines: _between(s, n, g, *lines) + _inside(s, g, *lines) / 2,
+            "after the all-reduce each rank has one part: an all-gather inside the node is missing",
+        ),
+        Mistake(
+            "own_link",
+            lambda s, n, g, *lines: _inside(s, g, *lines) + _between(s / g, n, g, *lines),
+            "the g rings of a node share one link, so together they send S/n per step",
+        ),
+        Mistake(
+            "whole_chunks",
+            lambda s, n, g, *lines: _inside(s * g, g, *lines) + _between(s * n, n, g, *lines),
+            "each step of a ring sends one chunk, not the whole tensor",
+        ),
+        Mistake(
+            "half",
+            lambda s, n, g, *lines: _inside(s, g, *lines) + _between(s, n, g, *lines) / 2,
+            "an all-reduce between nodes has 2(n − 1) steps",
+        ),
+        Mistake(
+            "no_latency",
+            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, 0.0, rate, 0.0, link),
+            "every step has its latency α",
+        ),
+        Mistake(
+            "one_latency",
+            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, 0.0, rate, 0.0, link) + 2 * a + b,
+            "every step of a ring has its latency α, not every phase",
+        ),
+        Mistake(
+            "bytes",
+            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, a, rate / 1e9, b, link / 1e9),
+            "a GB is 10⁹ bytes",
+        ),
+        Mistake(
+            "binary",
+            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, a, rate * 2**30 / 1e9, b, link * 2**30 / 1e9),
+            "a GB is 10⁹ bytes, not 2³⁰",
+        ),
+    ),
+    asked="a number of seconds",
+    rule="add three phases; for each, count its steps and the bytes that one link carries in one step",
+    merit="three phases, each with its latencies, and the node's link is shared",
+)
+
+check = Exercises(
+    "beyond_the_node",
+    Exercise("accumulation_for", ACCUMULATIONS, judge_accumulation, hints=HINTS["accumulation_for"], grade=WARM_UP),
+    Exercise("mesh_groups", MESHES, judge_groups, hints=HINTS["mesh_groups"], grade=CORE),
+    Exercise("hierarchical_seconds", CALLS, judge_seconds, hints=HINTS["hierarchical_seconds"], grade=STRETCH),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts

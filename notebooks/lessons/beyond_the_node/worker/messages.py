@@ -1,0 +1,75 @@
+"""All-reduces inside a node, between nodes, over all ranks, and in two levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from lessons.beyond_the_node.worker.link import sent_bytes
+
+KIB = 2**10
+
+
+def time_all_reduce(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row per call and rank that takes part: seconds, and what its node has sent meanwhile.
+
+    Each call sums tensors of ones, so that every element must come out as the number of ranks.
+    """
+    groups = worker.state
+    taking_part = point.place != "between" or worker.local_rank == 0
+    group = {"inside": groups.inside, "between": groups.between}.get(point.place)
+    if not taking_part:
+        worker.barrier()
+        worker.barrier()
+        return
+    elements = point.kib * KIB // 4
+    tensor = torch.ones(elements, device=worker.device)
+    work = _call(point.place, tensor, groups)
+    fence = torch.ones(1, device=worker.device)
+    counted, timings = [], []
+
+    def begin() -> None:
+        tensor.fill_(1)
+        dist.all_reduce(fence.fill_(1), group=group)
+        worker.synchronize()
+        counted.append(sent_bytes())
+
+    worker.barrier()
+    timings += worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=begin)
+    right = {"inside": groups.per_node, "between": groups.nodes}.get(point.place, worker.gpus)
+    status = "ok" if bool((tensor == right).all()) else "wrong result"
+    worker.barrier()
+    counted.append(sent_bytes())
+    for timing, (before, after) in zip(timings, pairwise(counted), strict=True):
+        sent = after - before if worker.local_rank == 0 else None
+        worker.record(
+            iteration=timing.iteration,
+            warm_up=timing.warm_up,
+            seconds=timing.seconds,
+            whole_bytes=4 * elements,
+            sent_bytes=sent,
+            status=status,
+        )
+
+
+def _call(place: str, tensor: torch.Tensor, groups: SimpleNamespace) -> Callable[[], Any]:
+    if place == "hierarchical":
+        return lambda: hierarchical_all_reduce(tensor, groups.inside, groups.between, groups.per_node)
+    group = {"inside": groups.inside, "between": groups.between}.get(place)
+    return lambda: dist.all_reduce(tensor, group=group)
+
+
+def hierarchical_all_reduce(
+    tensor: torch.Tensor, inside: dist.ProcessGroup, between: dist.ProcessGroup, per_node: int
+) -> None:
+    """Sum the tensor (its length divides by per_node) over all ranks, each rank of a node one share between nodes."""
+    share = tensor.new_empty(tensor.numel() // per_node)
+    dist.reduce_scatter_tensor(share, tensor, group=inside)
+    dist.all_reduce(share, group=between)
+    dist.all_gather_into_tensor(tensor, share, group=inside)

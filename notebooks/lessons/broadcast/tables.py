@@ -1,0 +1,249 @@
+"""Rows of lab 02 → tables: what each method took, what physics allows, what pinning and what the path did."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.node.limits import Spec, against_limit, spec
+from labkit.provenance import fact, like, of_run, of_source, sources
+from labkit.tables.published import report_names
+from labkit.theory import intervals
+from lessons.broadcast.plan import CHUNKED, METHODS, RING, SHARED, WHOLE, Sweep
+from lessons.broadcast.theory import MEAN, least_seconds
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
+_SETTING = ["method", "memory", "chunks"]
+
+
+def least_times(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:
+    """Return the least time of each method by datasheet: method, chunks, least_seconds (NaN for an unknown GPU)."""
+    host, nvlink = (1e9 * (rate or math.nan) for rate in _rates(spec(gpu_name)))
+    settings = [(m, c) for m in METHODS for c in ((1,) if m in WHOLE else plan.chunks)]
+    rows = [(m, c, least_seconds(m, plan.elements * 4, plan.gpus, c, host, nvlink)) for m, c in settings]
+    return pd.DataFrame(rows, columns=["method", "chunks", "least_seconds"])
+
+
+def _rates(known: Spec | None) -> tuple[float | None, float | None]:
+    """Return GB/s of a GPU's own host link and of its NVLinks together."""
+    return (known.pcie_gb_per_s, known.nvlink_gb_per_s) if known else (None, None)
+
+
+def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
+    """Return a row per method: its least time in ms, and which part of it is the host's and the NVLinks'."""
+    table = least_times(plan, gpu_name).sort_values("chunks").drop_duplicates("method", keep="last")
+    host, _ = _rates(spec(gpu_name))
+    pulls = [plan.gpus if method in SHARED else 1 for method in table["method"]]
+    copying = [1e3 * plan.elements * 4 / (1e9 * (host or math.nan)) / count for count in pulls]
+    rows = table.assign(least_ms=1e3 * table["least_seconds"], host_ms=copying)
+    rows["after_ms"] = rows["least_ms"] - rows["host_ms"]
+    columns = ["method", "chunks", "host_ms", "after_ms", "least_ms"]
+    return rows.set_index("method").loc[list(METHODS)].reset_index()[columns].round(1)
+
+
+def methods(run: Run) -> pd.DataFrame:
+    """Return one row per setting: method, memory, chunks, seconds (median), spread_seconds, count, status, gb_per_s,
+    host_gb_per_s, share_of_links, then share_of_limit and verdict against the datasheet.
+
+    `gb_per_s` is what each GPU receives, `host_gb_per_s` what all host links carry together. `share_of_links` compares
+    with the same memory's fastest `links` row: 1.0 means that the broadcast took no longer than the host links need to
+    bring the tensor in once, all together.
+    """
+    table = run.medians(_SETTING, "seconds")
+    table["gb_per_s"] = run.plan.elements * 4 / table["seconds"] / 1e9
+    table["host_gb_per_s"] = table["gb_per_s"] * table["method"].map({"direct": run.plan.gpus}).fillna(1)
+    links = table[table["method"] == "links"].groupby("memory")["seconds"].min()
+    table["share_of_links"] = table["memory"].map(links) / table["seconds"]
+    gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
+    table = table.merge(least_times(run.plan, gpu), on=["method", "chunks"], how="left")
+    table = against_limit(table, "seconds", "least_seconds", kind="time").drop(columns=["limit"])
+    return of_run(table, run, bytes=run.plan.elements * 4)
+
+
+def host_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, per method from pinned memory: ms, through_host_links_gib (all links together), gb_per_s, its spread.
+
+    `gb_per_s` is what all host links carry together per second, with the fastest chunk count.
+    """
+    pinned = table[(table["memory"] == "pinned") & table["seconds"].notna()]
+    rows = pinned.loc[pinned.groupby("method", sort=False)["seconds"].idxmin()]
+    rate = rows["host_gb_per_s"]
+    result = rows[["method"]].assign(ms=1e3 * rows["seconds"], gb_per_s=rate)
+    result["through_host_links_gib"] = rate * rows["seconds"] * 1e9 / 2**30
+    result["spread_gb_per_s"] = rate * rows["spread_seconds"] / rows["seconds"]
+    return like(result.reset_index(drop=True), table)
+
+
+def best(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest chunk count of each method and memory: one row per pair, `links` left out."""
+    right = table[(table["status"] == "ok") & (table["method"] != "links")]
+    fastest = right.groupby(["method", "memory"], sort=False)["seconds"].idxmin()
+    return like(right.loc[fastest].reset_index(drop=True), table)
+
+
+def ablation(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, per method, its seconds from pageable and from pinned memory and what pinning gained (a factor).
+
+    `path_gain` is what the method's path gained over direct, both pinned. Without pinned memory that is NaN.
+    """
+    wide = best(table).pivot_table(index="method", columns="memory", values="seconds", sort=False)
+    wide = wide.reindex([m for m in METHODS if m in wide.index and m != RING]).reindex(columns=["pageable", "pinned"])
+    result = pd.DataFrame(
+        {
+            "pageable_seconds": wide["pageable"],
+            "pinned_seconds": wide["pinned"],
+            "pinning_gain": wide["pageable"] / wide["pinned"],
+            "path_gain": wide["pinned"].get("direct", float("nan")) / wide["pinned"],
+        }
+    ).reset_index()
+    return like(result, table)
+
+
+def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
+    """Return what pinning and what the path gain from direct pageable to pipelined pinned, in either order.
+
+    Columns: order, pinning, path, together (factors). The last row is the geometric mean of both orders: gains
+    multiply (Shapley's rule). Empty where one of the four times is missing.
+    """
+    seconds = ablation_table.set_index("method").reindex(["direct", "pipelined"])
+    pageable, pinned = seconds["pageable_seconds"], seconds["pinned_seconds"]
+    first = pageable["direct"] / pinned["direct"], pinned["direct"] / pinned["pipelined"]
+    second = pageable["pipelined"] / pinned["pipelined"], pageable["direct"] / pageable["pipelined"]
+    mean = tuple((one * other) ** 0.5 for one, other in zip(first, second, strict=True))
+    orders = {"pinning first": first, "path first": second, MEAN: mean}
+    table = pd.DataFrame(
+        [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
+        columns=["order", "pinning", "path", "together"],
+    )
+    return like(table.dropna(), ablation_table)
+
+
+def ring_position(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the pipelined broadcast from pageable memory, through the pinned ring, and from pinned memory.
+
+    Columns: source, chunks (the fastest count), ms, spread_ms, gb_per_s, and times_pinned: the time divided by that
+    from pinned memory (NaN where nothing was pinned).
+    """
+    fastest = best(table).set_index(["method", "memory"])
+    sources_of = {
+        "pageable": ("pipelined", "pageable"),
+        "pageable, through a pinned ring": (RING, "pageable"),
+        "pinned": ("pipelined", "pinned"),
+    }
+    known = {name: fastest.loc[key] for name, key in sources_of.items() if key in fastest.index}
+    columns = ["source", "chunks", "ms", "spread_ms", "gb_per_s"]
+    rows = [
+        (name, row["chunks"], 1e3 * row["seconds"], 1e3 * row["spread_seconds"], row["gb_per_s"])
+        for name, row in known.items()
+    ]
+    result = pd.DataFrame(rows, columns=columns)
+    result["times_pinned"] = result["ms"] / (1e3 * known["pinned"]["seconds"] if "pinned" in known else math.nan)
+    return like(result, table)
+
+
+def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the chunked methods, with above_best: seconds above the best count's, as a share of them."""
+    rows = table[table["method"].isin(CHUNKED)].reset_index(drop=True)
+    fastest = rows.groupby(["method", "memory"])["seconds"].transform("min")
+    return like(rows.assign(above_best=rows["seconds"] / fastest - 1), table)
+
+
+def timeline(run: Run, method: str, chunks: int | None = None, memory: str | None = None) -> pd.DataFrame:
+    """Return the copies of one method as spans: lane, kind ("host" or "peer"), start_ms and end_ms.
+
+    Times count from its first copy; the fact `hidden` is the `overlap`. Without `chunks` the smallest count that was
+    run, whose pieces are widest; without `memory` pinned where there is.
+    """
+    spans = run.spans[run.spans["method"] == method]
+    memory = memory or ("pinned" if (spans["memory"] == "pinned").any() else "pageable")
+    spans = spans[(spans["memory"] == memory) & (spans["chunks"] == (chunks or spans["chunks"].min()))]
+    table = pd.DataFrame(
+        {
+            "lane": spans["lane"],
+            "kind": ["host" if lane.startswith("host") else "peer" for lane in spans["lane"]],
+            "start_ms": spans["start_us"] / 1e3,
+            "end_ms": spans["end_us"] / 1e3,
+        }
+    ).reset_index(drop=True)
+    pieces = spans["chunks"].iloc[0]
+    setting = f"{memory} source, {f'{pieces} chunks' if pieces > 1 else 'in one piece'}"
+    return of_run(table, run, setting=setting, method=method, hidden=overlap(table))
+
+
+def overlap(spans: pd.DataFrame) -> float:
+    """Return the share of the time with some GPU → GPU copy in which a host → GPU copy ran as well; 0 to 1."""
+    kinds = (spans[spans["kind"] == kind] for kind in ("host", "peer"))
+    host, peer = (list(zip(rows["start_ms"], rows["end_ms"], strict=True)) for rows in kinds)
+    forwarding = intervals.length(peer)
+    return intervals.length(intervals.shared(host, peer)) / forwarding if forwarding else float("nan")
+
+
+def compare(
+    measured: pd.DataFrame | None, recorded: pd.DataFrame, published: pd.DataFrame, predicted: Any = None
+) -> pd.DataFrame:
+    """Return each method's seconds by origin: method, origin, memory, report, seconds.
+
+    Of measured and recorded runs the fastest chunk count from each memory. Theory is the recorded node's: the reports'
+    machines have like links. A measured run of another size than the recorded one is left out: its seconds cannot be
+    compared.
+    """
+    if measured is not None and fact(measured, "bytes") != fact(recorded, "bytes"):
+        measured = None
+    fastest = best(recorded)
+    parts = [] if measured is None else [best(measured).assign(origin="measured")]
+    parts.append(fastest.assign(origin="recorded"))
+    least = fastest.sort_values("seconds").drop_duplicates("method")
+    parts.append(least.assign(seconds=least["least_seconds"], origin="theory", memory=""))
+    parts.append(published.assign(method=published["method"].map(REPORTED), origin="published"))
+    if (guess := getattr(predicted, "value", predicted)) is not None:
+        parts.append(pd.DataFrame([{"method": "scatter_all_gather", "seconds": guess, "origin": "predicted"}]))
+    columns = ["method", "origin", "memory", "report", "seconds"]
+    table = pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True)
+    table["report"] = table["report"].map(report_names())
+    return of_source(table, sources(measured, recorded, published))
+
+
+def ladder(published: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
+    """Return what the reports' seconds mean if the tensor holds as much as the recorded one.
+
+    Columns: report, method, seconds; copies (how many copies of the tensor one host link, or one thread, makes one
+    after another: direct makes one per GPU, staged and pipelined make one), copy_gb_per_s (that many copies divided by
+    the seconds), and nearest_memory: which recorded rate of one copy is nearer, as a factor, pageable or pinned. Facts:
+    `pageable` and `pinned`, these rates, of the pipelined broadcast, whose forwards hide behind its one copy.
+    """
+    size, gpus = fact(recorded, "bytes"), fact(recorded, "ranks")
+    fastest = best(recorded)
+    one_copy = fastest[fastest["method"] == "pipelined"].set_index("memory")["seconds"]
+    pageable, pinned = size / one_copy["pageable"] / 1e9, size / one_copy["pinned"] / 1e9
+    rows = published.assign(method=published["method"].map(REPORTED), report=published["report"].map(report_names()))
+    rows["copies"] = rows["method"].map({"direct": gpus, "staged": 1, "pipelined": 1})
+    rows["copy_gb_per_s"] = rows["copies"] * size / rows["seconds"] / 1e9
+    middle = (pageable * pinned) ** 0.5
+    rows["nearest_memory"] = ["pinned" if rate > middle else "pageable" for rate in rows["copy_gb_per_s"]]
+    return of_source(rows.drop(columns=["node"]), sources(published, recorded), pageable=pageable, pinned=pinned)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per function: ms, own_clock_ms, wrong_repeats, repeats, source_changed.
+
+    `ms` is the median of the synchronised clock, `own_clock_ms` that of a clock which the function stops itself (NaN
+    where it has none). `wrong_repeats` of `repeats` left a wrong copy on some GPU; `source_changed` says whether the
+    function left another source tensor than it found.
+    """
+    rows = run.rows[~run.rows["warm_up"].astype(bool)]
+    claimed = rows["claimed_seconds"] if "claimed_seconds" in rows else pd.Series(float("nan"), index=rows.index)
+    times = {"ms": 1e3 * rows["seconds"], "own_clock_ms": 1e3 * claimed}
+    grouped = rows.assign(**times, wrong=rows["status"] != "ok").groupby("function", sort=False)
+    table = grouped.agg(
+        ms=("ms", "median"),
+        own_clock_ms=("own_clock_ms", "median"),
+        wrong_repeats=("wrong", "sum"),
+        repeats=("wrong", "count"),
+        source_changed=("source_changed", "any"),
+    ).reset_index()
+    return of_run(table, run)

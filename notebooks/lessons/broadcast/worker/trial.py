@@ -1,0 +1,113 @@
+"""What a function does with lanes: tried on buffers, and told copy by copy. Imports nothing of labkit but the lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from lessons.broadcast.worker.lanes import Copy, Lanes
+
+_PRIME = 16_777_213  # the largest below 2^24, up to which float32 holds every integer
+_REPEATS = 3
+
+
+def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
+    """Return float32 values that no other seed and no shifted chunk repeats: (48271·i + seed) mod _PRIME."""
+    values = torch.empty(elements, dtype=torch.float32, device=device)
+    piece = 2**26  # int64 on the way: half a GiB at a time
+    for start in range(0, elements, piece):
+        index = torch.arange(start, min(start + piece, elements), device=device)
+        values[start : start + piece] = (index * 48271 + seed * 7919) % _PRIME
+    return values
+
+
+def watched(work, source, copies, chunks, lanes) -> list[Copy]:
+    """Run the method twice on lanes that log, and return the second log: when each copy began and ended."""
+    for _ in range(2):
+        lanes.anchor()
+        work(source, copies, chunks, lanes)
+        lanes.wait()
+    log = list(lanes.timeline())
+    lanes.close()
+    return log
+
+
+def rehearse(
+    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Any, chunks: int
+) -> dict[str, int | bool]:
+    """Run a function once with fewer chunks: `fewer_chunks`, and `fewer_pulls`, its copies from the host.
+
+    `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
+    had not waited for.
+    """
+    fewer = next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
+    lanes, in_use = Lanes(buffers.devices), []
+
+    def look() -> None:
+        reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
+        in_use.append(reading and not torch.equal(source, before))
+
+    lanes.log.before_wait = look
+    work(source, buffers.copies, fewer, lanes)
+    look()
+    lanes.log.before_wait = lambda: None
+    lanes.wait()
+    lanes.close()
+    pulls = sum(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
+    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": any(in_use)}
+
+
+def told(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) -> list[dict[str, Any]]:
+    """Return a row for each copy of a log: lane, times, buffers, elements, and the numbers of those it waits for."""
+    log = list(log)
+    number = {id(copy): index for index, copy in enumerate(log)}
+    rows = []
+    for index, copy in enumerate(log):
+        origin, first, _ = _place(copy.origin, source, copies)
+        target, _, elements = _place(copy.target, source, copies)
+        after, waited = ([number[id(one)] for one in waits if id(one) in number] for waits in (copy.after, copy.waited))
+        when = {"lane": copy.lane, "start_us": copy.start_us, "end_us": copy.end_us, "index": index}
+        what = {"origin": origin, "target": target, "first": first, "elements": elements}
+        rows.append(when | what | {"after": after, "waited": waited})
+    return rows
+
+
+def _place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor]) -> tuple[str, int, int]:
+    """Return a tensor's buffer ("host", "0", "1", … or "elsewhere"), its first element there, and how many."""
+    for name, buffer in [("host", source), *((str(gpu), copy) for gpu, copy in enumerate(copies))]:
+        first = (tensor.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+        if tensor.device == buffer.device and 0 <= first < len(buffer):
+            return name, first, tensor.numel()
+    return "elsewhere", 0, tensor.numel()
+
+
+def drive(work: Callable, elements: int, gpus: int, chunks: int, seed: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what a worker measures of a function, on host buffers that stand for GPUs: rows, and spans of copies."""
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    source = pattern(elements, seed, device)
+    before, copies = source.clone(), [torch.empty(elements) for _ in range(gpus)]
+    devices = [device] * gpus
+    rehearsed = rehearse(work, source, before, SimpleNamespace(devices=devices, copies=copies), chunks)
+    rows = []
+    for iteration in range(_REPEATS):
+        source.copy_(before)
+        for copy in copies:
+            copy.fill_(float("nan"))
+        lanes, begun = Lanes(devices), time.perf_counter()
+        claimed = work(source, copies, chunks, lanes)
+        in_flight = lanes.in_flight()
+        lanes.wait()
+        seconds = time.perf_counter() - begun
+        lanes.close()
+        wrong = [str(gpu) for gpu, copy in enumerate(copies) if not torch.equal(copy, before)]
+        status = f"wrong copy on GPU {', '.join(wrong)}" if wrong else "ok"
+        row = {"warm_up": not iteration, "status": status, "seconds": seconds, "in_flight": in_flight} | rehearsed
+        rows.append(row | ({"claimed_seconds": claimed} if isinstance(claimed, float) else {}))
+    source.copy_(before)
+    spans = told(watched(work, source, copies, chunks, Lanes(devices, timed=True)), source, copies)
+    return {"rows": rows, "spans": spans}

@@ -1,0 +1,227 @@
+"""Rows of timed collectives, and a report's times → bandwidths and their limits, lines through them, symptoms."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from labkit.node import limits
+from labkit.provenance import like, of_run
+from labkit.theory.lines import fit
+from lessons.collectives import theory as ring
+from lessons.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
+_LINE = ["backend", "collective", "ranks"]
+_FIT = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
+_MEASURED = {
+    "seconds": "median",
+    "low_seconds": "median",
+    "high_seconds": "median",
+    "first_seconds": "max",
+    "message_bytes": "max",
+    "repeats": "sum",
+    "in_flight": "max",
+}
+
+
+def bandwidths(run: Run) -> pd.DataFrame:
+    """Return one row per backend, collective, number of ranks, clock and size: what a call takes, and the bandwidths.
+
+    Columns: SETTING, in_flight, message_bytes (what the ranks really share), median_us and spread_us (half the
+    interquartile range) of the slowest rank, count (repetitions), first_us (the point's very first call), status,
+    algorithm_gb_per_s and bus_gb_per_s (as nccl-tests defines them), limit, share_of_limit and verdict. The limit is
+    what a GPU sends over its links; only an all-reduce may also add in the switch, which allows it more: `above_ring`
+    says where it got more than any ring could. gloo, in host memory, has no known limit.
+    """
+    rows = run.rows
+    table = _summed(rows[rows["source"] == "ours"] if "source" in rows else rows, _SETTING)
+    rows = list(table.itertuples())
+    table["algorithm_gb_per_s"] = [algorithm_gb_per_s(row.message_bytes, row.median_us / 1e6) for row in rows]
+    table["bus_gb_per_s"] = [
+        bus_gb_per_s(row.collective, row.ranks, row.message_bytes, row.median_us / 1e6) for row in rows
+    ]
+    gpu = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    table["limit"] = [_limit(gpu, row) for row in rows]
+    table = limits.against_limit(table, "bus_gb_per_s", "limit")
+    ring = limits.ring_bus_limit_gb_per_s(gpu) or math.inf
+    table["above_ring"] = (table["backend"] == "nccl") & (table["bus_gb_per_s"] > ring * (1 + limits.RESOLUTION))
+    return of_run(table, run)
+
+
+def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return one row per setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
+    rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *_MEASURED, "status"])])  # where every row failed
+    groups = rows.groupby(by, sort=False)
+    table = groups.agg(_MEASURED | {"status": _worst}).reset_index()
+    table["median_us"], table["first_us"] = 1e6 * table["seconds"], 1e6 * table["first_seconds"]
+    table["spread_us"] = 1e6 * (table["high_seconds"] - table["low_seconds"]) / 2
+    columns = ["in_flight", "message_bytes", "median_us", "spread_us", "count", "first_us", "status"]
+    return table.rename(columns={"repeats": "count"})[[*by, *columns]]
+
+
+def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
+    """Return one row per backend, collective and number of ranks: the line t = α + bytes through a link / β.
+
+    Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them: of NCCL's calls in flight
+    mostly the host's, so take "captured"), beta_gb_per_s (a bus bandwidth), knee_bytes (the message whose latency and
+    transfer take equally long), residual (the largest relative miss) and points. What was measured at
+    fewer than two sizes has no row.
+    """
+    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(bandwidths(run), clock)]
+    return of_run(pd.DataFrame(lines, columns=_FIT), run)
+
+
+def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
+    """Return `bandwidths`' rows that have a line, with it: alpha_us, beta_gb_per_s, knee_bytes, fitted_us, residual.
+
+    residual is the line over the measured, less 1; region is "latency" below the knee and "bandwidth" above.
+    """
+    table = bandwidths(run)
+    table = table[(table["clock"] == clock) & (table["status"] == "ok")]
+    line = fits(run, clock)[[*_LINE, "alpha_us", "beta_gb_per_s", "knee_bytes"]]
+    table = table.merge(line, on=_LINE, how="inner")
+    moved = [bus_factor(row.collective, row.ranks) * row.message_bytes for row in table.itertuples()]
+    table["fitted_us"] = table["alpha_us"] + pd.Series(moved, dtype=float) / GB / table["beta_gb_per_s"] * 1e6
+    table["residual"] = table["fitted_us"] / table["median_us"] - 1
+    table["region"] = (table["message_bytes"] < table["knee_bytes"]).map({True: "latency", False: "bandwidth"})
+    return of_run(table, run)
+
+
+def _lines(table: pd.DataFrame, clock: str):
+    table = table[(table["clock"] == clock) & (table["status"] == "ok")]
+    return [(setting, rows) for setting, rows in table.groupby(_LINE, sort=False) if len(rows) > 1]
+
+
+def _line(backend: str, collective: str, ranks: int, rows: pd.DataFrame) -> tuple:
+    share, steps = bus_factor(collective, ranks), hops(collective, ranks)
+    line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
+    alpha_us, knee = 1e6 * line.alpha_s, line.knee_bytes / share
+    fitted = (alpha_us, steps, alpha_us / steps, line.beta_gb_per_s, knee, line.residual, len(rows))
+    return (backend, collective, ranks, *fitted)
+
+
+def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
+    """Return all_reduce.csv with bus_gb_per_s, and for NCCL the limit of a V100's NVLinks, the share and a verdict.
+
+    least_ms is the time that the bytes need at that limit. "suspiciously low" is less than a tenth of the limit.
+    """
+    limit = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB"))  # of all V100s the ones with NVLink
+    moved = [bus_factor("all-reduce", row.processes) * 1e6 * row.megabytes for row in all_reduce.itertuples()]
+    moved = pd.Series(moved, index=all_reduce.index)
+    table = all_reduce.assign(bus_gb_per_s=moved / GB / all_reduce["seconds"])
+    table["limit"] = [limit if backend == "nccl" else math.nan for backend in table["backend"]]
+    table["least_ms"] = 1e3 * limits.least_seconds_to_move(moved, table["limit"])
+    table = limits.against_limit(table, "bus_gb_per_s", "limit", low=0.1).reset_index(drop=True)
+    return like(table, all_reduce, small=False)
+
+
+def published_fits(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines through `published_times`, with the columns of `fits`; `ranks` are processes."""
+    named = times.rename(columns={"processes": "ranks"}).assign(
+        collective="all-reduce",
+        message_bytes=1e6 * times["megabytes"],
+        median_us=1e6 * times["seconds"],
+        clock="",
+        status="ok",
+    )
+    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(named, "")]
+    return like(pd.DataFrame(lines, columns=_FIT), times)
+
+
+def _limit(gpu: limits.Spec | None, row) -> float | None:
+    if row.backend != "nccl":
+        return None
+    return limits.bus_bandwidth_limit(gpu, row.ranks, "any" if row.collective == "all-reduce" else "ring")
+
+
+def _worst(statuses: pd.Series) -> str:
+    """Return the first status that is not "ok", or "ok"."""
+    return next((status for status in statuses if status != "ok"), "ok")
+
+
+_KEYS = ["collective", "ranks", "bytes"]
+_TIMED = ["seconds", "late_seconds", "again_seconds", "calls_before"]
+_WRONG = ["wrong_ranks", "wrong_on_rank_0", "wrong_share"]
+_SHOWN = ["variant", "collective", "ranks", "message_bytes", *_TIMED, "claimed_gb_per_s", "bus_gb_per_s", *_WRONG]
+
+
+def against(run: Run) -> pd.DataFrame:
+    """Return one row per collective and size: our bus bandwidth, nccl-tests', and ours over theirs.
+
+    Both lie alike (`placement`). ratio is NaN, and status and said tell why, where there is nothing of theirs. Facts:
+    installed (whether any program was found) and version.
+    """
+    our_rows = _of(run, "ours")
+    our_times = bandwidths(run).drop(columns=["limit", "share_of_limit", "verdict"])
+    our_times = our_times[our_times["median_us"].notna()].merge(
+        our_rows[[*_KEYS, "placement"]].drop_duplicates(), on=_KEYS
+    )
+    nccl_tests_rows = _of(run, "nccl-tests").reindex(
+        columns=[*_KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"]
+    )
+    by_seed = nccl_tests_rows[nccl_tests_rows["seconds"].notna()].groupby([*_KEYS, "placement"], sort=False)
+    nccl_tests_times = by_seed.agg({"bus_gb_per_s": "median", "status": _worst}).reset_index()
+    table = our_times.merge(
+        nccl_tests_times[[*_KEYS, "placement", "bus_gb_per_s", "status"]],
+        on=[*_KEYS, "placement"],
+        how="left",
+        suffixes=("_ours", "_theirs"),
+    )
+    table = table.rename(columns={"bus_gb_per_s_ours": "ours_gb_per_s", "bus_gb_per_s_theirs": "theirs_gb_per_s"})
+    untimed = nccl_tests_rows[nccl_tests_rows["seconds"].isna()].drop_duplicates("collective")
+    failed = untimed.set_index("collective")[["status", "said"]].to_dict("index")
+    table["status"] = [_status(row, failed.get(row.collective, {})) for row in table.itertuples()]
+    table["said"] = [failed.get(name, {}).get("said", "") for name in table["collective"]]
+    table["ratio"] = (table["ours_gb_per_s"] / table["theirs_gb_per_s"]).where(table["status"] == "ok")
+    table["spread_share"] = table["spread_us"] / table["median_us"]
+    columns = [*_KEYS, "placement", "ours_gb_per_s", "theirs_gb_per_s", "ratio", "spread_share", "status", "said"]
+    versions = _of(run, "nccl-tests").reindex(columns=["version"])["version"].dropna()
+    installed = bool((nccl_tests_rows["status"] != "not installed").any())
+    return of_run(table[columns], run, installed=installed, version=versions.iloc[0] if len(versions) else "")
+
+
+def rings(run: Run) -> pd.DataFrame:
+    """Return one row per number of ranks and length: our ring and the library's all-reduce, in µs, and bytes sent.
+
+    times is ours over the library's; formula_bytes is what rank 0 sends of chunks of these lengths.
+    """
+    keys = ["ranks", "elements"]
+    table = _summed(run.rows, [*keys, "method"])
+    ring_rows, library_rows = (table[table["method"] == name].set_index(keys) for name in ("ours", "library"))
+    compared = pd.DataFrame(
+        {
+            "ours_us": ring_rows["median_us"],
+            "spread_ours_us": ring_rows["spread_us"],
+            "library_us": library_rows["median_us"],
+            "spread_library_us": library_rows["spread_us"],
+            "times": ring_rows["median_us"] / library_rows["median_us"],
+            "status": ring_rows["status"].where(ring_rows["status"] != "ok", library_rows["status"]),
+        }
+    ).reset_index()
+    counted = run.rows[run.rows["method"] == "ours"].groupby(keys)["sent_bytes"].max()
+    compared["bytes"] = 4 * compared["elements"]
+    compared["sent_bytes"] = counted.reindex(pd.MultiIndex.from_frame(compared[keys])).to_numpy()
+    compared["formula_bytes"] = [4 * ring.sent_elements(0, row.elements, row.ranks) for row in compared.itertuples()]
+    return of_run(compared, run)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *_SHOWN])])
+    return of_run(rows[rows["rank"] == 0][_SHOWN].reset_index(drop=True), run)
+
+
+def _status(row, failed: dict) -> str:
+    if row.status_ours != "ok":
+        return f"ours: {row.status_ours}"
+    return failed.get("status", "not printed") if pd.isna(row.status_theirs) else row.status_theirs
+
+
+def _of(run: Run, source: str) -> pd.DataFrame:
+    return run.rows[run.rows["source"] == source]

@@ -1,0 +1,148 @@
+"""Three clocks for a collective, and repetitions of which each is verified."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from lessons.collectives import theory as ring
+from lessons.collectives.worker.calls import AllReduce, Call, exchange
+
+
+def timed(worker: Worker, point: SimpleNamespace, call: Call, group: dist.ProcessGroup | None) -> dict:
+    """Return what a point's row says of its time: a call's median and quartiles over the repetitions, and its status.
+
+    A repetition lasts as long as on its slowest rank. After each one the buffers are filled anew and one more call, of
+    the very kind that was timed, is checked element by element: one wrong element on one rank makes "wrong result".
+    `first_seconds` is the point's very first call, in no median.
+    """
+    meet(group)
+    first = once(worker, call.work)
+    work, clock = CLOCKS[point.clock](worker, call, point.in_flight)
+    seconds, wrong = [], 0
+    for _ in range(worker.plan.warm_ups + worker.plan.repeats):
+        meet(group)
+        work()  # not timed: most collectives end nowhere before all have begun: all start the next one together
+        seconds.append(clock())
+        wrong += call.wrong(work)
+    first, wrong, *seconds = slowest([first, wrong, *seconds], group)
+    return {
+        **_summary(seconds[worker.plan.warm_ups :]),
+        "first_seconds": first,
+        "message_bytes": call.message_bytes,
+        "status": "wrong result" if wrong else "ok",
+    }
+
+
+def _in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Return the call, and a clock of `calls` calls that follow each other with no waiting between, as nccl-tests does.
+
+    On a GPU the clock is two device events around them, so that their launches overlap with what is in flight: for
+    large messages it tells the link's rate, for small ones how fast the host launches. gloo's calls but send/recv
+    return when they are done; the host's clock times as many of them in a row.
+    """
+    calls_in_flight = partial(call.many, calls)
+    if call.device.type == "cuda":
+        return call.work, lambda: _between_events(calls_in_flight) / calls
+    return call.work, lambda: once(worker, calls_in_flight) / calls
+
+
+def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Return the call, and the host's clock from one call until its data are there: the latency that a caller sees."""
+
+    def alone() -> float:
+        worker.synchronize()
+        return once(worker, call.work)
+
+    return call.work, alone
+
+
+def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
+    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, no launches by a host."""
+    single, calls_in_flight = _graph(call, 1), _graph(call, calls)
+    return single.replay, lambda: _between_events(calls_in_flight.replay) / calls
+
+
+CLOCKS = {"in flight": _in_flight, "one call": _one_call, "captured": _captured}
+
+
+def once(worker: Worker, work: Callable[[], None]) -> float:
+    """Return the host's seconds from the start of `work` until its data are there."""
+    start = time.perf_counter()
+    work()
+    worker.synchronize()
+    return time.perf_counter() - start
+
+
+def _between_events(work: Callable[[], None]) -> float:
+    """Return the device's seconds between two events around what `work` launches."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def _graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
+    """Capture so many calls."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog may ask for an event meanwhile
+        call.many(calls)
+    return graph
+
+
+def slowest(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
+    """Return the largest of each value over all ranks, over gloo."""
+    largest = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+    return largest.tolist()
+
+
+def meet(group: dist.ProcessGroup | None) -> None:
+    """Wait for all ranks of the group, over gloo: no GPU kernel runs."""
+    slowest([0.0], group)
+
+
+def _summary(seconds: list[float]) -> dict[str, float]:
+    """Return a row's median, its quartiles and the number of repetitions."""
+    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
+    return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}
+
+
+class RingAllReduce(AllReduce):
+    """An all-reduce made of sends to the next rank and receives from the one before; `sent_bytes` counts the last."""
+
+    def work(self) -> None:
+        self.sent_bytes = 0
+        self.chunks = self.given.split(ring.chunk_lengths(self.elements, self.ranks))
+        self.room = torch.empty_like(self.chunks[0])  # the longest
+        self.add()
+        self.spread()
+
+    def add(self) -> None:
+        """Reduce-scatter: what comes in is added to the own part of that chunk; one chunk is complete at the end."""
+        for step in range(self.ranks - 1):
+            out, into = ring.reduce_scatter(self.rank, step, self.ranks)
+            room = self.room[: len(self.chunks[into])]
+            self.pass_on(self.chunks[out], room)
+            self.chunks[into].add_(room)
+
+    def spread(self) -> None:
+        """All-gather: the complete chunks go round, and each takes the place of the own part."""
+        for step in range(self.ranks - 1):
+            out, into = ring.all_gather(self.rank, step, self.ranks)
+            self.pass_on(self.chunks[out], self.chunks[into])
+
+    def pass_on(self, given: torch.Tensor, room: torch.Tensor) -> None:
+        self.sent_bytes += given.nbytes
+        for request in exchange(given, room, self.rank, self.ranks, self.group):
+            request.wait()

@@ -1,0 +1,182 @@
+"""Steps by strategy, buckets drawn against backward, the sweep over bucket sizes, and what a report printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from labkit.charts import canvas, parts
+from labkit.charts.profile import breakdown_chart as breakdown_chart
+from labkit.charts.profile import trace_chart as trace_chart
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
+
+_MB = 1e6
+_DASHES = (0, (4, 2))
+_PRINTED = {  # the report's name → the strategy, if the report makes clear which one, and our name
+    "naive": ("naive", "naive"),
+    "flat": ("flat", "flat"),
+    "overlap_individual": ("overlapped", "overlapped"),
+    "individual": ("naive", "naive, timed again"),
+    "individual (bucket experiment)": ("", "individual gradients, in the bucket experiment"),
+    "bucketed": ("bucketed", "bucketed"),
+}
+_PRINTED_LABEL = "published, 2 × H100"
+
+
+def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """A bar per strategy: a step that sends nothing, and how much longer this one is; a line at torch's DDP.
+
+    A panel per run. `published` marks a report's steps on the bars of the same strategies.
+    """
+    figure, axes = parts.panels(len(tables), height=1.7 + 0.42 * max(map(len, tables)))
+    for ax, table in zip(axes, tables, strict=True):
+        _steps(ax, table, published, 1.2 + 0.16 * len(tables))
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, sources(*tables, published))
+
+
+def _steps(ax: Axes, table: pd.DataFrame, published: pd.DataFrame | None, room: float) -> None:
+    """Draw a run's steps; the axis ends `room` times as far as the longest bar."""
+    longer = table["longer_ms"].fillna(0.0).clip(lower=0.0)
+    parts.rows(ax, [_label(row) for row in table.itertuples()])
+    end = parts.bars(ax, table["step_ms"] - longer, color=canvas.COMPUTE, label="a step that sends nothing")
+    more = {"color": canvas.COMMUNICATE, "label": "longer than that", "spread": table["spread_step_ms"]}
+    parts.bars(ax, longer, start=end, **more)
+    for step_ms in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
+        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label=NAMES["ddp"])
+    longest_ms = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
+    if published is not None and not fact(table, "small"):
+        longest_ms = max(longest_ms, _mark_printed(ax, table, published))
+    for place, row in enumerate(table.itertuples()):
+        spread = f" ± {units.number(row.spread_step_ms, 2)}" if row.spread_step_ms > 0 else ""
+        text = f"{units.number(row.step_ms)}{spread}" if row.status == "ok" else row.status
+        ax.text(1.06 * longest_ms, place, text, va="center", fontsize=9)
+    batch = f"{fact(table, 'ranks')} ranks\n{fact(table, 'sequences')} × {fact(table, 'positions')} positions"
+    ax.set(title=f"{where(table)}\n{batch}", xlabel="ms per step", xlim=(0, room * longest_ms))
+
+
+def _label(row: Any) -> str:
+    """Return a strategy's name; of the bucketed one with its size."""
+    return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MB" if row.strategy == "bucketed" else "")
+
+
+def _mark_printed(ax: Axes, table: pd.DataFrame, published: pd.DataFrame) -> float:
+    """Mark a report's steps on the bars of the same strategies, every bucket size; return the longest in ms."""
+    place_of = {strategy: place for place, strategy in enumerate(table["strategy"])}
+    strategies, steps_ms = published["implementation"].map(lambda name: _PRINTED[name][0]), _printed_ms(published)
+    places = strategies.map(place_of)
+    shown = places.notna() & steps_ms.notna()
+    ax.plot(steps_ms[shown], places[shown], "^", color=canvas.PUBLISHED, mec="white", ms=9, label=_PRINTED_LABEL)
+    return float(steps_ms[shown].max())
+
+
+def _printed_ms(published: pd.DataFrame) -> pd.Series:
+    """Return the printed steps in ms; NaN where a report prints a word, such as "OOM"."""
+    return 1e3 * pd.to_numeric(published["step_seconds"], errors="coerce")
+
+
+def published_chart(published: pd.DataFrame) -> Figure:
+    """A mark per printed step; the band lies between the two printed steps of one configuration, naive."""
+    steps_ms, names = _printed_ms(published), published["implementation"]
+    sizes = published["bucket_mb"].map(lambda mb: f", {mb:g} MB", na_action="ignore").fillna("")
+    figure, ax = canvas.canvas(height=1.4 + 0.34 * len(published))
+    places = parts.rows(ax, list(names.map(lambda name: _PRINTED[name][1]) + sizes))
+    repeated = names.map(lambda name: _PRINTED[name][0]) == "naive"
+    band = "between two printed steps of one configuration, naive"
+    ax.axvspan(steps_ms[repeated].min(), steps_ms[repeated].max(), color=canvas.HAIRLINE, label=band)
+    ax.plot(steps_ms, places, "^", ms=8, color=canvas.PUBLISHED, label=_PRINTED_LABEL)
+    for place, step_ms, printed in zip(places, steps_ms, published["step_seconds"], strict=True):
+        failed = "out of memory" if printed == "OOM" else str(printed)
+        parts.beside(ax, *((step_ms, place, units.number(step_ms)) if pd.notna(step_ms) else (0, place, failed)))
+    ax.set(xlabel="ms per step", title="As printed", xlim=(0, 1.12 * steps_ms.max()))
+    canvas.legend_above(ax)
+    return canvas.finish(figure, sources(published))
+
+
+def flights_chart(
+    buckets_mb: tuple[float, ...],
+    *,
+    whole_mb: float,
+    parameters: int,
+    backward_ms: float,
+    overhead_ms: float,
+    gb_per_s: float,
+) -> Figure:
+    """A computed pair of lanes per bucket size: backward and its calls above, buckets on the link below.
+
+    MB are 10^6 bytes. "+" says how long after a backward that sends nothing the last bucket arrives.
+    """
+    figure, ax = canvas.canvas(height=1.5 + 0.8 * len(buckets_mb))
+    rates = {"backward_s": backward_ms / 1e3, "overhead_s": overhead_ms / 1e3, "bytes_per_s": gb_per_s * 1e9}
+    parts.rows(ax, [f"{mb:g} MB" for mb in buckets_mb])
+    ends_ms = []
+    for row, bucket_mb in enumerate(buckets_mb):
+        flights = timeline(whole_mb * _MB, parameters, bucket_mb * _MB, **rates)
+        _flights(ax, row, flights)
+        ends_ms.append(1e3 * flights[-1].end_s)
+        later = units.seconds(exposed_s(flights, backward_ms / 1e3))
+        ax.text(ends_ms[-1], row, f"  + {later}", va="center", fontsize=9)
+    ax.axvline(backward_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label="end of a backward that sends nothing")
+    colors = {"backward": canvas.COMPUTE, "a call stops backward": canvas.WAIT, "on the link": canvas.COMMUNICATE}
+    parts.swatches(ax, colors)
+    ax.set(xlim=(0, 1.17 * max(ends_ms)), xlabel="ms since backward began", title="Sending during backward: computed")
+    ax.grid(False)
+    ax.tick_params(axis="y", length=0)
+    canvas.legend_above(ax)
+    knobs = f"{whole_mb:g} MB, {parameters} weights, {overhead_ms:g} ms per call, {gb_per_s:g} GB/s"
+    return canvas.finish(figure, f"theory: {knobs}")
+
+
+def _flights(ax: Axes, row: int, flights: list[Flight]) -> None:
+    begun_s = [0.0, *(one.called_s for one in flights[:-1])]
+    backward = [(begun, one.full_s) for begun, one in zip(begun_s, flights, strict=True)]
+    calls = [(one.full_s, one.called_s) for one in flights]
+    link = [(one.start_s, one.end_s) for one in flights]
+    for color, spans_s in ((canvas.COMPUTE, backward), (canvas.WAIT, calls), (canvas.COMMUNICATE, link)):
+        spans_ms = [(1e3 * start, 1e3 * (end - start)) for start, end in spans_s]
+        parts.lane(ax, row, spans_ms, color=color, below=color == canvas.COMMUNICATE)
+
+
+def buckets_chart(
+    tables: Sequence[pd.DataFrame], fits: Sequence[pd.DataFrame], lines: Sequence[pd.DataFrame], guess: Any = None
+) -> Figure:
+    """The step by mean bucket size, a panel per run: measured, the fitted formula with its best size, torch's DDP.
+
+    A number beside a mark is the bucket size asked for, in MB. `guess` (MiB, a number or a Prediction) is a line.
+    """
+    figure, axes = parts.panels(len(tables), height=4.4)
+    for ax, table, fit, line in zip(axes, tables, fits, lines, strict=True):
+        _sweep(ax, table, fit, line)
+        parts.guess_line(ax, guess)
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, sources(*tables))
+
+
+def _sweep(ax: Axes, table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame) -> None:
+    looks = {"bucketed": ("buckets, asked size in MB", canvas.MEASURED), "overlapped": ("single gradients", "white")}
+    for strategy, (label, fill) in looks.items():
+        rows = table[table["strategy"] == strategy]
+        look = {"color": canvas.MEASURED, "marker": "o", "mfc": fill, "ls": "", "capsize": 3, "label": label}
+        ax.errorbar(rows["mean_mib"], rows["step_ms"], yerr=rows["spread_step_ms"], **look)
+    ax.plot(line["mean_mib"], line["fitted_ms"], color=canvas.THEORY, lw=1.4, label="n·o + s/(n·w), fitted")
+    for best in fit[fit["optimum_mib"].notna()].itertuples():
+        ax.plot(best.optimum_mib, best.optimum_ms, "v", ms=10, mfc="none", color=canvas.THEORY, label="its best size")
+    references = (("none_ms", NAMES["none"], canvas.COMPUTE, ":"), ("ddp_ms", NAMES["ddp"], canvas.INK, _DASHES))
+    for name, label, color, dashes in references:
+        if pd.notna(step_ms := fact(table, name)):
+            ax.axhline(step_ms, color=color, lw=1.4, ls=dashes, label=label)
+    tops = table["step_ms"] + table["spread_step_ms"].fillna(0.0)
+    for row, top in zip(table.itertuples(), tops, strict=True):
+        if row.strategy == "bucketed" and top == top:
+            size = f"{row.bucket_mb:g}"
+            ax.annotate(size, (row.mean_mib, top), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=7.5)
+    ax.set(title=f"{where(table)}, {fact(table, 'ranks')} ranks", xlabel="mean bucket, MiB (log)", ylabel="ms per step")
+    ax.set_ylim(0, 1.12 * tops.max())
+    canvas.logarithmic(ax.xaxis)
+    ax.grid(axis="y")

@@ -1,0 +1,178 @@
+"""The student's order of buckets, and the replicas with a bug: how each is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from labkit.course.exercise import written
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from labkit.course.lineup import line_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.story import units
+from labkit.story.words import listed
+from lessons.ddp_from_scratch.hints import HINTS
+from lessons.ddp_from_scratch.listings import CODES
+from lessons.ddp_from_scratch.tables.steps import symptoms
+
+SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
+    "one_rank": "gradients are added up on rank 0 only; the other ranks keep something else",
+    "one_bucket": "the bucket size is ignored: everything is sent after backward, in one call",
+    "undivided": "the ranks' gradients are added up and never divided by the number of ranks",
+    "unwaited": "finish() returns while gradients are still being sent",
+    "no_first_broadcast": "the ranks start with different weights and never become equal",
+}
+SETTINGS = {  # the weights in each bucket, then the weights in the order in which their gradients arrive
+    "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
+    "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
+    "with bucket 1 full before bucket 0": ([[3, 2], [1, 0]], [1, 0, 3, 2]),
+    "with three buckets full before bucket 0": ([[4], [3], [2], [1], [0]], [3, 2, 1, 4, 0]),
+    "with the last bucket full first": ([[5, 4], [3, 2], [1, 0]], [1, 0, 5, 4, 3, 2]),
+    "with a weight that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
+}
+
+
+def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
+    """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
+    faults: dict[str, str] = {}
+    for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
+        if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
+            faults.setdefault(fault[0], f"for {written('started', [buckets, arrivals])}, {where}, {fault[1]}")
+    merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
+    return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
+    lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
+    if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
+        return None
+    expected = f"{len(arrivals)} lists of bucket numbers, one per arrival"
+    hint = ": is a `return` missing?" if started is None else ""
+    return "form", f"it returns {started!r:.60}, not {expected}{hint}"
+
+
+def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
+    """Return the first fault, as its kind and a sentence; None if there is none."""
+    begun: list[int] = []
+    for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
+        arrived, when = set(arrivals[: place + 1]), f"when gradient {parameter} arrives, bucket"
+        for number in now:
+            if not 0 <= number < len(buckets):
+                return "unknown", f"{when} {number} is sent; there are buckets 0 to {len(buckets) - 1}"
+            if number in begun:
+                return "twice", f"{when} {number} is sent again: its gradients would be averaged twice"
+            if missing := sorted(set(buckets[number]) - arrived):
+                return "early", f"{when} {number} is sent without gradient {listed(map(str, missing))}"
+            if number != len(begun):
+                return "order", (
+                    f"{when} {number} is sent before bucket {len(begun)}. Another rank may send them in the other "
+                    "order, and the first all-reduce of each rank is paired with the first of the others"
+                )
+            begun.append(number)
+        if len(begun) < len(buckets) and set(buckets[len(begun)]) <= arrived:
+            later = any(len(begun) in rest for rest in started[place + 1 :])
+            fault = (
+                "is full, but it is sent later, so less of backward is left to hide it"
+                if later
+                else "is full and never sent"
+            )
+            return ("late" if later else "missing"), f"{when} {len(begun)} {fault}"
+    return None
+
+
+_TOLERANCE = 1e-3  # of the gradients' length, in float32
+
+
+def verdict_of(row: dict) -> Verdict:
+    """Return the verdict on one variant's symptoms, with a sentence per fault."""
+    faults: dict[str, str] = {}
+    ranks, worst = row["ranks"], units.percent(row["error_worst"])
+    if row["start_apart"] > 0:
+        faults["no_first_broadcast"] = (
+            f"before the first step a rank's weights differ from rank 0's by up to "
+            f"{units.number(row['start_apart'], 2)}: rank 0's weights were not sent"
+        )
+    elif abs(row["ratio"] - ranks) < 0.05 * ranks:
+        faults["undivided"] = f"gradients are {units.number(row['ratio'])}× the mean, one for each rank: they are a sum"
+    elif row["error_worst"] > _TOLERANCE >= row["error_later"]:
+        faults["unwaited"] = (
+            f"gradients are {worst} off when finish() returns and right a moment later: finish() does not wait"
+        )
+    elif row["error_worst"] > _TOLERANCE >= row["error_rank_0"]:
+        faults["one_rank"] = (
+            f"rank 0's gradients are right and another rank's are {worst} off: a test of rank 0 alone passes"
+        )
+    elif row["error_worst"] > _TOLERANCE:
+        faults["wrong"] = f"gradients are {worst} off"
+    if row["collectives"] != row["expected"]:
+        calls = f"{row['collectives']} call{'' if row['collectives'] == 1 else 's'}"
+        faults["bucket_size"] = (
+            f"buckets of {row['bucket_mb']:g} MB should make {row['expected']} calls; it makes {calls}, the largest "
+            f"of {units.number(row['largest_mib'])} MiB; {row['before_last_gradient']} while backward still computes"
+        )
+    merits = () if faults else ("every rank has the mean when finish() returns, sent in buckets of the size asked for",)
+    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+BYTES = (
+    (8_000_000_000, 100e-6, 100e9),
+    (2_100_000, 10e-6, 100e9),
+    (100_000_000, 20e-6, 50e9),
+    (500_000, 50e-6, 100e9),
+    (7_000_000, 10e-6, 100e9),
+    (1_000_000_000, 1e-3, 10e9),
+)  # bytes of all gradients, seconds per call, bytes per second
+
+
+def _root(total: float, call_s: float, rate: float) -> float:
+    return math.sqrt(total / rate / call_s)
+
+
+def _cost(count: int, total: float, call_s: float, rate: float) -> float:
+    return count * call_s + total / count / rate
+
+
+def _cheapest(*knobs: float) -> int:
+    below = max(1, math.floor(_root(*knobs)))
+    return min(below, below + 1, key=lambda count: _cost(count, *knobs))
+
+
+judge_count = judge_of(
+    "best_count",
+    BYTES,
+    _cheapest,
+    (
+        Mistake(
+            "bytes",
+            lambda s, o, w: math.sqrt(s * w * o),
+            "that is the size of a bucket in bytes; return the number of buckets",
+        ),
+        Mistake("unrounded", _root, "the number of buckets is whole"),
+        Mistake(
+            "nearest",
+            lambda *knobs: max(1, round(_root(*knobs))),
+            "the nearest whole number is not always the cheapest",
+        ),
+        Mistake("none", lambda *_: 0, "at least one bucket is needed"),
+        Mistake("rounded_down", lambda *knobs: max(1, math.floor(_root(*knobs))), "one bucket more is cheaper here"),
+        Mistake("rounded_up", lambda *knobs: math.ceil(_root(*knobs)), "one bucket fewer is cheaper here"),
+        Mistake(
+            "upside_down", lambda s, o, w: max(1, round(1 / _root(s, o, w))), "more bytes need more buckets, not fewer"
+        ),
+    ),
+    asked="a whole number of buckets",
+    rule="return the whole number n, at least 1, that has the least cost n·o + s/(n·w)",
+    merit="no other whole number of buckets costs less",
+)
+
+check = Exercises(
+    "ddp_from_scratch",
+    Exercise("best_count", BYTES, judge_count, hints=HINTS["best_count"], grade=WARM_UP),
+    Exercise("started", list(SETTINGS.values()), judge_started, hints=HINTS["started"], grade=CORE),
+    imported_as="ddp",
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+suspects, diagnose, show_suspects = line_up(
+    "ddp_from_scratch", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

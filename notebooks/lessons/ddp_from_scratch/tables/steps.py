@@ -1,0 +1,236 @@
+"""Rows → tables: each strategy's step and its parts, what it sent and when, equality with one process, symptoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.node import limits
+from labkit.provenance import of_run
+from labkit.tables.profile import profile as profile
+from labkit.tables.profile import trace_spans as trace_spans
+from labkit.tables.rows import entries
+from labkit.theory.traffic import Sent, through_a_link
+from lessons.ddp_from_scratch.theory import MIB, NAMES, messages
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+SETTING = ["strategy", "bucket_mb"]
+_SAME_PEAK = 0.05  # largest relative difference of peaks that count as one
+_PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
+
+
+def implementations(run: Run) -> pd.DataFrame:
+    """Return one row per setting: its step, the parts of it, its memory, compared with sending nothing and with DDP.
+
+    Columns: strategy, bucket_mb; step_ms (median over rounds of the slowest rank), spread_step_ms, count, status; the
+    parts forward_ms, backward_ms, waited_ms (from the last gradient until all are averaged) and optimizer_ms, medians
+    over ranks and rounds; longer_ms, the step minus the step of "none", and its spread; peak_mib of the fullest rank
+    (NaN on a CPU, and if ranks or rounds differ: then it does not describe the strategy) and extra_mib, minus the peak
+    of "none"; over_ddp, the step divided by that of torch's DDP, and its spread. A comparison is NaN if the run lacks
+    the strategy to compare with. Facts: `sequences` of all ranks together, and `positions` per sequence.
+    """
+    table = run.medians(SETTING, "step_ms")
+    rows = _timed(run)
+    parts = rows.groupby(SETTING, sort=False)[_PARTS].median()
+    peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
+    parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _SAME_PEAK) * peaks.min())
+    table = table.merge(parts.reset_index(), on=SETTING, how="left")
+    none, ddp = row_of(table, "none"), row_of(table, "ddp")
+    table["longer_ms"] = table["step_ms"] - none["step_ms"]
+    table["spread_longer_ms"] = table["spread_step_ms"] + none["spread_step_ms"]
+    table["extra_mib"] = table["peak_mib"] - none["peak_mib"]
+    table["over_ddp"] = table["step_ms"] / ddp["step_ms"]
+    table["spread_over_ddp"] = (table["spread_step_ms"] + ddp["spread_step_ms"] * table["over_ddp"]) / ddp["step_ms"]
+    return of_run(table, run, sequences=run.plan.samples * run.plan.gpus, positions=run.plan.sequence)
+
+
+def costs(run: Run) -> pd.DataFrame:
+    """Return `implementations` and `sending` as a reader sees them, rounded; the columns' names carry the units."""
+    table = implementations(run).merge(sending(run)[["strategy", "bus_gb_per_s"]], on="strategy", how="left")
+    shown = {
+        "strategy": table["strategy"].map(NAMES),
+        "step, ms": table["step_ms"],
+        "± ms": table["spread_step_ms"],
+        "longer than nothing sent, ms": table["longer_ms"],
+        "beyond noise": table["longer_ms"].abs() > table["spread_longer_ms"],
+        "wait after backward, ms": table["waited_ms"],
+        "GB/s": table["bus_gb_per_s"],
+        "extra memory, GiB": table["extra_mib"] / 1024,
+        "× torch's DDP": table["over_ddp"],
+    }
+    digits = {name: 1 if name.endswith("ms") else 2 for name in shown}
+    return of_run(pd.DataFrame(shown).round(digits), run)
+
+
+def _timed(run: Run) -> pd.DataFrame:
+    """Return the rows of timed steps, without warm-ups."""
+    needed = ["entry", "warm_up", *SETTING, *_PARTS]
+    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
+    return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
+
+
+def row_of(table: pd.DataFrame, strategy: str) -> pd.Series:
+    """Return the first row of a strategy; all NaN if the table has none."""
+    rows = table[table["strategy"] == strategy]
+    return rows.iloc[0] if len(rows) else pd.Series(float("nan"), index=table.columns)
+
+
+_COUNTS = ["collectives", "during_backward", "before_last_gradient", "gradients", "gradients_after_first"]
+
+
+def overlap(run: Run) -> pd.DataFrame:
+    """Return one row per setting: the all-reduces that rank 0 called in one step, and those that theory expects.
+
+    Columns: strategy, bucket_mb; collectives (calls), during_backward and before_last_gradient (of these calls, those
+    before the end of backward, and before the last gradient was computed); gradients, and gradients_after_first (those
+    computed after the first call); expected calls; sent_mib and expected_mib; largest_mib and last_mib of one call;
+    `equal`: number and sizes of calls are theory's. torch's DDP orders its buckets as its first backward went, so only
+    its number of calls and its sum of bytes are compared.
+    """
+    plan: Any = run.plan
+    rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
+    rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
+    parts = []
+    for row in rows.to_dict("records"):
+        expected, sizes = messages(plan.model, row["strategy"], row["bucket_mb"]), list(row["sizes_bytes"])
+        same_sum = (len(sizes), sum(sizes)) == (len(expected), sum(expected))
+        parts.append(
+            {
+                **{name: row[name] for name in SETTING},
+                **{name: int(row[name]) for name in _COUNTS},
+                "expected": len(expected),
+                "sent_mib": sum(sizes) / MIB,
+                "expected_mib": sum(expected) / MIB,
+                "largest_mib": max(sizes, default=0) / MIB,
+                "last_mib": sizes[-1] / MIB if sizes else 0.0,
+                "equal": same_sum if row["strategy"] == "ddp" else sizes == expected,
+            }
+        )
+    columns = [*SETTING, *_COUNTS, "expected", "sent_mib", "expected_mib", "largest_mib", "last_mib", "equal"]
+    return of_run(pd.DataFrame(parts, columns=columns), run)
+
+
+def all_reduces(here: Run, recorded: Run) -> pd.DataFrame:
+    """Return `overlap` of both runs as a reader sees it, without the strategy that sends nothing."""
+    both = pd.concat([overlap(run).assign(run=name) for name, run in (("here", here), ("recorded", recorded))])
+    table = both[both["strategy"] != "none"]
+    shown = {
+        "run": table["run"],
+        "strategy": table["strategy"].map(NAMES),
+        "calls": table["collectives"],
+        "before the last gradient": table["before_last_gradient"],
+        "expected calls": table["expected"],
+        "sent, MiB": table["sent_mib"].round(2),
+        "largest, MiB": table["largest_mib"].round(2),
+        "last, MiB": table["last_mib"].round(2),
+        "as expected": table["equal"],
+    }
+    return of_run(pd.DataFrame(shown), here)
+
+
+def sending(run: Run) -> pd.DataFrame:
+    """Return one row for each strategy that sends after backward: at which rate it sent, and the links' limit.
+
+    Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
+    verdict; least_ms is the time that the link alone needs. Flat's wait contains its two copies.
+    """
+    plan: Any = run.plan
+    table = implementations(run)
+    table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
+    whole = sum(messages(plan.model, "flat"))
+    link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
+    spec = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    rate = limits.bus_bandwidth_limit(spec, run.plan.gpus, "any")
+    table["link_mib"] = link / MIB
+    table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
+    table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
+    return of_run(limits.against_limit(table, "bus_gb_per_s", rate), run)
+
+
+_ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]
+_MEANING = {
+    "plain": "every rank makes other weights; all start with rank 0's",
+    "tied": "one weight is used in two layers; its gradient is sent once",
+    "frozen": "some weights need no gradient; none is sent for them",
+    "unused": "forward never calls one layer; its gradient stays None",
+    "unused_on_some": "a weight is used on one rank only; its gradient on the other ranks counts as zero",
+    "buffers": "a running mean changes in forward; all ranks get rank 0's after each step",
+    "accumulation": "two micro-batches, the first inside no_sync",
+    "two_backwards": "two backwards before one step; both are averaged",
+    "kept_gradients": "gradients are never cleared; they add up over the steps",
+    "uneven": "ranks have different numbers of samples; right is the mean of the ranks' means",
+    "weighted": "the same, with scaled losses; right is the mean over all samples",
+    "no_samples": "the last rank has no samples; it calls only finish()",
+    "bfloat16": "weights and gradients are bfloat16",
+    "mixed": "some weights are bfloat16, the others float32",
+}
+# float32 rounds to 6e-8 and bfloat16 to 4e-3, a few times in a row.
+_TOLERANCES = {"bfloat16": 2e-2, "mixed": 2e-2}
+_TOLERANCE = 1e-5
+
+
+def equality(run: Run) -> pd.DataFrame:
+    """Return one row per case and strategy: the largest errors over ranks and seeds, and whether all are in tolerance.
+
+    Columns: case, strategy, gradient_error, weight_error, buffer_error, apart (of the ranks from each other: must be
+    0), none_right (gradients are None exactly where they are in one process), tolerance, equal.
+    """
+    rows = entries(run, "equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
+    groups = rows.groupby(["case", "strategy"], sort=False)
+    table = groups[_ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
+    table["tolerance"] = table["case"].map(_TOLERANCES).fillna(_TOLERANCE)
+    close = table[_ERRORS[:3]].le(table["tolerance"], axis=0).all(axis=1)
+    table["equal"] = close & (table["apart"] == 0) & table["none_right"]
+    return of_run(table, run)
+
+
+def cases(here: Run, recorded: Run) -> pd.DataFrame:
+    """Return one row per case: its meaning, and for both runs the largest error and whether all strategies are right.
+
+    Columns: case, meaning, tolerance; error_here and right_here, error_recorded and right_recorded.
+    """
+    both = {}
+    for name, run in (("here", here), ("recorded", recorded)):
+        table = equality(run)
+        table["error"] = table[_ERRORS].max(axis=1)
+        groups = table.groupby("case", sort=False)
+        tolerance = groups["tolerance"].first()
+        both |= {f"error_{name}": groups["error"].max(), f"right_{name}": groups["equal"].all()}
+    table = pd.DataFrame({"tolerance": tolerance, **both}).rename_axis("case").reset_index()
+    table.insert(1, "meaning", table["case"].map(_MEANING))
+    return of_run(table, here)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per variant: how far its gradients are from the right ones, and what it sent.
+
+    Columns: variant, ranks; error_rank_0, error_worst (the largest of all ranks) and error_later (the largest when
+    everything has arrived); ratio, rank 0's gradients along the right ones; start_apart, the largest difference of a
+    weight from rank 0's before the step; collectives (calls) and expected ones; largest_mib of a call; bucket_mb; and
+    before_last_gradient, the calls made before the last gradient was computed.
+    """
+    plan: Any = run.plan
+    rows = entries(run, "trial")
+    parts = []
+    for variant, group in rows.groupby("variant", sort=False):
+        first = group[group["rank"] == 0].iloc[0]
+        parts.append(
+            {
+                "variant": variant,
+                "ranks": int(first["ranks"]),
+                "error_rank_0": first["error"],
+                "error_worst": group["error"].max(),
+                "error_later": group["later_error"].max(),
+                "ratio": first["ratio"],
+                "start_apart": group["start_apart"].max(),
+                "collectives": int(first["collectives"]),
+                "expected": len(messages(plan.model, "bucketed", first["bucket_mb"])),
+                "largest_mib": max(first["sizes_bytes"]) / MIB,
+                "bucket_mb": first["bucket_mb"],
+                "before_last_gradient": int(first["before_last_gradient"]),
+            }
+        )
+    return of_run(pd.DataFrame(parts), run)

@@ -1,0 +1,104 @@
+"""A model under any strategy by name, torch's DDP and "nothing sent" among them; and what a step sends, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from labkit.worker.counting import Collectives
+from lessons.ddp_from_scratch.worker.replicas import Bucketed, Flat, Naive, Overlapped, Replicas
+
+
+class Alone(Replicas):
+    """Replicas that exchange nothing after their start."""
+
+    def finish(self) -> None:
+        """Leave the gradients as this rank computed them."""
+
+
+class Torch(DistributedDataParallel):
+    """torch's DDP with our methods, which do nothing: its gradients are averaged when backward ends.
+
+    torch's hooks go with the object, so that nothing is left to close.
+    """
+
+    def finish(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_WITHOUT_BUCKETS = {"none": Alone, "naive": Naive, "flat": Flat, "overlapped": Overlapped}
+
+
+def wrap(module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None) -> Any:
+    """Return the module under a strategy; gradients live in torch's buckets as they live in ours."""
+    if strategy == "bucketed":
+        return Bucketed(module, bucket_mb, group)
+    if strategy == "ddp":
+        device = next(module.parameters()).device
+        devices = [device] if device.type == "cuda" else None
+        return Torch(module, devices, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
+    return _WITHOUT_BUCKETS[strategy](module, group)
+
+
+class Issued(Collectives):
+    """Records the order of events: "gradient" when one is computed, a number of bytes when an all-reduce is called.
+
+    torch's dispatcher reports every collective, whoever calls it, and autograd reports the gradients, so nothing relies
+    on what a strategy says of itself. All-reduces of flags, which are no floats, do not count.
+    """
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.events: list[str | int] = []
+        weights = [weight for weight in module.parameters() if weight.requires_grad]
+        # These hooks run before those that a strategy has on accumulated gradients.
+        self.hooks = [weight.register_hook(self.note_gradient) for weight in weights]
+
+    def note_gradient(self, _: torch.Tensor) -> None:
+        self.events.append("gradient")
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "c10d" and "reduce" in function.overloadpacket.__name__:
+            tensors = [one for arg in args if isinstance(arg, list | tuple) for one in arg]
+            self.events += [one.nbytes for one in tensors if isinstance(one, torch.Tensor) and one.is_floating_point()]
+        return super().__torch_dispatch__(function, types, args, kwargs)
+
+    def during(self, forward: Callable, finish: Callable) -> dict:
+        """Run one forward, its backward and `finish`; return what was sent, and how much of it during backward.
+
+        `before_last_gradient`: all-reduces that were called before the last gradient was computed;
+        `gradients_after_first`: gradients that were computed after the first all-reduce was called.
+        """
+        try:
+            loss = forward()
+            with self:
+                loss.backward()
+                self.events.append("backward ends")
+                finish()
+        finally:
+            for hook in self.hooks:
+                hook.remove()
+        sizes = _sent(self.events)
+        last = max(number for number, event in enumerate(self.events) if event == "gradient")
+        after = self.events[self.events.index(sizes[0]) :] if sizes else []
+        return {
+            "collectives": len(sizes),
+            "sizes_bytes": sizes,
+            "during_backward": len(_sent(self.events[: self.events.index("backward ends")])),
+            "before_last_gradient": len(_sent(self.events[:last])),
+            "gradients": self.events.count("gradient"),
+            "gradients_after_first": after.count("gradient"),
+        }
+
+
+def _sent(events: list[str | int]) -> list[int]:
+    """Return the bytes of each all-reduce among the events."""
+    return [event for event in events if isinstance(event, int)]

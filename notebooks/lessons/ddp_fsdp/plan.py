@@ -1,0 +1,229 @@
+"""Knobs of lab 04: BERT replicated or sharded, the step's speed, and trials beside one process."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, Self
+
+from labkit import node
+from labkit.engine.errors import PlanError
+from labkit.theory.configurations import configuration
+from labkit.theory.shapes import Model, bert
+from labkit.theory.training import STRATEGIES, ZERO, Training
+
+BERT = configuration("bert-base")
+VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
+_SMALL = {
+    "size": "small",
+    "layers": 4,
+    "hidden": 128,
+    "heads": 2,
+    "vocabulary": 1000,
+    "sequence": 64,
+    "batches": (16, 8),
+    "warm_ups": 1,
+    "repeats": 4,
+}
+
+
+def installed(library: str) -> bool:
+    """Say whether this machine has the library; nothing is imported."""
+    return importlib.util.find_spec(library) is not None
+
+
+def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+    """Return each batch, or the largest number below it that divides among the GPUs."""
+    return tuple(max(gpus, batch - batch % gpus) for batch in batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bert(Training):
+    """BERT-base for classification: the model of two published reports, without their dropout (see AsReported)."""
+
+    lab: ClassVar[str] = "ddp_fsdp"
+    worker: ClassVar[str] = "lessons.ddp_fsdp.worker"
+    PARTS: ClassVar[int] = 1  # into which each rank divides its batch
+
+    layers: int = BERT["num_hidden_layers"]
+    hidden: int = BERT["hidden_size"]
+    heads: int = BERT["num_attention_heads"]
+    vocabulary: int = BERT["vocab_size"]
+    sequence: int = 512
+    batches: tuple[int, ...] = (64, 16)
+
+    def validate(self) -> None:
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        super().validate()
+
+    @property
+    def model(self) -> Model:
+        """The model as its parameters' shapes."""
+        return bert(self.hidden, self.layers, self.vocabulary, max(512, self.sequence))
+
+    def setting(
+        self, strategy: str, batch: int = 0, precision: str = "float32", *, fused: bool = True, compiled: bool = False
+    ) -> dict[str, Any]:
+        """Return a point's knobs."""
+        return {
+            "strategy": strategy,
+            "ranks": self.gpus,
+            "batch": batch or self.batches[0],
+            "precision": precision,
+            "fused": fused,
+            "compiled": compiled,
+        }
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
+        usual = _SMALL | cls.SMALLER
+        gpus = knobs.get("gpus") or cls.few(2)
+        return cls(**usual | {"gpus": gpus, "batches": _divisible(usual["batches"], gpus * cls.PARTS)} | knobs)
+
+    @classmethod
+    def full(cls, **knobs: Any) -> Self:
+        """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
+        gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
+        return cls(**{"size": "full", "batches": _divisible(cls.batches, gpus * cls.PARTS)} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategies(Bert):
+    """Every strategy at every batch, interleaved; the first seed's rows also hold both ledgers."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0,)}
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    strategies: tuple[str, ...] = STRATEGIES
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches:
+            for strategy in self.strategies:
+                yield self.setting(strategy, batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs(Bert):
+    """From plain float32 training to a fast one: one knob more at a time, under one strategy.
+
+    The model has no dropout and a fused attention, so the first rung is not the reports' model (see AsReported).
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"steps": ("float32, unfused AdamW", "fused AdamW")}
+
+    strategy: str = "ddp"
+    seeds: tuple[int, ...] = (0,)
+    steps: tuple[str, ...] = ("float32, unfused AdamW", "fused AdamW", "TF32", "bfloat16 autocast", "torch.compile")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        known = {
+            "float32, unfused AdamW": {"fused": False},
+            "fused AdamW": {},
+            "TF32": {"precision": "tf32"},
+            "bfloat16 autocast": {"precision": "autocast"},
+            "torch.compile": {"precision": "autocast", "compiled": True},
+        }
+        for step in self.steps:
+            self.require("step", step, tuple(known))
+            yield self.setting(self.strategy, **known[step]) | {"knob": step}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsReported(Bert):
+    """The reports' model: with dropout and with attention product by product, each on and off, at two batches."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
+
+    strategy: str = "ddp"
+    dropout: float = BERT["hidden_dropout_prob"]
+    repeats: int = 6
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for attention, dropout, batch in product(("fused", "plain"), (0.0, self.dropout), self.batches):
+            yield self.setting(self.strategy, batch, fused=False) | {"attention": attention, "dropout": dropout}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulation(Bert):
+    """One batch in several micro-batches: gradients exchanged after each of them, or once per step."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (16,)}
+    PARTS: ClassVar[int] = 4
+
+    batches: tuple[int, ...] = (64,)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full")
+    times: int = 4  # micro-batches per step
+
+    def validate(self) -> None:
+        super().validate()
+        if self.times < 1 or self.batches[0] % (self.times * self.gpus):
+            raise PlanError(f"batch={self.batches[0]} does not divide into times={self.times} for {self.gpus} ranks")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            for times, synced in ((1, "last"), (self.times, "last"), (self.times, "every")):
+                yield self.setting(strategy) | {"micro_batches": times, "synced": synced}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zero(Bert):
+    """One of DeepSpeed's ZeRO stages, or strategies of torch beside it; a launch per stage: its buffers stay behind.
+
+    `limits` of stage 3: "default", DeepSpeed's own (small parameters stay whole, gathered ones are kept for reuse), or
+    "zero": all of them 0, so that it gathers and frees every parameter as FSDP full does.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
+
+    batches: tuple[int, ...] = (64,)
+    seeds: tuple[int, ...] = (0,)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full")
+    limits: str = "default"
+
+    def validate(self) -> None:
+        super().validate()
+        self.require("limits", self.limits, ("default", "zero"))
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            yield self.setting(strategy) | {"limits": self.limits if strategy == "zero3" else ""}
+
+
+ZERO_RUNS = ("strategies", "zero1", "zero2", "zero3", "zero3_zero")  # recorded: torch's strategies, then the stages
+
+
+def zero_plans(size: str, gpus: int, seeds: int) -> list[Zero]:
+    """Return plans to measure the same here, a launch each, at the notebook's parameters."""
+    each: tuple[dict[str, Any], ...] = ({}, *({"strategies": (stage,)} for stage in ZERO))
+    return [Zero.sized(size, gpus=gpus, seeds=seeds, **knobs) for knobs in (*each, each[-1] | {"limits": "zero"})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Bert):
+    """Strategies beside one process that trains on the same global batches, in float32 with SGD. Some have a bug."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {
+        "hidden": 64,
+        "layers": 2,
+        "batches": (12,),
+        "warm_ups": 1,
+        "repeats": 1,
+    }
+
+    batches: tuple[int, ...] = (12,)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+    variants: tuple[str, ...] = ("right",)
+    steps: int = 3  # of an epoch; two epochs are run
+    sequence: int = 64
+    warm_ups: int = 1
+    repeats: int = 1
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            for strategy in self.strategies if variant == "right" else ("ddp",):
+                yield self.setting(strategy) | {"variant": variant}

@@ -1,0 +1,240 @@
+"""Rows of lab 04 → tables: rates, both ledgers, trials, ZeRO beside FSDP."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.provenance import like, of_run, of_source, sources
+from labkit.tables import ledgers
+from labkit.tables.equality import equality as equality
+from labkit.tables.ledgers import BY, MIB
+from labkit.tables.ledgers import sent as sent
+from labkit.tables.published import published, report_names
+from labkit.tables.rates import differences as differences
+from labkit.tables.rates import ladder as ladder
+from labkit.tables.rates import rates, with_efficiency
+from labkit.tables.rows import entries
+from labkit.theory.memory import ITEMS, bert_activations, ledger
+from labkit.theory.shapes import Model, bert
+from labkit.theory.traffic import Sent, through_a_link, traffic
+from labkit.theory.training import STRATEGIES
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+    from lessons.ddp_fsdp.plan import Bert
+
+_SEEDS, _RESOLVED = 3, 2.0  # of the reports; standard errors (Student's t with two times three seeds asks for 2.8)
+_MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
+REPORTED_GPUS = 4
+_SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
+
+
+def throughput(run: Run) -> pd.DataFrame:
+    """Return one row per setting: its knobs, step_ms (median), spread, count, status, samples_per_s, spread, seed_std.
+
+    `seed_std` is the standard deviation over the seeds' medians, as reports print it; a step lasts as long as its
+    slowest rank. "single" exchanges nothing: its ranks train side by side, `batch` samples together. `efficiency` is
+    the rate over that of "single" at the same setting; `spread_efficiency` is the half-spread of both together.
+    """
+    return with_efficiency(rates(run, _SETTING), "samples_per_s", ["batch", "precision"])
+
+
+def forecast(plan: Bert, row: pd.Series | dict) -> dict[str, int]:
+    """Return the bytes that a rank of a lab 04 point should hold at the fullest moment (float32 only), by item."""
+    share = row["batch"] // row["ranks"]
+    kept = bert_activations(plan.layers, plan.hidden, plan.heads, share, plan.sequence)
+    return ledger(plan.model, row["strategy"], row["ranks"], kept)
+
+
+def memory(run: Run) -> pd.DataFrame:
+    """Return the memory ledger of BERT, a row per strategy and batch (labkit.tables.ledgers.memory has the columns)."""
+    return ledgers.memory(run, BY, forecast)
+
+
+def holdings(
+    ranks: int = 4,
+    hidden: int = 768,
+    layers: int = 12,
+    vocabulary: int = 30522,
+    batch: int = 16,
+    sequence: int = 512,
+    heads: int = 12,
+) -> pd.DataFrame:
+    """Return by theory what a rank holds and sends, a row per strategy: MiB by item, MiB through its link per step."""
+    model: Model = bert(hidden, layers, vocabulary, 512)
+    kept = bert_activations(layers, hidden, heads, batch, sequence)
+    rows = []
+    for strategy in STRATEGIES:
+        items = ledger(model, strategy, ranks, kept)
+        link = through_a_link(traffic(model, strategy, ranks), ranks)
+        rows.append(
+            {
+                "strategy": strategy,
+                **{item: items[item] / MIB for item in ITEMS},
+                "predicted": sum(items.values()) / MIB,
+                "link_mib": link / MIB,
+            }
+        )
+    table = pd.DataFrame(rows)
+    source = f"theory: BERT-base, {ranks} ranks, {batch} samples of {sequence} tokens per rank, float32, AdamW"
+    return of_source(table, source, ranks=ranks)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per variant: distinct samples and repeated order (shares), update_ratio, update_error, and its error."""
+    columns = ["variant", "ranks", "distinct", "repeated", "update_ratio", "update_error", "raised"]
+    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    table = rows[rows["rank"] == 0][columns].reset_index(drop=True)
+    table["raised"] = table["raised"].fillna("")
+    return of_run(table, run)
+
+
+def zero(*runs: Run) -> pd.DataFrame:
+    """Return per strategy of all runs, at their first batch: samples_per_s, spread, peak_mib (fullest rank), link_mib.
+
+    `limits` are those of ZeRO-3: "default", or "zero"; "" for the others. `calls` are of collectives per step. Of runs
+    of other plans, only the strategies that ZeRO is compared with are taken.
+    """
+    tables = [of_run(_zero_rows(run), run) for run in runs]
+    return like(pd.concat(tables, ignore_index=True), *tables)
+
+
+def _zero_rows(run: Run) -> pd.DataFrame:
+    plan: Any = run.plan
+    table = throughput(run)
+    table = table[(table["batch"] == plan.batches[0]) & ~table["strategy"].isin(["single", "fsdp_root"])]
+    table = table[["strategy", "samples_per_s", "spread_samples_per_s", "count"]].reset_index(drop=True)
+    table["limits"] = [plan.limits if strategy == "zero3" else "" for strategy in table["strategy"]]
+    kept = run.rows[run.rows["batch"] == plan.batches[0]]
+    held = kept.reindex(columns=["strategy", "peak_mib"]).groupby("strategy")["peak_mib"].max()
+    table["peak_mib"] = table["strategy"].map(held)
+    rows = kept[(kept["entry"] == "traffic") & (kept["rank"] == 0)]
+    sent = rows[["collective", "calls", "sent_bytes"]].itertuples(index=False)
+    each = [through_a_link([Sent(*one)], plan.gpus) / MIB for one in sent]
+    link = pd.Series(each, rows.index, dtype=float).groupby(rows["strategy"]).sum()
+    table["link_mib"] = table["strategy"].map(link)
+    table["calls"] = table["strategy"].map(rows.groupby("strategy")["calls"].sum())
+    return table
+
+
+def features() -> pd.DataFrame:
+    """Return what FSDP2 and ZeRO do alike and differently, from their documentation and DeepSpeed 0.19's source."""
+    rows = [
+        ("sharded", "parameters, gradients, states", "states", "states, gradients", "states, gradients, parameters"),
+        ("a shard is", "some rows of every parameter", *["a part of one flat buffer"] * 2, "a part of each, flat"),
+        (
+            "gradients are sent by",
+            "reduce-scatter",
+            *["all-reduce by default, reduce by option"] * 2,
+            "reduce-scatter",
+        ),
+        ("parameters are sent by", "all-gather per block", *["one all-gather per step"] * 2, "all-gather per module"),
+        ("backward and step", "your own loop", *["DeepSpeed's engine"] * 3),
+        ("can move to", "CPU", *["CPU: states"] * 2, "CPU or NVMe: states and parameters"),
+        ("bfloat16", "gathered from float32 shards", *["float32 copies, sharded"] * 3),
+        ("pipeline parallel", "torch.distributed.pipelining", *["its PipelineModule", "no"], "no"),
+        (
+            "tensor parallel",
+            "torch's parallelize_module, on one mesh",
+            *["AutoTP, Megatron-DeepSpeed"] * 2,
+            "Megatron-DeepSpeed",
+        ),
+        ("set up by", "calls in Python", *["a JSON configuration and a launcher"] * 3),
+        ("comes with", "PyTorch", *["its own library (Accelerate, Lightning use it)"] * 3),
+        (
+            "choose it for",
+            "plain PyTorch, with other kinds of parallelism",
+            "states too large, one copy fits",
+            "the same, gradients too",
+            "models too large for all GPUs: offloading",
+        ),
+    ]
+    return pd.DataFrame(rows, columns=["", "FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]).set_index("")
+
+
+def accumulation(run: Run) -> pd.DataFrame:
+    """Return per strategy, micro_batches and synced: samples_per_s with spread, peak_mib, MiB of gradients per step."""
+    by = ["strategy", "micro_batches", "synced"]
+    table = rates(run, [*by, "batch"])
+    rows = entries(run, "traffic")
+    rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
+    sent = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
+    held = entries(run, "memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    return of_run(table.join(sent, on=by).join(held, on=by), run)
+
+
+def per_sample(run: Run) -> pd.DataFrame:
+    """Return per attention and dropout: what a sample adds, in units of 10^6 bytes, and the rate at the larger batch.
+
+    `formula_mb` is activations by formula; `peak_mb` the slope of the peak between the two batches (none on a CPU).
+    """
+    plan: Any = run.plan
+    by = ["attention", "dropout"]
+    table = rates(run, [*by, "batch", "ranks"])
+    held = entries(run, "memory").reindex(columns=[*by, "batch", "peak_mib"])
+    peaks = held.groupby(["batch", *by])["peak_mib"].max() * MIB / 1e6
+    most, least = plan.batches[0], plan.batches[-1]
+    slope = (peaks[most] - peaks[least]) / ((most - least) / plan.gpus)
+    table = table[table["batch"] == plan.batches[0]].reset_index(drop=True)
+    size = (plan.layers, plan.hidden, plan.heads, 1, plan.sequence)
+    table["formula_mb"] = [
+        bert_activations(*size, attention=row.attention, dropout=row.dropout > 0) / 1e6 for row in table.itertuples()
+    ]
+    table["peak_mb"] = [slope[row.attention, row.dropout] for row in table.itertuples()]
+    return of_run(table, run)
+
+
+def printed_runs() -> pd.DataFrame:
+    """Return one row per report, strategy and batch of the published table, with the report's name.
+
+    `peak_bytes` is the fullest GPU's. The "MB" of one report are 2^20 bytes: its 10 438.31 are 10 945 447 595 bytes,
+    which the other prints.
+    """
+    printed = published("ddp_fsdp")
+    factor = printed["unit"].map({"MB": MIB, "bytes": 1})
+    rows = printed.assign(peak_bytes=printed["peak"] * factor)
+    first = dict.fromkeys(["samples_per_second", "samples_per_second_std", "step_seconds"], "first")
+    by = ["report", "strategy", "global_batch"]
+    table = rows.groupby(by, sort=False, as_index=False).agg({"peak_bytes": "max"} | first)
+    return like(table.assign(name=table["report"].map(report_names())), printed)
+
+
+def printed_per_sample() -> dict[str, float]:
+    """Return what a sample adds to DDP's peak in each report, by its name, in units of 10^6 bytes.
+
+    The slope of the peak over a report's batches, of which each GPU takes all (see the claims); for a single batch,
+    shared by four GPUs, the peak without states of 16 bytes per parameter.
+    """
+    rows = printed_runs()
+    sizes = {}
+    for name, runs in rows[rows["strategy"] == "ddp"].groupby("name", sort=False):
+        most, least = runs.loc[runs["global_batch"].idxmax()], runs.loc[runs["global_batch"].idxmin()]
+        if len(runs) > 1:
+            sizes[name] = (most["peak_bytes"] - least["peak_bytes"]) / (most["global_batch"] - least["global_batch"])
+        else:
+            sizes[name] = (most["peak_bytes"] - 16 * _MODEL.parameters) / (most["global_batch"] / REPORTED_GPUS)
+    return {name: size_bytes / 1e6 for name, size_bytes in sizes.items()}
+
+
+def printed_differences() -> pd.DataFrame:
+    """Return per report and batch: how FSDP's rate differs from DDP's, and whether the printed spreads resolve it.
+
+    `difference` is a share of DDP's rate, `standard_error` that of the difference, from the standard deviations over
+    three seeds; `resolved` where the difference is more than two of them. Seeds say nothing of other machines or days.
+    """
+    rows = printed_runs()
+    ddp, fsdp = (rows[rows["strategy"] == name] for name in ("ddp", "fsdp_full"))
+    pairs = ddp.merge(fsdp, on=["report", "global_batch"], suffixes=("_ddp", "_fsdp"))
+    base = pairs["samples_per_second_ddp"]
+    stds = pairs[["samples_per_second_std_ddp", "samples_per_second_std_fsdp"]]
+    pairs["name"] = pairs["name_ddp"]
+    table = pairs[["report", "name", "global_batch"]].assign(
+        difference=pairs["samples_per_second_fsdp"] / base - 1,
+        standard_error=(stds**2).sum(axis=1) ** 0.5 / math.sqrt(_SEEDS) / base,
+    )
+    table["standard_errors"] = table["difference"].abs() / table["standard_error"]
+    table["resolved"] = table["standard_errors"] > _RESOLVED
+    return of_source(table, sources(published("ddp_fsdp")))

@@ -1,0 +1,52 @@
+"""Lab 04, what the workers do: build BERT, train it under a strategy, time the steps and keep the ledgers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.worker.bert import Bert, model_knobs, samples
+from labkit.worker.data import batches
+from labkit.worker.ledger import keep_ledgers
+from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.trainer import Batch, adamw, time_steps
+from lessons.ddp_fsdp.plan import Trial
+from lessons.ddp_fsdp.worker.trials import compare, train
+
+__all__ = ["measure", "prepare"]
+
+_LEARNING_RATE = 1e-4
+_EPOCH = 16  # global batches before samples come again
+
+
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point on the ranks that it uses; the others wait until the point ends."""
+    set_precision(point.precision)
+    group = worker.state[point.ranks]
+    if isinstance(worker.plan, Trial):
+        compare(worker, point, group)
+    elif worker.rank < point.ranks:
+        _run_point(worker, point, group)
+    forget(worker)
+
+
+def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+    """Build the model, time its steps, and for the first seed keep the ledgers."""
+    plan = worker.plan
+    model = Bert(plan, point.seed, worker.device, point.precision, **model_knobs(point))
+    if point.compiled:
+        model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
+    trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
+    data = batches(samples(plan, _EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
+    share = point.batch // point.ranks // getattr(point, "micro_batches", 1)
+
+    def next_batches() -> list[Batch]:
+        return list(zip(*(part.split(share) for part in next(data)[:-1]), strict=True))
+
+    time_steps(worker, trainer, next_batches, group)
+    if point.seed == plan.seeds[0]:
+        keep_ledgers(worker, trainer, next_batches())
+    trainer.close()

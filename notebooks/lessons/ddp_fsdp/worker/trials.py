@@ -1,0 +1,97 @@
+"""A strategy beside one process that trains on the same global batches, right or with one of the lab's bugs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.theory.training import ZERO
+from labkit.worker.bert import Bert, samples
+from labkit.worker.data import batches
+from labkit.worker.equality import along, changes, mean, sgd
+from labkit.worker.trainer import Trainer
+from lessons.ddp_fsdp import bugs
+
+
+class _Unused(nn.Module):
+    """A model with a layer that its forward never calls."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model, self.blocks, self.spare = model, model.blocks, nn.Linear(8, 8)
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        return self.model(*batch)
+
+
+def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+    """Append a row of what two epochs did here and in one process that saw the same global batches.
+
+    `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the
+    difference of the weights' changes over that of the right change. `update_ratio`: the first step's change along the
+    right one's, 1 unless gradients are scaled. `distinct` is the share of a global batch's samples that differ;
+    `repeated` the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is
+    the first line of the error that the strategy raised.
+    """
+    plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS[point.variant]
+    tensors = samples(plan, plan.steps * batch, point.seed)
+    reference = Trainer(Bert(plan, point.seed, worker.device), "single", None, worker.device, sgd)
+    start = [weight.detach().clone() for weight in reference.weights()]
+    model = Bert(plan, point.seed, worker.device)
+    if variant.get("unused"):
+        model = _Unused(model).to(worker.device)
+    trainer = train(model, point, group, worker.device, sgd)
+    if variant.get("sum"):
+        trainer.wrapped.register_comm_hook(group, _summed)
+    choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
+    mine = batches(tensors, batch, worker.rank, point.ranks, point.seed, **choice)
+    right = batches(tensors, batch, 0, 1, point.seed)
+    losses, seen, row = [], [], {}
+    try:
+        for *share, numbers in islice(mine, 2 * plan.steps):
+            loss, right_loss = trainer.step([tuple(share)]), reference.step([next(right)[:-1]])
+            losses.append((mean(loss, group), right_loss.item()))
+            seen.append(_gathered(numbers, point.ranks, group))
+            if len(losses) == 1:
+                row["update_ratio"] = along(*changes(trainer, reference, start))
+    except RuntimeError as error:
+        row["raised"] = str(error).partition("\n")[0].partition(". ")[0]
+    if "raised" not in row:
+        change, right_change = changes(trainer, reference, start)
+        row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
+        row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
+        row["distinct"] = min(len(set(numbers)) / len(numbers) for numbers in seen)
+        pairs = list(zip(seen[0], seen[plan.steps], strict=True))
+        row["repeated"] = sum(first == second for first, second in pairs) / len(pairs)
+    worker.record(entry="trial", iteration=0, **row)
+
+
+def _summed(group, bucket):  # torch looks at the annotations, which are strings in this file
+    """Add a bucket's gradients over the ranks and forget to divide: a communication hook with a bug."""
+    work: Any = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+
+def _gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+    """Return the numbers of all ranks' samples, rank after rank."""
+    parts = [torch.empty_like(numbers) for _ in range(ranks)]
+    dist.all_gather(parts, numbers, group=group)
+    return torch.cat(parts).tolist()
+
+
+def train(
+    model: nn.Module, point: SimpleNamespace, group: dist.ProcessGroup | None, device: torch.device, optimizer: Callable
+) -> Trainer:
+    """Return the trainer of the point's strategy; DeepSpeed is imported only for its own strategies."""
+    if point.strategy not in ZERO:
+        return Trainer(model, point.strategy, group, device, optimizer, synced=getattr(point, "synced", "last"))
+    from lessons.ddp_fsdp.worker.zero import ZeroTrainer
+
+    return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks, point.limits)

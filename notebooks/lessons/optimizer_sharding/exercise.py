@@ -1,0 +1,194 @@
+"""The student's shares and the sharded optimizers with a bug: how each is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from labkit.course.lineup import line_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.story import units
+from lessons.optimizer_sharding.hints import HINTS
+from lessons.optimizer_sharding.listings import CODES
+from lessons.optimizer_sharding.tables.balance import faults, symptoms
+from lessons.optimizer_sharding.theory import loads
+
+SYMPTOMS = {
+    "shards_nothing": "every rank updates everything: the values are right, and each holds all states",
+    "sends_nothing": "every rank updates its part and keeps it: replicas drift apart",
+    "by_count": "every rank has as many parameters, but not as many elements",
+    "own_part": "the state_dict holds this rank's part; the rest of each moment is zero",
+    "stale_rate": "the optimizers inside keep the learning rate that they were made with",
+}
+SETTINGS = (  # elements of each parameter, ranks
+    ([6, 6, 6, 6], 2),
+    ([10, 1, 1], 2),
+    ([7, 5, 8, 3, 3], 3),
+    ([1600 * 10_000, *[1600, 1600 * 1600, 6400 * 1600] * 2, 1600], 4),
+    ([3, 2], 8),
+)
+
+
+def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SETTINGS) -> Verdict:
+    """Return the verdict on shards: for each of `settings` a list per rank, of (parameter, begin, end)."""
+    faults: dict[str, str] = {}
+    for (sizes, ranks), parts in zip(settings, returned, strict=True):
+        fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
+        if fault:
+            faults.setdefault(fault[0], f"for {_said(sizes)} on {ranks} ranks, {fault[1]}")
+    merits = ("every element has one owner, and no rank has more than an equal part",)
+    return Verdict("shards", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _said(sizes: list[int]) -> str:
+    if len(sizes) > 5:
+        return f"{len(sizes)} parameters with {units.count(sum(sizes))} elements in all"
+    return f"{' + '.join(map(str, sizes))} elements"
+
+
+def _form(parts, ranks: int) -> tuple[str, str] | None:
+    if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
+        why = ": is a `return` missing?" if parts is None else ""
+        return "form", f"it returns {parts!r:.60}, not a list per rank{why}"
+    pieces = [piece for part in parts for piece in part]
+    for piece in pieces:
+        numbers = isinstance(piece, list | tuple) and all(type(number) is int for number in piece)
+        if not numbers or len(piece) != 3:
+            return "form", f"a piece is {piece!r:.60}, not three whole numbers (parameter, begin, end)"
+    if len(parts) != ranks:
+        return "ranks", f"it returns {len(parts)} list{'' if len(parts) == 1 else 's'}, and {ranks} ranks need {ranks}"
+    return None
+
+
+def _bounds(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+    for number, begin, end in (piece for part in parts for piece in part):
+        if not 0 <= number < len(sizes):
+            return "bounds", f"a piece is of parameter {number}, and the last parameter is {len(sizes) - 1}"
+        if not 0 <= begin <= end <= sizes[number]:
+            return (
+                "bounds",
+                f"a piece has elements {begin} to {end} of parameter {number}, which has {sizes[number]} elements",
+            )
+        if begin == end:
+            return "empty", f"a piece of parameter {number} is empty ({begin} to {end})"
+    return None
+
+
+def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+    for number, size in enumerate(sizes):
+        at = 0
+        for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
+            if begin < at and all(part == parts[0] for part in parts) and not _cover(parts[:1], sizes):
+                return (
+                    "alias",
+                    "all ranks have the same pieces: give each a list of its own (`[[]] * ranks` repeats one list)",
+                )
+            if begin < at:
+                return "twice", f"element {begin} of parameter {number} has two owners: both would update it"
+            if begin > at:
+                return "missing", f"element {at} of parameter {number} has no owner: it would never change"
+            at = end
+        if at < size:
+            return "missing", f"element {at} of parameter {number} has no owner: it would never change"
+    return None
+
+
+def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | None:
+    held = [sum(end - begin for _, begin, end in part) for part in parts]
+    total = sum(sizes)
+    share = -(-total // ranks)
+    if max(held) <= share:
+        return None
+    whole = all(end - begin == sizes[number] for part in parts for number, begin, end in part)
+    why = ""
+    if whole and sorted(held) == sorted(loads(sizes, ranks, "by number")):
+        why = ": parameters are dealt out by their number"
+    elif whole:
+        why = ": no parameter is cut" + (f", and one alone has {max(sizes)}" if max(sizes) > share else "")
+    elif max(held) == total - (ranks - 1) * (total // ranks):
+        why = ": one rank gets all that is left over after the division"
+    return "uneven", f"a rank has {max(held)} elements, and an equal part is {share}{why}"
+
+
+def verdict_of(row: dict) -> Verdict:
+    """Return the verdict on one variant's symptoms: a sentence a fault."""
+    ranks, fullest = row["ranks"], units.percent(row["fullest"])
+    sentences = {
+        "shards_nothing": f"a rank holds {fullest} of the states, and the {ranks} ranks together "
+        f"{units.number(row['together'])}× of them: nothing is sharded",
+        "by_count": f"the fullest rank holds {fullest} of the states, not {units.percent(1 / ranks)}: parameters are "
+        "counted, not their elements",
+        "sends_nothing": f"replicas are {units.percent(row['drift'])} of a weight apart: updates are not sent",
+        "stale_rate": f"the first step is right, and the last {units.percent(row['error'])} off: the rate fell, and "
+        "the optimizers inside did not see it",
+        "own_part": f"{units.percent(row['saved'])} of the numbers in its state_dict are right: the other ranks' "
+        "part is not in it",
+        "wrong": f"after one step a weight is {units.percent(row['first_error'])} off",
+    }
+    found = {kind: sentences[kind] for kind in faults(row)}
+    merits = () if found else ("values, shares and state_dict are right",)
+    return Verdict(row["variant"], WRONG if found else RIGHT, found, merits)
+
+
+PIECES = (
+    ([4], [[[0, 0, 2, [1.0, 2.0]]], [[0, 2, 4, [3.0, 4.0]]]]),
+    ([3, 2], [[[0, 0, 3, [1.0, 2.0, 3.0]]], [[1, 0, 2, [4.0, 5.0]]]]),
+    ([2, 3], [[[1, 1, 3, [4.0, 5.0]]], [[0, 0, 2, [1.0, 2.0]], [1, 0, 1, [3.0]]]]),
+    ([5], [[[0, 3, 5, [4.0, 5.0]]], [[0, 1, 3, [2.0, 3.0]]], [[0, 0, 1, [1.0]]]]),
+    ([1, 1, 1], [[[2, 0, 1, [3.0]], [0, 0, 1, [1.0]]], [[1, 0, 1, [2.0]]], []]),
+)  # elements of each parameter, and each rank's pieces: parameter, begin, end, values
+
+
+def _gathered(sizes: list[int], parts: list[list], begins: bool = True) -> list[list[float]]:
+    """Return the values of each parameter; without `begins`, as the ranks have them, one after another."""
+    pieces = [piece for part in parts for piece in part]
+    ordered = sorted(pieces, key=lambda piece: piece[1]) if begins else pieces
+    return [[value for piece in ordered if piece[0] == number for value in piece[3]] for number in range(len(sizes))]
+
+
+def _of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
+    whole = [[0.0] * size for size in sizes]
+    for number, begin, end, values in parts[0]:
+        whole[number][begin:end] = values
+    return whole
+
+
+judge_gathered = judge_of(
+    "gathered",
+    PIECES,
+    _gathered,
+    (
+        Mistake(
+            "own_part", _of_rank_0, "that is the part of rank 0 with zeros beside it; the other ranks have the rest"
+        ),
+        Mistake(
+            "rank_order",
+            lambda sizes, parts: _gathered(sizes, parts, begins=False),
+            "ranks need not hold the pieces in order: `begin` says where a piece belongs",
+        ),
+        Mistake(
+            "flat",
+            lambda sizes, parts: [value for one in _gathered(sizes, parts) for value in one],
+            "that is one list of all numbers; return one list per parameter",
+        ),
+        Mistake(
+            "per_rank",
+            lambda sizes, parts: [[value for piece in part for value in piece[3]] for part in parts],
+            "that is one list per rank; return one list per parameter",
+        ),
+    ),
+    asked="a list of numbers for each parameter",
+    rule="each piece belongs to its parameter, from element `begin` to `end`",
+    merit="every rank's pieces are where they belong, so a checkpoint holds all of the state",
+)
+
+check = Exercises(
+    "optimizer_sharding",
+    Exercise("gathered", PIECES, judge_gathered, hints=HINTS["gathered"], grade=WARM_UP),
+    Exercise("shards", SETTINGS, judge_shards, hints=HINTS["shards"], grade=CORE),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+suspects, diagnose, show_suspects = line_up(
+    "optimizer_sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

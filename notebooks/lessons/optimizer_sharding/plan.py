@@ -1,0 +1,168 @@
+"""Knobs of lab 11: optimizers that keep whole states or a share of them; their memory, their time, and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.theory.transformer import Course
+
+WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")
+KERNELS = ("foreach", "fused")  # torch's usual dozen of kernels over many tensors, or one that does it all
+CASES = (
+    "plain",
+    "groups",
+    "added_group",
+    "scheduler",
+    "closure",
+    "frozen",
+    "unfrozen",
+    "no_gradient",
+    "kept_gradients",
+    "tied",
+    "to_plain",
+    "from_plain",
+    "other_ranks",
+)
+VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
+_TINY: dict[str, Any] = {
+    "hidden": 16,
+    "inner": 32,
+    "layers": 2,
+    "heads": 2,
+    "vocabulary": 96,
+    "sequence": 8,
+    "bucket_mib": 0.01,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharding(Course):
+    """What every plan of this lab shares: the course's transformer, and how its optimizer is shared out.
+
+    A point sets way, optimizer, kernel and bucket_mib (of the way "sharded"; others have none: 0).
+    """
+
+    lab: ClassVar[str] = "optimizer_sharding"
+    worker: ClassVar[str] = "lessons.optimizer_sharding.worker"
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    bucket_mib: float = 512
+
+    def validate(self) -> None:
+        super().validate()
+        for knobs in self.knobs():
+            self.require("way", knobs["way"], WAYS)
+            self.require("optimizer", knobs["optimizer"], OPTIMIZERS)
+            self.require("kernel", knobs["kernel"], KERNELS)
+            if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
+                raise PlanError(f"bucket_mib={knobs['bucket_mib']}: set a size above 0")
+
+    def setting(
+        self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0
+    ) -> dict[str, Any]:
+        """Return a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
+        bucket_size = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
+        return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_size}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        every: dict[str, Any] = {"bucket_mib": 0.25, "repeats": 3} | cls.SMALLER | knobs
+        return super().small(**every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Sharding):
+    """What a rank holds when all is built, and before and after each of two updates; every way, with both kernels."""
+
+    ways: tuple[str, ...] = WAYS
+    kernels: tuple[str, ...] = KERNELS
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for kernel in self.kernels:
+            for way in self.ways:
+                yield self.setting(way, kernel=kernel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Sharding):
+    """Whole steps and updates timed, every way one after another, round after round (a round is a seed)."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0,), "timed": (("adamw", "foreach"),)}
+
+    seeds: tuple[int, ...] = (0, 1)
+    ways: tuple[str, ...] = WAYS
+    timed: tuple[tuple[str, str], ...] = (("adamw", "foreach"), ("adamw", "fused"), ("momentum", "foreach"))
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for optimizer, kernel in self.timed:
+            for way in self.ways:
+                yield self.setting(way, optimizer, kernel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets(Sharding):
+    """Our update by the size of its buckets: small ones cost calls, one large one leaves nothing to overlap."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"buckets_mib": (0.02, 0.25, 4)}
+
+    buckets_mib: tuple[float, ...] = (32, 128, 256, 512, 2048, 8192)
+    kernel: str = "foreach"
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for size in self.buckets_mib:
+            yield self.setting("sharded", kernel=self.kernel, bucket_mib=size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equality(Sharding):
+    """Ten steps beside the optimizer that shards nothing, on equal gradients: each optimizer, then each case."""
+
+    SMALLER: ClassVar[dict[str, Any]] = _TINY
+
+    cases: tuple[str, ...] = CASES
+    optimizers: tuple[str, ...] = OPTIMIZERS
+    steps: int = 10
+
+    def validate(self) -> None:
+        super().validate()
+        for knobs in self.knobs():
+            self.require("case", knobs["case"], CASES)
+        if self.gpus < 2:
+            raise PlanError(f"gpus={self.gpus}: nothing can be shared out to fewer than 2")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for optimizer in self.optimizers:
+            yield self.setting("sharded", optimizer) | {"case": "plain"}
+        for case in self.cases:
+            if case != "plain":
+                yield self.setting("sharded", "adamw") | {"case": case}
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        """Return the same cases on GPUs: equality asks for no large model."""
+        return cls(**{"size": "full", "samples": 2} | _TINY | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Sharding):
+    """Sharded optimizers, some with a bug in them, beside the optimizer that shards nothing."""
+
+    SMALLER: ClassVar[dict[str, Any]] = _TINY
+
+    variants: tuple[str, ...] = ("right",)
+    steps: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            yield self.setting("sharded", "adamw") | {"variant": variant}
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        """Return the same trials on GPUs: a bug needs no large model to show."""
+        every: dict[str, Any] = {"size": "full"} | _TINY | knobs
+        return cls(**every)

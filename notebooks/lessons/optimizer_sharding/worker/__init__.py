@@ -1,0 +1,22 @@
+"""Lab 11, what the workers do: weigh an optimizer, time it, and set it beside the one that shards nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from labkit.engine.worker import Worker
+from labkit.worker.settings import forget, prepare, set_precision
+from lessons.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
+from lessons.optimizer_sharding.worker.equality import attempt, compare
+from lessons.optimizer_sharding.worker.training import time_steps, time_updates, weigh
+
+__all__ = ["measure", "prepare"]
+
+_WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
+
+
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point, and leave no memory to the next one."""
+    set_precision("float32")
+    _WORK[type(worker.plan)](worker, point)
+    forget(worker)

@@ -1,0 +1,163 @@
+"""Rows of lab 03 → tables: samples a second, memory, trials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from labkit.node.limits import against_limit, spec
+from labkit.provenance import like, of_run
+from lessons.pipeline.theory.simulator import speedup_limit
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_CORES = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}  # what the datasheet calls them
+_PIPELINE = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
+_MODEL = ["attention", "dropout"]  # only some plans turn these knobs
+
+
+def setting_knobs(run: Run) -> list[str]:
+    """Return the names of the knobs in which the settings of a run can differ."""
+    return [*_PIPELINE, *(name for name in _MODEL if hasattr(run.plan.points()[0], name))]
+
+
+def throughput(run: Run) -> pd.DataFrame:
+    """Return one row per setting: knobs, step_ms (median), spread, count, status, samples_per_s and its spread.
+
+    A step lasts as long as its slowest rank.
+    """
+    table = run.medians(setting_knobs(run), "step_ms")
+    batch = run.plan.batch
+    table["samples_per_s"] = 1e3 * batch / table["step_ms"]
+    table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
+    return of_run(table, run, batch=batch, layers=run.plan.layers)
+
+
+def precisions(run: Run) -> pd.DataFrame:
+    """Return `throughput` with what each GPU computes: tflops_per_gpu, and its verdict beside the datasheet's peak.
+
+    Only the layers' matrix products are counted (see `_forward_flop`); backward takes twice the forward's.
+    """
+    table, plan = throughput(run), run.plan
+    steps = table["mode"].map({"streaming": 1, "fenced": 1, "training": 3})
+    flop = _forward_flop(plan.layers, plan.hidden, plan.sequence) * steps
+    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    peaks = {name: known.tflops(short) if known else None for name, short in _CORES.items()}
+    table = table.assign(
+        tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
+        peak_tflops=table["precision"].map(peaks).astype(float),
+    )
+    return against_limit(table, "tflops_per_gpu", "peak_tflops")
+
+
+def _forward_flop(layers: int, hidden: int, sequence: int) -> float:
+    """Return the FLOP of one sample's forward pass through the layers' matrix products, a multiply-add counted as two.
+
+    A layer has 12·hidden² weights (four projections, two matrices of hidden × 4·hidden), each used once a token, and
+    two products of sequence × sequence × hidden in its attention.
+    """
+    return layers * (24.0 * hidden**2 * sequence + 4.0 * hidden * sequence**2)
+
+
+def memory(run: Run) -> pd.DataFrame:
+    """Return the peak MiB of every rank: the setting's knobs, rank, rank_layers, peak_mib (largest over the seeds).
+
+    Empty where the run had no GPU: a process's memory is mostly Python there.
+    """
+    columns = [*setting_knobs(run), "rank", "rank_layers", "peak_mib"]
+    rows = run.rows.reindex(columns=columns)
+    rows = rows[rows["peak_mib"].notna()]
+    table = rows.groupby(columns[:-1], sort=False)["peak_mib"].max().reset_index()
+    return of_run(table, run)
+
+
+def as_reported(run: Run) -> pd.DataFrame:
+    """Return `throughput` of each attention, dropout and mode, with mib_per_gpu: the mean of the GPUs' peaks.
+
+    Without GPUs mib_per_gpu is NaN.
+    """
+    by = setting_knobs(run)
+    peaks = memory(run).groupby(by, sort=False)["peak_mib"].mean().rename("mib_per_gpu")
+    return like(throughput(run).merge(peaks.reset_index(), on=by, how="left"), throughput(run))
+
+
+def speedups(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, per mode and number of ranks, samples_per_s, speedup over the fewest ranks, limit and share_of_limit.
+
+    The limit is that of equal stages without any cost of communication: see `speedup_limit`.
+    """
+    parts = []
+    for mode, rows in table.groupby("mode", sort=False):
+        rows = rows.sort_values("ranks")
+        first = rows.iloc[0]
+        limits = [
+            speedup_limit(mode, first["ranks"], q, m) for q, m in zip(rows["ranks"], rows["micro_batches"], strict=True)
+        ]
+        gained = rows["samples_per_s"] / first["samples_per_s"]
+        parts.append(
+            rows[["mode", "ranks", "micro_batches", "samples_per_s", "spread_samples_per_s"]].assign(
+                speedup=gained, limit=limits, share_of_limit=gained / limits
+            )
+        )
+    result = pd.concat(parts, ignore_index=True)
+    return like(result, table)
+
+
+def balance(run: Run) -> pd.DataFrame:
+    """Return, per split and mode, how far the ranks differ in stage time and in memory: std over mean.
+
+    Stage time is what a rank computes in a traced step. Memory is NaN without GPUs.
+    """
+    spans = run.spans[run.spans["span"].isin(["F", "B", "I", "W"])]
+    busy = spans.assign(ms=(spans["end_us"] - spans["start_us"]) / 1e3).groupby(["split", "mode", "rank"], sort=False)[
+        "ms"
+    ]
+    peaks = memory(run).groupby(["split", "mode", "rank"], sort=False)["peak_mib"].max()
+    both = pd.DataFrame({"busy_ms": busy.sum(), "peak_mib": peaks.reindex(busy.sum().index)})
+    table = both.groupby(["split", "mode"], sort=False).agg(lambda v: v.std(ddof=0) / v.mean()).reset_index()
+    table = table.rename(columns={"busy_ms": "stage_time_cv", "peak_mib": "memory_cv"})
+    return of_run(table, run)
+
+
+ERRORS = ["output_error", "loss_error", "gradient_error"]
+
+
+def equality(run: Run) -> pd.DataFrame:
+    """Return the largest errors over the ranks per schedule, split and micro-batch count of a Trial; and whether equal.
+
+    An error is the largest difference from the unpipelined model as a share of the largest right value; equal is less
+    than 0.001, a hundred times what float32 rounding gives (a GPU multiplies a smaller batch in another order).
+    """
+    columns = ["variant", "schedule", "split", "micro_batches"]
+    rows = run.rows.reindex(columns=[*columns, *ERRORS])
+    table = rows.groupby(columns, sort=False)[ERRORS].max().reset_index()
+    table["equal"] = (table[ERRORS].fillna(0) < 1e-3).all(axis=1)
+    return of_run(table, run)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return, per variant, step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
+
+    `clock_share` is claimed over the slowest rank's time in the step where they are farthest apart; `gradient_ratio`
+    gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
+    """
+    rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
+    rows = rows[~rows["warm_up"].astype(bool)]
+    iterations = rows.groupby(["variant", "iteration"], sort=False)
+    slowest, share = iterations["step_ms"].max(), iterations["claimed_ms"].max() / iterations["step_ms"].max()
+    held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
+    grouped = rows.groupby("variant", sort=False)
+    table = grouped.agg(
+        claimed_ms=("claimed_ms", "median"),
+        **{error: (error, "max") for error in ERRORS},
+        gradient_ratio=("gradient_ratio", "median"),
+        lost_parameters=("all_parameters", "first"),
+        micro_batches=("micro_batches", "first"),
+    )
+    table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
+    table.insert(2, "clock_share", share.groupby("variant", sort=False).min())
+    table["lost_parameters"] -= held
+    table = table.reset_index()
+    return of_run(table, run)

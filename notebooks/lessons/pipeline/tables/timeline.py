@@ -1,0 +1,223 @@
+"""Spans → timelines, measured and simulated; and what the simulator, fed with measured stage times, predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.provenance import of_run, of_source
+from lessons.pipeline.tables.throughput import setting_knobs, throughput
+from lessons.pipeline.theory.schedules import Step, layers_of, order_of
+from lessons.pipeline.theory.simulator import (
+    Span,
+    Times,
+    bubble,
+    closed_form,
+    in_flight,
+    simulate,
+    step_time,
+)
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_COLUMNS = ["rank", "kind", "stage", "micro_batch", "start_ms", "end_ms"]
+
+
+def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
+    """Return each traced step of one setting as spans in ms from the moment when the last rank was ready.
+
+    A stream's steps come as one; its micro-batches are numbered through. Transfers (T) are added: see `_transfers`.
+    Raises ValueError, naming what was traced, where the setting was not.
+    """
+    spans = run.spans
+    for knob, value in setting.items():
+        spans = spans[spans[knob] == value]
+    if spans.empty:
+        known = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
+        raise ValueError(f"{setting} was not traced; traced were:\n{known}")
+    steps = []
+    for _, rows in spans.groupby([*setting_knobs(run), "seed", "step"], sort=False):
+        rows = rows.sort_values("start_us")
+        numbers = rows["micro_batch"]
+        if (rows["mode"] == "streaming").all():
+            numbers = rows.groupby(["rank", "span", "stage"]).cumcount()
+        columns = (rows["rank"], rows["span"], rows["stage"], numbers, rows["start_us"] / 1e3, rows["end_us"] / 1e3)
+        steps.append(_transfers([Span(*values) for values in zip(*columns, strict=True)]))
+    return steps
+
+
+def _transfers(spans: list[Span]) -> list[Span]:
+    """Add a T span before each step that needed something from another rank.
+
+    It begins when both sides were ready, the sender's step over and the receiver's step before over, and ends when the
+    step starts. What lies before it is waiting.
+    """
+    last, free, complete = max(span.stage for span in spans), {}, []
+    ends = {(("B" if span.kind == "I" else span.kind), span.stage, span.micro_batch): span for span in spans}
+    for span in sorted(spans, key=lambda span: span.start):
+        step = 1 if span.kind in ("B", "I") else -1
+        key = ({"I": "B"}.get(span.kind, span.kind), span.stage + step, span.micro_batch)
+        if span.kind in ("F", "B", "I") and 0 <= key[1] <= last and key in ends and ends[key].rank != span.rank:
+            begin = max(ends[key].end, free.get(span.rank, 0.0))
+            if begin < span.start:
+                complete.append(Span(span.rank, "T", span.stage, span.micro_batch, begin, span.start))
+        complete.append(span)
+        free[span.rank] = max(span.end, free.get(span.rank, 0.0))
+    return complete
+
+
+def _with_waits(spans: list[Span]) -> pd.DataFrame:
+    """Return the spans as a table (rank, kind, stage, micro_batch, start_ms, end_ms), every gap filled by a "wait"."""
+    end, filled = max(span.end for span in spans), []
+    for rank in sorted({span.rank for span in spans}):
+        free = 0.0
+        for span in sorted((span for span in spans if span.rank == rank), key=lambda span: span.start):
+            if span.start > free:
+                filled.append(Span(rank, "wait", -1, -1, free, span.start))
+            filled.append(span)
+            free = max(free, span.end)
+        if free < end:
+            filled.append(Span(rank, "wait", -1, -1, free, end))
+    return pd.DataFrame(filled, columns=_COLUMNS)
+
+
+def times_of(steps: list[list[Span]]) -> Times:
+    """Return the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans."""
+    rows = pd.DataFrame([span for spans in steps for span in spans], columns=_COLUMNS)
+    rows["ms"] = rows["end_ms"] - rows["start_ms"]
+    stage = rows.pivot_table(index="kind", columns="stage", values="ms", aggfunc="median")
+    stages = range(rows["stage"].max() + 1)
+
+    def of(kind: str) -> list[float]:
+        return [float(stage.loc[kind, s]) if kind in stage.index else 0.0 for s in stages]
+
+    weight = of("W")
+    backward = [b + i + w for b, i, w in zip(of("B"), of("I"), weight, strict=True)]
+    moved = rows.loc[rows["kind"] == "T", "ms"]
+    update = rows[rows["kind"] == "U"].groupby("rank")["ms"].median()
+    return Times(of("F"), backward, weight if any(weight) else (), moved.median() if len(moved) else 0.0, tuple(update))
+
+
+def order_for(setting: Mapping[str, Any] | pd.Series, steps: int = 1) -> list[list[Step]]:
+    """Return our own schedule for a setting (a row with its knobs); forward only in the modes that run no backward."""
+    if setting["mode"] != "training":
+        return order_of("forward_only", setting["ranks"], setting["micro_batches"] * steps)
+    chunks = len(layers_of(setting["split"])) // setting["ranks"]
+    return order_of(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks)
+
+
+def gantt(run: Run, **setting: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return one traced step as measured and as simulated with its own stage times, every gap filled by a wait.
+
+    Of the steps of several settings the first one's last. Facts: source, setting (words), skew_us, measured_ms,
+    simulated_ms, residual (simulated over measured, minus one).
+    """
+    rows = run.spans
+    for knob, value in setting.items():
+        rows = rows[rows[knob] == value]
+    steps = measured_steps(run, **setting)
+    knobs = rows.iloc[0]
+    steps = measured_steps(run, **{knob: knobs[knob] for knob in setting_knobs(run)})
+    streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
+    tables = _with_waits(steps[-1]), _with_waits(simulate(order_for(knobs, streamed), times_of(steps)))
+    measured_ms, simulated_ms = (float(table["end_ms"].max()) for table in tables)
+    schedule = knobs["schedule"] if knobs["mode"] == "training" else f"forward only, {knobs['mode']}"
+    facts = {
+        "skew_us": rows["skew_us"].max(),
+        "setting": f"{schedule}, {knobs['split']}, {knobs['micro_batches']} micro-batches",
+        "measured_ms": measured_ms,
+        "simulated_ms": simulated_ms,
+        "residual": simulated_ms / measured_ms - 1,
+    }
+    measured, simulated = (of_run(table, run, **facts) for table in tables)
+    return measured, simulated
+
+
+def predictions(run: Run) -> pd.DataFrame:
+    """Return one row per traced fenced or training setting: step and bubble by formula, simulated and measured.
+
+    step_ms is the untraced median; simulated_ms the simulator's, fed with the median stage, transfer and update times
+    of the traced steps; `residual` simulated over measured, minus one, and `spread_residual` what step_ms's spread
+    makes of it. Bubbles are shares of the ranks' time between the first F and the last B: bubble_formula for equal
+    stages, bubble_stages simulated with measured stage times and no transfers, bubble_simulated with transfers, and
+    bubble_measured, which wait_share and transfer_share divide. in_flight and in_flight_simulated: most
+    micro-batches (stages' worth) kept on rank 0.
+    """
+    names, rows = setting_knobs(run), []
+    measured = throughput(run).set_index(names)
+    for knobs, spans in run.spans.groupby(names, sort=False):
+        setting = dict(zip(names, knobs, strict=True))
+        if setting["mode"] != "streaming":
+            rows.append(setting | _prediction(run, setting, measured.loc[knobs]) | {"skew_us": spans["skew_us"].max()})
+    return of_run(pd.DataFrame(rows), run)
+
+
+def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[str, float]:
+    """Return what the simulator says of one traced setting, beside what was measured."""
+    steps = measured_steps(run, **setting)
+    times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
+    simulated = simulate(order_for(setting), times)
+    alone = simulate(order_for(setting), replace(times, transfer=0.0))
+    simulated_ms, step_ms = step_time(simulated), measured["step_ms"]
+    filled = pd.concat([_with_waits([span for span in spans if span.kind != "U"]) for spans in steps])
+    total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
+    return {
+        "step_ms": step_ms,
+        "simulated_ms": simulated_ms,
+        "residual": simulated_ms / step_ms - 1,
+        "spread_residual": simulated_ms / step_ms * measured["spread_step_ms"] / step_ms,
+        "bubble_formula": closed_form(
+            setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, _inner_times(times)
+        ),
+        "bubble_stages": bubble(alone),
+        "bubble_simulated": bubble(simulated),
+        "bubble_measured": sum(map(bubble, steps)) / len(steps),
+        "wait_share": total.get("wait", 0.0) / total.sum(),
+        "transfer_share": total.get("T", 0.0) / total.sum(),
+        "in_flight": max(in_flight(spans)[0] for spans in steps),
+        "in_flight_simulated": in_flight(simulated)[0],
+    }
+
+
+def _inner_times(times: Times) -> tuple[float, float, float]:
+    """Return forward, backward and weight of an inner stage, as a formula for equal stages needs them (a mean).
+
+    The first stage is left out, because its backward has no gradient of an input: all of it is the weights'. The last
+    one is left out where there is another.
+    """
+    inner = slice(1, -1 if len(times.forward) > 2 else None) if len(times.forward) > 1 else slice(None)
+    parts = ([*part][inner] for part in (times.forward, times.backward, times.weight or [0.0] * len(times.forward)))
+    forward, backward, weight = (sum(part) / len(part) for part in parts)
+    return forward, backward, weight
+
+
+def ideal(
+    schedule: str,
+    ranks: int = 4,
+    micro_batches: int = 8,
+    *,
+    chunks: int = 2,
+    ratio: float = 2.0,
+    slow: int = -1,
+    slowdown: float = 1.0,
+    transfer: float = 0.0,
+) -> pd.DataFrame:
+    """Return a schedule's spans and waits in units of one rank's forward: facts bubble, in_flight, end.
+
+    Backward takes `ratio` forwards, half of it for the weights; stage `slow` takes `slowdown` times as long; a transfer
+    takes `transfer`. `chunks` counts for interleaved alone, whose stages are as much smaller; in_flight (rank 0) is in
+    micro-batches of a whole rank.
+    """
+    chunks = chunks if schedule == "interleaved" else 1
+    stages = range(ranks * chunks)
+    forward = [(slowdown if stage % ranks == slow else 1.0) / chunks for stage in stages]
+    times = Times(forward, [ratio * time for time in forward], transfer=transfer)
+    spans = simulate(order_of(schedule, ranks, micro_batches, chunks), times)
+    table = _with_waits(spans)
+    kept = in_flight(spans, [1 / chunks] * len(stages))[0]
+    facts = {"setting": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
+    return of_source(table, "simulated", **facts)

@@ -1,0 +1,115 @@
+"""BERT cut into stages: the embedding goes with the first stage, pooler, head and loss with the last."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+
+from labkit.engine.worker import Worker
+from labkit.worker.bert import LABELS, Stage, loss_of, model_knobs
+from labkit.worker.clocks import Tape
+from lessons.pipeline.plan import KEPT, Bert
+from lessons.pipeline.theory.schedules import layers_of
+
+
+def cut(sizes: list[int]) -> list[range]:
+    """Return the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
+    return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
+
+
+def data(plan: Bert, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)
+    labels = torch.randint(0, LABELS, (plan.batch,), generator=generator)
+    return tokens.to(device), labels.to(device)
+
+
+SCHEDULES = {
+    "gpipe": ScheduleGPipe,
+    "1f1b": Schedule1F1B,
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero_bubble": ScheduleInterleavedZeroBubble,
+}
+ONE_STAGE = ("gpipe", "1f1b")  # their classes take a stage, the others a list of stages
+_WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
+
+
+class Pipe:
+    """This rank's stages of the point's pipeline, and the schedule that runs them: what a training script would hold.
+
+    Stage s is on rank s mod ranks. `cutting` gives each stage's layers and `scale_grads` divides the gradients by the
+    number of micro-batches: both are here so that a bug can be put in their place.
+    """
+
+    def __init__(
+        self, worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None, *, cutting=cut, scale_grads=True
+    ):
+        parts = cutting(layers_of(point.split))
+        self.training = point.mode == "training"
+        self.keeps_activations = point.mode == KEPT
+        self.tape = Tape(worker.device)
+        self.modules = {
+            number: Stage(
+                worker.plan,
+                parts[number],
+                point.seed,
+                worker.device,
+                point.precision,
+                first=number == 0,
+                last=number == len(parts) - 1,
+                **model_knobs(point),
+            )
+            for number in range(worker.rank, len(parts), point.ranks)
+        }
+        stages = [PipelineStage(m, n, len(parts), worker.device, group=group) for n, m in self.modules.items()]
+        for stage in stages:
+            self._watch(stage)
+        single = point.schedule in ONE_STAGE
+        self.schedule = SCHEDULES[point.schedule](
+            stages[0] if single else stages,
+            point.micro_batches,
+            scale_grads=scale_grads,
+            loss_fn=loss_of if self.training else None,
+        )
+        self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
+        self.tokens, self.labels = data(worker.plan, point.seed, worker.device)
+        weights = [weight for module in self.modules.values() for weight in module.parameters()]
+        self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
+        self._update = self.tape.timed("U", -1, self._update)
+
+    def _watch(self, stage: PipelineStage) -> None:
+        """Have the tape record when the schedule runs a stage forward and backward."""
+        for kind, name in _WATCHED.items():
+            setattr(stage, name, self.tape.timed(kind, stage.stage_index, getattr(stage, name)))
+
+    def run(self, keep_outputs: bool = False) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        """Run all micro-batches through; return the outputs (on the last rank, if kept) and the losses (there)."""
+        inputs = (self.tokens,) if self.first else ()
+        losses: list[torch.Tensor] = []
+        if self.training:
+            target = {"target": self.labels, "losses": losses} if self.last else {}
+            return self.schedule.step(*inputs, return_outputs=keep_outputs, **target), losses
+        with torch.set_grad_enabled(self.keeps_activations):
+            return self.schedule.step(*inputs, return_outputs=keep_outputs), losses
+
+    def step(self) -> list[torch.Tensor]:
+        """One step as training does it: forward and backward of all micro-batches, then AdamW; or forward only."""
+        _, losses = self.run()
+        if self.training:
+            self._update(-1)
+        return losses
+
+    def _update(self, _micro_batch: int) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()

@@ -1,0 +1,250 @@
+"""Knobs of lab 07: sums and dtypes, loss scaling, five sizes' speed, memory by phase, levers on it, and bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.theory.transformer import SIZES, Course
+from lessons.precision_memory.theory.levers import LEVERS, VARIANTS
+
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")  # the last two by autocast
+SCALINGS = ("float32", "float16", "float16 scaled", "bfloat16")
+_SMALL: dict[str, Any] = {
+    "size": "small",
+    "hidden": 64,
+    "inner": 256,
+    "layers": 4,
+    "heads": 4,
+    "vocabulary": 500,
+    "sequence": 24,
+    "samples": 4,
+    "warm_ups": 1,
+    "repeats": 3,
+}
+_LARGEST = dict(zip(("hidden", "inner", "layers", "heads"), SIZES["2.7b"], strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneGpu(Course):
+    """What every plan of this lab shares: one GPU, and the course's transformer in its largest size."""
+
+    lab: ClassVar[str] = "precision_memory"
+    worker: ClassVar[str] = "lessons.precision_memory.worker"
+    least: ClassVar[int] = 1
+    most: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    gpus: int = 1
+    hidden: int = _LARGEST["hidden"]
+    inner: int = _LARGEST["inner"]
+    layers: int = _LARGEST["layers"]
+    heads: int = _LARGEST["heads"]
+    samples: int = 4
+
+    def validate(self) -> None:
+        super().validate()
+        for knobs in self.knobs():
+            self.require("precision", knobs.get("precision", "float32"), PRECISIONS)
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        every: dict[str, Any] = _SMALL | cls.SMALLER | knobs
+        return cls(**every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(OneGpu):
+    """Sums of 0.01, the dtypes that autocast gives each tensor, and LayerNorm's statistics in each format.
+
+    A point sets experiment ("sums", "dtypes", "norms") and precision.
+    """
+
+    steps: int = 1000
+    rows: int = 64  # of each LayerNorm
+    width: int = 768
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield {"experiment": "sums", "precision": "float32"}
+        for precision in ("float32", "float16", "bfloat16"):
+            yield {"experiment": "dtypes", "precision": precision}
+        for precision in ("float32", "float16", "bfloat16"):
+            yield {"experiment": "norms", "precision": precision}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling(OneGpu):
+    """Gradients by their exponent, and GradScaler's course: the smallest size, trained in four ways.
+
+    A point sets way. The scale grows every `growth_interval` steps without overflow; torch's default is 2000.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"steps": 24, "growth_interval": 2}
+
+    hidden: int = SIZES["small"][0]
+    inner: int = SIZES["small"][1]
+    layers: int = SIZES["small"][2]
+    heads: int = SIZES["small"][3]
+    ways: tuple[str, ...] = SCALINGS
+    steps: int = 80
+    growth_interval: int = 4
+    first_scale: float = 65536.0
+
+    def validate(self) -> None:
+        super().validate()
+        for way in self.ways:
+            self.require("way", way, SCALINGS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for way in self.ways:
+            yield {"way": way}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed(OneGpu):
+    """Forward and backward of the five sizes in each precision.
+
+    A point sets model (a size's name) and precision. `shrink` divides every size's widths, `shallow` its layers.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"shrink": 16, "shallow": 4, "precisions": ("float32", "bfloat16")}
+
+    models: tuple[str, ...] = tuple(SIZES)
+    precisions: tuple[str, ...] = ("float32", "tf32", "bfloat16")
+    shrink: int = 1
+    shallow: int = 1
+    warm_ups: int = 3
+    repeats: int = 10
+
+    def validate(self) -> None:
+        super().validate()
+        for model in self.models:
+            self.require("model", model, tuple(SIZES))
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            for precision in self.precisions:
+                yield {"model": model, "precision": precision}
+
+    def sizes(self, model: str) -> tuple[int, int, int, int]:
+        """Return hidden, inner, layers and heads of a size in this plan; shrunk ones have two heads."""
+        hidden, inner, layers, heads = SIZES[model]
+        small = hidden // self.shrink, inner // self.shrink, layers // self.shallow
+        return (*small, heads if self.shrink == 1 else 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(OneGpu):
+    """The peak of a forward without gradients, one that keeps activations, the first step and a steady one.
+
+    A point sets sequence, precision and update (AdamW's kernels: "foreach", torch's default, or "fused").
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64)}
+
+    sequences: tuple[int, ...] = (128, 256, 512, 2048)
+    precisions: tuple[str, ...] = ("float32", "bfloat16")
+    update: str = "fused"
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            for sequence in self.sequences:
+                yield {"sequence": sequence, "precision": precision, "update": self.update}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline(OneGpu):
+    """The first step and a steady one with every allocation remembered, and the line that made it."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequence": 64}
+
+    sequence: int = 512
+    precisions: tuple[str, ...] = ("float32", "bfloat16")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for precision in self.precisions:
+            yield {"sequence": self.sequence, "precision": precision, "update": "fused"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levers(OneGpu):
+    """What lowers the peak of a steady step, and what each lever costs in time; a point sets lever.
+
+    On a CPU there is no host to move activations to: that lever is left out there.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"sequence": 64}
+
+    sequence: int = 1024
+    levers: tuple[str, ...] = tuple(LEVERS)
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def validate(self) -> None:
+        super().validate()
+        for lever in self.levers:
+            self.require("lever", lever, tuple(LEVERS))
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for lever in self.levers:
+            if self.device == "cuda" or lever != "activations to the host":
+                yield {"lever": lever, "precision": "bfloat16", "sequence": self.sequence}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hidden(OneGpu):
+    """The peaks that the exercise's function is to predict; a point sets all of a configuration.
+
+    A configuration: vocabulary, hidden, inner, layers, heads, samples, sequence, precision and phase.
+    """
+
+    configurations: tuple[tuple, ...] = ((500, 64, 256, 2, 4, 2, 16, "float32", "steady"),)
+
+    def validate(self) -> None:
+        object.__setattr__(self, "configurations", tuple(map(tuple, self.configurations)))  # JSON gives lists
+        super().validate()
+        if any(len(one) != len(CONFIGURATION) for one in self.configurations):
+            raise PlanError(f"a configuration has {len(CONFIGURATION)} values: {', '.join(CONFIGURATION)}")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for one in self.configurations:
+            yield dict(zip(CONFIGURATION, one, strict=True)) | {"update": "fused"}
+
+
+CONFIGURATION = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence", "precision", "phase")
+_TRIAL: dict[str, Any] = {
+    "hidden": 128,
+    "inner": 512,
+    "layers": 4,
+    "heads": 4,
+    "vocabulary": 1200,
+    "sequence": 32,
+    "samples": 4,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(OneGpu):
+    """Training loops that hold more memory than they need, beside the right one; a point sets variant."""
+
+    SMALLER: ClassVar[dict[str, Any]] = _TRIAL
+
+    variants: tuple[str, ...] = ("right",)
+    steps: int = 4
+
+    def validate(self) -> None:
+        super().validate()
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in dict.fromkeys(("right", *self.variants)):
+            yield {"variant": variant, "precision": "bfloat16"}
+
+    @classmethod
+    def full(cls, **knobs) -> Self:
+        """Return the same trials on a GPU: a bug needs no large model to show."""
+        every: dict[str, Any] = {"size": "full"} | _TRIAL | knobs
+        return cls(**every)

@@ -1,0 +1,190 @@
+"""The course's transformer on one GPU: what each phase of a step holds, who allocated it, and how long it takes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.worker.allocations import MIB, Meter, remembered
+from labkit.worker.counting import Saved
+from labkit.worker.transformer import Transformer
+from lessons.precision_memory.worker.numbers import precision_context
+
+SIZES = ("vocabulary", "sequence", "hidden", "inner", "layers", "heads")
+_LEARNING_RATE = 1e-4
+
+
+def model_of(worker: Worker, point: SimpleNamespace, **sizes: int) -> Transformer:
+    """Return the transformer with the seed's weights; `sizes`, then the point's, come before the plan's."""
+    asked: dict[str, Any] = {name: getattr(point, name, getattr(worker.plan, name)) for name in SIZES}
+    torch.manual_seed(point.seed)
+    with worker.device:
+        return Transformer(**asked | sizes)
+
+
+def batch(plan: Any, seed: int, device: torch.device, **sizes: int) -> torch.Tensor:
+    """Return random tokens and targets as one tensor (2, samples, sequence)."""
+    asked: dict[str, Any] = {name: getattr(plan, name) for name in ("samples", "sequence", "vocabulary")} | sizes
+    generator = torch.Generator(device).manual_seed(seed)
+    shape = (2, asked["samples"], asked["sequence"])
+    return torch.randint(asked["vocabulary"], shape, generator=generator, device=device)
+
+
+def adamw(parameters: Any, update: str) -> torch.optim.Optimizer:
+    """Return AdamW with its kernels: "fused" (one), "foreach" (torch's default on a GPU) or "for-loop"."""
+    return torch.optim.AdamW(parameters, lr=_LEARNING_RATE, fused=update == "fused", foreach=update == "foreach")
+
+
+class Training:
+    """The model, its optimizer and one batch; a step is forward under the point's precision, backward and update."""
+
+    def __init__(self, worker: Worker, point: SimpleNamespace):
+        self.worker, self.precision = worker, point.precision
+        self.model = model_of(worker, point)
+        sizes = {name: getattr(point, name) for name in ("samples", "sequence", "vocabulary") if hasattr(point, name)}
+        self.batch = batch(worker.plan, point.seed, worker.device, **sizes)
+        self.optimizer = adamw(self.model.parameters(), point.update)
+        self.losses: list[torch.Tensor] = []
+
+    def forward(self) -> torch.Tensor:
+        """Return the loss of the batch."""
+        with precision_context(self.worker.device, self.precision):
+            return self.model(*self.batch)
+
+    def update(self) -> None:
+        """Update the weights and let the gradients go."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def step(self) -> torch.Tensor:
+        """Run one step and return its loss."""
+        loss = self.forward()
+        loss.backward()
+        self.update()
+        return loss.detach()
+
+    def phases(self) -> list:
+        """Return a step as named phases; the loss is kept between forward and backward."""
+        return [
+            ("forward", lambda: self.losses.append(self.forward())),
+            ("backward", lambda: self.losses.pop().backward()),
+            ("optimizer", self.update),
+        ]
+
+
+class Kept(Saved):
+    """What forward keeps for backward: `bytes`, and of it `copies`, which have a weight's shape and fewer bits."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.shapes = {frozenset(weight.shape) for weight in model.parameters() if weight.dim() == 2}
+        self.copied: dict[int, int] = {}
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        kept = super()._keep(tensor)
+        whole = tensor if tensor._base is None else tensor._base
+        if whole.dim() == 2 and whole.dtype != torch.float32 and frozenset(whole.shape) in self.shapes:
+            storage = tensor.untyped_storage()
+            self.copied[storage.data_ptr()] = storage.nbytes()
+        return kept
+
+    @property
+    def copies(self) -> int:
+        return sum(self.copied.values())
+
+
+def weigh(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row a phase (entry="memory"): the peak, and what is held when the phase is over.
+
+    Then one row of entry "counted": bytes of parameters, gradients and states as the tensors hold them, and what a
+    forward saved for its backward, the copies of weights apart.
+    """
+    with Meter(worker) as meter:
+        training = Training(worker, point)
+
+        def without_gradients() -> None:
+            with torch.no_grad():
+                training.forward()
+
+        works = {
+            "no_grad": without_gradients,
+            "forward": lambda: training.losses.append(training.forward()),
+            "first step": training.step,
+            "steady step": training.step,
+        }
+        for phase, work in works.items():
+            meter.reset()
+            work()
+            sizes = {"peak_mib": meter.peak() / MIB, "held_mib": meter.held() / MIB}
+            worker.record(entry="memory", phase=phase, **sizes)
+            training.losses.clear()
+    _count(worker, training)
+
+
+def _count(worker: Worker, training: Training) -> None:
+    with (kept := Kept(training.model)):
+        loss = training.forward()
+    activations = kept.bytes - kept.copies
+    loss.backward()  # what a hook saw saved is let go by a backward alone
+    weights = list(training.model.parameters())
+    states = [
+        value
+        for state in training.optimizer.state.values()
+        for value in state.values()
+        if torch.is_tensor(value) and value.dim()
+    ]
+    held = {
+        "parameters": sum(weight.nbytes for weight in weights),
+        "gradients": sum(weight.grad.nbytes for weight in weights if weight.grad is not None),
+        "optimizer": sum(state.nbytes for state in states),
+        "activations": activations,
+        "copies": kept.copies,
+    }
+    worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held.items()})
+
+
+def weigh_hidden(worker: Worker, point: SimpleNamespace) -> None:
+    """Append the peak of the point's phase: "first" step or "steady" step."""
+    with Meter(worker) as meter:
+        training = Training(worker, point)
+        if point.phase == "steady":
+            training.step()
+            training.step()
+        meter.reset()
+        training.step()
+        worker.record(entry="memory", peak_mib=meter.peak() / MIB)
+
+
+def remember(worker: Worker, point: SimpleNamespace) -> None:
+    """Append the allocations of the first step and of a steady one, moment by moment, and the largest by line."""
+    with Meter(worker) as meter:
+        training = Training(worker, point)
+        remembered(worker, training.phases(), iterations=2, meter=meter, lines=True)
+
+
+def time_sizes(worker: Worker, point: SimpleNamespace) -> None:
+    """Append rows of forward and of backward, timed apart, for one size and precision."""
+    hidden, inner, layers, heads = worker.plan.sizes(point.model)
+    model = model_of(worker, point, hidden=hidden, inner=inner, layers=layers, heads=heads)
+    tokens, targets = batch(worker.plan, point.seed, worker.device)
+    losses: list[torch.Tensor] = []
+
+    def forward() -> torch.Tensor:
+        with precision_context(worker.device, point.precision):
+            return model(tokens, targets)
+
+    def ahead() -> None:
+        model.zero_grad()
+        losses[:] = [forward()]
+        worker.synchronize()
+
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(forward, **often):
+        worker.record(phase="forward", iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
+        timing.result = None
+    for timing in worker.time(lambda: losses.pop().backward(), **often, before=ahead):
+        worker.record(phase="backward", iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)

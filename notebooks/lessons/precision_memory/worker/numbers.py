@@ -1,0 +1,112 @@
+"""Small experiments with numbers: sums in four combinations of dtypes, what autocast casts, LayerNorm's statistics."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from labkit.engine.worker import Worker
+from lessons.precision_memory.theory.floats import VALUE
+
+_SCALES = tuple(2.0**power for power in range(-16, 17, 2))
+_MEANS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
+
+
+def experiment(worker: Worker, point: SimpleNamespace) -> None:
+    """Append the rows of the point's experiment."""
+    {"sums": sums, "dtypes": dtypes, "norms": norms}[point.experiment](worker, point)
+
+
+def sums(worker: Worker, _point: SimpleNamespace) -> None:
+    """Append a row per way: 0.01 a thousand times, as torch adds it on this device."""
+    for way, (total, term) in {
+        "float32 + float32": (torch.float32, torch.float32),
+        "float16 + float16": (torch.float16, torch.float16),
+        "float32 + float16": (torch.float32, torch.float16),
+        "float32 + float32(float16)": (torch.float32, torch.float16),
+        "bfloat16 + bfloat16": (torch.bfloat16, torch.bfloat16),
+    }.items():
+        held = torch.tensor(0.0, dtype=total, device=worker.device)
+        one = torch.tensor(VALUE, dtype=term, device=worker.device)
+        if "(" in way:
+            one = one.to(torch.float32)
+        for _ in range(worker.plan.steps):
+            held += one
+        worker.record(entry="sum", way=way, total=held.double().item())
+
+
+def precision_context(device: torch.device, precision: str) -> Any:
+    """Return autocast to float16 or bfloat16; for float32, a context that does nothing."""
+    if precision in ("float32", "tf32"):
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, precision))
+
+
+class Toy(nn.Module):
+    """The course's toy model: two matrices with a LayerNorm between them."""
+
+    def __init__(self, width: int = 16, labels: int = 8):
+        super().__init__()
+        self.first = nn.Linear(width, 32, bias=False)
+        self.norm = nn.LayerNorm(32)
+        self.last = nn.Linear(32, labels, bias=False)
+
+
+def dtypes(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row per tensor of a training step of the toy model: its dtype under the point's precision."""
+    torch.manual_seed(point.seed)
+    with worker.device:
+        model = Toy()
+        x, labels = torch.randn(4, 16), torch.arange(4)
+    with precision_context(worker.device, point.precision):
+        first = model.first(x)
+        normed = model.norm(first.relu())
+        logits = model.last(normed)
+        loss = functional.cross_entropy(logits, labels)
+    loss.backward()
+    tensors: dict[str, Any] = {
+        "parameters": model.first.weight,
+        "first layer's output": first,
+        "LayerNorm's output": normed,
+        "logits": logits,
+        "loss": loss,
+        "gradients": model.first.weight.grad,
+    }
+    for what, tensor in tensors.items():
+        worker.record(entry="dtype", what=what, dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+def norms(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row per input: how wrong a LayerNorm is whose statistics are rounded to the point's precision.
+
+    The input is rounded to the format first, and the reference is float64's LayerNorm of that: what counts is the
+    error of the norm itself. Inputs: deviations of 2^−16 to 2^16 around 0, and deviations of 1 around a mean. For
+    float32 statistics the input has bfloat16's few digits, as under autocast. `error` is relative, of the root mean
+    square; infinite where the result is not finite.
+    """
+    statistics = getattr(torch, point.precision)
+    given = torch.bfloat16 if point.precision == "float32" else statistics
+    generator = torch.Generator().manual_seed(point.seed)
+    noise = torch.randn(worker.plan.rows, worker.plan.width, generator=generator)
+    inputs = [("deviation", scale, noise * scale) for scale in _SCALES] + [("mean", m, noise + m) for m in _MEANS]
+    for varied, size, x in inputs:
+        x = x.to(worker.device).to(given)
+        if not torch.isfinite(x).all():
+            continue
+        right = functional.layer_norm(x.double(), x.shape[-1:])
+        ours = layer_norm_in(x.to(statistics)).double()
+        error = ((ours - right).square().mean() / right.square().mean()).sqrt().item()
+        finite = bool(torch.isfinite(ours).all()) and ours.abs().sum() > 0
+        worker.record(entry="norm", varied=varied, input_size=size, error=error if finite else None, finite=finite)
+
+
+def layer_norm_in(x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """Return LayerNorm of the rows of x, every intermediate result rounded to the dtype of x."""
+    centred = x - x.mean(-1, keepdim=True)
+    variance = (centred * centred).mean(-1, keepdim=True)
+    return centred * torch.rsqrt(variance + eps)

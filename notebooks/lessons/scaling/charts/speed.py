@@ -1,0 +1,163 @@
+"""Speed as pictures: the two laws, what an epoch is made of, how it scales, what an all-reduce costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from labkit.charts import canvas, parts
+from labkit.charts.waterfall import waterfall_chart as waterfall_chart
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+from lessons.scaling.theory import amdahl, gustafson
+
+_BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[4], canvas.SERIES[1])
+_LAWS = {
+    "strong": (amdahl, "Strong: the batch over all GPUs stays"),
+    "weak": (gustafson, "Weak: each GPU's batch stays"),
+}
+_PARTS = {  # of an epoch: what a rank does, waits for, sends
+    "input": ("waiting for images", canvas.WAIT),
+    "copy": ("host to device", "#8DB7CE"),
+    "forward": ("forward", canvas.COMPUTE),
+    "backward": ("backward", "#4D9BC9"),
+    "exposed": ("all-reduce, exposed", canvas.COMMUNICATE),
+    "optimizer": ("optimizer", "#117733"),
+    "rest": ("rest", canvas.IDLE),
+}
+_WAYS = {
+    "steps": ("two step times", "o", canvas.SERIES[0]),
+    "trace": ("the trace", "s", canvas.SERIES[2]),
+    "hooks": ("hooks", "D", canvas.SERIES[3]),
+}
+_DASHES = (0, (4, 2))
+
+
+def laws_chart(shares: Sequence[float] = (0.01, 0.05, 0.2), most: int = 16, guess: Any = None) -> Figure:
+    """Amdahl's and Gustafson's speed-ups for several serial shares, by arithmetic.
+
+    `guess` is a predicted efficiency in percent on two GPUs, a number or a Prediction; it stands as a mark.
+    """
+    figure, axes = parts.panels(2, height=3.9, sharey=True)
+    gpus = np.linspace(1, most, 100)
+    for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
+        ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
+        for share, color in zip(shares, _BATCHES, strict=False):
+            ax.plot(gpus, [speedup(share, count) for count in gpus], color=color, label=f"{100 * share:g} % serial")
+        counts = [2**power for power in range(most.bit_length())]
+        _gpu_axis(ax, counts)
+        ax.set_yticks(counts)
+        ax.set(title=title, xlabel="GPUs", ylabel="speed-up, times one GPU" if law == "strong" else "")
+    value = getattr(guess, "value", guess)
+    if value is not None:
+        axes[1].plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
+    canvas.shared_legend(figure, axes[::-1])
+    return canvas.finish(figure, "theory: Amdahl (1967), Gustafson (1988)")
+
+
+def _gpu_axis(ax: Axes, counts: Sequence[int]) -> None:
+    ax.xaxis.set_major_locator(FixedLocator(list(counts)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.grid(True)
+
+
+def scaling_chart(
+    *pairs: tuple[pd.DataFrame, pd.DataFrame], published: pd.DataFrame | None = None, guess: Any = None
+) -> Figure:
+    """Speed-up against GPUs, strong and weak, with whiskers; the fitted laws as lines; a row of panels per run.
+
+    Each pair is `scaling` and its `laws`. `published` is `published_speedups`: triangles at what a report's own seconds
+    mean. `guess` is a predicted efficiency in percent on two GPUs.
+    """
+    rows = len(pairs)
+    most = max(table["ranks"].max() for table, _ in pairs)
+    figure, grid = canvas.canvas(2, rows, height=0.9 + 3.1 * rows, squeeze=False, sharex=True, sharey=True)
+    batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})
+    colors: dict[Any, str] = dict(zip(batches, itertools.cycle(_BATCHES), strict=False))  # the same in all panels
+    for axes, (table, fits) in zip(grid, pairs, strict=True):
+        for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
+            _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most, colors)
+            ax.set_title(f"{title.partition(':')[0]}. {where(table)}, {fact(table, 'loader')} loader")
+        axes[0].set_ylabel("times one GPU's rate")
+    last = grid[-1][1]
+    if published is not None:
+        for fixed, own in published.groupby("batch_per_gpu"):
+            label = "published" if fixed == published["batch_per_gpu"].min() else None
+            last.plot(own["gpus"], own["true_speedup"], "^", color=canvas.PUBLISHED, mec="white", ms=8, label=label)
+        _gpu_axis(last, sorted({*published["gpus"], *(count for table, _ in pairs for count in table["ranks"])}))
+    value = getattr(guess, "value", guess)
+    if value is not None:
+        last.plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
+    for ax in grid[-1]:
+        ax.set_xlabel("GPUs (small runs: processes)")
+    canvas.shared_legend(figure, list(grid.flat), columns=6)
+    return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
+
+
+def _speedups(
+    ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int, colors: dict[Any, str]
+) -> None:
+    """Draw one law's points and fitted lines, a colour per batch."""
+    gpus = np.linspace(1, most, 60)
+    ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
+    fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
+    for fixed, own in table.groupby("fixed"):
+        color = colors[fixed]
+        name = f"{fixed} on all" if own["law"].iloc[0] == "strong" else f"{fixed} per GPU"
+        look = {"color": color, "marker": "o", "ls": "", "capsize": 3, "label": name}
+        ax.errorbar(own["ranks"], own["speedup"], yerr=own["spread_speedup"], **look)
+        if fixed in fitted:
+            ax.plot(gpus, [speedup(fitted[fixed], count) for count in gpus], color=color, lw=1.2)
+    _gpu_axis(ax, sorted(set(table["ranks"])))
+
+
+def parts_chart(*tables: pd.DataFrame) -> Figure:
+    """What an epoch is made of, in percent of it, a bar per setting, its seconds beside; a panel per run.
+
+    Hatched: an all-reduce that the backward hides.
+    """
+    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.3)
+    for ax, table in zip(axes, tables, strict=True):
+        labels = [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()]
+        parts.rows(ax, labels, fontsize=8.5)
+        end: Any = pd.Series(0.0, table.index)
+        hidden: Any = end
+        for part, (name, color) in _PARTS.items():
+            share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
+            if part == "backward":
+                hidden = (100 * table["hidden_s"].fillna(0.0) / table["seconds"]).clip(upper=share)
+                start = end + share - hidden
+            end = parts.bars(ax, share, start=end, color=color, label=name)
+        hatched = {"facecolor": "none", "edgecolor": canvas.COMMUNICATE, "hatch": "/////", "linewidth": 0}
+        if (hidden > 0).any():
+            ax.barh(range(len(table)), hidden, left=start, height=parts.BAR, label="all-reduce, hidden", **hatched)
+        for place, row in enumerate(table.itertuples()):
+            ax.text(103, place, units.seconds(row.seconds), va="center", fontsize=8)
+        ax.set(title=where(table), xlabel="% of an epoch", xlim=(0, 124))
+        ax.set_xticks(range(0, 101, 20))
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, sources(*tables))
+
+
+def ways_chart(*tables: pd.DataFrame) -> Figure:
+    """What an all-reduce adds to a step, in percent of it, by three ways of measuring; a panel per run."""
+    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
+    for ax, table in zip(axes, tables, strict=True):
+        places = parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}" for row in table.itertuples()])
+        spread = 100 * table["spread_steps_ms"] / table["step_ms"]
+        for aside, (way, (name, marker, color)) in zip((-0.18, 0.0, 0.18), _WAYS.items(), strict=True):
+            at = [place + aside for place in places]
+            look = {"color": color, "marker": marker, "ls": "", "ms": 6, "label": name}
+            whiskers = {"xerr": spread, "capsize": 3} if way == "steps" else {}
+            ax.errorbar(100 * table[f"{way}_share"], at, **look, **whiskers)
+        ax.axvline(0, color=canvas.INK, lw=1)
+        ax.set(title=f"{where(table)}: GPUs × images", xlabel="exposed all-reduce, % of a step")
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))

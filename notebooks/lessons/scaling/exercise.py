@@ -1,0 +1,170 @@
+"""Check the student's sampler and learning rates, and name the bug in a training."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.lineup import line_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.story import units
+from lessons.scaling.bugs import SYMPTOMS
+from lessons.scaling.hints import HINTS
+from lessons.scaling.listings import CODES
+from lessons.scaling.tables.exchange import symptoms
+from lessons.scaling.theory import learning_rate, scaled_rate
+
+# images, ranks, drop_last
+_SIZES = ((12, 3, False), (10, 4, False), (10, 4, True), (3, 4, False), (2, 5, False), (101, 2, True))
+SCHEDULES = [[20, 4, 128, 128, 0.1], [50, 10, 512, 128, 0.1], [25, 0, 2048, 256, 0.05], [8, 8, 256, 128, 0.2]]
+_CLOSE = 1e-6
+
+
+def shards_of(sizes: Iterable[tuple[int, int, bool]]) -> list[list]:
+    """Return images, ranks, rank, epoch and drop_last of every call: each rank of each size, in two epochs."""
+    return [
+        [images, ranks, rank, epoch, drop_last]
+        for images, ranks, drop_last in sizes
+        for epoch in (0, 1)
+        for rank in range(ranks)
+    ]
+
+
+SHARDS = shards_of(_SIZES)
+
+
+def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
+    """Return the verdict on the lists of image numbers of all ranks, for uneven sizes and two epochs."""
+    faults: dict[str, str] = {}
+    groups: dict[tuple, dict[int, list]] = {}
+    for (images, ranks, rank, epoch, drop_last), numbers in zip(shards, given, strict=True):
+        groups.setdefault((images, ranks, drop_last, epoch), {})[rank] = numbers
+    for (images, ranks, drop_last, epoch), by_rank in groups.items():
+        where = f"for {images} images on {ranks} ranks{', drop_last' if drop_last else ''}, epoch {epoch}"
+        if (
+            fault := _form(by_rank, images)
+            or _counts(by_rank, images, ranks, drop_last)
+            or _covers(by_rank, images, drop_last)
+        ):
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+        elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
+            said = f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
+            faults.setdefault("reshuffle", said)
+    merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
+    return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _form(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
+    for numbers in shards.values():
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers{_forgotten(numbers)}"
+        if outside := [number for number in numbers if not 0 <= number < images]:
+            return "outside", f"it gives {outside[0]}: there are images 0 to {images - 1}"
+    return None
+
+
+def _forgotten(given: Any) -> str:
+    return ": is a `return` missing?" if given is None else ""
+
+
+def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
+    due, lengths = images // ranks if drop_last else math.ceil(images / ranks), [len(one) for one in shards.values()]
+    if len({*lengths}) > 1:
+        return (
+            "uneven",
+            f"the ranks have {lengths} images: a rank with more than the others would wait forever for their gradients",
+        )
+    if lengths[0] != due:
+        return "count", f"each rank has {lengths[0]} images, not {due}"
+    return None
+
+
+def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str, str] | None:
+    times = Counter(number for numbers in shards.values() for number in numbers)
+    if drop_last and max(times.values(), default=1) > 1:
+        return (
+            "twice",
+            f"image {times.most_common(1)[0][0]} is in the lists {times.most_common(1)[0][1]} times, not once",
+        )
+    if not drop_last and (missing := images - len(times)):
+        return "coverage", f"{missing} images are in no rank's list: do all ranks shuffle alike?"
+    most = math.ceil(sum(times.values()) / images)
+    if times and max(times.values()) > most:
+        return (
+            "twice",
+            f"image {times.most_common(1)[0][0]} is in the lists {max(times.values())} "
+            f"times, and {most} at most are needed",
+        )
+    return None
+
+
+def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdict:
+    """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
+    faults: dict[str, str] = {}
+    for (steps, warm_up_steps, batch, base_batch, base_rate), rates in zip(schedules, given, strict=True):
+        where = (
+            f"for {steps} steps, {warm_up_steps} of warm-up, batch {batch} (batch {base_batch} has rate {base_rate:g})"
+        )
+        peak = scaled_rate(batch, base_rate, base_batch)
+        due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]
+        if fault := _rates(rates, due, peak, base_rate, warm_up_steps):
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
+    merits = ("the rate follows the batch, climbs in a line and falls in a line",)
+    return Verdict("rates", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int) -> tuple[str, str] | None:
+    numbers = isinstance(rates, list) and all(isinstance(one, int | float) for one in rates)
+    if not numbers or len(rates) != len(due):
+        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
+    if abs(max(rates) - max(due)) > _CLOSE:
+        why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
+        if abs(max(rates) - base_rate) < _CLOSE:
+            why = "scale the base rate with the batch"
+        return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
+    wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
+    if not wrong:
+        return None
+    step = wrong[0]
+    part = "warm_up" if step < warm_up_steps else "decay"
+    return (
+        part,
+        f"step {step} has rate {units.number(rates[step])}, not {units.number(due[step])}; "
+        f"the peak is {units.number(peak)}",
+    )
+
+
+def verdict_of(row: dict[str, Any]) -> Verdict:
+    """Return the verdict on one variant's symptoms."""
+    faults: dict[str, str] = {}
+    if row["distinct"] < 1:
+        faults["no_sampler"] = (
+            f"only {units.percent(row['distinct'])} of the images in an epoch differ: each rank trains on all of them"
+        )
+    if row["repeated"] > 0.5:
+        faults["no_set_epoch"] = "the second epoch has the first one's order"
+    if row["validated"] < 1:
+        faults["one_shard"] = f"its accuracy is that of {units.percent(row['validated'])} of the test images"
+    if abs(row["rate_over_due"] - 1) > 0.01:
+        faults["unscaled"] = f"its learning rate is {units.number(row['rate_over_due'])}× what the linear rule asks for"
+    if row["claimed_s"] != row["later_s"]:
+        faults["first_epoch"] = (
+            f"it reports {units.seconds(row['claimed_s'])} per epoch; without the first epoch "
+            f"({units.seconds(row['first_s'])}) it is {units.seconds(row['later_s'])}"
+        )
+    merits = () if faults else ("images, validation, learning rate and clock are as they should be",)
+    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+
+
+check = Exercises(
+    "scaling",
+    Exercise("shard", SHARDS, judge_shard, hints=HINTS["shard"], grade=CORE),
+    Exercise("rates", SCHEDULES, judge_rates, hints=HINTS["rates"], grade=WARM_UP),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+suspects, diagnose, show_suspects = line_up(
+    "scaling", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+)

@@ -1,0 +1,236 @@
+"""Knobs of lab 13: epochs on 1, 2, 4 GPUs, what they exchange, what they learn, and one GPU's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+from labkit.theory.images import KINDS, TESTING, TRAINING, kind_here
+from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, scaled_rate
+
+LOADERS = ("device", "host")
+VARIANTS = ("right", "no_sampler", "no_set_epoch", "one_shard", "unscaled", "first_epoch")
+TRAININGS = ("reference", "one_gpu", "large", "no_warm_up", "unscaled", "same_order", "sync_bn")
+RUNGS = (
+    "float32",
+    "TF32",
+    "channels_last",
+    "bfloat16 autocast",
+    "images on the device",
+    "4 times the batch",
+    "torch.compile",
+)
+_SMALL: dict[str, Any] = {"size": "small", "width": 4, "training": 128, "testing": 64, "processes": 0}
+
+
+def counts(gpus: int) -> tuple[int, ...]:
+    """Return the numbers of GPUs that are compared: powers of two, and all."""
+    powers = [2**exponent for exponent in range(gpus.bit_length()) if 2**exponent <= gpus]
+    return tuple(sorted({*powers, gpus}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Plan):
+    """What every plan of this lab shares: ResNet-18 and its images.
+
+    A point sets ranks (GPUs used; others idle), gpu_batch (images per GPU and step), batch (over all GPUs), loader
+    ("host": torch's DataLoader in processes of its own; "device": everything lies on the GPU) and precision.
+    `images` is "cifar-10" or "glyphs"; "auto" takes CIFAR-10 where this machine has it.
+    """
+
+    lab: ClassVar[str] = "scaling"
+    worker: ClassVar[str] = "lessons.scaling.worker"
+    SMALLER: ClassVar[dict[str, Any]] = {}
+
+    width: int = RESNET["width"]
+    blocks: tuple[int, ...] = tuple(RESNET["blocks"])
+    training: int = TRAINING
+    testing: int = TESTING
+    images: str = "auto"
+    processes: int = 4  # of a rank's DataLoader
+
+    def validate(self) -> None:
+        if self.images == "auto":
+            try:
+                object.__setattr__(self, "images", kind_here())
+            except FileNotFoundError as error:
+                raise PlanError(str(error)) from None
+        self.require("images", self.images, KINDS)
+        for knobs in self.knobs():
+            if not 1 <= knobs["ranks"] <= self.gpus:
+                raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
+            if not 1 <= knobs["batch"] <= self.training:
+                raise PlanError(f"batch={knobs['batch']}: there are {self.training} images to train on")
+            self.require("loader", knobs["loader"], LOADERS)
+
+    def setting(
+        self, ranks: int, gpu_batch: int, *, loader: str = "device", precision: str = "float32", **more: Any
+    ) -> dict[str, Any]:
+        """Return a point's knobs."""
+        batch = {"gpu_batch": gpu_batch, "batch": ranks * gpu_batch}
+        return {"ranks": ranks, **batch, "loader": loader, "precision": precision, **more}
+
+    @property
+    def several(self) -> tuple[int, ...]:
+        """The numbers of GPUs that exchange gradients; one where there is one only."""
+        return counts(self.gpus)[1:] or (1,)
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
+        return cls(**every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs(Network):
+    """An epoch in parts, by images per GPU, GPUs and loader; the first epoch is a warm-up of `first_steps` steps.
+
+    Short epochs are repeated until `least_steps` are timed, `most_repeats` times at most. `batches` are per GPU; the
+    largest is also divided among the GPUs, so that a job of fixed size can be followed.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "first_steps": 2, "least_steps": 16, "most_repeats": 2}
+
+    batches: tuple[int, ...] = (32, 128, 512)
+    loaders: tuple[str, ...] = LOADERS
+    first_steps: int = 30
+    least_steps: int = 200
+    most_repeats: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        shares = {(ranks, self.batches[-1] // ranks) for ranks in counts(self.gpus)}
+        shares |= {(ranks, batch) for ranks in counts(self.gpus) for batch in self.batches}
+        for loader in self.loaders:
+            for ranks, batch in sorted(shares):
+                yield self.setting(ranks, batch, loader=loader)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Communication(Network):
+    """A step with and without its all-reduce, in a trace and with hooks; the all-reduce alone; DataParallel's step."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 5, "warm_ups": 1}
+
+    batches: tuple[int, ...] = (32, 128, 512)
+    strategies: tuple[str, ...] = ("ddp", "dp")
+    warm_ups: int = 5
+    repeats: int = 30
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches:
+            for ranks in self.several:
+                for strategy in self.strategies:
+                    if strategy == "ddp" or (self.device == "cuda" and ranks == self.gpus > 1):
+                        yield self.setting(ranks, batch, strategy=strategy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(Network):
+    """Whole trainings: one GPU's reference, a large batch on one GPU and on all, with one choice changed at a time.
+
+    On one GPU, only trainings that need no other are left. Without GPUs, torch has no SyncBatchNorm.
+    """
+
+    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    trainings: tuple[str, ...] = TRAININGS
+    gpu_batch: int = 512
+    reference_batch: int = BASE_BATCH
+    epochs: int = 3
+    warm_up_epochs: float = 1.0
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for training in self.trainings:
+            self.require("training", training, TRAININGS)
+            if (self.gpus > 1 or training in TRAININGS[:2]) and (self.device == "cuda" or training != "sync_bn"):
+                yield self._training(training)
+
+    def _training(self, training: str) -> dict[str, Any]:
+        precision = "autocast" if self.device == "cuda" else "float32"
+        common = {"precision": precision, "variant": training, "reshuffle": True, "sync_bn": False}
+        if training == "reference":
+            return self.setting(1, self.reference_batch, **common, rate=BASE_RATE, warm_up_epochs=0.0)
+        batch = self.gpus * self.gpu_batch
+        rate = scaled_rate(batch, BASE_RATE, self.reference_batch)
+        common |= {"rate": rate, "warm_up_epochs": self.warm_up_epochs}
+        if training == "one_gpu":
+            return self.setting(1, batch, **common)
+        common |= {
+            "large": {},
+            "no_warm_up": {"warm_up_epochs": 0.0},
+            "unscaled": {"rate": BASE_RATE},
+            "same_order": {"reshuffle": False},
+            "sync_bn": {"sync_bn": True},
+        }[training]
+        return self.setting(self.gpus, self.gpu_batch, **common)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs(Network):
+    """One GPU, from a plain loop to a fast one: one knob more at a time."""
+
+    most: ClassVar[int | None] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 4}
+
+    gpus: int = 1
+    rungs: tuple[str, ...] = RUNGS
+    gpu_batch: int = 512
+    warm_ups: int = 6
+    repeats: int = 30
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        one: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
+        changes = (
+            {},
+            {"precision": "tf32"},
+            {"channels_last": True},
+            {"precision": "autocast"},
+            {"loader": "device"},
+            {},
+            {"compiled": True},
+        )
+        batch = self.gpu_batch
+        for rung, change in zip(RUNGS, changes, strict=True):
+            if rung in self.rungs:
+                one, batch = one | change, batch * (4 if rung == RUNGS[5] else 1)
+                yield self.setting(1, batch, **one) | {"knob": rung}
+        for rung in self.rungs:
+            self.require("rung", rung, RUNGS)
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        return super().small(**{"gpus": 1} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages(Network):
+    """What DistributedDataParallel calls when it is made, and in its first steps; the order of images by epoch."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 8}
+
+    gpu_batch: int = 32
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield self.setting(self.gpus, self.gpu_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Network):
+    """A short training with its clock and its validation: right, or with one of the lab's bugs."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "training": 96, "testing": 48}
+
+    training: int = 4096
+    testing: int = 1024
+    variants: tuple[str, ...] = ("right",)
+    gpu_batch: int = 128
+    epochs: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            yield self.setting(self.gpus, self.gpu_batch, variant=variant)

@@ -1,0 +1,95 @@
+"""What a step's all-reduce costs, three ways, and alone; a step of DataParallel, one process for all GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labkit.engine.worker import Worker
+from labkit.worker.clocks import fence
+from labkit.worker.counting import Collectives
+from labkit.worker.trace import traced
+from lessons.scaling.worker.loop import Loop
+
+
+def communicate(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one strategy: DataParallel in the first process alone, DDP in all that the point uses."""
+    (_data_parallel if point.strategy == "dp" else _ddp)(worker, point)
+
+
+def _batch(worker: Worker, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    chosen = torch.arange(count, device=worker.device) % len(worker.state.training.labels)
+    return worker.state.training.pixels[chosen], worker.state.training.labels[chosen]
+
+
+def _rows(worker: Worker, entry: str, work: Callable, before: Callable = lambda: None) -> None:
+    """Append a row of `entry` per timed call of `work`, in ms."""
+    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(work, **repeats, before=before):
+        worker.record(
+            entry=entry, iteration=timing.iteration, warm_up=timing.warm_up, **{f"{entry}_ms": 1e3 * timing.seconds}
+        )
+
+
+def _ddp(worker: Worker, point: SimpleNamespace) -> None:
+    """Append rows of whole steps, of gradients with and without all-reduce, of waits, of the all-reduce alone; a trace.
+
+    The batch is ready on the device. `waited_ms`: from the last gradient to the end of the backward, in the stream.
+    """
+    loop, group = Loop(worker, point), worker.state.groups[point.ranks]
+    images, labels = loop.ready(*_batch(worker, point.gpu_batch))
+
+    def step() -> None:
+        loop.gradients(images, labels)
+        loop.update()
+
+    def settle() -> None:
+        loop.optimizer.zero_grad()
+        fence(group)
+
+    _rows(worker, "step", step, settle)
+    _rows(worker, "gradients", lambda: loop.gradients(images, labels), settle)
+    with loop.wrapped.no_sync():
+        _rows(worker, "muted", lambda: loop.gradients(images, labels), settle)
+    for iteration in range(worker.plan.repeats):
+        settle()
+        loop.begin()
+        loop.gradients(images, labels)
+        worker.synchronize()
+        worker.record(entry="waited", iteration=iteration, waited_ms=loop.ended()["exposed"])
+    settle()
+    with Collectives() as sent:
+        step()
+    sizes = [size for name, size in sent.each if name == "all-reduce"]
+    tensors = [torch.zeros(size // 4, device=worker.device) for size in sizes]
+    worker.record(entry="sent", iteration=0, calls=len(sizes), sent_bytes=sum(sizes), total_calls=len(sent.each))
+
+    def exchange() -> None:
+        for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
+            work.wait()  # pyright: ignore[reportOptionalMemberAccess]
+
+    _rows(worker, "alone", exchange, lambda: fence(group) and None)
+    if point.ranks == worker.gpus:  # the tracer has all ranks meet
+        traced(worker, step)
+
+
+def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:
+    """Append rows of whole steps of DataParallel: the first process drives all GPUs, and its own gathers and reduces.
+
+    A step runs in new threads, and cuDNN's plans are kept per thread: with `cudnn.benchmark` each step would search.
+    """
+    if worker.rank:
+        return
+    loop = Loop(worker, point, alone=True)
+    loop.wrapped = nn.DataParallel(loop.model, list(range(point.ranks)))
+    images, labels = loop.ready(*_batch(worker, point.batch))
+
+    def step() -> None:
+        loop.gradients(images, labels)
+        loop.update()
+
+    _rows(worker, "step", step)

@@ -1,0 +1,64 @@
+"""What DistributedDataParallel sends, phase by phase, and the order of the images by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from labkit.engine.worker import Worker
+from labkit.worker.counting import Collectives
+from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.loop import Loop
+
+_SHOWN = 6  # numbers of an order
+
+
+def watch(worker: Worker, point: SimpleNamespace) -> None:
+    """Append rows "message" (phase, collective, calls, sent_bytes) and "order" (epoch, set_epoch, numbers)."""
+    group = worker.state.groups[point.ranks]
+    own: Any = [worker.device] if worker.device.type == "cuda" else None
+    batches = feed(worker, point)
+    batch = next(iter(batches.epoch(0)))
+    loop = Loop(worker, point, alone=True)
+
+    def wrap(**options: Any) -> None:
+        loop.wrapped = DistributedDataParallel(loop.model, own, process_group=group, **options)
+
+    def step() -> None:
+        loop.step(*batch)
+
+    _counted(worker, "construction", wrap)
+    for name in ("first step", "second step", "third step"):
+        _counted(worker, name, step)
+    with loop.wrapped.no_sync():
+        _counted(worker, "a step under no_sync", step)
+    loop = Loop(worker, point, alone=True)
+    wrap(broadcast_buffers=False)
+    for _ in range(3):
+        step()
+    _counted(worker, "a step without broadcast_buffers", step)
+    if worker.device.type == "cuda":
+        loop = Loop(worker, point, alone=True)
+        loop.model = nn.SyncBatchNorm.convert_sync_batchnorm(loop.model, group)
+        wrap()
+        for _ in range(3):
+            step()
+        _counted(worker, "a step with SyncBatchNorm", step)
+    for told in (True, False):
+        order = feed(worker, point, reshuffle=told)
+        for epoch in range(3):
+            worker.record(entry="order", set_epoch=told, epoch=epoch, numbers=order.order(epoch)[:_SHOWN])
+
+
+def _counted(worker: Worker, phase: str, work: Callable) -> None:
+    """Append a row per kind of collective that is called during `work`; one without calls where there is none."""
+    with Collectives() as sent:
+        work()
+    worker.synchronize()
+    for collective in sent.calls or ["none"]:
+        size = {"calls": sent.calls[collective], "sent_bytes": sent.bytes[collective]}
+        worker.record(entry="message", phase=phase, collective=collective, **size)

@@ -1,0 +1,74 @@
+"""A short training with its clock and its validation, right or with one of the lab's bugs in it."""
+
+from __future__ import annotations
+
+import time
+from statistics import fmean
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+
+from labkit.engine.worker import Worker
+from labkit.worker.clocks import fence
+from labkit.worker.images import Images
+from lessons.scaling import bugs
+from lessons.scaling.theory import BASE_RATE, scaled_rate
+from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.learning import evaluate, train_epoch
+from lessons.scaling.worker.loop import Loop
+
+
+def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
+    """Append one row: what the ranks trained on, validated on, with which learning rate, and which time they report.
+
+    `distinct`: the share of an epoch's images, over all ranks, that differ. `repeated`: the share of the second epoch's
+    that stood at the same place in the first. `validated`: the share of the test images behind the accuracy.
+    `rate_over_due`: the highest learning rate over that of the linear rule. `first_s` and `later_s`: the first epoch,
+    and the mean of the others; `claimed_s`: the time that is reported.
+    """
+    plan, group = worker.plan, worker.state.groups[point.ranks]
+    variant = bugs.VARIANTS[point.variant]
+    choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
+    loop, batches = Loop(worker, point), feed(worker, point, **choice)
+    due = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)
+    rate = BASE_RATE if variant.get("unscaled") else due
+    schedule = {"steps": plan.epochs * batches.steps, "warm_up_steps": batches.steps, "rate": rate}
+    orders, epoch_s = [], []
+    for epoch in range(plan.epochs):
+        orders.append(_gathered(batches.order(epoch), point.ranks, group))
+        fence(group)
+        start = time.perf_counter()
+        train_epoch(loop, batches, epoch, schedule)
+        epoch_s.append(fence(group) - start)
+    tested = _validated(worker, loop, point, bool(variant.get("one_shard")), group)
+    worker.record(
+        entry="trial",
+        iteration=0,
+        distinct=len({*orders[0]}) / len(orders[0]),
+        repeated=fmean(first == second for first, second in zip(orders[0], orders[1], strict=True)),
+        validated=tested / len(worker.state.testing.labels),
+        rate_over_due=loop.highest_rate / due,
+        first_s=epoch_s[0],
+        later_s=fmean(epoch_s[1:]),
+        claimed_s=fmean(epoch_s if variant.get("first_epoch") else epoch_s[1:]),
+    )
+
+
+def _validated(
+    worker: Worker, loop: Loop, point: SimpleNamespace, one_shard: bool, group: dist.ProcessGroup | None
+) -> int:
+    """Evaluate this rank's part of the test images; return how many images the accuracy is made of."""
+    pixels, labels = (part[worker.rank :: point.ranks] for part in worker.state.testing)
+    counts = torch.tensor([evaluate(loop, Images(pixels, labels)), len(labels)])
+    if not one_shard:
+        dist.all_reduce(counts, group=group)
+    return int(counts[1])
+
+
+def _gathered(numbers: list[int], ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+    """Return the numbers of all ranks' images, rank after rank."""
+    own = torch.tensor(numbers)
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own, group=group)
+    return torch.cat(parts).tolist()

@@ -1,0 +1,226 @@
+"""Knobs of lab 05: GPT-2 under each strategy, its step's speed, batches, accumulation, profiles and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, Self
+
+from labkit.engine.plan import Plan
+from labkit.theory.gpt import LADDER, GptTraining
+
+OPTIONS = ("", "recomputed", "float16 gradients", "PowerSGD")
+VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
+_WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt(GptTraining):
+    """GPT-2 Large as the report trained it: 32 sequences per step over all ranks, 8 at a time."""
+
+    lab: ClassVar[str] = "sharding"
+    worker: ClassVar[str] = "lessons.sharding.worker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategies(Gpt):
+    """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"large": 8, "seeds": (0,), "repeats": 4}
+    LARGE: ClassVar[tuple[int, int]] = (48, 16)
+
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")
+    large: int = 48
+    seeds: tuple[int, ...] = (0, 1, 2)
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        counts = [n for n in (1, 2, 4, 8) if n <= self.gpus]
+        for ranks in counts:
+            strategies = self.strategies if ranks == counts[-1] else self.strategies[:2]
+            for strategy in strategies if ranks > 1 else ("single",):
+                yield self.setting(strategy, ranks, micro_batch=self.large) | {"load": "large"}
+                if ranks in (1, counts[-1]):
+                    micro = min(self.micro_batch, self.batch // ranks)
+                    yield self.setting(strategy, ranks, micro_batch=micro, batch=self.batch) | {"load": "shared out"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(Gpt):
+    """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
+
+    least: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {"large": 8}
+    LARGE: ClassVar[tuple[int, int]] = (64, 32)
+
+    rungs: tuple[str, ...] = tuple(LADDER)[:-1]
+    large: int = 64
+    warm_ups: int = 2
+    repeats: int = 5
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        knobs: dict[str, Any] = {
+            "precision": "float32",
+            "fused": False,
+            "compiled": "no",
+            "attention": "plain",
+            "pad": False,
+        }
+        for rung in self.rungs:
+            self.require("rung", rung, tuple(LADDER))
+            knobs |= LADDER[rung] or {"micro_batch": self.large}
+            if self.device == "cuda" or "compiled" not in LADDER[rung]:  # else it is the rung before, once more
+                yield self.setting(**knobs) | {"knob": rung}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches(Gpt):
+    """One GPU, more and more sequences at once, until they do not fit."""
+
+    least: ClassVar[int] = 1
+    SMALLER: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
+
+    sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
+    warm_ups: int = 2
+    repeats: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for size in self.sizes:
+            yield self.setting(micro_batch=size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulation(Gpt):
+    """Gradients exchanged after every micro-batch, or once per step."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2}
+
+    strategies: tuple[str, ...] = ("ddp", "fsdp_full")
+    times: tuple[int, ...] = (2, 4)  # micro-batches per step; the report's step has 2
+    warm_ups: int = 2
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for times, strategy, synced in product(self.times, self.strategies, ("every", "last")):
+            yield self.setting(strategy, self.gpus, times=times, synced=synced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsReported(Gpt):
+    """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
+
+    strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
+    precision: str = "float32"
+    warm_ups: int = 1
+    repeats: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        plain: dict[str, Any] = {"fused": False, "compiled": "no", "attention": "plain", "pad": False}
+        for strategy in self.strategies:
+            ranks = 1 if strategy == "single" else self.gpus
+            micro_batch = min(self.micro_batch, self.batch // ranks)
+            batch = self.batch - self.batch % (ranks * micro_batch)
+            yield self.setting(strategy, ranks, micro_batch=micro_batch, batch=batch, **plain) | {"load": "report"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses(Gpt):
+    """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 7, "occurring": 50}
+
+    variants: tuple[tuple[str, str], ...] = (
+        ("single", ""),
+        ("ddp", ""),
+        ("fsdp_grad", ""),
+        ("fsdp_full", ""),
+        ("fsdp_root", ""),
+        ("ddp", "recomputed"),
+        ("fsdp_full", "recomputed"),
+        ("ddp", "float16 gradients"),
+        ("ddp", "PowerSGD"),
+    )
+    occurring: int = 1000  # words in the samples: a model learns within some steps that all others do not occur
+    precision: str = "autocast"
+    warm_ups: int = 1
+    repeats: int = 19
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy, option in self.variants:
+            self.require("option", option, OPTIONS)
+            ranks, batch = 1 if strategy == "single" else self.gpus, self.micro_batch * self.gpus
+            yield self.setting(strategy, ranks, batch=batch, compiled="no") | {"option": option}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(Gpt):
+    """One micro-batch per rank under the profiler, and once more without communication."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 4}
+
+    strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
+    warm_ups: int = 2
+    repeats: int = 4
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for strategy in self.strategies:
+            yield self.setting(strategy, self.gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline(Gpt):
+    """Three steps with every allocation remembered."""
+
+    least: ClassVar[int] = 1
+    iterations: int = 3
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        yield self.setting()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links(Plan):
+    """What the collectives of these strategies take alone, by size and number of ranks."""
+
+    lab: ClassVar[str] = "sharding"
+    worker: ClassVar[str] = "lessons.sharding.worker"
+    least: ClassVar[int] = 2
+
+    sizes_kib: tuple[int, ...] = (64, 1024, 8192, 32768, 131072, 524288)
+    collectives: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter")
+    warm_ups: int = 3
+    repeats: int = 10
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        counts = [n for n in (2, 4, 8) if n <= self.gpus]
+        for ranks, collective, size in product(counts, self.collectives, self.sizes_kib):
+            yield {"collective": collective, "ranks": ranks, "kib": size}
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        return cls(**{"size": "small", "gpus": cls.few(2), "sizes_kib": (16, 256, 1024, 4096), "repeats": 5} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Gpt):
+    """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
+
+    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
+    FULLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
+
+    variants: tuple[str, ...] = ("right",)
+    strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
+    times: int = 3
+    precision: str = "float32"
+    sequence: int = 64
+    steps: int = 3
+    warm_ups: int = 1
+    repeats: int = 1
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for variant in self.variants:
+            self.require("variant", variant, VARIANTS)
+            for strategy in self.strategies if variant == "right" else ("fsdp_full",):
+                known = self.setting(strategy, self.gpus, times=self.times, compiled="no")
+                yield known | _WRONG.get(variant, {}) | {"variant": variant}

@@ -1,0 +1,204 @@
+"""Rows → tokens a second, MFU, ledgers, accumulation, batch sizes, overlap by three methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.provenance import fact, of_run
+from labkit.tables import ledgers
+from labkit.tables.equality import equality as equality
+from labkit.tables.profile import memory_timeline as memory_timeline
+from labkit.tables.profile import operators as operators
+from labkit.tables.profile import profile as profile
+from labkit.tables.profile import segments as segments
+from labkit.tables.profile import trace_spans as trace_spans
+from labkit.tables.published import published
+from labkit.tables.rates import ladder as rungs
+from labkit.tables.rates import rates, utilised
+from labkit.tables.rates import strategies as strategies
+from labkit.tables.rows import entries
+from labkit.theory.gpt import activations
+from labkit.theory.memory import ledger
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+    from lessons.sharding.plan import Gpt
+
+_SPREAD = "spread_efficiency"
+_BY = ["load", "strategy", "ranks"]
+
+
+def ladder(run: Run) -> pd.DataFrame:
+    """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
+    plan: Any = run.plan
+    table = rungs(run, per_sample=plan.sequence, unit="tokens")
+    precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
+    return utilised(table, run, table["knob"].map(precision))
+
+
+def batches(run: Run) -> pd.DataFrame:
+    """Return per micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
+    plan: Any = run.plan
+    table = rates(run, ["micro_batch", "batch"], per_sample=plan.sequence, unit="tokens")
+    table = utilised(table, run, plan.precision)
+    held = memory(run, ["micro_batch"]).set_index("micro_batch")
+    for column in ("peak", "reserved"):
+        table[f"{column}_mib"] = table["micro_batch"].map(held[column])
+    due = {point.micro_batch: sum(forecast(plan, vars(point)).values()) for point in plan.points()}
+    table["predicted_mib"] = table["micro_batch"].map(due) / ledgers.MIB
+    return table
+
+
+def forecast(plan: Gpt, row: pd.Series | dict) -> dict[str, int]:
+    """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
+    half = row["precision"] == "bfloat16"
+    size = 2 if half else 4
+    kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
+    return ledger(
+        plan.model(row["vocabulary"]),
+        row["strategy"],
+        row["ranks"],
+        kept,
+        element_bytes=size,
+        state_bytes=12 if half else 8,
+        micro_batches=row["micro_batches"],
+    )
+
+
+def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
+    """Return the memory ledger of GPT-2, a row per setting of the columns `by` (default: load, strategy, ranks)."""
+    return ledgers.memory(run, by or _BY, forecast)
+
+
+def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
+    """Return the communication ledger of GPT-2, a row per setting of the columns `by` and collective."""
+    plan: Any = run.plan
+    size = 2 if plan.precision == "bfloat16" else 4
+    return ledgers.sent(
+        run,
+        by or _BY,
+        lambda plan, row: plan.model(row["vocabulary"]),
+        element_bytes=size,
+        micro_batches="micro_batches",
+        synced=_synced,
+    )
+
+
+def _synced(row: pd.Series) -> int:
+    return int(row["micro_batches"]) if row["synced"] == "every" else 1
+
+
+def accumulation(run: Run) -> pd.DataFrame:
+    """Return per number of micro-batches and strategy: step_ms, MiB of gradients and peak_mib, and what is saved.
+
+    Columns end in "_every", gradients exchanged after each micro-batch, or "_last", once per step.
+    """
+    by = ["micro_batches", "strategy", "synced"]
+    table = run.medians(by, "step_ms")
+    rows = entries(run, "traffic")
+    rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
+    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
+    peaks = entries(run, "memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    table = table.join(moved, on=by).join(peaks, on=by)
+    columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
+    one = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
+    result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in columns for synced in ("every", "last")})
+    result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
+    result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
+    return of_run(result.reset_index(), run)
+
+
+def reported(run: Run) -> pd.DataFrame:
+    """Return per strategy, as the report ran it: tokens_per_s with spread, speedup over one GPU, peak_mib, mfu.
+
+    `printed_speedup`, `printed_tokens_per_s` (of the printed seconds) and `printed_peak_gb` are the report's, on H100s.
+    """
+    table = strategies(run)
+    table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
+    held = entries(run, "memory").reindex(columns=["strategy", "peak_mib"])
+    table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
+    printed = published("gpt2_strategies").replace({"strategy": {"baseline": "single"}}).set_index("strategy")
+    columns = {"printed_speedup": "speedup", "printed_peak_gb": "peak_memory_gb"}
+    for name, column in columns.items():
+        table[name] = table["strategy"].map(printed[column])
+    steps = table["strategy"].map(printed["train_seconds_20_steps"]) / 20
+    return table.assign(printed_tokens_per_s=32 * 1024 / steps)
+
+
+def losses(run: Run) -> pd.DataFrame:
+    """Return per strategy, option and step: the mean loss of all ranks' samples."""
+    rows = entries(run, "step")
+    by = ["strategy", "option", "iteration"]
+    return of_run(rows.groupby(by, sort=False)["loss"].mean().reset_index(), run)
+
+
+def options(run: Run) -> pd.DataFrame:
+    """Return per strategy and option: tokens_per_s with spread, activations and peak in MiB, MiB of gradients sent.
+
+    `loss_off` is the largest relative difference of a step's loss from that of one GPU. What PowerSGD sends is the
+    share that torch's own count says, because its collectives are called where ours does not see them.
+    """
+    plan: Any = run.plan
+    by = ["strategy", "option"]
+    table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
+    held = entries(run, "memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
+    table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
+    moved = entries(run, "traffic")
+    moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
+    sent = moved.groupby(by)["sent_bytes"].sum() / ledgers.MIB
+    for row in entries(run, "compression").itertuples():
+        sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
+    table = table.join(sent.rename("gradients_mib"), on=by)
+    loss = losses(run).pivot_table(index="iteration", columns=by, values="loss")
+    off = (loss.div(loss["single", ""], axis=0) - 1).abs().max()
+    table = table.join(off.rename("loss_off"), on=by)
+    return of_run(table, run)
+
+
+def overlap(run: Run) -> pd.DataFrame:
+    """Return per strategy: exposed milliseconds of communication by three methods, and the share hidden by each.
+
+    `trace`: kernels during which nothing computes. `steps`: the time of gradients with communication less that without.
+    `waits`: what the computing stream waited for, by hooks. Each is subtracted from the trace's communication, and
+    `share` is what is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden
+    communication is not free.
+    """
+    profiled = profile(run)
+    account = profiled.set_index("strategy")
+    medians = {
+        name: run.medians(["strategy"], f"{name}_ms").set_index("strategy")[f"{name}_ms"]
+        for name in ("muted", "gradients", "waited")
+    }
+    rows = []
+    figures = account.select_dtypes("number")
+    moved = figures[figures["communication_ms"] > 0]  # a rank alone sends nothing, whatever its strategy
+    for strategy, account_row in moved.drop("single", errors="ignore").iterrows():
+        total = account_row["communication_ms"]
+        exposed = {
+            "trace": account_row["exposed_ms"],
+            "steps": medians["gradients"][strategy] - medians["muted"][strategy],
+            "waits": medians["waited"][strategy],
+        }
+        row = {"strategy": strategy, "communication_ms": total}
+        row |= {f"{name}_ms": ms for name, ms in exposed.items()}
+        row |= {f"{name}_share": 1 - ms / total for name, ms in exposed.items()}
+        alone = figures.loc["single"] if "single" in figures.index else account_row * float("nan")
+        row |= {
+            "slowed_ms": account_row["compute_ms"] - alone["compute_ms"],
+            "idle_ms": account_row["idle_ms"] - alone["idle_ms"],
+        }
+        rows.append(row)
+    shown = [f"{name}_{kind}" for kind in ("ms", "share") for name in ("trace", "steps", "waits")]
+    table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])
+    shares = table[[name for name in shown if name.endswith("_share")]]
+    table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
+    return of_run(table, run, idlest=fact(profiled, "idlest"))
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
+    columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
+    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    return rows[rows["rank"] == 0][columns].reset_index(drop=True)

@@ -1,0 +1,94 @@
+"""Lab 05, what the workers do: build GPT-2, train it under a strategy, time it, profile it, remember its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+from labkit.engine.worker import Worker
+from labkit.worker.allocations import remembered
+from labkit.worker.data import batches
+from labkit.worker.gpt import Gpt, samples
+from labkit.worker.ledger import keep_ledgers
+from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.trainer import Batch, Trainer, adamw, time_steps
+from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
+from lessons.sharding.worker.overlap import profile
+from lessons.sharding.worker.trials import compare, time_collective
+
+__all__ = ["measure", "prepare"]
+
+_LEARNING_RATE = 3e-4
+_EPOCH = 8  # global batches before samples come again
+# What DDP may send instead of float32 gradients, as (state, hook). PowerSGD sends two thin factors of each matrix and
+# keeps what they leave out for the next step (Vogels and others, "PowerSGD", NeurIPS 2019); steps 0 and 1 send all.
+_COMPRESSED: dict[str, Callable[[dist.ProcessGroup | None], tuple[Any, Callable]]] = {
+    "float16 gradients": lambda group: (group, default_hooks.fp16_compress_hook),
+    "PowerSGD": lambda group: (powerSGD_hook.PowerSGDState(group, 4, 2), powerSGD_hook.powerSGD_hook),
+}
+
+
+def measure(worker: Worker, point: SimpleNamespace) -> None:
+    """Measure one point on the ranks that it uses; the others wait where all points end."""
+    group = worker.state[point.ranks]
+    if worker.rank >= point.ranks:
+        return
+    if isinstance(worker.plan, Links):
+        time_collective(worker, point, group)
+        return
+    set_precision(point.precision)
+    (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, group)
+    forget(worker)
+
+
+def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+    """Build the model under its strategy and measure what the plan asks for."""
+    option = getattr(point, "option", "")
+    trainer = Trainer(
+        Gpt(worker.plan, point, worker.device, recomputed=option == "recomputed"),
+        point.strategy,
+        group,
+        worker.device,
+        adamw(_LEARNING_RATE, point.precision, point.fused),
+        synced=point.synced,
+    )
+    state, hook = _COMPRESSED.get(option, lambda group: (None, None))(group)
+    if hook:
+        trainer.wrapped.register_comm_hook(state, hook)
+    next_batches = feed(worker, point)
+    if isinstance(worker.plan, Profiles):
+        profile(worker, trainer, next_batches, group)
+    elif isinstance(worker.plan, Timeline):
+        for _ in range(worker.plan.warm_ups):
+            trainer.step(next_batches())
+        _remember(worker, trainer, next_batches)
+    else:
+        time_steps(worker, trainer, next_batches, group)
+        if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
+            keep_ledgers(worker, trainer, next_batches())
+        if isinstance(state, powerSGD_hook.PowerSGDState):
+            _, before, after = state.compression_stats()
+            worker.record(entry="compression", gradients=before, sent=after)
+
+
+def feed(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
+    """Return a function that returns this rank's micro-batches of the next step."""
+    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed, getattr(worker.plan, "occurring", 0))
+    data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
+    return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
+
+
+def _remember(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
+    """Keep the allocator's history over some steps, phase by phase."""
+    losses: list[torch.Tensor] = []
+
+    def forward() -> None:
+        losses.append(trainer.forward(next_batches()[0]))
+
+    phases = [("forward", forward), ("backward", lambda: trainer.backward(losses.pop())), ("optimizer", trainer.update)]
+    remembered(worker, phases, worker.plan.iterations)

@@ -1,0 +1,39 @@
+"""Cause a failure on purpose, and see what the launcher makes of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pandas as pd
+
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.processes import members
+from lessons.start.plan import Failure
+
+_PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
+
+
+def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
+    """Launch a plan in which one rank fails ("raises", "killed", "leaves", "hangs"), and return the error.
+
+    The error also has `seconds`, from the call to the error. Raises PlanError for a kind that is not known.
+    """
+    plan, begun = Failure.sized(size, gpus=gpus, kind=kind), time.perf_counter()
+    try:
+        launch(plan, patience_s=_PATIENCE_S)
+    except RunError as error:
+        vars(error)["seconds"] = time.perf_counter() - begun
+        return error
+    raise AssertionError(f"a rank that {kind} did not make the run fail")
+
+
+def failures(errors: list[Any]) -> pd.DataFrame:
+    """Return one row per error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
+    rows = [
+        (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))
+        for e in errors
+    ]
+    columns = ["the_rank", "error", "blamed_rank", "rows_kept", "processes_left", "seconds"]
+    return pd.DataFrame(rows, columns=columns)

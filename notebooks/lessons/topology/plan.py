@@ -1,0 +1,67 @@
+"""Knobs of lab 01: which copies to time, how large, and from which host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from labkit import node
+from labkit.engine.errors import PlanError
+from labkit.engine.plan import Plan
+
+_DIRECTIONS = ("host_to_gpu", "gpu_to_host")
+_MEMORIES = ("pageable", "pinned")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies(Plan):
+    """Every GPU pair in both directions, and every GPU with the host: alone and all simultaneously.
+
+    Each copies a buffer of `mib` MiB.
+
+    `numa` lists the NUMA nodes whose memory the host buffers come from; () takes every node of this machine.
+    """
+
+    lab: ClassVar[str] = "topology"
+    worker: ClassVar[str] = "lessons.topology.worker"
+    one_node: ClassVar[bool] = True
+
+    mib: int = 1024
+    warm_ups: int = 10
+    repeats: int = 15
+    memories: tuple[str, ...] = _MEMORIES
+    numa: tuple[int, ...] = ()
+
+    def validate(self) -> None:
+        if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
+            raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
+        for memory in self.memories:
+            self.require("memory", memory, _MEMORIES)
+        if not self.numa:
+            known = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
+            object.__setattr__(self, "numa", known)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for source in range(self.gpus):
+            for target in range(self.gpus):
+                yield {"copy": "gpu_to_gpu", "source": source, "target": target}
+        for direction in _DIRECTIONS:
+            for memory in self.memories:
+                for numa in self.numa:
+                    for together in (False, True):
+                        yield {"copy": direction, "memory": memory, "numa": numa, "together": together}
+
+    @classmethod
+    def small(cls, **knobs) -> Self:
+        memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
+        short: dict[str, Any] = {
+            "size": "small",
+            "gpus": cls.few(4),
+            "mib": 16,
+            "warm_ups": 2,
+            "repeats": 5,
+            "memories": memories,
+            "numa": (0,),
+        }
+        return cls(**short | knobs)

@@ -1,0 +1,202 @@
+"""Lab 12's tables: what they say is the theory's, machines are datasheets', and mistakes give what was printed."""
+
+import math
+
+import pandas as pd
+import pytest
+from made import CPU, gpu_node
+
+from labkit.engine.run import replay
+from labkit.tables.published import published
+from lessons import accounting, sharding
+from lessons.accounting.tables.answers import agrees
+from lessons.accounting.theory import MODELS, Mesh
+
+PRINTED = published("communication_accounting")
+TABLES = {
+    "parts": accounting.parts,
+    "labels": accounting.labels,
+    "over_devices": accounting.over_devices,
+    "fit": accounting.fit,
+    "over_tokens": accounting.over_tokens,
+    "bounds": accounting.bounds,
+    "knobs": accounting.knobs,
+    "splits": accounting.splits,
+    "machines": accounting.machines,
+    "drivers": accounting.drivers,
+}
+
+
+def changed(quantity: str, value: float) -> pd.DataFrame:
+    """Give the published answers with one of them replaced."""
+    made = PRINTED.assign(value=PRINTED["value"].mask(PRINTED["quantity"] == quantity, value))
+    made.attrs = dict(PRINTED.attrs)
+    return made
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_says_where_it_comes_from(name):
+    table = TABLES[name]()
+    assert "theory" in table.attrs["source"] and table.attrs["small"] is False
+
+
+def test_parts_in_both_units():
+    table = accounting.parts(tokens=1).set_index("kind")
+    assert (table["gb"] * 1e9).tolist() == table["bytes"].tolist() == (table["gib"] * 2**30).tolist()
+    assert table["bytes_per_parameter"].iloc[:3].tolist() == [4, 4, 8]
+    assert table.loc["activations", "bytes"] == 2 * 126 * (16384 + 53248)
+
+
+def test_labels():
+    table = accounting.labels().set_index("reading")
+    assert table["devices"].tolist() == [44, 42, 41]
+    assert table["gib"].iloc[1] == pytest.approx(81559 / 1024)
+
+
+def test_drivers_say_more_than_labels():
+    table = accounting.drivers(gpu_node(2), gpu_node(1, "Some GPU"), CPU)
+    assert table["gpu"].tolist() == ["NVIDIA H200"], "one row a kind; none without a datasheet"
+    assert table["over_label"].iloc[0] == pytest.approx(143771 * 2**20 / 141e9)
+
+
+def test_over_devices_marks_the_fewest():
+    table = accounting.over_devices()
+    assert table.attrs["fewest"] == {0: {"GB": 38, "GiB": 35}, 1024: {"GB": 41, "GiB": 38}}
+    rows = table[table["tokens"] == 0].set_index("fsdp")["gb"]
+    assert rows[38] < 95 < rows[37] and rows[35] < 95 * 2**30 / 1e9 < rows[34]
+    kinds = ["parameters", "gradients", "optimizer", "activations"]
+    assert table["gb"].tolist() == pytest.approx(table[kinds].sum(axis=1).tolist())
+
+
+def test_fit():
+    table = accounting.fit()
+    assert len(table) == 4 * 11 * 8
+    counts = table.set_index(["strategy", "model", "gpu"])["fewest"]
+    assert counts["ZeRO-3", "70 B", "H100 80 GB"] == 16
+    assert counts["DDP", "2.7b", "H100 80 GB"] == 1 and math.isnan(counts["DDP", "7 B", "H100 80 GB"])
+    volta = table[table["gpu"] == "V100 32 GB"]
+    assert set(volta["status"]) == {"no bfloat16"} and volta["fewest"].isna().all()
+    assert counts["ZeRO-3", "405 B", "A100 80 GB"] == counts["ZeRO-3", "405 B", "H100 80 GB"]
+    single = accounting.fit("float32")
+    assert "no bfloat16" not in set(single["status"])
+    assert (table["fewest"].notna() == (table["status"] == "ok")).all()
+
+
+def test_fit_takes_a_model_of_ones_own():
+    mine = accounting.fit(models={"mine": MODELS["70 B"]})
+    every = accounting.fit()
+    assert set(mine["model"]) == {"mine"}
+    assert mine["fewest"].tolist() == pytest.approx(every[every["model"] == "70 B"]["fewest"].tolist(), nan_ok=True)
+
+
+def test_recomputing_is_what_lets_large_models_fit():
+    def most(recompute):
+        table = accounting.fit(recompute=recompute).set_index(["strategy", "model", "gpu"])["fewest"]
+        return table["ZeRO-3", "70 B", "H100 80 GB"]
+
+    assert most(True) < most(False)
+
+
+def test_bounds():
+    table = accounting.bounds()
+    assert table["tokens"].round().tolist() == [20444, 25302]
+    assert table["tokens_per_device"].round().tolist() == [319, 395]
+    assert (table["gb"] < 95).all() and (table["gb"] > 3517.6 / 64).all()
+    never = accounting.bounds(Mesh(2, 32))
+    assert never["tokens"].tolist() == [math.inf] * 2 == never["gb"].tolist()
+
+
+def test_knobs_turn_the_bound_the_right_way():
+    times = accounting.knobs().set_index("knob")["times"]
+    assert times["as asked"] == 1
+    assert times["weights travel in 8 bits"] == pytest.approx(0.5)
+    assert times["a third axis for FSDP"] == pytest.approx(2 / 3)
+    assert times["compute twice as fast"] > 2 and times["32 × 2 devices"] > 1 > times["8 × 8 devices"]
+
+
+def test_splits():
+    table = accounting.splits().set_index("tensor")
+    assert (table.index * table["fsdp"] == 64).all()
+    assert table["in_turn"].idxmin() == 8 and table["at_once"].idxmin() == 16
+    assert table.index[table["at_once"].isna()].tolist() == [32, 64]
+    assert table.loc[4, "in_turn"] == pytest.approx(25301.71, abs=0.01)
+
+
+def test_machines_are_datasheets_and_know_this_one():
+    table = accounting.machines(gpu_node(2)).set_index("device")
+    assert table.loc["H200", "tokens"] == pytest.approx(7 / 8 * 989.5e12 / (18 * 26.562e9))
+    assert table.index[table["here"]].tolist() == ["H200"]
+    assert not accounting.machines(CPU)["here"].any()
+    assert table.loc["L40S", "link"] == "PCIe" and table.loc["TPU v5p, one axis", "tokens"] == pytest.approx(
+        2555.6, abs=0.1
+    )
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return accounting.measured(*(replay(sharding.RECORDED[name]) for name in ("strategies", "links")))
+
+
+def test_measured_is_the_recorded_runs_own(trained):
+    rows = trained.set_index(["strategy", "tokens"])
+    theirs = sharding.strategies(replay(sharding.RECORDED["strategies"])).set_index(["strategy", "ranks", "load"])
+    assert rows.loc[("fsdp_full", 49152), "efficiency"] == theirs.loc[("fsdp_full", 2, "large"), "efficiency"]
+    full = rows.loc[("fsdp_full", 49152)]
+    assert full["bound_tokens"] == pytest.approx(49152 * full["least_sent_ms"] / full["least_math_ms"])
+    assert full["added"] == pytest.approx(full["alone_ms"] / (full["alone_ms"] + full["line_ms"]))
+    # Three times all parameters in bfloat16 go through half a ring; the root's are gathered once less.
+    assert full["least_sent_ms"] == pytest.approx(1.5 * 774e6 * 2 / 478.116e6, rel=0.05)
+    accumulated = rows.loc[("fsdp_full", 8192)]  # over two micro-batches, which scatter gradients once
+    assert accumulated["least_sent_ms"] == pytest.approx(1.25 * 774e6 * 2 / 478.116e6, rel=0.05)
+    assert full["least_math_ms"] < full["alone_ms"] and full["least_sent_ms"] < full["line_ms"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "same"),
+    [
+        (2.2e11, 219848638464, True),
+        (0.016, 0.01634, True),
+        (0.016, 0.0166, False),
+        (41, 44, False),
+        (3276, 3276.4, True),
+        (3276, 3277, False),
+    ],
+)
+def test_answers_agree_to_the_digits_printed(printed, ours, same):
+    assert agrees(printed, ours) is same
+
+
+def test_answers_that_differ_are_explained_by_one_mistake_each():
+    table = accounting.answers(PRINTED)
+    assert table["agrees"].tolist() == [True, True, True, False, False, False, False]
+    differ = table[~table["agrees"]]
+    assert differ["ours"].round(4).tolist() == [44, 37, pytest.approx(395.339, abs=1e-3), 0.0082]
+    assert differ["with_mistake"].round(4).tolist() == [41, 34, 641, 0.0019]
+    assert (differ["mistake"] != "").all() and (table.loc[table["agrees"], "mistake"] == "").all()
+
+
+def test_the_derivation_differs_from_the_reports_in_one_step():
+    table = accounting.derivation(PRINTED).set_index("step")
+    assert table["same"].tolist() == [True, True, False, False, "–", False]
+    compute = table.loc["compute, ns per token"]
+    assert compute["report"] / compute["ours"] == pytest.approx(32), "64 devices, and one of two matrices"
+    assert table["ours"].iloc[3] == pytest.approx(25301.71, abs=0.01)
+    assert table["report"].iloc[3:].tolist() == pytest.approx([642.745, 641.572, 641], abs=1e-3)
+
+
+@pytest.mark.parametrize(("quantity", "value"), [("H100 80GB equivalents", 43), ("compute-bound batch", 700)])
+def test_what_no_mistake_gives_stays_unexplained(quantity, value):
+    row = accounting.answers(changed(quantity, value)).set_index("quantity").loc[quantity]
+    assert not row["agrees"] and row["mistake"] == ""
+
+
+def test_right_answers_need_no_mistake():
+    assert accounting.answers(changed("H100 80GB equivalents", 44))["agrees"].iloc[3]
+
+
+def test_scorecard():
+    card = accounting.scorecard(PRINTED)
+    assert card["met"].all() and card.columns.tolist() == ["lab", "target", "measured", "goal", "unit", "met"]
+    assert (card["target"].str.len() <= 50).all()
+    unexplained = accounting.scorecard(changed("H100 80GB equivalents", 43))
+    assert unexplained["met"].tolist() == [True] * 9 + [False]

@@ -1,0 +1,251 @@
+"""The least time of an attention on a GPU, and the published times beside it: each claim's figures and verdict."""
+
+import math
+
+import figures
+import pandas as pd
+import pytest
+from figures import checked
+
+from labkit.claims import claims
+from labkit.engine.run import replay
+from labkit.node import limits
+from labkit.tables.published import published
+from lessons import attention
+from lessons.attention.charts.speed import attention_chart, compiled_chart
+from lessons.attention.tables import printed
+from lessons.attention.tables.memory import compiled_gains
+from lessons.attention.tables.speed import CACHE_BYTES, physics, rates
+
+H100, H200, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "Tesla V100-SXM2-16GB"
+TARGET = {
+    "implementation": "flash",
+    "phase": "both",
+    "heads": 16,
+    "sequence": 16384,
+    "head_dim": 64,
+    "precision": "bfloat16",
+    "causal": True,
+    "gpu": H200,
+    "ms": 4.0,
+}
+CAUSAL = 16384 * 16385 / 2
+
+
+def row(**changed):
+    """Give what physics makes of one row: the lab's target, or another."""
+    return physics(pd.DataFrame([TARGET | changed])).iloc[0]
+
+
+def test_least_times_are_the_stated_operations_and_bytes():
+    assert row()["least_ms"] == pytest.approx(2 * 7 * CAUSAL * 64 * 16 / 989.5e9)
+    assert row(implementation="plain", phase="backward")["least_compute_ms"] == pytest.approx(
+        2 * 4 * CAUSAL * 64 * 16 / 989.5e9
+    )
+    assert row(causal=False)["least_ms"] == pytest.approx(row()["least_ms"] * 2, rel=1e-3)
+    forward = {"phase": "forward", "gpu": H100, "precision": "float32", "heads": 8, "causal": False, "head_dim": 128}
+    square, tensors = 8 * 16384**2 * 4, (4 * 16384 * 128 * 4 + 4 * 16384) * 8
+    by_hand, compiled = (row(**forward, implementation=name) for name in ("by_hand", "compiled"))
+    assert by_hand["least_move_ms"] == pytest.approx((2 * square + tensors - 3 * CACHE_BYTES) / 3352e6)
+    assert compiled["least_move_ms"] == pytest.approx((tensors - CACHE_BYTES) / 3352e6)
+    assert compiled["least_ms"] == compiled["least_compute_ms"] == pytest.approx(4 * 8 * 16384**2 * 128 / 494.5e9)
+    assert row(**forward | {"phase": "both"}, implementation="plain")["least_move_ms"] > 1.4 * by_hand["least_move_ms"]
+
+
+def test_what_a_cache_may_hold_need_not_move():
+    assert row(sequence=1024, implementation="plain")["least_move_ms"] == 0
+    assert row(sequence=2048, implementation="plain")["least_move_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "ok"),
+        ({"implementation": "sdpa flash", "ms": 6.8}, "ok"),
+        ({"ms": 1.9}, "impossible"),
+        ({"implementation": "plain", "phase": "forward", "ms": 3.0}, "impossible"),
+        ({"implementation": "compiled", "phase": "forward", "ms": 3.0}, "ok"),
+        ({"implementation": "plain", "phase": "forward", "ms": 12.0}, "ok"),
+        ({"ms": math.nan}, "not measured"),
+        ({"gpu": "NVIDIA Unknown"}, "no limit known"),
+        ({"gpu": None}, "no limit known"),
+        ({"gpu": V100}, "ok"),
+        ({"gpu": V100, "precision": "float32", "ms": 120.0}, "impossible"),
+    ],
+)
+def test_a_time_is_held_against_its_gpu(changed, verdict):
+    assert row(**changed)["verdict"] == verdict
+
+
+def test_rates_are_counted_alike_for_all():
+    made = rates(pd.DataFrame([TARGET, TARGET | {"implementation": "plain"}, TARGET | {"gpu": None}]))
+    assert made["tflops"].tolist() == pytest.approx([2 * 7 * CAUSAL * 64 * 16 / 4e9] * 3)
+    assert made["share_of_peak"].tolist() == pytest.approx([0.4862, 0.4862, math.nan], abs=1e-4, nan_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def charts_have_units(monkeypatch):
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "TFLOP/s", "tokens", "compiled time"))
+
+
+@pytest.fixture(scope="module")
+def times():
+    return printed.printed_times(published("attention"))
+
+
+@pytest.fixture(scope="module")
+def flash():
+    return printed.printed_flash_times(published("flash_attention"))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims(attention).set_index("claim")
+
+
+@pytest.mark.parametrize(
+    ("claim", "figure", "recomputed", "holds"),
+    [
+        ("forward_times", 60, 28, False),
+        ("forward_at_the_longest", 0.213, 5.04721, False),
+        ("forward_growth", "1.1 to 1.6×", "16×", False),
+        ("backward_growth", "10 to 20×", "16×", True),
+        ("backward_times", 60, 60, True),
+        ("flash_times", 144, 144, True),
+        ("backward_twice", "1×", "0.95 to 2.2×", False),
+        ("compiled_forward", "1.3 to 2×", "0.19 to 1.3×", False),
+        ("compiled_backward", 13, 0, False),
+        ("memory_before_backward", 17.382769, 17.382769, True),
+        ("halved", "½", "0.502", True),
+        ("bfloat16_forward", "1×", "2 to 15×", False),
+        ("float32_rate", 20.251, 67.0, False),
+        ("bfloat16_rate", 21.151, 989.5, None),
+        ("triton_wins", "1.3 to 5.2×", "more than 1×", True),
+        ("triton_loses", "0.49 to 1.2×", "more than 1×", False),
+        ("short_times", "0.94 to 2.1×", "64×", False),
+        ("short_parts", "60 to 85 %", "100 %", False),
+        ("longest_sequence", 32768, 65536, False),
+        ("backward_by_tiles", "47 to 72 %", "14 %", False),
+    ],
+)
+def test_figures_and_verdict(table, claim, figure, recomputed, holds):
+    row = table.loc[claim]
+    assert row["holds"] is holds
+    for found, wanted in ((row["printed"], figure), (row["recomputed"], recomputed)):
+        assert found == (wanted if isinstance(wanted, str) else pytest.approx(wanted, rel=1e-4))
+
+
+def test_figures_in_the_reasons_are_those_of_the_tables(times, flash):
+    twice = printed.printed_backwards(times).set_index(["head_dim", "sequence"])
+    longest = twice.xs(16384, level="sequence")
+    assert ((twice["ratio"] - 1).abs() > 0.1).sum() == 17, "most of 20"
+    assert longest["apart_ms"].between(53.8, 58.4).all() and longest["passes"].between(21, 23).all()
+    speedups = printed.printed_speedups(flash).query("phase == 'forward' and sequence <= 1024")["speedup"]
+    assert (len(speedups), (speedups < 1).sum()) == (12, 10)
+    fixed = printed.fixed_shares(flash).set_index(["implementation", "phase"])
+    assert fixed.loc[("flash", "backward"), "passes"].between(18.5, 20.5).all()
+    plain = fixed.loc[("plain", "backward")]
+    assert (round(plain["share"].min(), 2), round(plain["share"].max(), 2)) == (0.65, 0.76)
+    assert (round(plain["passes"].min()), round(plain["passes"].max())) == (32, 36)
+    shares = printed.printed_precisions(flash)[["share_of_fp32", "share_of_tf32", "share_of_bf16"]].max()
+    assert shares.tolist() == pytest.approx([0.302, 0.041, 0.0214], abs=1e-3)
+
+
+def test_launches_are_what_is_left_of_the_forward_times(times):
+    forward = times[times["phase"] == "forward"]
+    impossible = forward[forward["verdict"] == "impossible"].groupby("implementation").size()
+    assert impossible.to_dict() == {"by_hand": 24, "compiled": 8}
+    short = forward[forward["sequence"] <= 1024]
+    assert len(short) == 24 and short["ms"].between(0.098, 0.166).all()
+    assert (CACHE_BYTES, limits.spec(H100).tflops("fp32")) == (126 * 2**20, 67.0)
+
+
+def test_backwards_that_gained_from_compiling_in_the_report():
+    gains = compiled_gains(replay(attention.RECORDED["compiled"]), published("attention"))
+    gained = gains[(gains["phase"] == "backward") & ((gains["printed_gain"] - 1).abs() > 0.03)]["printed_gain"]
+    assert len(gained) == 7 and gained.between(1.07, 1.345).all()
+
+
+def test_memory_is_two_matrices_to_the_byte():
+    memory = printed.printed_memory(published("attention"))
+    fit = memory.iloc[0]
+    assert fit[["squares", "tensors", "row_bytes", "fixed_mib"]].tolist() == pytest.approx([2, 4, 12, 64], abs=2e-3)
+    assert memory.loc[1:, "left_mb"].abs().max() < 1e-3
+    assert fit["left_mb"] == pytest.approx(-32 * 2**20 / 1e6, abs=0.01)
+
+
+def test_a_gpu_gains_from_compiling_where_the_report_does_not():
+    gains = compiled_gains(replay(attention.RECORDED["compiled"]), published("attention"))
+    assert len(gains) == 40 and gains.notna().all(axis=None)
+    backward = gains[(gains["phase"] == "backward") & (gains["sequence"] >= 4096)]
+    assert (backward["gain"] > 1.05).all()
+    longest = gains[(gains["phase"] == "forward") & (gains["sequence"] == 16384)]
+    assert (longest["gain"] < 1.03).all() and (longest["printed_gain"] > 1.8).all()
+
+
+def slower_forward(table):
+    """Return the published times with forwards that take half of the backward's time, as they may."""
+    return table.assign(forward_seconds=table["backward_seconds"] / 2)
+
+
+def agreeing(table):
+    eager = table["mode"] == "eager"
+    keys = ["head_dim", "sequence"]
+    second = table[eager & (table["problem"] == "torch_compile")].set_index(keys)["backward_seconds"]
+    same = second.loc[pd.MultiIndex.from_frame(table[keys])].to_numpy()
+    return table.assign(backward_seconds=table["backward_seconds"].where(~eager, same))
+
+
+def one_matrix(table):
+    rows = 8 * 4 * table["sequence"]
+    held = rows * table["sequence"] + 4 * rows * table["head_dim"]
+    return table.assign(memory_gb=(held / 1e9).where(table["memory_gb"].notna()))
+
+
+def faster(factor, **where):
+    def change(table):
+        chosen = pd.Series(True, table.index)
+        for name, value in where.items():
+            chosen &= table[name] == value
+        return table.assign(milliseconds=table["milliseconds"].mask(chosen, table["milliseconds"] / factor))
+
+    return change
+
+
+def longer(table):
+    return pd.concat([table, table[table["sequence"] == 32768].assign(sequence=65536)])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "claim", "holds"),
+    [
+        ("attention", slower_forward, "forward_times", True),
+        ("attention", slower_forward, "forward_at_the_longest", True),
+        ("attention", slower_forward, "forward_growth", True),
+        ("attention", agreeing, "backward_twice", True),
+        ("attention", one_matrix, "memory_before_backward", False),
+        ("flash_attention", faster(200, implementation="triton", phase="forward"), "flash_times", False),
+        ("flash_attention", faster(2, implementation="triton", precision="bfloat16"), "bfloat16_forward", True),
+        ("flash_attention", faster(4, precision="float32"), "float32_rate", True),
+        ("flash_attention", faster(6, precision="bfloat16"), "bfloat16_rate", True),
+        ("flash_attention", faster(3, implementation="triton"), "triton_loses", True),
+        ("flash_attention", faster(0.1, implementation="triton"), "triton_wins", False),
+        ("flash_attention", longer, "longest_sequence", True),
+    ],
+)
+def test_another_table_turns_the_verdict(edited_claims, name, change, claim, holds):
+    assert edited_claims(attention, name, change).loc[claim, "holds"] is holds
+
+
+def test_charts_mark_what_is_impossible(times):
+    for head_dim, rings in ((16, (7, 0)), (64, (8, 0)), (128, (9, 0))):
+        figure = checked(attention_chart(times, head_dim))
+        found = [next(line for line in ax.lines if line.get_label() == "impossible") for ax in figure.axes]
+        assert tuple(len(line.get_xdata()) for line in found) == rings
+
+
+def test_the_chart_of_compiling_has_both_gains_from_zero():
+    gains = compiled_gains(replay(attention.RECORDED["compiled"]), published("attention"))
+    figure = checked(compiled_chart(gains))
+    assert len(figure.axes) == 2 and figure.axes[0].get_ylim()[0] == 0
+    assert [len([line for line in ax.lines if len(line.get_xdata()) == 5]) for ax in figure.axes] == [8, 8]

@@ -1,0 +1,102 @@
+"""The recorded runs of lab 06: what the notebook and the scorecard say of them holds, and every chart draws."""
+
+import pytest
+from figures import checked
+
+from labkit.engine.run import replay
+from labkit.provenance import fact
+from labkit.tables.published import published
+from lessons import benchmarking as lab
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {name: replay(path) for name, path in lab.RECORDED.items()}
+
+
+def test_the_first_forward_of_a_process_sets_things_up_and_its_clock_does_not_rise(runs):
+    iterations = lab.iterations(runs["steps"])
+    assert iterations.loc[0, "times_later"] > 10 and iterations.loc[1, "times_later"] < 1.5
+    seen = lab.first_iterations(runs["firstcalls"])
+    assert seen["sm_mhz"].nunique() == 1
+    assert seen["device_allocations"].iloc[0] > 50 and seen["device_allocations"].iloc[2:].sum() == 0
+    events = lab.first_calls(runs["firstcalls"]).set_index("event")
+    assert events["extra_ms"].idxmax() == "aten::mm"
+    assert events.loc["aten::mm", "longest_ms"] > 0.9 * events.loc["aten::mm", "extra_ms"]  # one call of hundreds
+
+
+def test_a_mean_without_warm_ups_is_twice_the_median(runs):
+    table = lab.warm_ups(runs["steps"]).set_index(["phase", "warm_ups"])
+    none, some = table.loc[("forward", 0)], table.loc[("forward", 1)]
+    assert none["mean_ms"] > 2 * none["median_ms"] and none["std_ms"] > 30 * some["std_ms"]
+    assert none["median_ms"] == pytest.approx(some["median_ms"], rel=0.02)
+
+
+def test_in_bfloat16_the_largest_model_is_faster_than_the_deepest(runs):
+    table = lab.steps(runs["steps"]).set_index(["model", "precision", "mode", "phase"])
+    assert set(table["verdict"]) == {"ok"}
+    xl, largest = (table.loc[(name, "autocast", "eager", "forward")] for name in ("xl", "2.7b"))
+    assert largest["ms"] < xl["ms"] and largest["flop"] > 1.6 * xl["flop"]
+    eager = table.loc[(slice(None), "autocast", "eager", "forward"), "ms_per_layer"]
+    assert eager.max() / eager.min() < 1.15  # launches, whatever the width
+    full = table.loc[(slice(None), "float32", "eager", "forward"), "ms_per_layer"]
+    assert full.max() / full.min() > 3  # in float32 the GPU is the limit
+
+
+def test_launches_cost_more_than_fusion_brings_in_the_smallest(runs):
+    table = lab.modes(runs["steps"]).set_index(["model", "phase"])
+    small, largest = table.loc[("small", "forward")], table.loc[("2.7b", "forward")]
+    assert small["launches"] > 5 > 2 > small["fusion"]
+    assert largest["launches"] < 2
+    steady = table["spread_graph_ms"] / table["graph_ms"]
+    assert steady.max() < 0.01  # without launches nothing varies
+
+
+def test_the_launch_model_holds_for_the_fastest_forwards_and_the_host_has_two_speeds(runs):
+    table = lab.launches(runs["launches"])
+    sizes = table[table["axis"] == "model"]
+    assert sizes["error"].abs().max() < 0.05 and sizes["launch_bound"].all()
+    assert fact(table, "knee_width") == 6144
+    assert fact(table, "reference_high_us") > 1.5 * fact(table, "reference_low_us")
+
+
+def test_the_profile_answers_the_questions(runs):
+    run = runs["profiles"]
+    accounts = lab.accounts(run).set_index(["model", "precision", "phase"])
+    assert accounts.loc[("small", "autocast", "forward"), "idle_share"] > 0.8
+    assert accounts.loc[("2.7b", "float32", "forward"), "idle_share"] < 0.05
+    shares = lab.families(run).set_index(["model", "precision", "phase", "family"])["share"]
+    assert shares["2.7b", "float32", "forward", "matmul"] > 0.9 > shares["2.7b", "float32", "step", "matmul"]
+    assert shares["2.7b", "autocast", "forward", "copy"] > shares["2.7b", "autocast", "forward", "matmul"]
+
+
+def test_an_operator_never_has_more_time_than_its_step(runs):
+    """Watching host and GPU at once, the profiler gave AdamW 0.5 s in a step of 0.28 s."""
+    for precision in ("float32", "autocast"):
+        table = lab.roofline(runs["profiles"], model="2.7b", precision=precision).set_index("operator")
+        busy_ms = lab.accounts(runs["profiles"]).set_index(["model", "precision", "phase"])["busy_ms"]
+        assert table["total_us"].sum() / 1e3 == pytest.approx(busy_ms["2.7b", precision, "step"], rel=0.03)
+        assert table.loc["aten::_fused_adamw_", "of_roof"] == pytest.approx(0.85, abs=0.03)
+        assert table.loc["aten::mm", "bound"] == "compute"
+
+
+def test_every_target_is_met_or_stated(runs):
+    cards = [lab.scorecard(run) for run in runs.values()]
+    rows = [row for card in cards for row in card.itertuples()]
+    assert {row.target for row in rows} == {target.what for target in lab.EXPECTED}
+    assert {row.met for row in rows} == {True, "stated"}
+
+
+def test_the_recorded_runs_draw(runs):
+    steps = lab.steps(runs["steps"])
+    checked(lab.iterations_chart(lab.iterations(runs["steps"])))
+    checked(lab.first_calls_chart(lab.first_kinds(runs["firstcalls"])))
+    checked(lab.phases_chart(steps, published=published("transformer_steps")))
+    checked(lab.modes_chart(steps, steps))
+    checked(lab.launches_chart(lab.launches(runs["launches"])))
+    checked(lab.families_chart(lab.families(runs["profiles"])))
+    names = ("float32", "autocast")
+    checked(lab.roofline_chart(*(lab.roofline(runs["profiles"], model="2.7b", precision=name) for name in names)))
+    ends = {"small": "autocast", "2.7b": "float32"}
+    drawn = [lab.timeline(runs["profiles"], model=name, precision=ends[name]) for name in ends]
+    checked(lab.timeline_chart(*drawn))

@@ -1,0 +1,173 @@
+"""Rows of lab 06 → tables, on runs made by hand, whose figures are known."""
+
+import json
+
+import pytest
+from made_benchmarking import HOST_US, KERNELS, firsts_run, launches_run, profiles_run, steps_run, trial_run
+
+from labkit.provenance import fact
+from labkit.theory.transformer import NAMES
+from lessons import benchmarking as lab
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def steps(folder):
+    return steps_run(folder / "steps")
+
+
+@pytest.fixture(scope="module")
+def launches(folder):
+    return launches_run(folder / "launches")
+
+
+@pytest.fixture(scope="module")
+def profiles(folder):
+    return profiles_run(folder / "profiles")
+
+
+def test_a_step_has_its_median_its_rate_and_its_share_of_the_peak(steps):
+    table = lab.steps(steps).set_index(["model", "precision", "mode", "phase"])
+    assert len(table) == 5 * (3 * 3 + 3 * 2)
+    row = table.loc[("2.7b", "autocast", "graph", "forward")]
+    assert row["tflops"] == pytest.approx(500, rel=0.01) and row["mfu"] == pytest.approx(500 / 989.5, rel=0.01)
+    assert row["least_ms"] == pytest.approx(3483.66 / 989.5, rel=1e-3)
+    assert row["ms_per_layer"] == pytest.approx(row["ms"] / 32)
+    assert table.loc[("2.7b", "autocast", "eager", "both"), "flop"] == 3 * row["flop"]
+    assert ("2.7b", "autocast", "graph", "both") not in table.index
+    assert set(table["verdict"]) == {"ok"}
+
+
+def test_a_time_that_beats_the_gpu_is_flagged(tmp_path):
+    table = lab.steps(steps_run(tmp_path / "run", fusion=3.0))
+    assert "impossible" in set(table[table["mode"] == "compiled_graph"]["verdict"])
+
+
+def test_modes_say_what_launches_and_what_fusion_bring(steps):
+    table = lab.modes(steps).set_index(["model", "phase"])
+    assert list(table.index.get_level_values(0).unique()) == list(NAMES)
+    small, large = table.loc[("small", "forward")], table.loc[("2.7b", "forward")]
+    assert small["launches"] == pytest.approx(small["eager_ms"] / small["graph_ms"]) and small["launches"] > 5
+    assert large["launches"] == pytest.approx(1, abs=0.02) and large["fusion"] == pytest.approx(1.4, rel=0.02)
+
+
+def test_iterations_keep_the_first_and_warm_ups_drop_it(steps):
+    table = lab.iterations(steps)
+    first = table[(table["model"] == "small") & (table["iteration"] == 0)].iloc[0]
+    assert bool(first["warm_up"]) and first["times_later"] == pytest.approx(40, rel=0.05)
+    dropped = lab.warm_ups(steps).set_index(["phase", "warm_ups"])
+    assert list(dropped.loc["forward", "count"]) == [15, 14, 13, 10]
+    assert dropped.loc[("forward", 0), "mean_ms"] > 3 * dropped.loc[("forward", 1), "mean_ms"]
+    assert dropped.loc[("forward", 0), "std_ms"] > 100 * dropped.loc[("forward", 1), "std_ms"]
+    assert dropped.loc[("forward", 0), "median_ms"] == pytest.approx(dropped.loc[("forward", 5), "median_ms"])
+
+
+def test_events_of_the_first_call_come_first(folder):
+    run = firsts_run(folder / "firsts")
+    table = lab.first_calls(run)
+    assert list(table["event"].head(2)) == ["Runtime Triggered Module Loading", "cudaMalloc"]
+    assert table.loc[0, "extra_ms"] == pytest.approx(400) and table.loc[0, "calls_first"] == 40
+    kinds = lab.first_kinds(run).set_index(["iteration", "kind"])["ms"]
+    assert kinds[0, "loads code"] == pytest.approx(400) and (3, "loads code") not in kinds.index
+    assert list(lab.first_iterations(run)["device_allocations"]) == [30, 0, 0, 0, 0, 0]
+
+
+def test_the_launch_model_predicts_the_sizes_from_what_a_launch_costs(launches):
+    table = lab.launches(launches)
+    assert fact(table, "launch_us") == pytest.approx(HOST_US)
+    assert table["host_ms"].to_numpy() == pytest.approx(HOST_US * table["kernels"].to_numpy() / 1e3)
+    assert fact(table, "layer_kernels") == pytest.approx(KERNELS)
+    assert fact(table, "layer_host_us") == pytest.approx(KERNELS * HOST_US)
+    assert fact(table, "knee_width") == 4096
+    assert table["error"].abs().max() < 0.02
+    assert list(table[table["axis"] == "model"]["model"]) == list(NAMES)
+
+
+def test_the_knee_is_where_launches_end_to_bound(tmp_path):
+    slow, fast = (lab.launches(launches_run(tmp_path / str(us), host_us=us)) for us in (1000.0, 0.001))
+    assert fact(slow, "knee_width") == float("inf") and slow["launch_bound"].all()
+    assert fact(fast, "knee_width") == 256 or not fast["launch_bound"].any()
+
+
+def test_without_a_gpu_there_is_no_work_apart_from_the_hosts(tmp_path):
+    table = lab.launches(launches_run(tmp_path / "small", device="cpu", size="small"))
+    assert table["gpu_ms"].isna().all()
+    assert fact(table, "knee_width") != fact(table, "knee_width")
+
+
+def test_three_clocks_stand_side_by_side(folder):
+    run = profiles_run(folder / "off", apart=-0.05)
+    table = lab.accounts(run)
+    assert table["apart"].to_numpy() == pytest.approx(-0.05)
+    assert table["slowed"].to_numpy() == pytest.approx(0.1)
+    assert (table["idle_share"] > 0.5).all()
+
+
+def test_kernels_and_families_are_shares_of_all(profiles):
+    kernels = lab.kernels(profiles, model="small", precision="float32")
+    assert kernels["kernel"].iloc[-1] == "all others"
+    assert kernels[["forward_share", "both_share"]].sum().to_list() == pytest.approx([1, 1])
+    assert kernels.iloc[0]["family"] == "matmul" and kernels.iloc[0]["forward_share"] == pytest.approx(0.6)
+    families = lab.families(profiles)
+    shares = families.groupby(["model", "precision", "phase"])["share"].sum()
+    assert shares.to_numpy() == pytest.approx(1)
+    with pytest.raises(ValueError, match=r"2\.7b"):
+        lab.kernels(profiles, model="large", precision="float32")
+
+
+def test_an_operator_has_its_place_under_the_roofs(profiles):
+    table = lab.roofline(profiles, model="2.7b", precision="autocast").set_index("operator")
+    assert "aten::copy_" not in table.index  # it computes nothing
+    product, times = table.loc["aten::mm"], table.loc["aten::mul"]
+    assert product["flop_per_byte"] == pytest.approx(100) and product["bound"] == "memory"
+    assert times["flop_per_byte"] == pytest.approx(1 / 12) and times["roof_tflops"] == pytest.approx(0.4)
+    assert fact(lab.roofline(profiles, model="2.7b", precision="float32"), "peak_tflops") == 67
+    wide = lab.roofline(profiles, model="2.7b", precision="float32").set_index("operator")
+    assert wide.loc["aten::mm", "bound"] == "compute"
+
+
+def test_softmax_stands_beside_the_products(profiles):
+    table = lab.attention_parts(profiles).set_index(["model", "precision", "part"])
+    softmax = table.loc[("small", "float32", "softmax")]
+    assert softmax["us_of_products"] == pytest.approx(0.5)
+    assert softmax["flop_of_products"] == pytest.approx(5 / (4 * 64))
+
+
+def test_a_trace_can_be_read_by_its_viewer(profiles, tmp_path):
+    file = lab.export_trace(profiles, model="small", precision="autocast", file=tmp_path / "trace.json")
+    events = json.loads(file.read_text())["traceEvents"]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert len(drawn) == len(lab.timeline(profiles, model="small")) == 36
+    assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "GPU"}
+    assert all(event["dur"] > 0 and event["ts"] >= 0 for event in drawn)
+    assert lab.export_trace(profiles, model="small").parent == profiles.folder
+    with pytest.raises(ValueError, match=r"2\.7b, float32; small, autocast"):
+        lab.timeline(profiles, model="xl")
+
+
+def test_a_recorded_run_is_not_written_to(profiles):
+    from labkit.engine.run import Run
+
+    with pytest.raises(ValueError, match="recorded"):
+        lab.export_trace(Run(profiles.folder, recorded=True), model="small")
+
+
+def test_the_card_has_a_row_for_every_target(steps, launches, profiles, folder):
+    cards = [lab.scorecard(run) for run in (steps, launches, profiles, trial_run(folder / "trial"))]
+    shown = [row for card in cards for row in card.itertuples()]
+    assert {row.target for row in shown} == {target.what for target in lab.EXPECTED}
+    assert [row.met for row in shown] == ["stated"] * 15 + [True] * 3
+
+
+def test_a_target_is_missed_where_the_run_misses_it(tmp_path):
+    off = lab.scorecard(launches_run(tmp_path / "l", off=1.3))
+    assert list(off["measured"]) == pytest.approx([100 * (1 - 1 / 1.3)], rel=0.05)
+    apart = lab.scorecard(profiles_run(tmp_path / "p", apart=0.04))
+    caught = lab.scorecard(trial_run(tmp_path / "t", variants=("right", "uncleared")))
+    assert list(caught["measured"]) == [1]
+    assert [list(card["met"]) for card in (off, apart, caught)] == [[False]] * 3
+    assert lab.scorecard(steps_run(tmp_path / "s", device="cpu", size="small")).empty

@@ -1,0 +1,87 @@
+"""The queue, the launch model and the moments of a profile, before anything runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lessons.benchmarking.theory import (
+    Queue,
+    attention_work,
+    forward_tflop,
+    innermost,
+    kind,
+    line,
+    parameters_of,
+)
+
+TIMES = st.floats(0.1, 100)
+
+
+@given(st.integers(1, 60), TIMES, TIMES)
+def test_the_end_of_a_queue_is_that_of_its_last_kernel(kernels, launch_us, kernel_us):
+    queue = Queue(kernels, launch_us, kernel_us)
+    assert queue.end_us == pytest.approx(queue.spans[-1][2])
+    assert 0 <= queue.idle_share < 1
+    assert queue.launch_bound == (launch_us > kernel_us)
+    for (_, _, before), (launched, begun, _) in zip(queue.spans, queue.spans[1:], strict=False):
+        assert begun == max(launched, before)
+
+
+def test_a_launch_bound_queue_takes_its_launches_and_another_one_its_kernels():
+    assert Queue(100, 6, 2).end_us == pytest.approx(100 * 6 + 2)
+    assert Queue(100, 2, 6).end_us == pytest.approx(2 + 100 * 6)
+
+
+def test_a_line_needs_two_places():
+    assert line([1, 2, 3], [3, 5, 7]) == (2, 1)
+    with pytest.raises(ValueError, match="two different"):
+        line([4, 4], [1, 2])
+
+
+def test_every_moment_belongs_to_the_innermost_event():
+    took = innermost([(0, 10, "step"), (1, 5, "mm"), (2, 4, "launch"), (6, 7, "malloc")])
+    assert took == {"step": 5, "mm": 2, "launch": 2, "malloc": 1}
+
+
+def test_events_of_other_threads_that_overlap_are_counted_once():
+    took = innermost([(0, 4, "main"), (2, 6, "autograd")])
+    assert took == {"main": 2, "autograd": 4}
+    assert innermost([]) == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.sampled_from("abc")), min_size=1, max_size=8))
+def test_all_moments_add_up_to_what_the_events_cover(found):
+    events = [(start, start + length, name) for start, length, name in found]
+    covered = len({moment for start, end, _ in events for moment in range(start, end)})
+    assert sum(innermost(events).values()) == pytest.approx(covered)
+
+
+@pytest.mark.parametrize(
+    ("event", "found"),
+    [
+        ("Runtime Triggered Module Loading", "loads code"),
+        ("Lazy Function Loading", "loads code"),
+        ("cuLibraryLoadData", "loads code"),
+        ("cudaMalloc", "allocates"),
+        ("cudaLaunchKernel", "launches"),
+        ("cudaLaunchKernelExC", "launches"),
+        ("cudaDeviceSynchronize", "waits"),
+        ("cudaOccupancyMaxActiveBlocksPerMultiprocessor", "sets up"),
+        ("aten::mm", "operators"),
+        ("iteration", "Python"),
+    ],
+)
+def test_an_event_has_its_kind(event, found):
+    assert kind(event) == found
+
+
+def test_attention_does_most_flop_in_products_and_moves_most_bytes_elsewhere():
+    parts = attention_work(4, 12, 128, 64, 4)
+    scores = 4 * 12 * 128**2
+    assert parts["scores"].flop == parts["values"].flop == 2 * scores * 64
+    assert parts["softmax"].flop == 5 * scores and parts["softmax"].moved_bytes == 2 * 4 * scores
+
+
+def test_the_sizes_are_the_published_ones():
+    assert parameters_of("small") == 128_625_408
+    assert forward_tflop("2.7b") == pytest.approx(3.484, rel=1e-3)

@@ -1,0 +1,292 @@
+"""Rows of lab 02 → tables, on run folders made by hand: medians, limits, factors, readings, targets."""
+
+import math
+
+import pandas as pd
+import pytest
+from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_broadcast, sweep_plan, write_run
+
+from labkit.engine.run import replay
+from labkit.provenance import fact
+from labkit.tables.published import published, report_names
+from lessons import broadcast
+from lessons.broadcast.plan import Trial
+
+SIZE = 4 * 2**30  # bytes
+HOST, NVLINK = 64e9, 18 * 26.562e9  # an H200's rates in bytes a second, by datasheet
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return broadcast_run(tmp_path_factory.mktemp("runs") / "full")
+
+
+def row(table, method, memory="pinned", chunks=1):
+    return table.set_index(["method", "memory", "chunks"]).loc[(method, memory, chunks)]
+
+
+@pytest.mark.parametrize(
+    ("method", "chunks", "seconds"),
+    [
+        ("links", 64, SIZE / 4 / HOST),
+        ("direct", 1, SIZE / HOST),
+        ("staged", 1, SIZE / HOST + 3 * SIZE / NVLINK),
+        ("nccl", 1, SIZE / HOST + SIZE / NVLINK),
+        ("pipelined", 4, SIZE / HOST + 3 * SIZE / 4 / NVLINK),
+        ("pipelined", 128, SIZE / HOST + 3 * SIZE / 128 / NVLINK),
+        ("pinned_ring", 4, SIZE / HOST + 3 * SIZE / 4 / NVLINK),
+        ("scatter_all_gather", 16, SIZE / 4 / HOST + 3 * SIZE / 4 / 16 / NVLINK),
+    ],
+)
+def test_theory_by_hand(method, chunks, seconds):
+    table = broadcast.least_times(sweep_plan(H200_SECONDS), "NVIDIA H200").set_index(["method", "chunks"])
+    assert table.loc[(method, chunks), "least_seconds"] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("gpu", [None, "NVIDIA Unknown"])
+def test_no_limit_is_guessed(gpu):
+    assert broadcast.least_times(sweep_plan(H200_SECONDS), gpu)["least_seconds"].isna().all()
+
+
+def test_methods_gives_medians_without_warm_ups(run):
+    table = broadcast.methods(run)
+    direct = row(table, "direct", "pageable")
+    assert len(table) == len(H200_SECONDS)
+    assert direct["seconds"] == pytest.approx(1.66)
+    assert direct["spread_seconds"] == pytest.approx(0.01 * 1.66)
+    assert direct["count"] == 3
+    assert direct["gb_per_s"] == pytest.approx(SIZE / 1.66 / 1e9)
+    assert row(table, "scatter_all_gather", chunks=16)["share_of_links"] == pytest.approx(0.0213 / 0.0217)
+    assert row(table, "scatter_all_gather", "pageable", 4)["share_of_links"] == pytest.approx(0.415 / 0.4205)
+    assert set(table["verdict"]) == {"ok"}
+    facts = {"source": run.source, "small": False, "ranks": 4, "bytes": SIZE}
+    assert {name: fact(table, name) for name in facts} == facts
+
+
+def test_an_impossible_time_is_flagged(tmp_path):
+    table = broadcast.methods(broadcast_run(tmp_path / "run", H200_SECONDS | {("direct", "pinned", 1): 0.03}))
+    assert row(table, "direct")["verdict"] == "impossible"
+    assert (table["verdict"] == "impossible").sum() == 1
+
+
+def test_an_unknown_gpu_has_no_limit(tmp_path):
+    table = broadcast.methods(broadcast_run(tmp_path / "run", node=gpu_node(4, "NVIDIA Unknown")))
+    assert table[["least_seconds", "share_of_limit"]].isna().all(axis=None)
+    assert set(table["verdict"]) == {"no limit known"}
+
+
+def test_a_wrong_copy_counts_for_nothing(tmp_path):
+    wrong = {("scatter_all_gather", "pinned", 16): "wrong copy on GPU 3"}
+    table = broadcast.methods(broadcast_run(tmp_path / "run", status=wrong))
+    assert row(table, "scatter_all_gather", chunks=16)["status"] == "wrong copy on GPU 3"
+    assert math.isnan(row(table, "scatter_all_gather", chunks=16)["seconds"])
+    best = broadcast.best(table).set_index(["method", "memory"])
+    assert best.loc[("scatter_all_gather", "pinned"), "chunks"] == 32
+
+
+def test_best_takes_the_fastest_count_and_leaves_the_yardstick_out(run):
+    best = broadcast.best(broadcast.methods(run)).set_index(["method", "memory"])
+    assert len(best) == 10
+    assert "links" not in best.index.get_level_values("method")
+    assert best.loc[("pipelined", "pinned"), "chunks"] == 64
+    assert best.loc[("scatter_all_gather", "pinned"), "seconds"] == pytest.approx(0.0217)
+
+
+def test_ablation_factors(run):
+    table = broadcast.ablation(broadcast.methods(run)).set_index("method")
+    assert list(table.index) == ["direct", "staged", "nccl", "pipelined", "scatter_all_gather"]
+    assert table.loc["direct", "pinning_gain"] == pytest.approx(1.66 / 0.083)
+    assert table.loc["direct", "path_gain"] == 1
+    assert table.loc["staged", "pinning_gain"] == pytest.approx(0.445 / 0.110)
+    assert table.loc["pipelined", "path_gain"] == pytest.approx(0.083 / 0.0788)
+    assert table.loc["scatter_all_gather", "path_gain"] == pytest.approx(0.083 / 0.0217)
+
+
+def test_ablation_without_pinned_memory(tmp_path):
+    table = broadcast.ablation(broadcast.methods(small_broadcast(tmp_path / "run")))
+    assert table["pageable_seconds"].notna().all()
+    assert table[["pinned_seconds", "pinning_gain", "path_gain"]].isna().all(axis=None)
+
+
+def test_two_causes_in_both_orders(run):
+    """Path first is another split of the same gain: 1.66 s / 0.42 s, then pinning; Shapley's rule takes the mean."""
+    table = broadcast.causes(broadcast.ablation(broadcast.methods(run))).set_index("order")
+    pageable = 0.42 + 0.04 / 128
+    assert table.loc["pinning first"].tolist() == pytest.approx([1.66 / 0.083, 0.083 / 0.0788, 1.66 / 0.0788])
+    assert table.loc["path first"].tolist() == pytest.approx([pageable / 0.0788, 1.66 / pageable, 1.66 / 0.0788])
+    mean = table.loc["geometric mean of both orders"]
+    assert mean["pinning"] == pytest.approx((1.66 / 0.083 * pageable / 0.0788) ** 0.5)
+    assert mean["pinning"] * mean["path"] == pytest.approx(1.66 / 0.0788)
+
+
+def test_without_pinned_memory_there_is_one_cause(tmp_path):
+    assert broadcast.causes(broadcast.ablation(broadcast.methods(small_broadcast(tmp_path / "run")))).empty
+
+
+def test_host_links_carry_the_tensor_once_per_gpu_under_direct(run):
+    """Direct's total rate can exceed that of links: the yardstick is a time, no limit of the hardware."""
+    table = broadcast.host_rates(broadcast.methods(run)).set_index("method")
+    assert table.loc["direct", "through_host_links_gib"] == pytest.approx(16)
+    assert table.loc["direct", "gb_per_s"] == pytest.approx(4 * SIZE / 0.083 / 1e9)
+    assert table.loc["links", "gb_per_s"] == pytest.approx(SIZE / 0.0213 / 1e9)
+    assert table.loc["staged", "through_host_links_gib"] == pytest.approx(4)
+
+
+def test_the_ring_between_pageable_and_pinned(tmp_path):
+    ring = H200_SECONDS | {("pinned_ring", "pageable", 8): 0.15, ("pinned_ring", "pageable", 32): 0.12}
+    table = broadcast.ring_position(broadcast.methods(broadcast_run(tmp_path / "run", ring))).set_index("source")
+    assert table["chunks"].tolist() == [128, 32, 64]
+    assert table.loc["pageable, through a pinned ring", "ms"] == pytest.approx(120)
+    assert table.loc["pageable, through a pinned ring", "times_pinned"] == pytest.approx(0.12 / 0.0788)
+
+
+def test_the_recorded_ring_is_near_pinned_memory():
+    recorded = replay(broadcast.RECORDED_RING)
+    table = broadcast.ring_position(broadcast.methods(recorded)).set_index("source")
+    assert table["chunks"].tolist() == [16, 128, 64]
+    assert table.loc["pageable, through a pinned ring", "times_pinned"] < 1.05
+    assert table.loc["pageable", "times_pinned"] > 5
+    assert broadcast.scorecard(recorded).empty
+
+
+def test_chunk_sweep_keeps_the_chunked_methods(run):
+    table = broadcast.chunk_sweep(broadcast.methods(run))
+    assert set(table["method"]) == {"pipelined", "scatter_all_gather"}
+    assert len(table) == 24
+    assert fact(table, "source") == run.source
+    pinned = table[(table["method"] == "pipelined") & (table["memory"] == "pinned")].set_index("chunks")
+    assert pinned.loc[4, "above_best"] == pytest.approx(0.0865 / 0.0788 - 1)
+    assert pinned.loc[64, "above_best"] == 0
+
+
+def test_ladder_reads_the_published_figures(run):
+    """One copy is pipelined's: pageable about 10 GB/s, pinned 54. Of the ladder broadcast3 alone fits pinned."""
+    table = broadcast.ladder(published("broadcast"), broadcast.methods(run))
+    assert 9 < fact(table, "pageable") < 12
+    assert fact(table, "pinned") == pytest.approx(SIZE / 0.0788 / 1e9)
+    assert dict(zip(table["method"], table["nearest_memory"], strict=True)) == {
+        "direct": "pageable",
+        "staged": "pageable",
+        "pipelined": "pinned",
+    }
+    first = table[table["report"] == report_names()["eml3-4xh100"]]
+    assert first["copy_gb_per_s"].tolist() == pytest.approx([4 * SIZE / 1.504e9, SIZE / 0.404e9, SIZE / 0.103e9])
+    assert first["copies"].tolist() == [4, 1, 1]
+    assert "published" in fact(table, "source")
+
+
+def spans(*rows):
+    return pd.DataFrame(rows, columns=["kind", "start_ms", "end_ms"])
+
+
+@pytest.mark.parametrize(
+    ("table", "share"),
+    [
+        (spans(("host", 0, 10), ("peer", 2, 4)), 1.0),
+        (spans(("host", 0, 10), ("peer", 8, 12)), 0.5),
+        (spans(("host", 0, 10), ("peer", 10, 12)), 0.0),
+        (spans(("host", 0, 4), ("host", 6, 10), ("peer", 2, 8)), 4 / 6),
+        (spans(("host", 0, 4), ("host", 2, 6), ("peer", 3, 7), ("peer", 3, 7)), 3 / 4),  # no time counts twice
+        (spans(("host", 0, 4), ("peer", 0, 2), ("peer", 1, 8)), 4 / 8),
+    ],
+)
+def test_overlap_on_known_intervals(table, share):
+    assert broadcast.overlap(table) == pytest.approx(share)
+
+
+def test_overlap_without_forwarding_is_unknown():
+    assert math.isnan(broadcast.overlap(spans(("host", 0, 10))))
+
+
+def test_timeline(run):
+    table = broadcast.timeline(run, "pipelined")
+    assert fact(table, "setting") == "pinned source, 4 chunks"
+    assert (table["kind"] == "host").sum() == 4
+    assert (table["kind"] == "peer").sum() == 12
+    assert table["end_ms"].max() == pytest.approx(86.5 * 4.4 / 5)
+    assert set(broadcast.timeline(run, "pipelined", 16, "pageable")["lane"]) == {"host → 0", "0 → 1", "0 → 2", "0 → 3"}
+    assert fact(broadcast.timeline(run, "direct"), "setting") == "pinned source, in one piece"
+    assert broadcast.overlap(broadcast.timeline(run, "staged")) == 0
+
+
+def test_compare_sets_five_origins_side_by_side(run):
+    table = broadcast.methods(run)
+    both = broadcast.compare(table, table, published("broadcast"), 0.05)
+    scatter = both[(both["method"] == "scatter_all_gather") & (both["memory"] != "pageable")]
+    scatter = scatter.set_index("origin")["seconds"]
+    assert scatter["measured"] == scatter["recorded"] == pytest.approx(0.0217)
+    pageable = both[(both["method"] == "direct") & (both["memory"] == "pageable")].set_index("origin")["seconds"]
+    assert pageable["recorded"] == pytest.approx(1.66)
+    assert scatter["theory"] == pytest.approx(SIZE / 4 / HOST + 3 * SIZE / 4 / 16 / NVLINK)
+    assert scatter["predicted"] == 0.05
+    assert sorted(both[both["origin"] == "published"]["method"]) == ["direct"] * 2 + ["pipelined"] * 2 + ["staged"] * 2
+
+
+def test_compare_leaves_out_a_run_of_another_size(run, tmp_path):
+    small = broadcast.methods(small_broadcast(tmp_path / "small"))
+    table = broadcast.compare(small, broadcast.methods(run), published("broadcast"))
+    assert set(table["origin"]) == {"recorded", "theory", "published"}
+    assert "EPYC" not in fact(table, "source")
+
+
+def test_symptoms(tmp_path):
+    plan = Trial(
+        device="cpu", gpus=2, mib=4, chunks=4, memory="pageable", functions=("methods.pipelined", "bugs.unsynchronised")
+    )
+    rows = []
+    for point, function in enumerate(plan.functions):
+        for iteration, seconds in enumerate((0.9, 0.02, 0.03, 0.04)):
+            knobs = {"point": point, "seed": 0, "function": function, "iteration": iteration, "warm_up": iteration == 0}
+            more = {"claimed_seconds": 0.001, "status": "wrong copy on GPU 1"} if point else {}
+            rows.append((0, knobs | {"seconds": seconds, "source_changed": bool(point and iteration == 2)} | more))
+    table = broadcast.symptoms(write_run(tmp_path / "run", plan, CPU, rows)).set_index("function")
+    good, bad = table.loc["methods.pipelined"], table.loc["bugs.unsynchronised"]
+    assert good["ms"] == bad["ms"] == pytest.approx(30)
+    assert (good["wrong_repeats"], bad["wrong_repeats"], bad["repeats"]) == (0, 3, 3)
+    assert (bool(good["source_changed"]), bool(bad["source_changed"])) == (False, True)
+    assert math.isnan(good["own_clock_ms"])
+    assert bad["own_clock_ms"] == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "measured", "met"),
+    [
+        ({}, None, [0.0217 / 0.0213, 0.0788 / 0.0217, 0], [True, True, True]),
+        ({("links", "pinned", 64): 0.0200}, None, [0.0217 / 0.02, 0.0788 / 0.0217, 0], [False, True, True]),
+        ({("pipelined", "pinned", 64): 0.06}, None, [0.0217 / 0.0213, 0.06 / 0.0217, 0], [True, False, True]),
+        (
+            {},
+            {("staged", "pageable", 1): "wrong copy on GPU 1"},
+            [0.0217 / 0.0213, 0.0788 / 0.0217, 1],
+            [True, True, False],
+        ),
+    ],
+)
+def test_scorecard(tmp_path, changed, status, measured, met):
+    card = broadcast.scorecard(broadcast_run(tmp_path / "run", H200_SECONDS | changed, status=status))
+    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
+    assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
+    assert card["met"].tolist() == met
+
+
+def test_a_run_without_the_compared_methods_has_no_targets(tmp_path):
+    few = {key: seconds for key, seconds in H200_SECONDS.items() if key[0] in ("links", "direct")}
+    assert broadcast.scorecard(broadcast_run(tmp_path / "run", few, gpus=2)).empty
+
+
+def test_two_gpus_have_no_goal_that_only_four_host_links_can_reach(tmp_path):
+    card = broadcast.scorecard(broadcast_run(tmp_path / "run", gpus=2))
+    assert card["met"].all() and len(card) == 2
+
+
+def test_scorecard_has_no_target_for_unpinned_runs_and_trials(tmp_path):
+    assert broadcast.scorecard(small_broadcast(tmp_path / "small")).empty
+    trial = Trial(device="cpu", gpus=2, mib=4, chunks=4, memory="pageable")
+    assert broadcast.scorecard(write_run(tmp_path / "trial", trial, CPU)).empty
+
+
+def test_a_small_run_says_so(tmp_path):
+    table = broadcast.methods(small_broadcast(tmp_path / "run"))
+    assert fact(table, "small")
+    assert fact(table, "source").endswith("small size")
+    assert len(table) == len(CPU_SECONDS)

@@ -1,0 +1,244 @@
+"""Real launches of lab 09: every collective verified on 2 and 3 ranks, the ring equal to the library, bugs caught."""
+
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from labkit.engine.launch import launch
+from lessons import collectives
+from lessons.collectives.plan import VARIANTS
+from lessons.collectives.theory import COLLECTIVES
+from lessons.collectives.worker import calls, nccl_tests, timing
+from lessons.collectives.worker.calls import CALLS
+
+CPU = torch.device("cpu")
+PRINTED = Path(__file__).parents[2] / "fixtures" / "nccl-tests"
+MIB, GIB = 2**20, 2**30
+ALL_REDUCE = (PRINTED / "all_reduce.txt").read_text()
+SIZES = [64 * MIB, 256 * MIB, GIB]
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@pytest.mark.parametrize("gpus", [2, 3])
+def test_every_collective_is_right_under_every_clock(gpus):
+    plan = collectives.Sweep.small(gpus=gpus, sizes_kib=(1, 64), short_kib=1, repeats=2)
+    rows = launch(plan, progress=False).rows
+    assert len(rows) == len(plan.points()) == (gpus - 1) * len(COLLECTIVES) * 3
+    assert (rows["status"] == "ok").all(), rows
+    assert (rows["rank"] == 0).all() and (rows["repeats"] == 2).all()
+    assert (rows["low_seconds"] <= rows["seconds"]).all() and (rows["seconds"] <= rows["high_seconds"]).all()
+    assert (rows[["low_seconds", "first_seconds"]] > 0).all(axis=None)
+    shared = rows[rows["collective"].isin(["all-gather", "reduce-scatter", "all-to-all"])]
+    assert (shared["message_bytes"] == shared["bytes"] // 4 // shared["ranks"] * shared["ranks"] * 4).all()
+    assert (rows.drop(shared.index)["message_bytes"] == rows.drop(shared.index)["bytes"]).all()
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("rank", range(3))
+def test_values_differ_by_rank_and_place_and_are_exact(collective, rank):
+    call = CALLS[collective](rank, 3, 1200, CPU, None)
+    others = [CALLS[collective](other, 3, 1200, CPU, None) for other in range(3) if other != rank]
+    assert all((call.start != other.start).all() for other in others)
+    assert call.due.max() < 2**24 and call.due.min() > 0
+    assert len(call.due[:400].unique()) > 390
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_collective_that_does_nothing_or_one_thing_wrong_is_seen(collective):
+    call = CALLS[collective](1, 3, 1200, CPU, None)
+    own = 400 if collective == "all-gather" else 0  # its own share is there before
+    assert call.wrong(lambda: None) == len(call.result) - own
+    assert call.wrong(lambda: call.result.copy_(call.due)) == 0
+
+    def nearly() -> None:
+        call.result.copy_(call.due.roll(1))
+
+    assert call.wrong(nearly) > 0.99 * len(call.result), "the right values in the wrong place"
+
+    def slip() -> None:
+        call.result.copy_(call.due)
+        call.result[-1] += 1
+
+    assert call.wrong(slip) == 1
+
+
+@pytest.mark.parametrize(("own", "others", "status"), [(0, 0, "ok"), (1, 0, "wrong result"), (0, 1, "wrong result")])
+def test_one_wrong_element_on_any_rank_is_a_wrong_result(monkeypatch, own, others, status):
+    found = iter([0, 0, own, 0, 0])
+    call = SimpleNamespace(
+        work=lambda: None, many=lambda calls: None, wrong=lambda work: next(found), device=CPU, message_bytes=4
+    )
+    worker = SimpleNamespace(synchronize=lambda: None, plan=SimpleNamespace(warm_ups=1, repeats=4))
+
+    def all_reduce(values, op, group):
+        if len(values) > 1 and op == dist.ReduceOp.MAX:
+            values.copy_(torch.maximum(values, torch.tensor([3.0, others, 99.0, 2.0, 8.0, 6.0, 4.0])))
+
+    monkeypatch.setattr(timing.dist, "all_reduce", all_reduce)
+    row = timing.timed(worker, SimpleNamespace(clock="in flight", in_flight=2), call, None)
+    assert row["status"] == status
+    assert row["first_seconds"] == 3, "the slowest rank counts"
+    assert (row["seconds"], row["repeats"]) == (5.0, 4), "the warm-up's 99 s are in no median"
+    assert (row["low_seconds"], row["high_seconds"]) == (3.5, 6.5)
+
+
+def test_the_ring_by_hand_equals_the_library_and_sends_the_formulas_bytes():
+    run = launch(collectives.Ring.small(gpus=3, repeats=2, lengths=(1, 2, 1000, 4097)), progress=False)
+    table = collectives.rings(run)
+    assert (table["status"] == "ok").all(), table
+    assert table[["ranks", "elements"]].to_numpy().tolist() == [[n, m] for n in (2, 3) for m in (1, 2, 1000, 4097)]
+    assert (table["sent_bytes"] == table["formula_bytes"]).all()
+    assert table["times"].gt(0).all()
+    four = launch(collectives.Ring.small(gpus=4, counts=(4,), repeats=1, lengths=(3, 1000, 4097)), progress=False)
+    assert (collectives.rings(four)["status"] == "ok").all()
+
+
+@pytest.mark.parametrize("gpus", [2, 3])
+def test_each_wrong_benchmark_shows_its_own_fault_and_the_right_one_none(gpus):
+    run = launch(collectives.Trial.small(gpus=gpus, variants=VARIANTS), progress=False)
+    table = collectives.symptoms(run).set_index("variant")
+    assert collectives.caught(collectives.symptoms(run)).tolist() == [False] + 5 * [True], table
+    late = table["late_seconds"] > 0.1 * table["seconds"]
+    assert list(table.index[late]) == ["unsynchronised"]
+    assert list(table.index[table["calls_before"] == 0]) == ["cold"]
+    factor = table["claimed_gb_per_s"] / table["bus_gb_per_s"]
+    assert factor.drop("wrong_factor").to_list() == pytest.approx([1] * 5)
+    assert factor["wrong_factor"] == pytest.approx(gpus / (gpus - 1))
+    assert table["wrong_ranks"].to_dict() == {
+        "right": 0,
+        "unsynchronised": 0,
+        "cold": 0,
+        "wrong_factor": 0,
+        "no_all_gather": gpus,
+        "rank_0_only": gpus - 1,
+    }
+    assert not table.loc["rank_0_only", "wrong_on_rank_0"] and table.loc["no_all_gather", "wrong_on_rank_0"]
+    assert table.loc["no_all_gather", "wrong_share"] == pytest.approx((gpus - 1) / gpus, rel=1e-3)
+
+
+def test_what_nccl_tests_prints_is_read():
+    (first, in_place), *_, last = nccl_tests.parse(ALL_REDUCE, SIZES)
+    assert first == (64 * MIB, "out of place", pytest.approx(250.2e-6), 268.24, 0)
+    assert in_place == (64 * MIB, "in place", pytest.approx(249.6e-6), 268.83, 0)
+    assert last[1].bus_gb_per_s == 328.32
+    assert nccl_tests.version(ALL_REDUCE) == "", "old ones do not say which they are"
+    newer = "# nccl-tests version 2.18.3 nccl-headers=22809 nccl-library=22809\n" + ALL_REDUCE
+    assert nccl_tests.version(newer) == "2.18.3 nccl-headers=22809 nccl-library=22809"
+    assert nccl_tests.parse(newer, SIZES) == nccl_tests.parse(ALL_REDUCE, SIZES)
+    line, *_ = nccl_tests.parse((PRINTED / "alltoall.txt").read_text(), SIZES)
+    assert [half.wrong for half in line] == [0, None], "an all-to-all in place is not checked"
+    nameless = ALL_REDUCE.replace("     sum      -1", "              -1")
+    assert nccl_tests.parse(nameless, SIZES) == nccl_tests.parse(ALL_REDUCE, SIZES), "old ones name no operation"
+    wrong = ALL_REDUCE.replace("268.24      0", "268.24     12")
+    assert nccl_tests.parse(wrong, SIZES)[0][0].wrong == 12
+    assert nccl_tests.parse(ALL_REDUCE.replace("  1073741824  ", "  1073741808  "), SIZES)[2][0].message_bytes < GIB
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("# Using devices", "Segmentation fault", "none of its table: 'Segmentation fault'"),
+        ("# Out of bounds", "# Out of", "printed 3 sizes of 3 and no end"),
+        ("    250.2", "      ???", r"a line with no numbers: '67108864 .* \?\?\? .*'"),
+        ("  250.2  268.24", "", "none of its table: '67108864 "),
+        ("  268435456  ", "  268000000x ", "none of its table: '268000000x"),
+        ("  268435456  ", "  168435456  ", "printed 168435456 bytes, not 268435456"),
+    ],
+)
+def test_a_line_that_is_not_understood_is_quoted(old, new, says):
+    assert old in ALL_REDUCE
+    with pytest.raises(ValueError, match=says):
+        nccl_tests.parse(ALL_REDUCE.replace(old, new, 1), SIZES)
+
+
+def test_missing_lines_are_missed():
+    with pytest.raises(ValueError, match=r"nccl-tests printed 3 sizes of 4$"):
+        nccl_tests.parse(ALL_REDUCE, [*SIZES, 4 * GIB])
+    last_words = ALL_REDUCE + "a warning of NCCL's\n"
+    assert nccl_tests.parse(last_words, SIZES) == nccl_tests.parse(ALL_REDUCE, SIZES)
+
+
+STAND_IN = """#!{python}
+import sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if {fails}:
+    sys.exit("Test NCCL failure common.cu:1020 'unhandled cuda error'")
+assert sorted(options) == ["-b", "-e", "-f", "-g", "-n", "-t", "-w"] and options["-g"] == "1", options
+print("# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809")
+size = int(options["-b"])
+while size <= int(options["-e"]):
+    half = f"  {{size / 1e9 * 1e6:7.1f}}    1.00    0.50       {wrong}"
+    print(f"{{size:12d}}  {{size // 4:12d}}     float    none      -1{{half}}{{half}}")
+    size *= int(options["-f"])
+print("# Out of bounds values : 0 OK")
+"""
+
+
+def stand_in(folder: Path, monkeypatch, *names: str, fails: bool = False, wrong: int = 0) -> None:
+    """Put programs in a folder that print such tables as nccl-tests does, of 1 GB/s, and name it."""
+    folder.mkdir()
+    for name in names:
+        program = folder / name
+        program.write_text(STAND_IN.format(python=sys.executable, fails=fails, wrong=wrong))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("LABKIT_NCCL_TESTS", str(folder))
+
+
+def test_nccl_tests_run_beside_ours_where_they_are_found(tmp_path, monkeypatch):
+    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf")
+    plan = collectives.NcclTests.small(collectives=("all-gather", "broadcast"), sizes_kib=(64, 256), repeats=2)
+    run = launch(plan, progress=False)
+    table = collectives.against(run)
+    assert table["collective"].tolist() == 2 * ["all-gather"] + 2 * ["broadcast"]
+    found = table[table["collective"] == "all-gather"]
+    assert found["theirs_gb_per_s"].tolist() == [0.5, 0.5] and set(found["status"]) == {"ok"}
+    assert found["ratio"].to_list() == pytest.approx((found["ours_gb_per_s"] / 0.5).to_list())
+    missing = table[table["collective"] == "broadcast"]
+    assert missing["ratio"].isna().all() and set(missing["status"]) == {"not installed"}
+    assert set(missing["said"]) == {"no broadcast_perf was found"}
+    assert table.attrs["installed"] and table.attrs["version"].startswith("2.17.6")
+    theirs = run.rows[(run.rows["source"] == "nccl-tests") & run.rows["seconds"].notna()]
+    assert theirs[["bytes", "placement"]].to_numpy().tolist() == [
+        [kib * 1024, where] for kib in (64, 256) for where in ("out of place", "in place")
+    ]
+
+
+def test_a_program_that_fails_is_told_and_the_run_goes_on(tmp_path, monkeypatch):
+    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf", fails=True)
+    plan = collectives.NcclTests.small(collectives=("all-gather",), sizes_kib=(64,), repeats=1)
+    table = collectives.against(launch(plan, progress=False))
+    assert table["status"].tolist() == ["failed"]
+    assert table["said"].tolist() == [
+        "all_gather_perf ended with status 1; it said: Test NCCL failure common.cu:1020 'unhandled cuda error'"
+    ]
+
+
+def test_a_result_that_nccl_tests_finds_wrong_is_no_measurement(tmp_path, monkeypatch):
+    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf", wrong=3)
+    plan = collectives.NcclTests.small(collectives=("all-gather",), sizes_kib=(64,), repeats=1)
+    table = collectives.against(launch(plan, progress=False))
+    assert table["status"].tolist() == ["wrong result"] and table["ratio"].isna().all()
+
+
+def test_a_program_that_hangs_is_ended(tmp_path, monkeypatch):
+    program = tmp_path / "all_reduce_perf"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o700)
+    with pytest.raises(ValueError, match=r"all_reduce_perf was not done in 0.3 s"):
+        nccl_tests.run(str(program), 2, MIB, MIB, 2, 20, 0.3)
+
+
+def test_nothing_to_send_is_not_sent(monkeypatch):
+    asked = []
+    monkeypatch.setattr(calls.dist, "P2POp", lambda op, tensor, peer, group: SimpleNamespace(tensor=tensor, peer=peer))
+    monkeypatch.setattr(calls.dist, "batch_isend_irecv", lambda moves: asked.append([m.peer for m in moves]) or [])
+    empty, some = torch.empty(0), torch.empty(3)
+    for given, room in ((empty, empty), (some, empty), (empty, some), (some, some)):
+        calls.exchange(given, room, 1, 3, None)
+    assert asked == [[2], [0], [2, 0]]

@@ -1,0 +1,85 @@
+"""What is wrong with replicas is named from their symptoms alone; the exercise is launched and judged."""
+
+import pytest
+
+from labkit.course import answers
+from labkit.course.source import code_of
+from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
+from labkit.engine.launch import launch
+from lessons import ddp_from_scratch as ddp
+from lessons.ddp_from_scratch.exercise import SYMPTOMS, check, verdict_of
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+FAULTS = {
+    "right": set(),
+    "one_rank": {"one_rank"},
+    "one_bucket": {"bucket_size"},
+    "undivided": {"undivided"},
+    "unwaited": {"unwaited"},
+    "no_first_broadcast": {"no_first_broadcast"},
+}
+HEALTHY = {
+    "variant": "a",
+    "ranks": 2,
+    "error_rank_0": 1e-7,
+    "error_worst": 1e-7,
+    "error_later": 1e-7,
+    "ratio": 1.0,
+    "start_apart": 0.0,
+    "collectives": 4,
+    "expected": 4,
+    "largest_mib": 2.5,
+    "bucket_mb": 2.0,
+    "before_last_gradient": 3,
+}
+RIGHT_ANSWER = code_of("lessons.ddp_from_scratch.solutions.started")
+
+
+def test_every_variant_of_a_launch_is_named_by_its_own_fault():
+    run = launch(ddp.Trial.small(variants=("right", *SYMPTOMS)))
+    found = {row["variant"]: verdict_of(row) for row in ddp.symptoms(run).to_dict("records")}
+    assert {name: set(verdict.faults) for name, verdict in found.items()} == FAULTS
+    said = ddp.diagnose(run, {}).data
+    assert said.startswith("- **A** is `right`: nothing is wrong with it.")
+    assert "a test of rank 0 alone passes" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        ({}, set()),
+        ({"error_worst": 0.6, "error_later": 0.6}, {"one_rank"}),
+        ({"error_worst": 0.6, "error_later": 0.6, "error_rank_0": 0.6}, {"wrong"}),
+        ({"error_worst": 0.6, "error_rank_0": 0.6}, {"unwaited"}),
+        ({"error_worst": 1.0, "error_later": 1.0, "error_rank_0": 1.0, "ratio": 2.0}, {"undivided"}),
+        ({"error_worst": 3.0, "error_later": 3.0, "error_rank_0": 3.0, "ratio": 4.0, "ranks": 4}, {"undivided"}),
+        ({"error_worst": 1.0, "error_later": 1.0, "error_rank_0": 1.0, "ratio": 2.0, "ranks": 4}, {"wrong"}),
+        ({"start_apart": 0.1, "error_worst": 0.9, "error_rank_0": 0.9, "error_later": 0.9}, {"no_first_broadcast"}),
+        ({"collectives": 1, "before_last_gradient": 0}, {"bucket_size"}),
+        ({"collectives": 9, "error_worst": 0.6, "error_later": 0.6}, {"bucket_size", "one_rank"}),
+    ],
+)
+def test_symptoms_name_the_bug(change, kinds):
+    verdict = verdict_of(HEALTHY | change)
+    assert set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+    assert bool(verdict.merits) == (not kinds)
+
+
+def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
+    assert sorted(ddp.suspects()) == sorted(SYMPTOMS) and list(ddp.suspects()) != list(SYMPTOMS)
+
+
+def test_an_exercise_is_launched_and_judged():
+    assert check("started").outcome == UNANSWERED
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER)
+    verdict = check("started")
+    assert verdict.outcome == RIGHT, verdict
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("while", "if"))
+    assert "missing" in check("started").faults
+    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("set()", "set(1)"))
+    verdict = check("started")
+    assert verdict.outcome == RAISED and "ddp_from_scratch_started.py" in verdict.detail
+    with pytest.raises(ValueError, match=r"is no exercise; there are .*started"):
+        check("ended")

@@ -1,0 +1,132 @@
+"""The claims of the report that lab 10 reads: figures, verdicts, and verdicts that flip when the printed table does."""
+
+import pytest
+
+from labkit.claims import claims
+from labkit.engine.run import replay
+from lessons import ddp_from_scratch as ddp
+from lessons.ddp_from_scratch.claims.sizes import fits
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims(ddp).set_index("claim")
+
+
+@pytest.fixture
+def edited(edited_claims):
+    """Returns a function that prints other seconds for an implementation and returns the claims of that table."""
+
+    def edit(implementation, seconds, bucket_mb=None, column="step_seconds"):
+        def change(rows):
+            chosen = rows["implementation"] == implementation
+            if bucket_mb:
+                chosen &= rows["bucket_mb"] == bucket_mb
+            return rows.assign(**{column: rows[column].astype(object).mask(chosen, seconds)})
+
+        return edited_claims(ddp, "ddp_from_scratch", change)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("claim", "printed", "recomputed", "holds"),
+    [
+        ("naive_step", 0.846, 0.776, None),
+        ("overlap_helps", 0.796, 0.776, None),
+        ("individual_again", 0.86, 0.796, None),
+        ("flat_is_slower", 52, -3.3084, None),
+        ("flat_sends_longer", 28.6, -3.3640, None),
+        ("size_1_against_10", 13.2, 0, False),
+        ("size_100_against_10", 1.7, 100 * (0.846 / 0.776 - 1), None),
+        ("buckets_help", 0.8596, 0.846, None),
+        ("batch_of_128_positions", 846, 644.6, None),
+        ("batch_of_32_positions", 846, 224.6, False),
+        ("steps_follow_the_formula", 117.4, 3.4615, False),
+    ],
+)
+def test_a_claim_is_recomputed(table, claim, printed, recomputed, holds):
+    row = table.loc[claim]
+    assert (row["printed"], row["recomputed"]) == (
+        pytest.approx(printed, rel=1e-3),
+        pytest.approx(recomputed, rel=1e-3),
+    )
+    assert row["holds"] is holds
+
+
+def test_claims_whose_figures_are_words(table):
+    assert table["holds"][["naive_sends", "best_size_formula", "best_size"]].tolist() == [True, False, None]
+    assert (
+        "16.7 ms by NVLink" in table["recomputed"]["naive_sends"]
+        and "125 ms by PCIe" in table["recomputed"]["naive_sends"]
+    )
+    assert table["recomputed"]["best_size_formula"] == "27.4 buckets, of 291 MB"
+    assert table["recomputed"]["best_size"] == "11 to 24 MB; none in 2 of 8 fits"
+    assert table["recomputed"]["large_buckets_do_not_fit"] == "47.8 of 80 GB"
+    assert table["holds"]["large_buckets_do_not_fit"] is False
+
+
+def test_figures_in_the_reasons_are_those_of_the_recorded_runs():
+    at_128, at_32 = (ddp.implementations(replay(ddp.RECORDED[f"report_{n}"])).set_index("strategy") for n in (128, 32))
+
+    def differs_by(table, strategy):
+        rows = table.loc[["naive", strategy]]
+        return rows["step_ms"].diff().iloc[1], rows["spread_step_ms"].sum()
+
+    assert at_128.loc[["overlapped", "naive"], "step_ms"].round(1).tolist() == [637.0, 644.6]
+    assert differs_by(at_128, "overlapped") == pytest.approx((-7.5, 0.6), abs=0.05)
+    assert differs_by(at_128, "flat") == pytest.approx((-3.3, 0.5), abs=0.05)
+    assert differs_by(at_32, "bucketed") == pytest.approx((-19, 15), abs=0.5)
+    within_noise = (differs_by(at_32, "overlapped"), differs_by(at_128, "bucketed"))
+    assert all(abs(difference) < spread for difference, spread in within_noise)
+    fit = ddp.overhead(replay(ddp.RECORDED["buckets"])).iloc[0]
+    assert fit[["gb_per_s", "overhead_us", "residual"]].tolist() == pytest.approx([257, 41, 0.09], abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("claim", "implementation", "seconds", "more", "holds"),
+    [
+        ("naive_step", "individual", 0.84, {}, True),
+        ("overlap_helps", "overlap_individual", 0.70, {}, True),
+        ("overlap_helps", "overlap_individual", 0.71, {}, None),
+        ("overlap_helps", "overlap_individual", 0.92, {}, False),
+        ("flat_is_slower", "flat", 0.917, {}, True),
+        ("flat_is_slower", "flat", 0.70, {}, False),
+        ("flat_sends_longer", "flat", 0.14, {"column": "communication_seconds"}, True),
+        ("naive_sends", "naive", 0.01, {"column": "communication_seconds"}, False),
+        ("naive_sends", "naive", 0.2, {"column": "communication_seconds"}, False),
+        ("size_100_against_10", "bucketed", 0.99, {"bucket_mb": 100}, True),
+        ("buckets_help", "bucketed", 0.7, {"bucket_mb": 10}, True),
+        ("large_buckets_do_not_fit", "flat", "OOM", {}, False),
+        ("large_buckets_do_not_fit", "bucketed", "OOM", {"bucket_mb": 100}, True),
+        ("large_buckets_do_not_fit", "bucketed", 0.9, {"bucket_mb": 1000}, False),
+        ("best_size", "individual", 0.8459, {}, True),
+    ],
+)
+def test_a_verdict_follows_the_printed_table(edited, claim, implementation, seconds, more, holds):
+    assert edited(implementation, seconds, **more)["holds"][claim] is holds
+
+
+def test_every_recomputed_figure_says_what_it_is(table):
+    assert (table["recomputes"] != "").all()
+    assert list(table.index[table["explained"]]) == ["naive_sends"]
+
+
+def test_the_fit_goes_through_the_printed_sizes():
+    first = fits().iloc[0]
+    assert first["gb_per_s"] == pytest.approx(3.4615, rel=1e-3)
+    assert first["best_mb"] == pytest.approx(21.12, rel=1e-3)
+
+
+def test_a_formula_that_agrees_with_the_reports_own_rate(edited):
+    """Steps made of the naive communication's rate and 20 µs per call."""
+    for size in (1, 10, 100):
+        step_s = 0.8 + 7992.941 / size * 2e-5 + size * 1e6 / (7.992941e9 / 0.0681)
+        table = edited("bucketed", f"{step_s:.9f}", size)
+    assert table["holds"]["steps_follow_the_formula"] is True
+    assert fits()["best_mb"].iloc[0] == pytest.approx(137, rel=0.01)
+
+
+def test_a_size_with_a_negative_cost_has_no_best_size(edited):
+    edited("bucketed", 0.8, 100)
+    assert fits().iloc[0].isna().all()

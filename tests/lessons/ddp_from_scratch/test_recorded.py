@@ -1,0 +1,96 @@
+"""The recorded runs of lab 10: all that was asked for was sent, every case is one process's, and targets are met."""
+
+import pytest
+from figures import checked
+
+from labkit.engine.run import replay
+from labkit.tables.published import published
+from lessons import ddp_from_scratch as ddp
+from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Every recorded run; a folder that is missing fails here."""
+    return {name: replay(path) for name, path in ddp.RECORDED.items()}
+
+
+def test_what_was_recorded(runs):
+    assert set(runs) == {"implementations", "buckets", "profiles", "equality", "trial", "report_128", "report_32"}
+    for positions in (128, 32):
+        plan = runs[f"report_{positions}"].plan
+        assert (plan.gpus * plan.samples, plan.sequence) == (32, positions)
+    for run in runs.values():
+        plan = run.plan
+        assert (plan.device, plan.size, plan.gpus >= 2) == ("cuda", "full", True)
+        assert set(run.rows["point"]) == {point.point for point in plan.points()}
+        assert set(run.rows["rank"]) == set(range(plan.gpus))
+    for name in ("implementations", "buckets", "profiles"):
+        assert runs[name].plan.model.parameters == pytest.approx(2.0e9, rel=0.01)
+    assert len(runs["implementations"].plan.seeds) >= 3
+
+
+def test_what_was_sent_is_the_formulas(runs):
+    for name in ("implementations", "buckets"):
+        table = ddp.overlap(runs[name])
+        assert table["equal"].all(), table[~table["equal"]]
+    table = ddp.overlap(runs["implementations"]).set_index("strategy")
+    assert set(table.index) == set(STRATEGIES)
+    assert (table.loc[["naive", "flat"], "before_last_gradient"] == 0).all()
+    assert (table.loc[["overlapped", "bucketed", "ddp"], "before_last_gradient"] > 0).all()
+
+
+def test_every_case_is_one_processes(runs):
+    table = ddp.equality(runs["equality"])
+    assert (set(table["case"]), set(table["strategy"])) == (set(CASES), set(OURS))
+    assert table["equal"].all(), table[~table["equal"]]
+
+
+def test_sending_takes_time_and_backward_hides_some_of_it(runs):
+    table = ddp.implementations(runs["implementations"]).set_index("strategy")
+    assert (table["status"] == "ok").all()
+    assert table.loc["naive", "longer_ms"] > table.loc["naive", "spread_longer_ms"]
+    assert table.loc["bucketed", "step_ms"] < table.loc["naive", "step_ms"]
+    assert table.loc["flat", "extra_mib"] > 7000, "a second copy of all gradients"
+    assert (ddp.sending(runs["implementations"])["verdict"] == "ok").all()
+
+
+def test_traces_show_overlap_and_its_absence(runs):
+    table = ddp.profile(runs["profiles"]).set_index("strategy")
+    assert table.loc["naive", "overlap"] < 0.2
+    assert table.loc["bucketed", "overlap"] > table.loc["naive", "overlap"] + 0.2
+
+
+def test_targets_are_met(runs):
+    cards = {name: ddp.scorecard(run) for name, run in runs.items()}
+    assert {name for name, card in cards.items() if card.empty} == {"profiles", "trial", "report_128", "report_32"}
+    assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
+
+
+def test_every_chart_and_sentence(runs):
+    steps, sweep = ddp.implementations(runs["implementations"]), ddp.buckets(runs["buckets"])
+    fit, line = ddp.overhead(runs["buckets"]), ddp.curve(runs["buckets"])
+    checked(ddp.steps_chart(steps, steps, published=published("ddp_from_scratch")))
+    checked(ddp.buckets_chart([sweep, sweep], [fit, fit], [line, line], guess=100.0))
+    names = ("naive", "flat", "overlapped", "bucketed", "ddp")
+    checked(ddp.trace_chart(*(ddp.trace_spans(runs["profiles"], name) for name in names), names=ddp.NAMES))
+    checked(ddp.breakdown_chart(*2 * [ddp.profile(runs["profiles"])], names=ddp.NAMES))
+    text = ddp.explain_steps(steps, ddp.sending(runs["implementations"])).data
+    assert "Beyond noise, these are longer than a step that sends nothing: naive" in text and "the links allow" in text
+    assert "MB are fastest" in ddp.explain_buckets(sweep, fit).data
+
+
+def test_every_suspect_shows_itself(runs):
+    said = ddp.diagnose(runs["trial"], {}).data
+    assert "differs" not in said and said.count("\n") == len(runs["trial"].plan.variants) - 1
+    assert said.count("nothing is wrong with it") == runs["trial"].plan.variants.count("right")
+
+
+def test_figures_in_the_notebooks_text(runs):
+    for name, part in (("report_128", "7.52 ms of it, 21 %"), ("report_32", "19.3 ms of it, 54 %")):
+        table = ddp.implementations(runs[name])
+        assert part in (ddp.explain_steps(table, ddp.sending(runs[name])).data or "").replace("\u202f", " ")
+    rows = runs["profiles"].rows
+    naive = rows[(rows["entry"] == "profile") & (rows["strategy"] == "naive")].set_index("rank")["communication_ms"]
+    assert (round(naive[0]), round(naive[1]), round(naive.mean())) == (76, 34, 55)
+    assert round(ddp.profile(runs["profiles"]).set_index("strategy").loc["bucketed", "exposed_ms"]) == 58

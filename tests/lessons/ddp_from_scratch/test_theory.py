@@ -1,0 +1,93 @@
+"""Buckets as they should be filled, and the overhead model found again in steps that follow it."""
+
+import math
+
+import pytest
+
+from labkit.theory.shapes import bert
+from labkit.theory.traffic import buckets
+from labkit.theory.transformer import SIZES, transformer
+from lessons.ddp_from_scratch.theory import MIB, Overhead, fill, fit, messages
+
+MODELS = [bert(128, 2, 1000, 64), bert(768, 12, 30522, 512), *(transformer(*SIZES[name][:3]) for name in SIZES)]
+COUNTS = [338, 190, 60, 12, 8]
+TOTAL = 8e9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cap", "first", "filled"),
+    [
+        ([5, 5, 5], 10, 10, [[2, 1], [0]]),
+        ([5, 5, 5], 10, 5, [[2], [1, 0]]),
+        ([5, 5, 5], 10, 50, [[2, 1], [0]]),
+        ([5, 5, 5], 0, 5, [[2], [1], [0]]),
+        ([1, 100, 1, 1], 10, 10, [[3, 2, 1], [0]]),
+        ([5, 5], 1000, 1000, [[1, 0]]),
+        ([], 10, 10, []),
+    ],
+)
+def test_buckets_are_filled_from_the_last_one_and_closed_when_full(sizes, cap, first, filled):
+    assert fill(sizes, cap, first) == filled
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model.parameters))
+@pytest.mark.parametrize("cap_mb", [1, 10, 25, 1000])
+def test_as_many_buckets_as_torch_would_make(model, cap_mb):
+    sent = messages(model, "bucketed", cap_mb)
+    assert len(sent) == buckets(model.shapes, cap=cap_mb * MIB)
+    assert sum(sent) == 4 * model.parameters
+    assert all(size >= cap_mb * MIB for size in sent[1:-1])
+
+
+def test_what_each_strategy_sends():
+    model = MODELS[0]
+    assert messages(model, "none") == []
+    assert messages(model, "flat") == [4 * model.parameters]
+    assert messages(model, "naive") == messages(model, "overlapped")[::-1]
+    assert len(messages(model, "naive")) == len(model.shapes)
+    assert sum(messages(model, "bucketed", 25, element_bytes=2)) == 2 * model.parameters
+    assert messages(model, "ddp", 1) == messages(model, "bucketed", 1)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [Overhead(0.1, 2e-5, 3e11), Overhead(0.1, 0.0, 3e11), Overhead(0.1, 2e-5, math.inf), Overhead(0.1, 0, math.inf)],
+)
+def test_the_fit_finds_what_made_the_steps(made):
+    found = fit(COUNTS, TOTAL, [made.seconds(count, TOTAL) for count in COUNTS])
+    assert found.base_s == pytest.approx(made.base_s)
+    assert found.call_s == pytest.approx(made.call_s, abs=1e-9)
+    assert 1 / found.bytes_per_s == pytest.approx(1 / made.bytes_per_s, abs=1e-15)
+    assert found.residual < 1e-6
+
+
+@pytest.mark.parametrize("base_s", [0.01 * 1.1**number for number in range(40)])
+def test_what_rounding_leaves_is_no_cost(base_s):
+    for made in (Overhead(base_s, 0.0, 3e11), Overhead(base_s, 2e-5, math.inf), Overhead(base_s, 0.0, math.inf)):
+        found = fit(COUNTS, TOTAL, [made.seconds(count, TOTAL) for count in COUNTS])
+        assert (found.call_s == 0) == (made.call_s == 0)
+        assert (found.bytes_per_s == math.inf) == (made.bytes_per_s == math.inf)
+
+
+def test_no_term_is_fitted_below_zero():
+    falling = fit(COUNTS, TOTAL, [Overhead(0.1, -1e-5, 3e11).seconds(count, TOTAL) for count in COUNTS])
+    assert falling.call_s == 0
+    assert 0 < falling.residual < 0.1
+    rising = fit(COUNTS, TOTAL, [Overhead(0.1, 2e-5, -3e12).seconds(count, TOTAL) for count in COUNTS])
+    assert rising.bytes_per_s == math.inf
+    assert rising.call_s > 0
+
+
+def test_the_best_bucket_is_where_both_terms_are_equal():
+    made = Overhead(0.1, 2e-5, 3e11)
+    count = TOTAL / made.best_bytes(TOTAL)
+    assert count * made.call_s == pytest.approx(TOTAL / count / made.bytes_per_s)
+    best = made.seconds(count, TOTAL)
+    assert best < min(made.seconds(count * 1.1, TOTAL), made.seconds(count / 1.1, TOTAL))
+    assert math.isnan(Overhead(0.1, 0.0, 3e11).best_bytes(TOTAL))
+    assert math.isnan(Overhead(0.1, 2e-5, math.inf).best_bytes(TOTAL))
+
+
+def test_three_unknowns_need_three_counts():
+    with pytest.raises(ValueError, match="three numbers of buckets"):
+        fit([1, 2, 2], TOTAL, [0.1, 0.2, 0.2])

@@ -1,0 +1,119 @@
+"""The recorded runs of lab 04: ledgers explain their peaks, formulas their traffic, and the lab's targets are met."""
+
+import pytest
+from figures import drawn
+
+from labkit.engine.run import replay
+from lessons import ddp_fsdp
+
+SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Every recorded run; a folder that is missing fails here."""
+    return {name: replay(path) for name, path in ddp_fsdp.RECORDED.items()}
+
+
+def test_what_was_recorded(runs):
+    assert set(runs) >= {"strategies", "knobs", "trial", "asreported", "accumulation", *ddp_fsdp.ZERO_RUNS}
+    for run in runs.values():
+        plan = run.plan
+        assert (plan.device, plan.size) == ("cuda", "full")
+        assert (plan.layers, plan.hidden, plan.vocabulary, plan.gpus >= 2) == (12, 768, 30522, True)
+        assert (run.rows["status"] == "ok").all()
+        assert set(run.rows["point"]) == {point.point for point in plan.points()}
+        assert set(run.rows["rank"]) == set(range(plan.gpus))
+    assert len(runs["strategies"].plan.seeds) >= 3
+
+
+def test_ledgers_explain_every_peak(runs):
+    table = ddp_fsdp.memory(runs["strategies"])
+    assert len(table) == len(list(runs["strategies"].plan.knobs()))
+    assert table["peak"].notna().all()
+    worst = table.loc[table["unexplained_share"].abs().idxmax()]
+    assert abs(worst["unexplained_share"]) < 0.1, worst.to_dict()
+    assert (table["counted_error"] < 0.01).all()
+    held = table[table["batch"] == 64].set_index("strategy")
+    assert (held["peak"].idxmax(), held["peak"].idxmin()) == ("ddp", "fsdp_full")
+    assert held.loc["ddp", "activations"] > 0.5 * held.loc["ddp", "predicted"], "which nobody shards"
+
+
+def test_traffic_is_the_formulas(runs):
+    table = ddp_fsdp.sent(runs["strategies"])
+    assert set(table["strategy"]) == {"ddp"} | SHARDED
+    assert table["equal"].all(), table[~table["equal"]]
+
+
+def test_every_strategy_trained_as_one_process(runs):
+    table = ddp_fsdp.equality(runs["trial"])
+    assert set(table["strategy"]) == {"ddp"} | SHARDED
+    assert table["equal"].all(), table
+
+
+def test_rates_are_near_those_of_ranks_alone(runs):
+    table = ddp_fsdp.throughput(runs["strategies"])
+    assert (table.loc[table["strategy"] == "ddp", "efficiency"] > 0.95).all()
+    assert table["efficiency"].between(0.8, 1.02).all()
+    rates = table.pivot_table(index="strategy", columns="batch", values="samples_per_s")
+    assert (rates[64] > rates[16]).all()
+    apart = ddp_fsdp.differences(table)
+    assert apart["percent"].abs().max() < 20
+    assert apart["resolved"].any()
+
+
+def test_knobs_reach_four_times_the_first_rate(runs):
+    table = ddp_fsdp.ladder(runs["knobs"]).set_index("knob")
+    assert table["times_first"].max() > 4
+    assert table.loc["TF32", "times_previous"] > 1.5
+    assert table.loc["bfloat16 autocast", "times_previous"] > 1.2
+
+
+def test_zero_is_measured_stage_by_stage(runs):
+    table = ddp_fsdp.zero(*(runs[name] for name in ddp_fsdp.ZERO_RUNS))
+    assert table["strategy"].tolist() == ["ddp", "fsdp_grad", "fsdp_full", "zero1", "zero2", "zero3", "zero3"]
+    assert table["limits"].tolist() == [""] * 5 + ["default", "zero"]
+    assert table.notna().all(axis=None), "each stage has its memory"
+    rows = table.set_index(["strategy", "limits"])
+    assert rows["link_mib"]["zero2", ""] > 1.4 * rows["link_mib"]["fsdp_grad", ""]
+    assert rows["link_mib"]["ddp", ""] == pytest.approx(4 * 109_483_778 / 2**20, rel=1e-3), "of one batch, not of two"
+    assert rows["peak_mib"]["zero1", ""] < rows["peak_mib"]["ddp", ""]
+    assert rows["calls"]["zero3", "zero"] > rows["calls"]["zero3", "default"] > rows["calls"]["fsdp_full", ""]
+    assert rows["samples_per_s"]["zero3", "zero"] < rows["samples_per_s"]["zero3", "default"]
+
+
+def test_dropout_and_plain_attention_need_more_than_the_reports(runs):
+    table = ddp_fsdp.per_sample(runs["asreported"]).set_index(["attention", "dropout"])
+    assert (table["peak_mb"] / table["formula_mb"] - 1).abs().max() < 0.05, "the formula explains the peaks"
+    without, with_dropout = table["peak_mb"]["plain", 0.0], table["peak_mb"]["plain", 0.1]
+    assert all(without < printed < with_dropout for printed in ddp_fsdp.printed_per_sample().values())
+
+
+def test_accumulation_trades_rate_for_memory(runs):
+    rows = ddp_fsdp.accumulation(runs["accumulation"]).set_index(["strategy", "micro_batches", "synced"])
+    once, whole = rows.loc[("ddp", 4, "last")], rows.loc[("ddp", 1, "last")]
+    assert once["peak_mib"] < 0.5 * whole["peak_mib"] and once["samples_per_s"] < whole["samples_per_s"]
+    assert rows["gradients_mib"]["ddp", 4, "every"] == pytest.approx(4 * once["gradients_mib"])
+
+
+def test_targets_are_met(runs):
+    cards = {name: ddp_fsdp.scorecard(run) for name, run in runs.items()}
+    assert {name for name, card in cards.items() if len(card)} == {"strategies", "knobs", "trial"}
+    assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
+
+
+def test_every_chart_and_sentence(runs):
+    held, rates = ddp_fsdp.memory(runs["strategies"]), ddp_fsdp.throughput(runs["strategies"])
+    apart, ladder = ddp_fsdp.differences(rates), ddp_fsdp.ladder(runs["knobs"])
+    drawn(ddp_fsdp.ledger_chart(held, held, guess=9.0), 2)
+    drawn(ddp_fsdp.strategies_chart(rates, rates, published=ddp_fsdp.printed_runs()), 2)
+    drawn(ddp_fsdp.differences_chart(apart, printed=ddp_fsdp.printed_differences()), 1)
+    drawn(ddp_fsdp.waterfall_chart(ladder, ladder), 2)
+    drawn(ddp_fsdp.zero_chart(ddp_fsdp.zero(*(runs[name] for name in ddp_fsdp.ZERO_RUNS))), 3)
+    as_reported = ddp_fsdp.per_sample(runs["asreported"])
+    drawn(ddp_fsdp.per_sample_chart(as_reported, as_reported, printed_mb=ddp_fsdp.printed_per_sample()), 2)
+    assert "as one process does" in ddp_fsdp.explain_equality(ddp_fsdp.equality(runs["trial"])).data
+    assert "16 collectives agree" in ddp_fsdp.explain_sent(ddp_fsdp.sent(runs["strategies"])).data
+    assert "Full sharding saves" in ddp_fsdp.explain_memory(held).data
+    assert "At batch 64 DDP trains" in ddp_fsdp.explain_strategies(rates, apart).data
+    assert "make the step 5.8× as fast" in ddp_fsdp.explain_knobs(ladder).data

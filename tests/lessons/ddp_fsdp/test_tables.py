@@ -1,0 +1,190 @@
+"""Rows of made-up runs → lab 04's tables: rates, differences, ladders, both ledgers, ZeRO, targets."""
+
+import pytest
+from made import gpu_node, write_run
+from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
+
+from labkit.tables.ledgers import MIB
+from lessons import ddp_fsdp
+from lessons.ddp_fsdp.plan import AsReported, Strategies, Trial
+
+
+def test_throughput_is_of_the_slowest_rank_and_beside_ranks_alone(tmp_path):
+    run = strategies_run(tmp_path / "run")
+    table = ddp_fsdp.throughput(run).set_index(["strategy", "batch"])
+    ddp = table.loc[("ddp", 64)]
+    assert ddp["step_ms"] == pytest.approx(100.0)
+    assert ddp["samples_per_s"] == pytest.approx(640.0)
+    assert ddp["efficiency"] == pytest.approx(0.95)
+    assert ddp["spread_samples_per_s"] == pytest.approx(640 * ddp["spread_step_ms"] / 100)
+    assert (ddp["count"], ddp["seed_std"], ddp["ranks"]) == (6, 0, 4)
+    assert table.loc[("ddp", 16), "samples_per_s"] == pytest.approx(160.0)
+    plan = Strategies(device="cuda", gpus=2, size="full", seeds=(0, 1), strategies=("ddp",), batches=(64,))
+    drifting = ddp_fsdp.throughput(made_run(tmp_path / "drift", plan, lambda point: (100, 80)[point.seed]))
+    assert drifting["seed_std"].tolist() == pytest.approx([(800 - 640) / 2**0.5])
+    without = ddp_fsdp.throughput(strategies_run(tmp_path / "two", strategies=("ddp",)))
+    assert without["efficiency"].isna().all()
+
+
+def test_differences_are_resolved_by_their_spreads(tmp_path):
+    run = strategies_run(tmp_path / "run")
+    table = ddp_fsdp.differences(ddp_fsdp.throughput(run))
+    assert table["strategy"].tolist() == 2 * ["fsdp_grad", "fsdp_full", "fsdp_root"]
+    first = table[table["batch"] == 64].set_index("strategy")
+    assert first["percent"].tolist() == pytest.approx([100 * (100 / ms - 1) for ms in (104, 101, 250)])
+    assert first["resolved"].tolist() == [True, False, True]
+    assert first["spread_percent"].between(1, 5).all()
+    assert table.attrs["to"] == "ddp"
+    other = ddp_fsdp.differences(ddp_fsdp.throughput(run), to="fsdp_full").set_index("strategy")
+    assert set(other.index) == {"ddp", "fsdp_grad", "fsdp_root"}
+
+
+@pytest.mark.parametrize("strategies", [("ddp",), ("single", "ddp"), ("single", "fsdp_full"), ("fsdp_full",)])
+def test_differences_of_nothing_are_an_empty_table(tmp_path, strategies):
+    table = ddp_fsdp.differences(ddp_fsdp.throughput(strategies_run(tmp_path / "run", strategies=strategies)))
+    assert table.empty
+    assert "percent" in table
+
+
+def test_what_did_not_fit_has_no_rate_and_is_not_resolved(tmp_path):
+    table = ddp_fsdp.throughput(strategies_run(tmp_path / "run", failed=("fsdp_root",))).set_index("strategy")
+    assert set(table.loc["fsdp_root", "status"]) == {MEMORY}
+    assert table.loc["fsdp_root", "samples_per_s"].isna().all()
+    apart = ddp_fsdp.differences(table.reset_index()).set_index("strategy")
+    assert not apart.loc["fsdp_root", "resolved"].any()
+
+
+def test_a_ladder_and_one_with_a_failed_rung(tmp_path):
+    table = ddp_fsdp.ladder(knobs_run(tmp_path / "run"))
+    assert table["samples_per_s"].tolist() == pytest.approx([290, 293, 750, 1700, 1600])
+    assert table["times_previous"].tolist()[1:] == pytest.approx([293 / 290, 750 / 293, 1700 / 750, 1600 / 1700])
+    assert table["times_first"].iloc[-1] == pytest.approx(1600 / 290)
+    assert (table.attrs["unit"], table.attrs["small"]) == ("samples", False)
+    table = ddp_fsdp.ladder(knobs_run(tmp_path / "failed", failed=("TF32",))).set_index("knob")
+    assert table.loc["TF32", "status"] == MEMORY
+    assert table.loc["TF32", ["samples_per_s", "times_previous"]].isna().all()
+    assert table.loc["bfloat16 autocast", "times_previous"] == pytest.approx(1700 / 293)
+    first = ddp_fsdp.ladder(knobs_run(tmp_path / "first", failed=("float32, unfused AdamW",)))
+    assert first["times_first"].iloc[-1] == pytest.approx(1600 / 293)
+
+
+def test_memory_takes_the_fullest_rank(tmp_path):
+    table = ddp_fsdp.memory(strategies_run(tmp_path / "run", unexplained=0.05))
+    assert len(table) == 10
+    assert table["unexplained_share"].tolist() == pytest.approx([0.05] * 10)
+    assert table["counted_error"].max() < 1e-9
+    ddp = table.set_index(["strategy", "batch"]).loc[("ddp", 16)]
+    assert ddp["parameters"] == pytest.approx(4 * 109_483_778 / MIB)
+    assert ddp["predicted"] == pytest.approx(ddp["parameters":"buffers"].sum())
+    on_cpu = ddp_fsdp.memory(strategies_run(tmp_path / "cpu", device="cpu", size="small", gpus=2))
+    assert on_cpu[["peak", "unexplained_share"]].isna().all(axis=None)
+    assert on_cpu["counted_error"].max() < 1e-9
+
+
+def test_what_is_sent_is_held_against_the_formula(tmp_path):
+    assert ddp_fsdp.sent(strategies_run(tmp_path / "run"))["equal"].all()
+    wrong = ddp_fsdp.sent(strategies_run(tmp_path / "wrong", calls=1))
+    assert not wrong["equal"].any()
+    assert (wrong["counted_calls"] == wrong["calls"] + 1).all()
+
+
+def met(card):
+    return dict(zip(card["target"], card["met"], strict=True))
+
+
+def test_scorecard(tmp_path):
+    good = ddp_fsdp.scorecard(strategies_run(tmp_path / "good", step_ms={"single": 99.0}))
+    assert met(good) == {
+        "DDP's rate ÷ rate alone, 4 GPUs, batch 64": True,
+        "DDP's rate ÷ rate alone, 4 GPUs, batch 16": True,
+        "DDP, float32, batch 64, 4 GPUs": True,
+        "largest unexplained share, of 10 peaks, 4 GPUs": True,
+        "collectives that are not the formula's, of 16, 4 GPUs": True,
+    }
+    assert good["measured"].tolist() == pytest.approx([0.99, 0.99, 640, 2, 0], abs=1e-3)
+    near = ddp_fsdp.scorecard(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))
+    assert near["met"].tolist()[:2] == ["open", "open"], "0.9498 ± 0.02 neither reaches 0.95 nor misses it"
+    bad = ddp_fsdp.scorecard(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
+    assert not bad["met"].any()
+    assert bad["measured"].tolist()[-2:] == pytest.approx([12, 16])
+    two = ddp_fsdp.scorecard(strategies_run(tmp_path / "two", gpus=2))
+    assert not two["target"].str.contains("415|float32").any(), "the rate is that of four GPUs"
+
+
+def test_scorecards_of_other_plans(tmp_path):
+    fast = ddp_fsdp.scorecard(knobs_run(tmp_path / "fast"))
+    assert met(fast) == {"fastest setting ÷ first (float32, unfused AdamW), 4 GPUs": True}
+    assert not ddp_fsdp.scorecard(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
+    for name, error in (("right", 2e-6), ("wrong", 0.2)):
+        plan = Trial(device="cuda", gpus=4, size="full")
+        rows = [
+            (rank, vars(point) | {"entry": "trial", "iteration": 0, "loss_error": 1e-7, "update_error": error})
+            for point in plan.points()
+            for rank in range(4)
+        ]
+        run = write_run(tmp_path / name, plan, gpu_node(4), rows)
+        assert ddp_fsdp.scorecard(run)["met"].tolist() == [name == "right"]
+        assert ddp_fsdp.equality(run)["equal"].tolist() == 4 * [name == "right"]
+    broken = write_run(
+        tmp_path / "broken", Trial(device="cuda", gpus=4, size="full", variants=("summed",)), gpu_node(4)
+    )
+    for rank in range(4):
+        broken.append(
+            rank, {"point": 0, "seed": 0, "entry": "trial", "variant": "summed", "strategy": "ddp", "update_error": 3.0}
+        )
+    assert ddp_fsdp.scorecard(broken).empty, "where no variant is right, no error is to be small"
+    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
+    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "one", gpus=1, strategies=("single",))).empty
+    assert ddp_fsdp.scorecard(zero_run(tmp_path / "zero")).empty
+
+
+def test_zero(tmp_path):
+    stage = zero_run(tmp_path / "three", strategies=("zero3",), limits="zero")
+    both = ddp_fsdp.zero(zero_run(tmp_path / "run"), stage)
+    assert both["limits"].tolist() == [""] * 5 + ["zero"]
+    table = both.set_index("strategy")
+    assert table.loc["zero1", ["samples_per_s", "peak_mib", "calls"]].tolist() == pytest.approx([64e3 / 130, 9003, 7])
+    assert table.loc["zero1", "link_mib"] == pytest.approx(0.75 * 3 * 400)
+    assert table.loc["ddp", "link_mib"] == pytest.approx(1.5 * 4 * 109_483_778 / MIB, rel=1e-3)
+    assert table.loc["fsdp_full", "peak_mib"] < table.loc["ddp", "peak_mib"]
+    assert ddp_fsdp.zero(zero_run(tmp_path / "cpu", device="cpu"))["peak_mib"].isna().all()
+    assert list(ddp_fsdp.features()) == ["FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
+    assert ddp_fsdp.features().map(bool).all(axis=None)
+    assert {"pipeline parallel", "tensor parallel", "choose it for"} <= set(ddp_fsdp.features().index)
+
+
+def reported_run(folder, plan, peak_mib=None):
+    """Write steps of 100 ms (plain attention: 150), and peaks."""
+    rows = []
+    for point in plan.points():
+        who = vars(point) | {"warm_up": False}
+        ms = 100.0 if point.attention == "fused" else 150.0
+        held = {"peak_mib": peak_mib(point)} if peak_mib else {}
+        rows += [(rank, who | {"entry": "step", "iteration": 0, "step_ms": ms}) for rank in range(plan.gpus)]
+        rows += [(rank, who | {"entry": "memory"} | held) for rank in range(plan.gpus)]
+    return write_run(folder, plan, gpu_node(plan.gpus), rows)
+
+
+def test_memory_per_sample_is_the_slope_of_the_peak(tmp_path):
+    plan = AsReported(device="cuda", gpus=4, size="full", repeats=1)
+    table = ddp_fsdp.per_sample(reported_run(tmp_path / "run", plan, lambda point: 2000 + 500 * point.batch / 4))
+    assert table[["attention", "dropout"]].to_numpy().tolist() == [
+        [attention, dropout] for attention in ("fused", "plain") for dropout in (0.0, 0.1)
+    ]
+    assert table["peak_mb"].to_list() == pytest.approx([500 * MIB / 1e6] * 4)
+    assert table["formula_mb"].to_list() == pytest.approx([305.5, 315.4, 456.2, 654.8], abs=0.1)
+    assert table["samples_per_s"].to_list() == pytest.approx([640, 640, 64e3 / 150, 64e3 / 150])
+    assert ddp_fsdp.per_sample(reported_run(tmp_path / "cpu", plan))["peak_mb"].isna().all()
+
+
+def test_reports_peaks_as_memory_per_sample():
+    assert list(ddp_fsdp.printed_per_sample().values()) == pytest.approx([574.6, 570.15], abs=0.01)
+
+
+def test_theory_as_tables():
+    held = ddp_fsdp.holdings(ranks=4).set_index("strategy")
+    assert held["predicted"].idxmin() == "fsdp_full"
+    assert held.loc["single", "link_mib"] == 0
+    states = 0.75 * 12 * 109_483_778 / MIB  # of weights and two moments
+    saved = held.loc["ddp", ["parameters", "optimizer"]] - held.loc["fsdp_full", ["parameters", "optimizer"]]
+    assert saved.sum() == pytest.approx(states, rel=1e-3)

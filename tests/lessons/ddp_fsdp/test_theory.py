@@ -1,0 +1,187 @@
+"""Lab 04's theory is torch's own practice: shapes, buckets, shards, what is held and sent, what a forward keeps."""
+
+import math
+import re
+
+import nbformat
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertForSequenceClassification
+
+from labkit.repository import REPOSITORY
+from labkit.theory.memory import ITEMS, bert_activations, ledger
+from labkit.theory.shapes import Model, bert, elements, shard
+from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, buckets, through_a_link, traffic
+from labkit.worker.bert import Bert, samples
+from labkit.worker.counting import Saved
+from lessons.ddp_fsdp.plan import Strategies
+from lessons.ddp_fsdp.tables import holdings
+
+CPU = torch.device("cpu")
+TINY = Model(before=((4, 2),), block=((6, 2), (6,)), after=((2, 2),), blocks=3, buffers_bytes=40)
+BASE = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
+SHAPES = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple), min_size=1, max_size=30).map(tuple)
+
+
+def shapes_of(parameters) -> list[tuple[int, ...]]:
+    return [tuple(parameter.shape) for parameter in parameters]
+
+
+def test_bert_is_the_model_that_is_trained():
+    plan = Strategies.small(gpus=2, layers=2, hidden=32)
+    model = Bert(plan, 0, CPU)
+    assert shapes_of(model.parameters()) == list(plan.model.shapes)
+    assert shapes_of(model.blocks[1].parameters()) == list(plan.model.block)
+    inside = {id(parameter) for parameter in model.blocks.parameters()}
+    assert shapes_of(p for p in model.parameters() if id(p) not in inside) == list(plan.model.root)
+    assert sum(buffer.nbytes for buffer in model.buffers()) == plan.model.buffers_bytes
+
+
+def test_the_notebooks_hints_add_up_to_the_ledger():
+    cells = nbformat.read(REPOSITORY / "notebooks" / "04_ddp_fsdp.ipynb", as_version=4).cells
+    hints = next(cell.source for cell in cells if cell.source.startswith("## Predict"))
+    activations_gib = float(re.search(r"([\d.]+) \[?GiB[^ ]* of activations", hints)[1])
+    whole, rest, block = (float(figure) * 1e6 for figure in re.findall(r"([\d.]+)\smillion", hints))
+    bytes_held = 12 * whole / 2 + 4 * (rest + 2 * block) + 4 * 2 * block
+    held = holdings(ranks=2, batch=32).set_index("strategy")["predicted"]["fsdp_full"]
+    assert activations_gib + bytes_held / 2**30 == pytest.approx(held / 1024, abs=0.01)
+
+
+def test_bert_base_is_the_published_model():
+    with torch.device("meta"):
+        model = BertForSequenceClassification(BertConfig())
+    assert shapes_of(model.parameters()) == list(BASE.shapes)
+    assert sum(buffer.nbytes for buffer in model.buffers()) == BASE.buffers_bytes
+    assert BASE.parameters == elements(BASE.root) + 12 * elements(BASE.block) == 109_483_778
+
+
+def torchs(shapes, element_bytes: int, cap: int, first: int) -> int:
+    """Give how many buckets torch makes of gradients that become ready from the last to the first."""
+    kind = {2: torch.bfloat16, 4: torch.float32}[element_bytes]
+    ready = [torch.empty(shape, dtype=kind, device="meta") for shape in reversed(shapes)]
+    return len(dist._compute_bucket_assignment_by_size(ready, [first, cap])[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHAPES, st.sampled_from([2, 4]), st.integers(1, 20_000), st.integers(1, 2_000))
+def test_any_gradients_fill_the_buckets_that_torch_makes(shapes, element_bytes, cap, first):
+    assert buckets(shapes, element_bytes, cap, first) == torchs(shapes, element_bytes, cap, first)
+
+
+def test_models_fill_the_buckets_that_torch_makes():
+    assert dist._DEFAULT_FIRST_BUCKET_BYTES == FIRST_BUCKET
+    for model in (BASE, bert(128, 4, 1000, 512), bert(1024, 24, 30522, 512)):
+        for element_bytes in (2, 4):
+            assert buckets(model.shapes, element_bytes) == torchs(model.shapes, element_bytes, BUCKET, FIRST_BUCKET)
+    assert buckets(((4,), (4,)), 4, 16, 16) == 2, "a bucket that is just full is closed"
+
+
+@pytest.mark.parametrize(("ranks", "held"), [(1, 66), (2, 33), (3, 4 + 3 * (4 + 2) + 2), (4, 2 + 3 * (4 + 2) + 2)])
+def test_a_shard_is_padded_to_equal_rows(ranks, held):
+    assert shard(TINY.shapes, ranks) == held
+
+
+@given(SHAPES, st.integers(1, 9))
+def test_a_shard_has_the_rows_of_torchs_first_chunk(shapes, ranks):
+    rows = [torch.empty(shape, device="meta").chunk(ranks)[0].numel() for shape in shapes]
+    assert shard(shapes, ranks) == sum(rows)
+
+
+def test_what_ddp_and_one_gpu_send():
+    assert traffic(TINY, "single", 3) == traffic(TINY, "ddp", 1) == []
+    assert traffic(TINY, "ddp", 3) == [Sent("all-reduce", 1, 264), Sent("broadcast", 1, 40)]
+    assert traffic(TINY, "ddp", 3, synced=2, micro_batches=4) == [Sent("all-reduce", 2, 528), Sent("broadcast", 2, 80)]
+    assert traffic(TINY, "ddp", 3, element_bytes=2)[0] == Sent("all-reduce", 1, 132)
+    bare = Model(TINY.before, TINY.block, TINY.after, 3)
+    assert traffic(bare, "ddp", 3) == [Sent("all-reduce", 1, 264)]
+
+
+@pytest.mark.parametrize(("ranks", "root", "block"), [(2, 48, 72), (3, 72, 72), (4, 64, 96)])
+def test_what_sharded_strategies_send(ranks, root, block):
+    """A group's bytes by hand: rows rounded up to the ranks, times what is in a row, times 4."""
+    every = root + 3 * block
+    assert traffic(TINY, "fsdp_root", ranks) == [Sent("all-gather", 1, every), Sent("reduce-scatter", 1, every)]
+    assert traffic(TINY, "fsdp_grad", ranks) == [Sent("all-gather", 4, every), Sent("reduce-scatter", 4, every)]
+    twice = Sent("all-gather", 7, root + 6 * block)
+    assert traffic(TINY, "fsdp_full", ranks) == [twice, Sent("reduce-scatter", 4, every)]
+    four = traffic(TINY, "fsdp_full", ranks, element_bytes=2, synced=1, micro_batches=4)
+    assert four == [Sent("all-gather", 28, 2 * (root + 6 * block)), Sent("reduce-scatter", 4, every // 2)]
+
+
+def test_a_ring_sends_an_all_reduce_twice():
+    assert through_a_link([Sent("all-reduce", 9, 100)], 4) == 150
+    assert through_a_link([Sent("all-gather", 9, 100), Sent("reduce-scatter", 1, 60)], 4) == 120
+    assert through_a_link([Sent("all-reduce", 1, 100)], 1) == 0
+    ddp, full = (through_a_link(traffic(BASE, name, 4), 4) for name in ("ddp", "fsdp_full"))
+    assert 1.3 < full / ddp < 1.5
+
+
+PEAKS = [  # strategy, ranks, activations, micro-batches → parameters, gradients, optimizer, activations, gathered, …
+    ("single", 1, 999, 1, (264, 0, 528, 999, 0, 0)),
+    ("single", 1, 100, 1, (264, 264, 528, 0, 0, 0)),
+    ("single", 1, 100, 2, (264, 264, 528, 100, 0, 0)),
+    ("ddp", 2, 1, 1, (264, 264, 528, 1, 0, 0)),
+    ("fsdp_full", 2, 999, 1, (132, 0, 264, 999, 192, 144)),
+    ("fsdp_full", 2, 1, 1, (132, 132, 264, 0, 120, 144)),
+    ("fsdp_full", 3, 999, 2, (96, 96, 192, 999, 192, 144)),
+    ("fsdp_grad", 2, 999, 1, (132, 0, 264, 999, 264, 72)),
+    ("fsdp_grad", 2, 0, 1, (132, 132, 264, 0, 120, 144)),
+    ("fsdp_root", 2, 999, 1, (132, 0, 264, 999, 264, 264)),
+    ("fsdp_root", 2, 1, 1, (132, 132, 264, 0, 264, 528)),
+]
+
+
+@pytest.mark.parametrize(("strategy", "ranks", "activations", "micro_batches", "held"), PEAKS)
+def test_the_ledger_takes_the_fuller_moment(strategy, ranks, activations, micro_batches, held):
+    found = ledger(TINY, strategy, ranks, activations, micro_batches=micro_batches)
+    assert found == dict(zip(ITEMS, held, strict=True))
+
+
+def test_an_update_in_float32_is_a_moment_of_its_own():
+    few = ledger(TINY, "ddp", 2, 0, element_bytes=2, state_bytes=12)
+    assert few == dict(zip(ITEMS, (132, 264, 792, 0, 0, 0), strict=True))
+    sharded = ledger(TINY, "fsdp_full", 3, 0, element_bytes=2, state_bytes=12)
+    assert sharded == dict(zip(ITEMS, (48, 48, 288, 0, 60, 72), strict=True)), "the backward's end is fuller"
+    many = ledger(TINY, "ddp", 2, 9999, element_bytes=2, state_bytes=12)
+    assert many == dict(zip(ITEMS, (132, 132, 792, 9999, 0, 0), strict=True))
+
+
+@pytest.mark.parametrize(("layers", "hidden", "heads", "batch", "sequence"), [(4, 128, 2, 8, 64), (6, 64, 16, 4, 128)])
+def test_activations_are_those_that_a_forward_keeps(layers, hidden, heads, batch, sequence):
+    plan = Strategies.small(gpus=2, layers=layers, hidden=hidden, heads=heads, sequence=sequence)
+    model = Bert(plan, 0, CPU)
+    with (saved := Saved()):
+        model(*samples(plan, batch, 0))
+    due = bert_activations(layers, hidden, heads, batch, sequence)
+    assert saved.bytes == pytest.approx(due, rel=0.002)
+    assert math.isclose(bert_activations(layers, hidden, heads, 3 * batch, sequence), 3 * due)
+    model = Bert(plan, 0, CPU, attention="plain")
+    with (saved := Saved()):
+        model(*samples(plan, batch, 0))
+    assert saved.bytes == pytest.approx(
+        bert_activations(layers, hidden, heads, batch, sequence, attention="plain"), rel=0.005
+    )
+
+
+def test_dropout_keeps_a_mask_of_a_byte_per_number():
+    shape = (4, 128, 2, 8, 64)
+    layers, hidden, heads, batch, sequence = shape
+    masks = (2 * layers + 1) * batch * sequence * hidden
+    assert bert_activations(*shape, dropout=True) == bert_activations(*shape) + masks
+    plain = bert_activations(*shape, attention="plain")
+    weights = layers * heads * batch * sequence**2
+    assert bert_activations(*shape, attention="plain", dropout=True) == plain + masks + 5 * weights
+
+
+def test_dropout_and_plain_attention_are_what_they_say():
+    plan = Strategies.small(gpus=2, layers=2)
+    batch = samples(plan, 4, 0)
+    fused, plain = (Bert(plan, 0, CPU, attention=name) for name in ("fused", "plain"))
+    assert torch.allclose(fused(*batch), plain(*batch), rtol=1e-5)
+    dropping = Bert(plan, 0, CPU, dropout=0.1)
+    assert dropping(*batch) != dropping(*batch), "another mask each time"
+    dropping.eval()
+    assert torch.allclose(dropping(*batch), fused(*batch), rtol=1e-5)

@@ -1,0 +1,111 @@
+"""Real launches on two and three processes: every strategy trains as one process does and sends what formulas say."""
+
+import pytest
+from pandas import concat
+
+from labkit.engine.launch import launch
+from labkit.theory.training import STRATEGIES
+from lessons import ddp_fsdp
+from lessons.ddp_fsdp.bugs import SYMPTOMS
+from lessons.ddp_fsdp.exercise import verdict_of
+from lessons.ddp_fsdp.plan import VARIANTS, Accumulation, AsReported, Strategies, Trial
+
+SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
+
+
+@pytest.fixture(scope="module")
+def trial():
+    return launch(Trial.small(gpus=2, variants=VARIANTS), progress=False)
+
+
+@pytest.fixture(scope="module")
+def strategies():
+    return launch(Strategies.small(gpus=2, repeats=2), progress=False)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three ranks, into which neither the vocabulary's 1 000 rows nor a layer's 128 divide."""
+    knobs = {"gpus": 3, "batches": (12,), "repeats": 1, "layers": 3}
+    return launch(Strategies.small(**knobs), progress=False)
+
+
+def test_every_strategy_trains_as_one_process_does(trial):
+    table = ddp_fsdp.equality(trial)
+    assert table["strategy"].tolist() == ["ddp", *SHARDED]
+    assert table["equal"].all(), table
+    assert table["update_error"].max() < 1e-5
+
+
+def test_three_ranks_train_as_one_process_does():
+    table = ddp_fsdp.equality(launch(Trial.small(gpus=3), progress=False))
+    assert table["strategy"].tolist() == ["ddp", *SHARDED]
+    assert table["equal"].all(), table
+
+
+def test_each_bug_is_named_and_the_right_one_is_right(trial):
+    found = {row["variant"]: set(verdict_of(row).faults) for row in ddp_fsdp.symptoms(trial).to_dict("records")}
+    assert found == {"right": set()} | {name: {name} for name in SYMPTOMS}
+    said = ddp_fsdp.diagnose(trial, {}).data
+    named = [line for line in said.splitlines() if "nothing is wrong" not in line]
+    assert len(named) == len(SYMPTOMS)
+    assert all(any(f"is `{name}`: " in line for line in named) for name in SYMPTOMS)
+    assert "the first update is 2.00× the right one, as many as ranks" in said
+    assert sorted(ddp_fsdp.suspects()) == sorted(SYMPTOMS)
+
+
+def test_what_is_sent_is_what_the_formulas_say(strategies, three):
+    table = concat([ddp_fsdp.sent(strategies), ddp_fsdp.sent(three)])
+    assert set(table["strategy"]) == {"ddp", *SHARDED}
+    assert len(table) == 3 * 8
+    assert table["equal"].all(), table
+    padded = ddp_fsdp.sent(three).set_index(["strategy", "collective"])["counted_mib"]
+    assert padded["fsdp_root"].min() > 1.001 * padded["ddp", "all-reduce"], "padding is sent, too"
+
+
+def test_what_is_held_is_what_the_formulas_say(strategies, three):
+    table = concat([ddp_fsdp.memory(strategies), ddp_fsdp.memory(three)])
+    assert table["strategy"].tolist() == 3 * list(STRATEGIES)
+    assert (table["counted_error"] < 0.01).all(), table
+    assert table["peak"].isna().all(), "a CPU has no allocator to ask"
+    rows = strategies.rows[strategies.rows["entry"] == "memory"].groupby("strategy")[["gradients_mib"]].max()
+    assert rows.loc["ddp"].item() == pytest.approx(2 * rows.loc["fsdp_full"].item(), rel=1e-3)
+
+
+def test_steps_are_timed_and_the_loss_falls_alike(strategies):
+    table = ddp_fsdp.throughput(strategies)
+    assert (table["count"] == 2).all()
+    assert (table["samples_per_s"] > 0).all()
+    assert table.set_index(["strategy", "batch"]).loc["single", "efficiency"].tolist() == [1, 1]
+    steps = strategies.rows[(strategies.rows["entry"] == "step") & (strategies.rows["batch"] == 16)]
+    losses = steps.pivot_table(index=["rank", "iteration"], columns="strategy", values="loss")
+    assert losses.loc[:, "ddp":"fsdp_root"].sub(losses["ddp"], axis=0).abs().max(axis=None) < 1e-5
+    assert (losses["single"] - losses["ddp"]).abs().max() > 1e-5, "one rank alone learns from its own samples only"
+
+
+def test_autocast_and_an_unfused_optimizer_run():
+    plan = ddp_fsdp.Knobs.small(
+        gpus=2, strategy="fsdp_full", steps=("float32, unfused AdamW", "bfloat16 autocast"), repeats=1, layers=2
+    )
+    run = launch(plan, progress=False)
+    assert ddp_fsdp.ladder(run)["status"].tolist() == ["ok", "ok"]
+    assert ddp_fsdp.sent(run, by=["knob"])["equal"].all()
+    kept = run.rows[run.rows["entry"] == "memory"].groupby("precision")["activations_mib"].max()
+    assert kept["autocast"] < 0.8 * kept["float32"]
+
+
+def test_micro_batches_send_gradients_once_or_each_time():
+    table = ddp_fsdp.accumulation(launch(Accumulation.small(gpus=2, repeats=1, times=2), progress=False))
+    rows = table.set_index(["strategy", "micro_batches", "synced"])["gradients_mib"]
+    for strategy in ("ddp", "fsdp_full"):
+        assert rows[strategy, 2, "last"] == pytest.approx(rows[strategy, 1, "last"])
+        assert rows[strategy, 2, "every"] == pytest.approx(2 * rows[strategy, 1, "last"])
+
+
+def test_dropout_and_attention_reach_the_model():
+    plan = AsReported.small(gpus=2, repeats=1, batches=(8, 4), layers=1)
+    run = launch(plan, progress=False)
+    kept = run.rows[run.rows["entry"] == "memory"].groupby(["attention", "dropout", "batch"])["activations_mib"].max()
+    assert kept["plain", 0.0, 8] > kept["fused", 0.0, 8], "attention's weights"
+    assert kept["plain", 0.1, 8] > kept["plain", 0.0, 8], "masks"
+    assert len(ddp_fsdp.per_sample(run)) == 4

@@ -1,0 +1,293 @@
+"""The check of a student's 1F1B and split, with real launches: right and wrong answers, each fault by its kind."""
+
+import json
+from itertools import accumulate, combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.course import answers
+from labkit.course.source import code_of
+from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
+from lessons import pipeline
+from lessons.pipeline.exercise import SETTINGS, SPLITS, judge_schedule, judge_split, slowest
+
+RIGHT_ANSWER = code_of("lessons.pipeline.solutions.one_f_one_b")
+
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def lists(function):
+    """Return a function's results as they come back from a worker, through JSON."""
+    return [json.loads(json.dumps(function(rank, p, m))) for p, m in SETTINGS for rank in range(p)]
+
+
+def own(rank, ranks, count):
+    scope: dict = {}
+    exec(RIGHT_ANSWER, scope)
+    return scope["one_f_one_b"](rank, ranks, count)
+
+
+def gpipe(rank, ranks, count):
+    return [f"{kind}{i}" for kind in "FB" for i in range(count)]
+
+
+def warmed(warm, *, limit=True):
+    """Return a 1F1B that takes `warm(rank, ranks, count)` forwards ahead, by default no more than there are."""
+
+    def schedule(rank, ranks, count):
+        ahead = min(warm(rank, ranks, count), count) if limit else warm(rank, ranks, count)
+        steps = [f"F{i}" for i in range(ahead)]
+        for i in range(count - ahead):
+            steps += [f"F{i + ahead}", f"B{i}"]
+        return steps + [f"B{i}" for i in range(max(0, count - ahead), count)]
+
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (own, set()),
+        (gpipe, {"memory"}),
+        (lambda rank, ranks, count: own(rank, ranks, count)[:-1], {"incomplete"}),
+        (lambda rank, ranks, count: own(rank, ranks, count)[::-1], {"deadlock"}),
+        (lambda rank, ranks, count: [f"{k}{i}" for i in range(count) for k in "FB"], {"slow"}),
+        (lambda rank, ranks, count: None, {"form"}),
+        (lambda rank, ranks, count: float("nan"), {"form"}),
+        (lambda rank, ranks, count: [0, "X1", "F"], {"form"}),
+        (lambda rank, ranks, count: [*own(rank, ranks, count), None], {"form"}),
+        (lambda rank, ranks, count: [*own(rank, ranks, count), "idle"], {"form"}),
+        (lambda rank, ranks, count: [(name[0], int(name[1:])) for name in own(rank, ranks, count)], {"form"}),
+        (lambda rank, ranks, count: [name.lower() for name in own(rank, ranks, count)], {"form"}),
+        (lambda rank, ranks, count: " ".join(own(rank, ranks, count)), {"form"}),
+        (lambda rank, ranks, count: ["F" + "9" * 5000], {"form"}),
+        (warmed(lambda rank, ranks, count: ranks - rank - 1), set()),
+        (warmed(lambda rank, ranks, count: ranks - rank - 1, limit=False), {"incomplete"}),
+        (warmed(lambda rank, ranks, count: ranks - rank), {"memory"}),
+        (warmed(lambda rank, ranks, count: ranks - 1), {"memory"}),
+        (warmed(lambda rank, ranks, count: rank), {"memory", "slow", "deadlock"}),
+        (warmed(lambda rank, ranks, count: max(0, ranks - rank - 2)), {"slow"}),
+        (warmed(lambda rank, ranks, count: min(ranks - rank - 1, count // 2)), {"slow"}),
+        (warmed(lambda rank, ranks, count: min(ranks - rank - 1, count - 1)), set()),  # the same order
+        (lambda rank, ranks, count: own(rank, ranks, max(count, ranks)), {"incomplete"}),
+        (
+            lambda rank, ranks, count: own(rank, ranks, count) if count >= ranks else gpipe(rank, ranks, count)[1:],
+            {"incomplete"},
+        ),
+        (lambda rank, ranks, count: [*own(rank, ranks, count), f"B{count - 1}"], {"incomplete"}),
+        (lambda rank, ranks, count: [f"{n[0]}{int(n[1:]) + 1}" for n in own(rank, ranks, count)], {"incomplete"}),
+    ],
+)
+def test_each_fault_by_its_kind(function, kinds):
+    verdict = judge_schedule(lists(function))
+    assert set(verdict.faults) <= kinds and bool(verdict.faults) == bool(kinds), verdict
+    assert len(kinds) > 1 or set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+    assert bool(verdict.merits) == (not kinds)
+
+
+def test_faults_of_schedules_say_what_to_change():
+    unlimited = judge_schedule(lists(warmed(lambda rank, ranks, count: ranks - rank - 1, limit=False)))
+    assert unlimited.faults["incomplete"] == (
+        "with 4 ranks and 2 micro-batches, rank 0 goes forward for micro-batches [0, 1, 2], not for 0 to 1 once each: "
+        "there is no micro-batch 2, and 2 micro-batches cannot make 3 forwards ahead"
+    )
+    small = judge_schedule(lists(lambda rank, ranks, count: [name.lower() for name in own(rank, ranks, count)]))
+    assert "step 0 is 'f0', in lower case: give a list of names such as \"F0\"" in small.faults["form"]
+    pairs = judge_schedule(lists(lambda rank, ranks, count: [("F", 0)]))
+    assert "step 0 is ['F', 0]: give a list of names" in pairs.faults["form"]
+    assert "it returns None: is a `return` missing?" in judge_schedule(lists(lambda *_: None)).faults["form"]
+
+
+def test_the_labs_own_numbers_of_micro_batches_are_checked():
+    for count in (1, 2):
+        assert any(m == count and m < ranks for ranks, m in SETTINGS), "the lab's sweep uses them"
+
+
+def cuts(layers, stages):
+    """Yield every split."""
+    for at in combinations(range(1, layers), stages - 1):
+        yield [end - begin for begin, end in pairwise((0, *at, layers))]
+
+
+def optimal(times, stages):
+    return min(cuts(len(times), stages), key=lambda sizes: slowest(times, sizes))
+
+
+def even(times, stages):
+    least, more = divmod(len(times), stages)
+    return [least + (stage < more) for stage in range(stages)]
+
+
+def nearest(times, stages):
+    """Cut where the sum is nearest to each multiple of the average."""
+    sums, at = list(accumulate(times)), []
+    for stage in range(1, stages):
+        possible = range((at or [0])[-1] + 1, len(times) - (stages - stage) + 1)
+        at.append(min(possible, key=lambda cut: abs(sums[cut - 1] - stage * sums[-1] / stages)))
+    return [end - begin for begin, end in pairwise((0, *at, len(times)))]
+
+
+def filled(times, stages, share=1.0, rule="before", left=False, back=False):
+    """Fill stage after stage up to `share` of the average; `left`: of what is left; `back`: from the last layer on.
+
+    Close a stage "before" it holds more, "after" it holds as much, or where it is "nearest".
+    """
+    times, sizes, at = times[::-1] if back else times, [], 0
+    for stage in range(stages - 1):
+        goal = share * (sum(times[at:]) / (stages - stage) if left else sum(times) / stages)
+        held, number = times[at], 1
+        while number < len(times) - at - (stages - stage - 1):
+            ahead = {"before": held + times[at + number], "after": held, "nearest": held + times[at + number] / 2}
+            if ahead[rule] > goal or (rule == "after" and held == goal):
+                break
+            held, number = held + times[at + number], number + 1
+        sizes.append(number)
+        at += number
+    sizes.append(len(times) - at)
+    return sizes[::-1] if back else sizes
+
+
+def improved(sizes, times):
+    """Move single layers between neighbouring stages while that makes the slowest stage faster."""
+    while True:
+        moves = [
+            [size + (move if i == at else -move if i == at + 1 else 0) for i, size in enumerate(sizes)]
+            for at in range(len(sizes) - 1)
+            for move in (1, -1)
+        ]
+        best = min([sizes, *(sizes for sizes in moves if min(sizes) > 0)], key=lambda sizes: slowest(times, sizes))
+        if best == sizes:
+            return sizes
+        sizes = best
+
+
+def by_cap(times, stages, step=1):
+    """Find the least cap by which `stages` stages are enough, in steps of `step`; stages left over stay empty."""
+    cap = max(times)
+    while True:
+        sizes, held = [0], 0
+        for time in times:
+            if held + time > cap:
+                sizes.append(0)
+                held = 0
+            sizes[-1] += 1
+            held += time
+        if len(sizes) <= stages:
+            return sizes
+        cap += step
+
+
+def judged(function):
+    return judge_split([json.loads(json.dumps(function(*json.loads(json.dumps(setting))))) for setting in SPLITS])
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (optimal, set()),
+        (even, {"balance"}),
+        (nearest, {"balance"}),
+        (filled, {"balance"}),
+        (lambda times, stages: filled(times, stages, rule="after"), {"balance"}),
+        (lambda times, stages: filled(times, stages, rule="nearest", left=True), {"balance"}),
+        (lambda times, stages: improved(even(times, stages), times), {"balance"}),
+        (lambda times, stages: improved(nearest(times, stages), times), {"balance"}),
+        (lambda times, stages: improved(filled(times, stages), times), {"balance"}),
+        (by_cap, {"sum", "balance"}),
+        (lambda times, stages: optimal(times, stages)[::-1], {"balance"}),
+        (lambda times, stages: optimal(list(map(int, times)), stages), {"balance"}),
+        (lambda times, stages: [1] * stages, {"sum"}),
+        (lambda times, stages: [len(times) / stages] * stages, {"form"}),
+        (lambda times, stages: [size - 1 for size in accumulate(optimal(times, stages))], {"sum", "balance"}),
+        (lambda times, stages: [True] * stages, {"form"}),
+        (lambda times, stages: [[0]] * stages, {"form"}),
+        (lambda times, stages: None, {"form"}),
+    ],
+)
+def test_each_fault_of_a_split_by_its_kind(function, kinds):
+    verdict = judged(function)
+    assert set(verdict.faults) == kinds, verdict
+    assert verdict.outcome == (WRONG if kinds else RIGHT)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(0.2, 2.5), st.sampled_from(["before", "after", "nearest"]), st.booleans(), st.booleans())
+def test_whatever_it_fills_to_greedy_is_told_from_optimal(share, rule, left, back):
+    verdict = judged(lambda times, stages: filled(times, stages, share, rule, left, back))
+    assert set(verdict.faults) == {"balance"}, (share, rule, left, back)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_every_optimal_split_is_right(data):
+    def one_of_the_best(times, stages):
+        least = slowest(times, optimal(times, stages))
+        return data.draw(st.sampled_from([s for s in cuts(len(times), stages) if slowest(times, s) == least]))
+
+    assert judged(one_of_the_best).outcome == RIGHT
+
+
+def test_splits_by_their_kind():
+    best = [optimal(*setting) for setting in SPLITS]
+    assert judge_split(best).outcome == RIGHT, judge_split(best)
+    assert set(judge_split([[1, 3], *best[1:]]).faults) == {"balance"}
+    assert set(judge_split([[4], *best[1:]]).faults) == {"sum"}
+    assert set(judge_split(["2-2", *best[1:]]).faults) == {"form"}
+
+
+def test_answers_in_a_worker():
+    assert pipeline.check("one_f_one_b").outcome == UNANSWERED
+    answers.save("pipeline.one_f_one_b", RIGHT_ANSWER)
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == RIGHT, verdict
+    answers.save("pipeline.one_f_one_b", "def one_f_one_b(rank, ranks, micro_batches):\n    return 1 / 0\n")
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == RAISED
+    assert "pipeline_one_f_one_b.py" in verdict.detail
+    answers.save(
+        "pipeline.one_f_one_b", "def one_f_one_b(rank, ranks, micro_batches):\n    while True:\n        pass\n"
+    )
+    assert pipeline.check("one_f_one_b", patience_s=4).outcome == HUNG
+
+
+def test_a_warm_up_longer_than_the_micro_batches_that_raises_is_explained():
+    raising = RIGHT_ANSWER.replace("min(ranks - 1 - rank, micro_batches)", "ranks - 1 - rank").replace(
+        "    for", "    assert ahead <= micro_batches\n    for", 1
+    )
+    answers.save("pipeline.one_f_one_b", raising)
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == RAISED
+    assert verdict.faults["few_micro_batches"] == (
+        "with 4 ranks rank 0 takes 3 forwards ahead, but here it has only 2 micro-batches"
+    )
+
+
+KEEPING = {
+    "its own list": RIGHT_ANSWER.replace("ranks, micro_batches):", "ranks, micro_batches, steps=[]):").replace(
+        "steps =", "steps +="
+    ),
+    "the first result": RIGHT_ANSWER.replace("ranks, micro_batches):", "ranks, micro_batches, kept={}):").replace(
+        "return ", "return kept['steps'] if kept else kept.setdefault('steps', "
+    )
+    + ")\n",
+    "how often it was called": "calls = []\n"
+    + RIGHT_ANSWER.replace(
+        "    ahead", "    calls.append(0)\n    if len(calls) % 2 == 0:\n        return []\n    ahead", 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_is_kept_from_one_call_to_the_next_is_wrong(name):
+    answers.save("pipeline.one_f_one_b", KEEPING[name])
+    verdict = pipeline.check("one_f_one_b")
+    assert verdict.outcome == WRONG, verdict
+
+
+def test_an_unknown_exercise_names_those_there_are():
+    with pytest.raises(ValueError, match="'gpipe' is no exercise; there are one_f_one_b, balanced_split"):
+        pipeline.check("gpipe")

@@ -1,0 +1,83 @@
+"""Lab 07's claims: every figure of the report recomputed, and the verdicts."""
+
+import pytest
+
+from labkit.claims import claims
+from labkit.engine.run import replay
+from labkit.tables.published import published
+from labkit.theory.transformer import VOCABULARY
+from lessons import precision_memory
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims(precision_memory).set_index("claim")
+
+
+def test_verdicts(table):
+    assert table["holds"].to_dict() == {
+        "sums_of_a_hundredth": True,
+        "the_loss_is_float16": False,
+        "mixed_precision_costs_under_ten_percent": False,
+        "the_printed_peaks_are_the_first_steps": True,
+        "a_steady_step_needs_more": False,
+        "forward_only": None,
+        "residual_tensor": True,
+        "largest_allocation": True,
+    }
+
+
+def test_figures(table):
+    recomputed = table["recomputed"]
+    assert recomputed["mixed_precision_costs_under_ten_percent"] == "12.2 %"
+    assert recomputed["the_printed_peaks_are_the_first_steps"] == pytest.approx(54.5, abs=0.02)
+    assert recomputed["a_steady_step_needs_more"] == pytest.approx(70.0, abs=0.05)
+    assert recomputed["forward_only"] == pytest.approx(13.6, abs=0.5)
+    assert recomputed["largest_allocation"] == 100
+
+
+@pytest.mark.parametrize(
+    ("printed", "other", "claim", "holds"),
+    [
+        ("55.306", "57.530", "the_printed_peaks_are_the_first_steps", False),
+        ("55.246", "53.000", "the_printed_peaks_are_the_first_steps", False),
+        ("42.708", "14.000", "forward_only", True),
+    ],
+)
+def test_other_figures_give_other_verdicts(edited_claims, printed, other, claim, holds):
+    assert edited_claims(precision_memory, "transformer_memory", (printed, other)).loc[claim, "holds"] is holds
+
+
+def test_the_reasons_figures():
+    """What grows with the square of the context, what a first step's peaks rise by, and one layer's scores."""
+    rows = published("transformer_memory").query("precision == 'float32' and quantity == 'peak'")
+    peaks = rows.pivot_table(index="context_length", columns="phase", values="value")
+    slopes = [(peaks["forward"][2 * n] - peaks["forward"][n]) / n for n in (128, 256)]
+    square = (slopes[1] - slopes[0]) / 384
+    scores = 4 * 4 * 32 * 512**2  # bytes of a layer: 4 samples, 32 heads
+    assert square * 512**2 == pytest.approx(8.6, abs=0.05) == 2 * 32 * scores / 1e9
+    assert scores / 2**20 == 128
+    logits = 4 * 4 * 128 * VOCABULARY / 1e6
+    assert peaks["train_step"].diff().dropna().mul(1e3).tolist() == pytest.approx([21, 39], abs=0.5)
+    assert [logits, 2 * logits] == pytest.approx([21, 39], abs=2.1)
+    recorded = precision_memory.memory(replay("h200/precision_memory/memory"))
+    recorded = recorded.set_index(["precision", "phase", "sequence"])["peak"].sort_index()
+    later = recorded["float32", "steady step"] / recorded["float32", "first step"]
+    assert later[[128, 256]].max() < 1.001 < 1.05 < later[512]
+
+
+def test_the_text_of_the_report_is_in_the_table():
+    printed = published("transformer_memory")
+    assert printed["report"].eq("cs336-a2").all()
+    assert set(printed["quantity"]) == {"peak", "residual_tensor", "largest_allocation"}
+    mixed = printed[printed["precision"] == "bfloat16"]
+    assert mixed["value"].to_list() == [61.998]
+
+
+def test_the_reports_forwards_kept_activations():
+    """12 bytes and 4 bytes per parameter, and what is over the weights: 5.8, 12.5 and 29.1 GB."""
+    from labkit.theory.transformer import SIZES, transformer
+
+    weights = 4 * transformer(*SIZES["2.7b"][:3]).parameters / 1e9
+    rows = published("transformer_memory").query("phase == 'forward'").set_index("context_length")["value"]
+    assert (rows - weights).round(1).to_list() == [5.8, 12.5, 29.1]

@@ -1,0 +1,78 @@
+"""Lab 07's ledger before anything runs: which moment is fullest, and the bytes that a report prints."""
+
+import pytest
+
+from labkit.theory.transformer import SIZES
+from lessons.precision_memory.theory.levers import (
+    Block,
+    best_placement,
+    checkpointed_peak,
+    recomputed_ms,
+)
+from lessons.precision_memory.theory.memory import ITEMS, PHASES, Shape, fullest_moment, ledger, residual_bytes
+
+HIDDEN, INNER, LAYERS, HEADS = SIZES["2.7b"]
+
+
+def shape(sequence: int = 128, precision: str = "float32") -> Shape:
+    return Shape(10_000, HIDDEN, INNER, LAYERS, HEADS, 4, sequence, precision)
+
+
+def test_the_published_models_bytes():
+    assert 16 * shape().parameters / 1e9 == pytest.approx(54.5, abs=0.05)
+    assert shape(precision="bfloat16").copies / 1e9 == pytest.approx(6.76, abs=0.01)
+    assert residual_bytes(4, 128, HIDDEN) == 5 * 2**20
+    assert 4 * HIDDEN * INNER == 100 * 2**20
+
+
+def test_the_first_step_is_fullest_in_the_update_at_any_short_context():
+    steps = [ledger(shape(sequence), "first step") for sequence in (128, 256, 512)]
+    assert all(fullest_moment(shape(sequence), "first step") == "update" for sequence in (128, 256, 512))
+    assert steps[0] == steps[1] == steps[2]
+    assert sum(steps[0].values()) == 16 * shape().parameters
+
+
+def test_a_steady_step_holds_states_beside_activations():
+    assert fullest_moment(shape(2048), "steady step") == "loss"
+    first, steady = (sum(ledger(shape(2048), phase).values()) for phase in ("first step", "steady step"))
+    assert steady == first + 8 * shape().parameters
+    assert fullest_moment(shape(2048), "first step") == "loss"
+
+
+def test_mixed_precision_copies_weights_and_halves_activations():
+    plain, mixed = (ledger(shape(2048, precision), "steady step") for precision in ("float32", "bfloat16"))
+    assert mixed["copies"] > 0 == plain["copies"]
+    assert 0.5 < mixed["activations"] / plain["activations"] < 0.75
+    assert ledger(shape(128, "bfloat16"), "no_grad")["copies"] == mixed["copies"], "a forward alone makes them, too"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_phase_names_every_item(phase):
+    items = ledger(shape(), phase)
+    assert set(items) == set(ITEMS)
+    assert items["parameters"] == 4 * shape().parameters
+    assert all(size >= 0 for size in items.values())
+
+
+def test_torchs_default_update_makes_temporaries():
+    fused, foreach = (ledger(shape(), "first step", update) for update in ("fused", "foreach"))
+    assert foreach["temporary"] - fused["temporary"] == 4 * shape().parameters
+
+
+BLOCKS = [Block(10.0, 1.0, 2.0)] * 4
+
+
+def test_checkpoints_lower_the_peak_and_cost_a_forward():
+    assert checkpointed_peak(BLOCKS, set()) == 40
+    assert checkpointed_peak(BLOCKS, {0, 1, 2, 3}) == 4 + 10
+    assert checkpointed_peak(BLOCKS, {0}) == 31, "the first block is computed again when all others are gone"
+    assert checkpointed_peak(BLOCKS, {3}) == 31 + 10, "the last one while all others still hold theirs"
+    assert recomputed_ms(BLOCKS, {0, 2}) == 4
+
+
+def test_the_best_placement():
+    assert best_placement(BLOCKS, 40) == (set(), 0)
+    assert best_placement(BLOCKS, 31) == ({0}, 2)
+    assert best_placement(BLOCKS, 5) is None
+    uneven = [Block(10.0, 1.0, 9.0), Block(10.0, 1.0, 1.0), Block(10.0, 1.0, 9.0)]
+    assert best_placement(uneven, 31 - 9) == ({1}, 1)

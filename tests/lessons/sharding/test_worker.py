@@ -1,0 +1,233 @@
+"""GPT-2 beside transformers', and real launches: strategies equal one process, counts the formulas; bugs are named."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from muted_worker import Muted
+from torch.nn import functional
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from labkit.engine.launch import launch
+from labkit.repository import REPOSITORY
+from labkit.tables.rows import entries
+from labkit.theory.gpt import LADDER
+from labkit.worker.gpt import Gpt, samples
+from lessons import sharding
+from lessons.sharding.exercise import verdict_of
+from lessons.sharding.plan import VARIANTS
+from lessons.sharding.worker import trials as links
+
+CPU = torch.device("cpu")
+STRATEGIES = {"ddp", "fsdp_grad", "fsdp_full", "fsdp_root"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_of_these_tests():
+    """Workers find the lab of this folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
+        yield
+
+
+def built(plan, **setting) -> Gpt:
+    return Gpt(plan, SimpleNamespace(seed=0, **plan.setting(**setting)), CPU)
+
+
+def logits_of(model: Gpt, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give the logits that the head makes of what the last LayerNorm gives, and the model's own loss."""
+    last = []
+    hook = model.norm.register_forward_hook(lambda module, given, result: last.append(result))
+    loss = model(tokens, targets)
+    hook.remove()
+    return functional.linear(last[0], model.embedding.weight), loss
+
+
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_the_model_is_gpt2(attention):
+    plan = sharding.Batches.small(device="cpu", gpus=1)
+    ours = built(plan, attention=attention, pad=False)
+    nothing = dict.fromkeys(("attn_pdrop", "resid_pdrop", "embd_pdrop"), 0.0)
+    config = GPT2Config(
+        vocab_size=plan.words,
+        n_positions=plan.sequence,
+        n_embd=plan.hidden,
+        n_layer=plan.layers,
+        n_head=plan.heads,
+        activation_function="gelu_new",
+        **nothing,
+    )
+    theirs = GPT2LMHeadModel(config)
+    generator = torch.Generator().manual_seed(1)
+    pairs = list(zip(ours.parameters(), theirs.named_parameters(), strict=True))
+    turned = [weight.dim() > 1 and ".c_" in name for _, (name, weight) in pairs]  # their Conv1D
+    with torch.no_grad():
+        for (own, (_, other)), turn in zip(pairs, turned, strict=True):
+            own.normal_(std=0.2, generator=generator)
+            other.copy_(own.T if turn else own)
+    tokens, targets = samples(plan, 3, 0)
+    logits, loss = logits_of(ours, tokens, targets)
+    right = theirs(tokens).logits
+    torch.testing.assert_close(logits, right, rtol=1e-5, atol=1e-4)
+    right_loss = functional.cross_entropy(right.flatten(0, 1), targets.flatten())
+    assert loss.item() == pytest.approx(right_loss.item(), rel=1e-5)
+    loss.backward()
+    right_loss.backward()
+    for (own, (_, other)), turn in zip(pairs, turned, strict=True):
+        torch.testing.assert_close(own.grad, other.grad.T if turn else other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_padding_adds_words_that_are_never_targets():
+    plan = sharding.Batches.small(device="cpu", gpus=1)
+    plain, wide = built(plan, pad=False), built(plan)
+    assert (plain.embedding.num_embeddings, wide.embedding.num_embeddings) == (500, 512)
+    state = plain.state_dict()
+    state["embedding.weight"] = torch.cat([state["embedding.weight"], torch.zeros(12, plan.hidden)])
+    wide.load_state_dict(state)
+    tokens, targets = samples(plan, 4, 0)
+    assert targets.max() < 500
+    assert torch.equal(tokens[:, 1:], targets[:, :-1]), "a target is the next token"
+    # Twelve logits of 0 beside 500 of about 0: each probability shrinks by 512/500.
+    assert (wide(tokens, targets) - plain(tokens, targets)).item() == pytest.approx(np.log(512 / 500), rel=0.05)
+
+
+def test_two_ranks_equal_one_process_and_each_bug_is_named():
+    run = launch(sharding.Trial.small(variants=VARIANTS), progress=False)
+    table = sharding.equality(run)
+    assert set(table["strategy"]) == STRATEGIES
+    assert table["equal"].all(), table
+    trials = entries(run, "trial")
+    trials = trials[(trials["rank"] == 0) & ((trials["variant"] != "right") | (trials["strategy"] == "fsdp_full"))]
+    found = {row["variant"]: set(verdict_of(row).faults) for row in trials.to_dict("records")}
+    assert found.pop("right") == set()
+    assert found == {name: {name} for name in VARIANTS[1:]}
+    assert set(sharding.suspects()) == set(found)
+    assert trials.set_index("variant").loc["undivided", "update_ratio"] == pytest.approx(run.plan.times, rel=1e-3)
+
+
+def test_three_ranks_equal_one_process():
+    table = sharding.equality(launch(sharding.Trial.small(gpus=3, steps=2), progress=False))
+    assert len(table) == 4
+    assert table["equal"].all(), table
+
+
+def test_collectives_and_tensors_are_the_formulas():
+    run = launch(sharding.Strategies.small(repeats=1), progress=False)
+    moved = sharding.sent(run)
+    assert set(moved["strategy"]) == STRATEGIES and set(moved["load"]) == {"large", "shared out"}
+    assert moved["equal"].all(), moved
+    calls = moved[moved["collective"] == "all-gather"].set_index(["strategy", "load"])["calls"]
+    assert calls["fsdp_full", "shared out"] == 2 * calls["fsdp_full", "large"] == 2 * (2 * run.plan.layers + 1)
+    assert (sharding.memory(run)["counted_error"] < 0.01).all()
+    table = sharding.strategies(run)
+    assert len(table) == len(run.plan.points())
+    assert (table["tokens_per_s"] > 0).all() and (table["verdict"] == "no limit known").all()
+    assert table.loc[table["strategy"] == "single", "efficiency"].tolist() == [1, 1]
+
+
+def test_every_exchange_sends_as_many_times_the_gradients():
+    run = launch(sharding.Accumulation.small(repeats=1, times=(3,)), progress=False)
+    table = sharding.accumulation(run)
+    assert table["strategy"].tolist() == ["ddp", "fsdp_full"]
+    assert table["gradients_mib_every"].to_list() == pytest.approx(3 * table["gradients_mib_last"])
+    assert sharding.sent(run, ["strategy", "synced"])["equal"].all()
+
+
+def test_every_strategy_has_an_overlap_by_three_methods():
+    run = launch(sharding.Profiles.small(micro_batch=2, repeats=2), progress=False)
+    table = sharding.overlap(run)
+    assert table["strategy"].tolist() == ["ddp", "fsdp_grad", "fsdp_full"]
+    assert np.isfinite(table.select_dtypes("number")).all(axis=None), table
+    assert (table[["communication_ms", "waits_ms"]] > 0).all(axis=None)
+    shares = 1 - table["trace_ms"] / table["communication_ms"]
+    assert table["trace_share"].to_list() == pytest.approx(shares)
+    counts = entries(run, "waits").groupby(["strategy", "rank"]).size()
+    assert (counts == 3).all() and len(counts) == 8
+    assert not sharding.trace_spans(run, "fsdp_full").empty
+
+
+def test_muted_steps_send_nothing_and_what_follows_is_as_before():
+    run = launch(Muted.small(micro_batch=2, strategies=("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")), progress=False)
+    rows = run.rows.pivot(index=["strategy", "rank"], columns="entry", values=["calls", "loss", "length"])
+    assert len(rows) == 8
+    assert (rows["calls"]["muted"] == 0).all(), rows
+    assert (rows["calls"]["after"] == rows["calls"]["before"]).all() and (rows["calls"]["before"] > 0).all()
+    for what in ("loss", "length"):
+        after = rows[what]["after"]
+        assert after.to_list() == pytest.approx(rows[what]["before"].to_list(), rel=1e-6)
+        assert after.to_list() == pytest.approx([after.iloc[0]] * 8, rel=1e-5), "strategies and ranks are one process"
+
+
+def test_batches_rungs_and_a_timeline_without_a_gpu():
+    table = sharding.batches(launch(sharding.Batches.small(repeats=1), progress=False))
+    assert table["micro_batch"].tolist() == [1, 2, 4, 8]
+    assert (table["tokens_per_s"] > 0).all() and table["peak_mib"].isna().all()
+    assert table["predicted_mib"].is_monotonic_increasing
+    table = sharding.ladder(launch(sharding.Ladder.small(repeats=1, rungs=tuple(LADDER)), progress=False))
+    assert table["knob"].tolist() == [name for name in LADDER if name not in ("torch.compile", "one graph")]
+    assert table["batch"].tolist() == [4] * 6 + [8] and (table["tokens_per_s"] > 0).all()
+    assert sharding.memory_timeline(launch(sharding.Timeline.small(), progress=False)).empty
+
+
+def test_collectives_alone_give_what_they_should():
+    run = launch(sharding.Links.small(repeats=1, sizes_kib=(16, 64)), progress=False)
+    assert len(run.rows) == 2 * 3 * 2 * 4
+    assert (run.rows["status"] == "ok").all()
+    assert set(run.rows["whole_bytes"]) == {16 * 1024, 64 * 1024}
+
+
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
+@pytest.mark.parametrize(("works", "status"), [(True, "ok"), (False, "wrong result")])
+def test_a_collective_that_does_nothing_is_a_wrong_result(monkeypatch, collective, works, status):
+    def all_reduce(whole, group):
+        whole.fill_(3.0 if works else 1.0)
+
+    def all_gather(whole, part, group):
+        whole.copy_(torch.cat([part, 2 * part if works else part]))
+
+    def reduce_scatter(part, whole, group):
+        part.fill_(3.0 if works else 1.0)
+
+    monkeypatch.setattr(links, "fence", lambda group: None)
+    monkeypatch.setattr(links.dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(links.dist, "all_gather_into_tensor", all_gather)
+    monkeypatch.setattr(links.dist, "reduce_scatter_tensor", reduce_scatter)
+    rows = []
+
+    def time(work, warm_ups, repeats, before):
+        before()
+        yield SimpleNamespace(iteration=0, warm_up=False, seconds=1.0, result=work())
+
+    plan = SimpleNamespace(warm_ups=1, repeats=1)
+    worker = SimpleNamespace(rank=0, device=CPU, plan=plan, time=time, record=lambda **row: rows.append(row))
+    links.time_collective(worker, SimpleNamespace(kib=4, ranks=2, collective=collective), None)
+    assert [row["status"] for row in rows] == [status]
+
+
+def test_recomputing_keeps_less_and_compression_sends_less_of_the_same_training():
+    variants = (("single", ""), ("ddp", ""), ("ddp", "recomputed"), ("ddp", "float16 gradients"), ("ddp", "PowerSGD"))
+    run = launch(sharding.Losses.small(variants=variants, repeats=3), progress=False)
+    table = sharding.options(run).set_index(["strategy", "option"])
+    exact = table.loc[[("ddp", ""), ("ddp", "recomputed")]]
+    assert (exact["loss_off"] < 1e-5).all(), exact
+    assert table.loc[("ddp", "recomputed"), "activations_mib"] < 0.5 * table.loc[("ddp", ""), "activations_mib"]
+    gradients = table["gradients_mib"]["ddp"]
+    assert gradients["float16 gradients"] == pytest.approx(gradients[""] / 2)
+    assert gradients["recomputed"] == gradients[""]
+    assert 0 < gradients["PowerSGD"] < 0.7 * gradients[""]
+    losses = sharding.losses(run)
+    assert len(losses) == len(variants) * 4 and losses["loss"].gt(0).all()
+    first = losses[(losses["strategy"] == "single") & (losses["iteration"] == 0)]["loss"].iloc[0]
+    assert losses[losses["iteration"] == 3]["loss"].max() < first, "it learns"
+
+
+def test_the_reports_own_comparison_has_its_figures_beside():
+    run = launch(sharding.AsReported.small(repeats=1, strategies=("single", "ddp")), progress=False)
+    assert {(row.precision, row.attention, row.fused) for row in run.plan.points()} == {("float32", "plain", False)}
+    table = sharding.reported(run).set_index("strategy")
+    assert table["printed_speedup"].to_dict() == {"single": 1.0, "ddp": 1.93}
+    assert table.loc["single", "printed_tokens_per_s"] == pytest.approx(5835.8, abs=0.1)
+    ratio = table.loc["ddp", "tokens_per_s"] / table.loc["single", "tokens_per_s"]
+    assert table.loc["ddp", "speedup"] == pytest.approx(ratio)

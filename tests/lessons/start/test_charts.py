@@ -1,0 +1,49 @@
+"""Lab 00's charts: each draws, says its units and source, and no text hides another or leaves it."""
+
+import pandas as pd
+import pytest
+from figures import checked
+from made import CPU, cost_run, hello_run
+
+from labkit.provenance import of_source
+from lessons import start
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "Tesla T4", "NVIDIA B200"])
+def test_datasheet_charts(gpu):
+    figure = checked(start.best_chart(start.best_times(CPU, gpu)))
+    assert not figure.axes[0].patches, "a bar on a log axis means nothing"
+    assert all(" ms at " in label.get_text() for label in figure.axes[0].texts), "labels in the axis's unit"
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])
+def test_start_charts(tmp_path, gpus, device):
+    run = hello_run(tmp_path / "run", gpus=gpus, device=device)
+    figure = checked(start.startup_chart(start.startup(run)))
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "rank 0 is on top"
+    checked(start.sums_chart(start.sums(run)))
+
+
+def test_a_part_of_the_start_up_has_the_same_colour_in_every_run():
+    def colors(*parts):
+        table = pd.DataFrame(
+            {"rank": 0, "part": parts, "start_s": range(len(parts)), "end_s": range(1, len(parts) + 1), "seconds": 1.0}
+        )
+        (ax,) = start.startup_chart(of_source(table, "made by hand")).axes
+        return {bars.get_label(): bars.patches[0].get_facecolor() for bars in ax.containers}
+
+    short = colors("the process starts", "the ranks meet", "the first sum")
+    long = colors("the process starts", "the ranks meet", "conditions are measured", "the first sum")
+    assert len(set(long.values())) == 4
+    assert short.items() <= long.items()
+
+
+def test_cost_chart_and_wall(tmp_path):
+    checked(start.cost_chart(start.launch_costs(cost_run(tmp_path / "run"))))
+    checked(start.wall_drawing(), drawing=True)
+
+
+def test_collectives_are_drawn_with_a_sum_in_every_part_that_holds_one():
+    figure = checked(start.collectives_drawing(), drawing=True)
+    sums = [sum(text.get_text() == "Σ" for text in ax.texts) for ax in figure.axes]
+    assert sums == [0, 0, 3, 9], "broadcast, all-gather, reduce-scatter, all-reduce of three ranks"

@@ -1,0 +1,96 @@
+"""The runs that are recorded on four GPUs: whole, of their plans, and with a verdict for every target of four GPUs."""
+
+import importlib
+
+import pytest
+
+from labkit import join_cards
+from labkit.engine.recordings import Recordings
+from labkit.engine.run import replay
+from labkit.tables.targets import OPEN
+from labkit.tools.scorecard import scorecard
+from lessons import collectives, ddp_from_scratch, ddp_fsdp, optimizer_sharding, sharding
+
+LABS = (collectives, ddp_fsdp, ddp_from_scratch, optimizer_sharding, sharding)
+
+
+def cards(lab):
+    """Return the verdicts of all recorded runs of a lab, as text, by target."""
+    table = join_cards(*(lab.scorecard(replay(path)) for path in lab.RECORDED.all()))
+    assert not table["target"].duplicated().any(), "one target, one figure"
+    return table.set_index("target")["met"].map(str)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.__name__)
+def test_every_recording_is_a_finished_run_of_its_plan(lab):
+    assert isinstance(lab.RECORDED, Recordings)
+    for path in lab.RECORDED.all():
+        machine, name = path.split("/")[:2]
+        run = replay(path)
+        assert (name, run.status["state"]) == (run.plan.lab, "finished"), path
+        assert run.plan.device == "cpu" or len(run.node.gpus) == int(machine.rpartition("x")[2]), path
+        assert set(run.rows["status"]) <= {"ok", "out of memory"}, path
+
+
+def test_a_lesson_reads_the_count_of_its_reports_unless_the_lab_says_why_not():
+    assert {collectives.RECORDED[name] for name in ("sweep", "ring", "nccltests")} == {
+        f"h200x4/collectives/{name}" for name in ("sweep", "ring", "nccltests")
+    }, "the reports have 2 to 6 processes"
+    for lab in (sharding, ddp_from_scratch, optimizer_sharding, ddp_fsdp):
+        assert all(path.startswith("h200x2/") for path in lab.RECORDED.values()), lab.__name__
+    assert sharding.RECORDED.nearest("links", gpus=8) == "h200x4/sharding/links"
+
+
+def test_no_target_of_four_gpus_is_without_a_run():
+    table = scorecard()
+    four = table[table["target"].str.contains("4 GPUs")]
+    assert len(four) >= 30 and four["measured"].notna().all(), four[four["measured"].isna()]
+    for lab in ("ddp_fsdp", "sharding"):
+        expected = {one.what for one in importlib.import_module(f"lessons.{lab}").EXPECTED}
+        assert expected <= set(four["target"])
+
+
+def test_verdicts_on_four_gpus():
+    met = cards(ddp_fsdp)
+    assert met["DDP, float32, batch 64, 4 GPUs"] == "True"
+    assert met["DDP's rate ÷ rate alone, 4 GPUs, batch 64"] == "True"
+    host_bound = {
+        "DDP's rate ÷ rate alone, 4 GPUs, batch 16",
+        "fastest setting ÷ first (float32, unfused AdamW), 4 GPUs",
+    }
+    assert {target for target, verdict in met.items() if verdict == "False"} == host_bound
+    met = cards(sharding)
+    assert {met[f"{name} on 4 GPUs, 48 sequences each"] for name in ("ddp", "fsdp_full")} == {OPEN}
+    met = cards(ddp_from_scratch)
+    assert met["bucketed's step over torch's DDP's, 4 GPUs"] == OPEN
+    assert met["step of the best size over torch's DDP's, 4 GPUs"] == "True"
+    for lab in (collectives, optimizer_sharding):
+        four = {target: verdict for target, verdict in cards(lab).items() if "4 GPUs" in target}
+        assert set(four.values()) <= {"True", OPEN} and len(four) >= 7, lab.__name__
+
+
+def test_ledgers_hold_on_four_gpus():
+    for lab, name in ((ddp_fsdp, "strategies"), (sharding, "strategies"), (optimizer_sharding, "memory")):
+        run = replay(lab.RECORDED.nearest(name, gpus=4))
+        assert run.plan.gpus == 4
+        assert lab.memory(run)["unexplained_share"].abs().max() < 0.1
+        assert lab.sent(run)["equal"].all()
+
+
+def test_a_slow_host_hides_what_the_knobs_of_four_gpus_bring():
+    four, two = (ddp_fsdp.ladder(replay(ddp_fsdp.RECORDED.nearest("knobs", gpus=count))) for count in (4, 2))
+    of_four, of_two = (table.set_index("knob")["times_previous"] for table in (four, two))
+    assert of_four["bfloat16 autocast"] < 1.05 < 1.2 < of_two["bfloat16 autocast"]
+
+
+def test_nccl_grows_with_four_gpus_as_the_sentences_say():
+    run = replay(collectives.RECORDED["sweep"])
+    table = collectives.bandwidths(run)
+    fits = collectives.fits(run)
+    text = collectives.explain_growth(table[table["backend"] == "nccl"], fits).data
+    assert "1.00 KiB, whose time is mostly the host's launching, takes 1.3×" in text and "1.00 GiB takes 1.4" in text
+    projected = sharding.projection(
+        *(replay(sharding.RECORDED.nearest(name, gpus=8)) for name in ("links", "strategies"))
+    )
+    measured = projected.dropna(subset="measured_tokens_per_s")
+    assert set(measured["gpus"]) == {2, 4} and (measured.query("strategy == 'ddp'")["error"] > 0.02).all()

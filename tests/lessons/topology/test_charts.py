@@ -1,0 +1,90 @@
+"""Lab 01's charts and node maps: each draws, says its units and source, and no text hides another or leaves it."""
+
+from pathlib import Path
+
+import pytest
+from figures import checked
+from made import copies_run
+
+from labkit.node import parse_topology
+from labkit.repository import PUBLISHED
+from lessons import topology
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "topology"
+MATRICES = sorted([*FIXTURES.glob("*.txt"), *(PUBLISHED / "topology").glob("*.txt")])
+DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # nearest first
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copies")
+    slow = {"device": "cpu", "size": "small", "memories": ("pageable",), "pair": 2.1, "own": 5.0}
+    return {
+        "full": copies_run(folder / "full"),
+        "small": copies_run(folder / "small", **slow, alone={"pageable": 4.0}, together={"pageable": 3.0}),
+        "eight": copies_run(folder / "eight", gpus=8, numa=(0, 1), far=0.7),
+        "two": copies_run(folder / "two", gpus=2, pair=900.0),
+        "one": copies_run(folder / "one", gpus=1),
+    }
+
+
+@pytest.mark.parametrize("name", ["full", "small", "eight", "two", "one"])
+def test_copy_charts(copies, name):
+    matrix, links = topology.copy_matrix(copies[name]), topology.host_links(copies[name])
+    checked(topology.copy_heatmap(matrix))
+    nominal = links["nominal_gb_per_s"].iloc[0]
+    figure = checked(topology.host_chart(topology.host_summary(links), nominal))
+    assert len(figure.axes[0].patches) == 3 * (2 if name == "small" else 4)
+    figure = checked(topology.share_chart(matrix, links))
+    shown = sum(len(dots.get_offsets()) for dots in figure.axes[0].collections)
+    assert shown == (0 if name == "small" else len(matrix) + len(links))
+    high = figure.axes[0].get_xlim()[1]
+    assert all(dots.get_offsets()[:, 0].max() < high for dots in figure.axes[0].collections), "a mark is out of sight"
+
+
+@pytest.mark.parametrize("name", ["full", "small"])
+def test_topology_compare_chart(copies, name):
+    mine, theirs = ((topology.copy_matrix(copies[n]), topology.host_links(copies[n])) for n in (name, "full"))
+    checked(topology.compare_chart(topology.compare(mine[0], theirs[0], [mine[1], theirs[1]], 300.0)))
+
+
+@pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
+def test_node_map(file):
+    wiring = parse_topology(file.read_text())
+    figure = checked(topology.node_map(wiring, f"as {file.stem} prints it", 26.562), drawing=True)
+    (ax,) = figure.axes
+    drawn = [text.get_text() for text in ax.texts]
+    assert all(device.name in drawn for device in wiring.devices)
+    frame = ax.get_window_extent()
+    for patch in ax.patches:
+        box = patch.get_window_extent()
+        assert frame.y0 - 2 <= box.y0, "a line leaves the drawing"
+        assert patch.get_path().vertices.shape[0] == 3 or box.y1 <= frame.y1 + 2
+
+
+@pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
+def test_node_map_joins_each_nic_to_its_nearest_gpus(file):
+    wiring = parse_topology(file.read_text())
+    (ax,) = topology.node_map(wiring).axes
+    middle = {text.get_text(): text.get_position() for text in ax.texts}
+    kinds = {device.name: device.kind for device in wiring.devices}
+    ends = {tuple(sorted(round(x, 3) for x, _ in (line[0], line[-1]))) for line in arcs(ax) if line[-1][1] < 0}
+    expected = set()
+    for nic in [name for name, kind in kinds.items() if kind == "nic"]:
+        near = {gpu: DISTANCES.index(wiring.path(gpu, nic).kind) for gpu, kind in kinds.items() if kind == "gpu"}
+        nearest = [gpu for gpu, far in near.items() if far == min(near.values()) and DISTANCES[far] != "SYS"]
+        expected |= {tuple(sorted(round(middle[name][0], 3) for name in (gpu, nic))) for gpu in nearest}
+    assert ends == expected
+
+
+def arcs(ax):
+    """Give each drawn line's points: its start, its control point, its end."""
+    return [patch.get_path().vertices for patch in ax.patches if len(patch.get_path().vertices) == 3]
+
+
+def test_node_map_counts_one_link():
+    row = "GPU{0}\t{1}\t0-3\n"
+    cells = [["X" if a == b else "NV1" for b in range(3)] for a in range(3)]
+    text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\n" + "".join(row.format(n, "\t".join(c)) for n, c in enumerate(cells))
+    (ax,) = topology.node_map(parse_topology(text), "", 25).axes
+    assert [said for said in (text.get_text() for text in ax.texts) if "1 link ×" in said]
