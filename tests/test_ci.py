@@ -1,8 +1,9 @@
-"""Continuous integration installs what tests would otherwise be skipped for."""
+"""Continuous integration installs what tests would otherwise be skipped for, and fails only for what fails twice."""
 
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -13,10 +14,58 @@ PINNED = re.compile(r"([a-z_]+)==[0-9.]+")
 def test_every_package_that_a_test_is_skipped_without_is_installed(tmp_path):
     """`make` is asked what it would do in a fresh clone, which has no .venv."""
     needed = {name for file in (ROOT / "tests").rglob("test_*.py") for name in SKIPS.findall(file.read_text())}
-    calls = [line.split() for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make test")]
+    calls = [call.split() for call in re.findall(r"make test.*", (ROOT / ".ci" / "run").read_text())]
     assert needed and len(calls) == 1
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    asked = subprocess.run([*calls[0], "--dry-run"], cwd=tmp_path, capture_output=True, text=True, check=True, env=own)
+    asked = subprocess.run(
+        [*calls[0], "--dry-run"], cwd=tmp_path, capture_output=True, text=True, check=True, env=environment()
+    )
     assert {*PINNED.findall(asked.stdout)} >= needed
+
+
+FIRST = "import pathlib; first = not pathlib.Path('seen').exists(); pathlib.Path('seen').touch()"  # the first time?
+WRONG = f"def test_once():\n    {FIRST}\n    assert not first\n"
+
+
+def test_what_fails_twice_fails_and_what_fails_once_is_named(tmp_path, write_notebook):
+    """In a notebook, the cells before the failed one run again, too."""
+    (tmp_path / "test_it.py").write_text(f"{WRONG}def test_always(): assert False\ndef test_never(): pass\n")
+    write_notebook(tmp_path / "it.ipynb", (FIRST.replace("seen", "it"), []), ("1 / (not first)", []), ("1 / 0", []))
+    failed, names = repeated(tmp_path)
+    once, always = ["it.ipynb::Cell 1", "test_it.py::test_once"], ["it.ipynb::Cell 2", "test_it.py::test_always"]
+    assert failed
+    assert names == [*(f"failed twice: {name}" for name in always), *(f"flaky: {name}" for name in once)]
+
+
+def test_a_run_whose_tests_fail_once_does_not_fail(tmp_path):
+    (tmp_path / "test_it.py").write_text(WRONG)
+    assert repeated(tmp_path) == (False, ["flaky: test_it.py::test_once"])
+
+
+def test_a_run_that_pytest_itself_fails_is_not_repeated(tmp_path):
+    """It need not have run every test."""
+    (tmp_path / "test_it.py").write_text(WRONG)
+    (tmp_path / "conftest.py").write_text("def pytest_sessionfinish(session):\n    raise SystemExit(3)\n")
+    assert repeated(tmp_path) == (True, [])
+
+
+def repeated(folder: Path) -> tuple[bool, list[str]]:
+    """Return whether .ci/repeat.py fails where `make test` runs a folder's tests, and what it says of them."""
+    pytest = ".venv/bin/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env ."
+    (folder / "Makefile").write_text(f"test:\n\t@{pytest}\n")
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    command = [sys.executable, ROOT / ".ci" / "repeat.py", "make", "test"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment())
+    names = [line for line in done.stdout.splitlines() if line.startswith(("flaky: ", "failed twice: "))]
+    return done.returncode != 0, names
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without what this run of make and pytest tells those below it."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST", "CI"))
+    }
