@@ -42,6 +42,6 @@ def test_an_old_import_is_told_the_new_one():
 
 def test_an_answer_finds_no_reference_solution_where_only_limits_hold(monkeypatch):
     """Its process sees the .pth file of .venv, too."""
-    monkeypatch.setattr(confine, "confinement", lambda: confine.LIMITS)
+    monkeypatch.setattr(confine, "confinement", lambda *_: confine.LIMITS)
     name, code = "accounting.devices_needed", "from lessons.accounting.solutions import devices_needed"
     assert judged.OUT_OF_REACH in str(judged.judge(exercise_of(name), name, code, "ann"))

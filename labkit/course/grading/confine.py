@@ -2,15 +2,20 @@
 
 Where the kernel allows it (as root, or with user namespaces), the process has a file system, a process table and a
 network of its own: it sees Python and its packages read-only, an empty /tmp, and nothing else. Elsewhere root's process
-runs as nobody, and another user's has limits alone. `confinement` says which of the three it is here.
+runs as a user that nobody is. Where neither holds, `confinement` raises `Unconfined`, unless it is told to do without.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import os
+import platform
+import re
+import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,40 +25,48 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import labkit
-from labkit.course.grading import enter, processes
+from labkit.course.grading import enter, probe, processes
 from labkit.repository import REPOSITORY
 
-NAMESPACES, NOBODY, LIMITS = "namespaces", "nobody", "limits"
+NAMESPACES, LESSER_USER, LIMITS = "namespaces", "lesser user", "limits"
 WORDS = {
     NAMESPACES: "Each answer ran in a file system, a process table and a network of its own",
-    NOBODY: "Each answer ran as nobody; it could read what everyone may read, and reach the network",
-    LIMITS: "Each answer ran with the grader's own rights, under limits of time and memory only",
+    LESSER_USER: "Each answer ran as a user of its own; it could read what everyone may read, and reach the network",
+    LIMITS: "Unconfined: each answer ran with the grader's own rights, under limits of time and memory only",
 }
-NOBODY_ID = 65534
 MIB = 2**20
-_FIRST = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives")
+MOST_PROCESSES = 512  # of one answer
+_FIRST = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+_OF_PYTHON = ("bin", "lib", "lib64", "pyvenv.cfg")  # in the folder of an installed Python or a virtual environment
 _TRY_SECONDS = 20.0
 _LOOK_SECONDS = 0.05  # from one look at the memory to the next: a core fills about 100 MiB in this time
+_NAMES_OF_USERS = re.compile(r"^\s*0\s+\d+\s+(\d+)$", re.MULTILINE)  # in uid_map: how many there are from 0 on
+
+
+class Unconfined(RuntimeError):
+    """Nothing here keeps an answer from the grader's files; the message says what is missing and how to get it."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """What a confined process may take: seconds from start to end, MiB of memory, MiB of output.
 
-    The memory is that of each process that it starts, and of all of them together.
+    The memory is that of each process that it starts, and of all of them together. `unconfined`: it may run with the
+    grader's own rights where nothing confines it.
     """
 
     seconds: float = 20.0
     memory_mib: int = 4096
     output_mib: int = 16
+    unconfined: bool = False
 
-    def resources(self, processes: int) -> dict[str, int]:
-        """Return the limits by their names in `resource`."""
+    def resources(self) -> dict[str, int]:
+        """Return the limits by their names in `resource`. That of processes counts all of a user, not of an answer."""
         return {
             "RLIMIT_AS": self.memory_mib * MIB,
             "RLIMIT_CPU": int(self.seconds) + 2,
             "RLIMIT_FSIZE": self.output_mib * MIB,
-            "RLIMIT_NPROC": processes,
+            "RLIMIT_NPROC": MOST_PROCESSES,
             "RLIMIT_NOFILE": 256,
             "RLIMIT_CORE": 0,
         }
@@ -61,35 +74,26 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a confined process ended: what it wrote as its results, what it printed, its status (None: out of time).
+    """How a confined process ended: what it wrote as its results, what it printed, its status (None: it was ended).
 
-    `out_of_memory`: it was ended because its processes took more together than they may.
+    `took_more`: what its processes took more of, together, than they may, as "than 512 MiB of memory".
     """
 
     results: str
     printed: str
     status: int | None
-    out_of_memory: bool = False
+    took_more: str = ""
 
 
 def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> Ended:
     """Run one of `files`, `script`, in a confined process; its argument is the descriptor that takes its results.
 
-    `kind` is a confinement of this module; by default the best that this machine has.
+    `kind` is a confinement of this module; by default the best that this machine has. Raises Unconfined without one.
     """
-    kind = kind or confinement()
+    kind = kind or confinement(limits.unconfined)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as told:
         os.chmod(folder, 0o755)
         answer = f"/{enter.ANSWER}" if kind == NAMESPACES else f"{folder}/{enter.ANSWER}"
-        command = [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())]
-        request = {
-            "root": folder if kind == NAMESPACES else "",
-            "paths": paths(),
-            "files": files,
-            "limits": limits.resources(512 if _is_root() else 4096),
-            "user": NOBODY_ID if _is_root() and kind != LIMITS else None,
-            "command": command,
-        }
         process = subprocess.Popen(
             [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
             stdin=subprocess.PIPE,
@@ -100,46 +104,158 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             cwd=folder,
             start_new_session=True,
         )
+        user = _user_of(process.pid) if _is_root() and kind != LIMITS else None
+        request = {
+            "root": folder if kind == NAMESPACES else "",
+            "paths": paths(),
+            "files": files,
+            "limits": limits.resources(),
+            "user": user,
+            "command": [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())],
+        }
+        if kind == LIMITS:  # the grader's own processes are of this user, too
+            request["limits"]["RLIMIT_NPROC"] += processes.threads_of(os.geteuid())
         try:
-            status, out_of_memory = _wait(process, json.dumps(request).encode(), limits)
+            status, took_more = _wait(process, json.dumps(request).encode(), limits)
         finally:
             processes.end(process)
-        return Ended(_text(results, limits), _text(told, limits), status, out_of_memory)
+            if user is not None:
+                processes.end_all_of(user)
+        return Ended(_text(results, limits), _text(told, limits), status, took_more)
 
 
-def _wait(process: subprocess.Popen, request: bytes, limits: Limits) -> tuple[int | None, bool]:
-    """Hand over the request and wait; return the status, None after the limits, and whether memory was the reason."""
+def _wait(process: subprocess.Popen, request: bytes, limits: Limits) -> tuple[int | None, str]:
+    """Hand over the request and wait; return the status, None where it was ended, and what was taken too much of."""
     deadline, most_bytes, given = time.monotonic() + limits.seconds, limits.memory_mib * MIB, request
     while time.monotonic() < deadline:
         try:
             process.communicate(given, timeout=_LOOK_SECONDS)
-            return process.returncode, False
+            return process.returncode, ""
         except subprocess.TimeoutExpired:
             given = None
         if processes.memory_bytes(process.pid, most_bytes) > most_bytes:
-            return None, True
-    return None, False
+            return None, f"than {limits.memory_mib} MiB of memory"
+        if len(processes.tree(process.pid)) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
+            return None, f"than {MOST_PROCESSES} processes"
+    return None, ""
 
 
 @functools.cache
-def confinement() -> str:
-    """Return the best confinement that works here."""
-    for kind in (NAMESPACES, *([NOBODY] if _is_root() else [])):
-        probe = {"probe.py": "import os, sys\nos.write(int(sys.argv[1]), b'in')\n"}
-        with suppress(OSError):
-            if run(probe, "probe.py", Limits(_TRY_SECONDS), kind).results == "in":
-                return kind
-    return LIMITS
+def confinement(unconfined: bool = False) -> str:
+    """Return the best confinement that holds here, as a trial of each shows; LIMITS only where `unconfined` is asked.
+
+    Raises Unconfined where none holds.
+    """
+    reasons = []
+    for kind in (NAMESPACES, LESSER_USER):
+        if not (reason := fault_of(kind)):
+            return kind
+        reasons.append(f"{kind}: {reason}")
+    if unconfined:
+        return LIMITS
+    raise Unconfined(
+        f"no answer was run, since nothing here confines students' code ({'; '.join(reasons)}). Install util-linux and "
+        "allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
+        "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`; a container needs the right to mount), or grade as "
+        "root with a Python that every user can run. On a machine that holds nothing else, ask for --unconfined."
+    )
+
+
+def fault_of(kind: str) -> str:
+    """Return why a confinement does not hold here, "" where it does: an answer tries to get out of it.
+
+    It tries to read a file that is the grader's alone, and to write beside Python's packages, into the checkout and
+    into the grader's home. Out of namespaces it must not reach the checkout, nor a socket of the grader either.
+    """
+    if kind == LESSER_USER and not _is_root():
+        return "only root can start one"
+    mark = f"labkit-probe-{secrets.token_hex(8)}"
+    with tempfile.TemporaryDirectory() as private, socket.create_server(("127.0.0.1", 0)) as server:
+        secret = Path(private, "secret")
+        secret.touch(mode=0o600)
+        places = [Path(place, mark) for place in (private, REPOSITORY, os.path.expanduser("~"), *_packages())]
+        request = {
+            "read": [str(secret), *([labkit.__file__] if kind == NAMESPACES else [])],
+            "write": [str(place) for place in places],
+            "port": server.getsockname()[1] if kind == NAMESPACES else 0,
+        }
+        script = {"probe.py": Path(probe.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
+        try:
+            ended = run(script, "probe.py", Limits(_TRY_SECONDS), kind)
+            reached = [f"write {place}" for place in places if place.exists()]
+        except OSError as error:
+            return str(error)
+        finally:
+            for place in places:
+                with suppress(OSError):
+                    place.unlink(missing_ok=True)
+    try:
+        reached += json.loads(ended.results)
+    except ValueError:
+        told = ended.printed.strip().rpartition("\n")[2] or f"its process ended with status {ended.status}"
+        return f"{told}: {sys.executable}" if told.startswith("PermissionError") else told
+    return f"an answer could {', '.join(reached)}" if reached else ""
+
+
+def side_by_side(kind: str) -> bool:
+    """Whether answers may run at the same time: the processes that one starts are not counted as another's.
+
+    Root's answers have a user each. In a namespace of users, Linux counts by namespace from 5.14 on.
+    """
+    release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+    return kind != LIMITS and (_is_root() or release >= (5, 14))
 
 
 def paths() -> list[list[str]]:
-    """Return what a file system of its own shows: Python and its packages; the checkout, its reference code, hidden."""
-    packages = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    shown = {*_FIRST, os.path.realpath(sys.base_prefix), os.path.abspath(sys.prefix), *packages}
-    code = Path(labkit.__file__).resolve().parent
-    hidden = {str(code), *([str(REPOSITORY)] if (REPOSITORY / "notebooks").is_dir() else [])}
-    marked = [[path, "show"] for path in shown if os.path.exists(path)] + [[path, "hide"] for path in hidden]
-    return sorted(marked, key=lambda pair: (pair[0].count("/"), pair[0]))
+    """Return what a file system of its own shows: Python and its packages; the checkout, its reference code, hidden.
+
+    Each is [path, "show"] or [path, "hide"], a folder before what it holds. What is shown has no link on its way: the
+    links that lead to it are shown, too.
+    """
+    of_python = [Path(place, name) for place in {sys.base_prefix, sys.prefix} for name in _OF_PYTHON]
+    shown: set[str] = set()
+    for path in (*_FIRST, *of_python, *_packages(), sys.executable):
+        if os.path.exists(path):
+            shown.update(_way_to(str(path)))
+    lessons = importlib.util.find_spec("lessons")
+    hidden = {os.path.dirname(os.path.realpath(file)) for file in (labkit.__file__, lessons and lessons.origin) if file}
+    hidden |= {
+        os.path.realpath(tempfile.gettempdir()),
+        *([str(REPOSITORY)] if (REPOSITORY / "notebooks").is_dir() else []),
+    }
+    marked = [[path, "show"] for path in shown] + [[path, "hide"] for path in hidden]
+    return sorted(marked, key=lambda pair: (pair[0].count("/"), pair))
+
+
+def _way_to(path: str) -> list[str]:
+    """Return the links on the way to an absolute path that exists, and where they lead in the end."""
+    links, place, left = [], "/", path.split("/")
+    while left:
+        if (name := left.pop(0)) in ("", "."):
+            continue
+        if name == "..":
+            place = os.path.dirname(place)
+        elif os.path.islink(step := os.path.join(place, name)):
+            links.append(step)
+            target = os.readlink(step)
+            place, left = "/" if target.startswith("/") else place, [*target.split("/"), *left]
+        else:
+            place = step
+    return [*links, place]
+
+
+def _packages() -> list[str]:
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+
+
+def _user_of(pid: int) -> int:
+    """Return a user for an answer alone, of those that nobody is: by its process, whose number no other has now."""
+    with suppress(OSError):
+        numbers = _NAMES_OF_USERS.findall(Path("/proc/self/uid_map").read_text())
+        if numbers and int(numbers[0]) < 2**31:  # a container has few of them
+            half = int(numbers[0]) // 2
+            return half + pid % (half - 2)  # the last two are nobody, and none
+    return 0x70000000 + pid  # up to here systemd gives numbers to containers, and Linux has 2**22 processes at most
 
 
 def _entrance(kind: str) -> list[str]:

@@ -8,6 +8,7 @@ paths that are to be shown, read-only, and an empty /tmp. It needs namespaces of
 import ctypes
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -20,7 +21,9 @@ PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 38, 24, 36
 def main() -> None:
     """Prepare this process as the request says, and run its command in its place."""
     request = json.load(sys.stdin)
+    os.umask(0o022)  # another user is to find its way through the folders made here
     if root := request["root"]:
+        root = os.path.realpath(root)  # as the kernel names what is mounted there
         _build(root, request["paths"])
         _write(f"{root}/{ANSWER}", request["files"])
         os.chroot(root)
@@ -46,43 +49,64 @@ def _write(folder: str, files: dict[str, str]) -> None:
 
 
 def _build(root: str, paths: list[list[str]]) -> None:
-    """Fill the root: each of `paths` is [path, "show"] or [path, "hide"], a folder before what it holds."""
+    """Fill the root: each of `paths` is [path, "show"] or [path, "hide"], a folder before what it holds.
+
+    A path to show is a link, or has no link on its way. It may lie anywhere, also below /tmp or /dev.
+    """
     _mount("-t", "tmpfs", "-o", "mode=755,size=256m,nosuid,nodev", "labkit", root)
     for path, what in paths:
         inside = root + path
         if what == "hide":
             if os.path.isdir(inside):
                 _mount("-t", "tmpfs", "-o", "mode=755,size=1m,nosuid,nodev", "labkit", inside)
-        elif os.path.islink(path):
-            os.makedirs(os.path.dirname(inside), exist_ok=True)
-            os.symlink(os.readlink(path), inside)
+            continue
+        os.makedirs(os.path.dirname(inside), exist_ok=True)
+        if os.path.islink(path):
+            if not os.path.lexists(inside):
+                os.symlink(os.readlink(path), inside)
         elif os.path.isdir(path):
             os.makedirs(inside, exist_ok=True)
             _mount("--rbind", path, inside)
             _make_read_only(inside)
-    os.makedirs(f"{root}/dev")
+        elif not os.path.lexists(inside):
+            _bind_file(path, inside)
+            _make_read_only(inside)
+    os.makedirs(f"{root}/dev", exist_ok=True)
     for name in DEVICES:
-        open(f"{root}/dev/{name}", "w").close()
-        _mount("--bind", f"/dev/{name}", f"{root}/dev/{name}")
-    os.mkdir(f"{root}/proc")
+        _bind_file(f"/dev/{name}", f"{root}/dev/{name}")
+    os.makedirs(f"{root}/proc", exist_ok=True)
     subprocess.run(["mount", "-t", "proc", "proc", f"{root}/proc"], stderr=subprocess.DEVNULL)  # containers forbid it
-    os.mkdir(f"{root}/tmp")
+    os.makedirs(f"{root}/tmp", exist_ok=True)
     os.chmod(f"{root}/tmp", 0o1777)
 
 
-def _make_read_only(folder: str) -> None:
-    """Make every mount in a folder read-only; all its other options stay, which a user namespace may not change."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+def _bind_file(path: str, inside: str) -> None:
+    open(inside, "w").close()
+    _mount("--bind", path, inside)
+
+
+def _make_read_only(place: str) -> None:
+    """Make every mount at and below a place read-only; its other options stay, which a user namespace may not change.
+
+    mountinfo writes a blank, a backslash and the like as \\ and three octal digits, and every other byte as it is.
+    """
+    with open("/proc/self/mountinfo", "rb") as file:
         lines = [line.split() for line in file]
+    done = False
     for fields in lines:
-        place = fields[4].encode().decode("unicode_escape")
-        if place == folder or place.startswith(f"{folder}/"):
-            options = ",".join("ro" if option == "rw" else option for option in fields[5].split(","))
-            _mount("-o", f"remount,bind,{options}", place)
+        mount = os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4]))
+        if mount == place or mount.startswith(f"{place}/"):
+            options = ",".join("ro" if option == "rw" else option for option in fields[5].decode().split(","))
+            _mount("-o", f"remount,bind,{options}", mount)
+            done = True
+    if not done:
+        sys.exit(f"{place} could not be made read-only")
 
 
 def _mount(*arguments: str) -> None:
-    subprocess.run(["mount", *arguments], check=True)
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        sys.exit(done.stderr.strip().partition("\n")[0] or f"mount {' '.join(arguments)}: status {done.returncode}")
 
 
 def _give_up_rights(user: int | None) -> None:

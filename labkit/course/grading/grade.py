@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from labkit.course import answers
 from labkit.course.exercises import Exercise
-from labkit.course.grading.confine import Limits
+from labkit.course.grading.confine import Limits, Unconfined
 from labkit.course.grading.judged import judge
 from labkit.course.grading.submissions import Submission
-from labkit.course.verdict import RIGHT, UNANSWERED, Verdict
+from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
 
 NOT_HANDED_IN = "it is not in the submission"
 
@@ -52,7 +52,7 @@ def grade(
     jobs: int = 1,
     progress: bool = True,
 ) -> list[Graded]:
-    """Grade every exercise of every student, `jobs` at the same time."""
+    """Grade every exercise of every student, `jobs` at the same time. Raises `Unconfined` where no answer may run."""
     pairs = [(submission, name) for submission in submissions for name in exercises]
 
     def one(pair: tuple[Submission, str]) -> Graded:
@@ -68,6 +68,12 @@ def _graded(submission: Submission, name: str, limits: Limits, secret: str) -> G
     if (code := submission.code.get(name)) is None:
         verdict = Verdict(exercise.name, UNANSWERED, {}, (NOT_HANDED_IN,))
     else:
-        verdict = judge(exercise, name, code, submission.student, limits=limits, secret=secret)
+        try:
+            verdict = judge(exercise, name, code, submission.student, limits=limits, secret=secret)
+        except Unconfined:
+            raise
+        except Exception as error:  # whatever one answer does to its judge, the others are graded
+            why = f"the grader failed on it ({type(error).__name__}: {error}): read it yourself"
+            verdict = Verdict(exercise.name, NOT_JUDGED, {"grader": why})
     points = exercise.points if verdict.outcome == RIGHT else 0
     return Graded(submission.student, name, exercise.grade, points, exercise.points, verdict)

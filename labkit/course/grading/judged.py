@@ -85,9 +85,9 @@ def _given(
     lines = _lines(ended.results)
     rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)][: len(inputs)]
     raised = next((line for line in lines if "raised" in line), None)
-    if ended.out_of_memory:
-        sentence = f"its processes took more than {limits.memory_mib} MiB of memory together"
-        return Verdict(function, RAISED, {"memory": sentence}, detail=ended.printed[-MOST_PRINTED:])
+    if ended.took_more:
+        sentence = f"its processes took more {ended.took_more} together"
+        return Verdict(function, RAISED, {"limits": sentence}, detail=ended.printed[-MOST_PRINTED:])
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
         faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}

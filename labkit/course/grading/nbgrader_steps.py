@@ -13,12 +13,13 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.converters import Autograde, GenerateAssignment
+from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import ClearSolutions, Execute, NbGraderPreprocessor
-from traitlets import Float, Integer
+from traitlets import Bool, Float, Integer
 from traitlets.config import Config
 
+from labkit.course.grading import confine
 from labkit.course.grading.cells import checked_by
-from labkit.course.grading.confine import Limits
 from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.judged import judge
 from labkit.course.grading.submissions import answers_in
@@ -39,25 +40,37 @@ class JudgeAnswers(NbGraderPreprocessor):
 
     seconds = Float(20.0, help="the time of one answer, from start to end").tag(config=True)
     memory_mib = Integer(4096, help="the memory of one answer").tag(config=True)
+    unconfined = Bool(False, help="run answers with your own rights where nothing here confines them").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         code, student = answers_in(nb), resources["nbgrader"]["student"]
+        try:
+            kind = confine.confinement(self.unconfined)
+        except confine.Unconfined as error:
+            raise NbGraderException(
+                str(error).replace("ask for --unconfined", "set c.JudgeAnswers.unconfined")
+            ) from None
         for cell in nb.cells:
             if (name := checked_by(cell)) is not None:
-                cell.execution_count, cell.outputs = None, _outputs(self._verdict(name, code.get(name), student))
+                cell.execution_count, cell.outputs = None, _outputs(self._verdict(name, code.get(name), student), kind)
         return nb, resources
 
     def _verdict(self, name: str, code: str | None, student: str) -> Verdict:
         exercise = exercise_of(name)
         if code is None:
             return Verdict(exercise.name, UNANSWERED, {}, ("its cell is not in the notebook",))
-        limits, secret = Limits(self.seconds, self.memory_mib), os.environ.get("LABKIT_GRADING_SECRET", "")
+        limits = confine.Limits(self.seconds, self.memory_mib, unconfined=self.unconfined)
+        secret = os.environ.get("LABKIT_GRADING_SECRET", "")
         return judge(exercise, name, code, student, limits=limits, secret=secret)
 
 
-def _outputs(verdict: Verdict) -> list[Any]:
+def _outputs(verdict: Verdict, kind: str) -> list[Any]:
     data = {"text/plain": repr(verdict), "text/markdown": _harmless(verdict)}
     shown = [new_output("display_data", data)]
+    if kind == confine.LIMITS:
+        words = confine.WORDS[kind]
+        alarm = {"text/plain": words, "text/html": f'<p style="color: #d1242f"><b>{words}.</b></p>'}
+        shown.insert(0, new_output("display_data", alarm))
     if verdict.outcome != RIGHT:
         why = "; ".join(verdict.faults.values()) or verdict.outcome
         error = {"ename": verdict.outcome, "evalue": why, "traceback": [f"{verdict.exercise}: {verdict.outcome}"]}

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.batch.frame import page
+from labkit.course.grading import confine
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import SIGNS, Verdict
@@ -18,8 +19,11 @@ COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin so
 
 
-def write(folder: Path, graded: Sequence[Graded], submissions: Sequence[Submission], note: str) -> Path:
-    """Write grades.csv, a page per student and index.html; return the last one. `note` says how answers were run."""
+def write(folder: Path, graded: Sequence[Graded], submissions: Sequence[Submission], kind: str) -> Path:
+    """Write grades.csv, a page per student and index.html; return the last one. `kind`: how answers were confined."""
+    note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
+    if kind == confine.LIMITS:
+        note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
     folder.mkdir(parents=True, exist_ok=True)
     _write_csv(folder / "grades.csv", graded)
     by_student = {name: list(rows) for name, rows in groupby(graded, key=lambda one: one.student)}
@@ -34,7 +38,7 @@ def write(folder: Path, graded: Sequence[Graded], submissions: Sequence[Submissi
         )
     index = folder / "index.html"
     table = f'<table><tr><th>Student</th><th class="time">Points</th><th>Problems</th></tr>{"".join(links)}</table>'
-    index.write_text(page(f'<h1>Grades</h1><p class="lead">{escape(note)}.</p>{table}'), encoding="utf-8")
+    index.write_text(page(f"<h1>Grades</h1>{note}{table}"), encoding="utf-8")
     return index
 
 
@@ -59,7 +63,7 @@ def _total(rows: Sequence[Graded]) -> str:
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
     exercises = "".join(_exercise(one, submission.code.get(one.exercise, "")) for one in rows)
-    head = f'<h1>{escape(submission.student)}</h1><p class="lead">{_total(rows)} points. {escape(note)}.</p>'
+    head = f'<h1>{escape(submission.student)}</h1><p class="lead">{_total(rows)} points.</p>{note}'
     return head + problems + exercises
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,20 +35,45 @@ def memory_bytes(pid: int, more_than: int) -> int:
     return resident if resident <= more_than else sum(map(_own_share, pids))
 
 
+def threads_of(user: int) -> int:
+    """Return how many threads a user's processes have, which Linux counts where it limits a user's processes."""
+    count = 0
+    for tasks in Path("/proc").glob("[0-9]*/task"):
+        with suppress(OSError):
+            if tasks.stat().st_uid == user:
+                count += len(os.listdir(tasks))
+    return count
+
+
 def end(process: subprocess.Popen) -> None:
     """End a process, the leader of its session, and all that it has started; wait for it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(process.pid, signal.SIGSTOP)  # while it stands, what it has started keeps its place below it
+    _signal([process.pid], signal.SIGSTOP)  # while it stands, what it has started keeps its place below it
+    seen: set[int] = set()
+    for _ in range(_ROUNDS):  # first all stand, so that none starts others while these are ended
+        _signal(started := {*tree(process.pid)} - seen, signal.SIGSTOP)
+        if not started:
+            break
+        seen |= started
     for _ in range(_ROUNDS):
         running = [pid for pid in tree(process.pid)[1:] if _runs(pid)]
-        for pid in running:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _signal(running, signal.SIGKILL)
         if not running:
             break
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def end_all_of(user: int) -> None:
+    """End every process of a user, whoever started it. Root alone may ask for it."""
+    command = ["/bin/sh", "-c", "kill -KILL -1"]  # as that user; it ends itself, too
+    subprocess.run(command, user=user, group=user, extra_groups=[], cwd="/", stderr=subprocess.DEVNULL, check=False)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _resident(pid: int) -> int:

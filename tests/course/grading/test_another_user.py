@@ -59,7 +59,7 @@ def home():
     shutil.rmtree(folder)
 
 
-def as_another_user(home: Path, *command: str, path: str) -> str:
+def as_another_user(home: Path, *command: str, path: str, status: int = 0) -> str:
     """Run a command as that user, without any right of root, and return what it prints.
 
     Where Python or the checkout lies in a folder that is closed to others, the command sees a file system in which
@@ -86,18 +86,24 @@ def as_another_user(home: Path, *command: str, path: str) -> str:
         done = subprocess.run(outside, cwd=REPOSITORY, capture_output=True, text=True)
     if "mount" in done.stderr and "permission denied" in done.stderr:
         pytest.skip(f"root may not mount here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    assert done.returncode == status, done.stderr[-3000:]
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("with_unshare", [True, False], ids=["at best", "limits alone"])
 def test_another_user_grades_a_class_and_reads_how_answers_were_confined(home, with_unshare):
     path = "/usr/sbin:/usr/bin:/sbin:/bin" if with_unshare else str(home)
     command = [sys.executable, "-m", "labkit.tools.grade", f"{home}/submissions", "--out", f"{home}/grades"]
+    if not with_unshare:
+        assert "no answer was run" in as_another_user(home, *command, path=path, status=2)
+        assert not (home / "grades").exists()
+        command.append("--unconfined")
     said = as_another_user(home, *command, "--seconds", "12", "--memory-mib", "512", "--jobs", "2", path=path)
-    kinds = (confine.NAMESPACES, confine.LIMITS) if with_unshare else (confine.LIMITS,)
-    (told,) = [confine.WORDS[kind] for kind in kinds if confine.WORDS[kind] in said]
-    assert told in unescape((home / "grades" / "index.html").read_text(encoding="utf-8"))
+    told = confine.WORDS[confine.NAMESPACES if with_unshare else confine.LIMITS]
+    assert told in said
+    for page in (home / "grades").glob("*.html"):
+        assert told in (shown := unescape(page.read_text(encoding="utf-8")))
+        assert ('style="color: var(--bad)"><b>Unconfined' in shown) == (told == confine.WORDS[confine.LIMITS])
     assert (home / "grades" / "grades.csv").stat().st_uid == USER
     rows = list(csv.DictReader((home / "grades" / "grades.csv").open(encoding="utf-8")))
     of_exercise = {row["student"]: row for row in rows if row["exercise"] == DEVICES}

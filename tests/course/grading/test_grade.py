@@ -8,6 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit.course.copies import NOTEBOOKS
+from labkit.course.grading import grade as grade_module
 from labkit.course.grading.grade import asked
 from labkit.course.grading.handout import hand_out, set_up_nbgrader
 from labkit.course.grading.submissions import answers_in, submissions
@@ -56,6 +57,22 @@ def test_the_whole_way_from_submissions_to_grades(handed_in, tmp_path, capsys):
     assert any("&lt;script&gt;alert" in text for text in texts), "what a student wrote is there, as text"
     printed = capsys.readouterr().out
     assert "ada: 1 of 4 points" in printed and "cannot be read" in printed
+
+
+def test_an_answer_that_its_judge_fails_on_does_not_end_the_others(handed_in, tmp_path, monkeypatch):
+    judged = grade_module.judge
+
+    def failing(exercise, name, code, student, **more):
+        if student == "ada":
+            raise OSError("no process could be started")
+        return judged(exercise, name, code, student, **more)
+
+    monkeypatch.setattr(grade_module, "judge", failing)
+    assert grade_command.main([str(handed_in), "--out", str(tmp_path), "--notebooks", "12", "--seconds", "10"]) == 0
+    rows = list(csv.DictReader((tmp_path / "grades.csv").open(encoding="utf-8")))
+    (ada,) = [row for row in rows if row["student"] == "ada" and row["exercise"] == DEVICES]
+    assert "no process could be started" in ada["why"] and ada["points"] == "0"
+    assert [row["points"] for row in rows if row["student"] == "carl" and row["exercise"] == DEVICES] == ["1"]
 
 
 def test_a_notebook_may_lie_beside_the_others_by_its_students_name(tmp_path):

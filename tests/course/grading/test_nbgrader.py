@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
+from labkit.course.grading import confine
 from labkit.course.grading.handout import set_up_nbgrader
 from labkit.course.source import code_of
 from labkit.repository import REPOSITORY
@@ -142,6 +143,23 @@ def test_every_submission_has_its_points(course, student, points):
         assert not any(grade.needs_manual_grade for grade in notebook.grades)
     most = {DEVICES: 1, BATCH: 3}
     assert reached == {f"check_{name.replace('.', '_')}": (points[name], most[name]) for name in points}
+
+
+def test_autograde_runs_nothing_where_nothing_confines_answers_unless_it_is_asked_for(course, monkeypatch):
+    from nbgrader.converters.base import NbGraderException
+
+    from labkit.course.grading.nbgrader_steps import JudgeAnswers
+
+    monkeypatch.setattr(confine, "fault_of", lambda kind: "not here")
+    confine.confinement.cache_clear()
+    notebook = nbformat.read(course / "submitted" / "right" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", as_version=4)
+    student = {"nbgrader": {"student": "right"}}
+    with pytest.raises(NbGraderException, match=r"no answer was run.*set c\.JudgeAnswers\.unconfined"):
+        JudgeAnswers().preprocess(notebook, student)
+    assert "Unconfined" not in nbformat.writes(notebook)
+    JudgeAnswers(unconfined=True, seconds=12).preprocess(notebook, student)
+    assert nbformat.writes(notebook).count("<b>Unconfined: each answer ran with the grader's own rights") == 2
+    confine.confinement.cache_clear()
 
 
 def test_nothing_of_a_submission_ran_beside_the_grader(course):

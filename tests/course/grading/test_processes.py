@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -55,7 +56,7 @@ def test_what_took_the_memory_is_ended_with_all_that_it_started(kind):
     hog = f"[sys.executable, '-c', 'import time; block = b\"x\" * 200 * 2**20; time.sleep(60)', '{mark}']"
     body = f"import subprocess, sys, time\nfor _ in range(4): subprocess.Popen({hog}, start_new_session=True)\n"
     ended = confine.run({"script.py": f"{body}time.sleep(60)"}, "script.py", Limits(30, memory_mib=512), kind)
-    assert ended.out_of_memory and ended.status is None
+    assert ended.took_more == "than 512 MiB of memory" and ended.status is None
     assert still_running(mark) == []
 
 
@@ -67,8 +68,53 @@ def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
     body = "import os, subprocess, sys, time\nif os.fork() == 0:\n"
     body += f"    subprocess.Popen({orphan}, start_new_session=True)\n    os._exit(0)\nos.wait()\ntime.sleep(60)"
     ended = confine.run({"script.py": body}, "script.py", Limits(4), kind)
-    assert ended.status is None and not ended.out_of_memory
+    assert ended.status is None and not ended.took_more
     assert still_running(mark) == []
+
+
+BOMB = """
+import os, time
+while time.monotonic() < {until}:
+    try: os.fork()
+    except OSError: time.sleep(0.01)
+"""
+MANY = """
+import os, time
+for _ in range(1000):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+"""
+FORKS = """
+import os, sys, time
+for _ in range(40):
+    if os.fork() == 0: os._exit(0)
+    os.wait()
+    time.sleep(0.05)
+os.write(int(sys.argv[1]), b"forty")
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS[:1])
+def test_a_fork_bomb_is_its_answers_own_and_is_ended(kind):
+    """Beside it, another answer starts processes."""
+    assert confine.side_by_side(kind)
+    bomb = {"script.py": BOMB.format(until=time.monotonic() + 30)}
+    with ThreadPoolExecutor() as pool:
+        bombs = [pool.submit(confine.run, bomb, "script.py", Limits(6), kind) for _ in range(2)]
+        time.sleep(1)
+        others = [pool.submit(confine.run, {"script.py": FORKS}, "script.py", Limits(30), kind) for _ in range(2)]
+    assert [other.result().results for other in others] == ["forty"] * 2
+    assert all(bomb.result().status is None for bomb in bombs)
+
+
+def test_too_many_processes_under_limits_alone_are_ended():
+    """Here answers run one after another: Linux counts all processes of the grader's user, and for root none."""
+    assert not confine.side_by_side(LIMITS)
+    ended = confine.run({"script.py": MANY}, "script.py", Limits(20), LIMITS)
+    assert ended.took_more == "than 512 processes" or "BlockingIOError" in ended.printed, ended
+    assert not [one for one in psutil.process_iter(["cmdline"]) if "/script.py" in str(one.info["cmdline"])]
 
 
 def test_processes_that_end_while_they_are_counted():
