@@ -172,6 +172,7 @@ def test_rebuilding_before_any_run_says_so(folder, capsys):
     assert "nothing ran yet" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_second_run_keeps_the_other_notebooks_in_the_report(folder):
     run(folder, "00")
     status, report = run(folder, "02")
@@ -197,6 +198,7 @@ def test_a_killed_kernel_is_a_failure_with_a_page(tmp_path, write_notebook):
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_an_interrupted_batch_reports_what_ran(tmp_path, write_notebook, end):
     folder, report, marker = tmp_path / "notebooks", tmp_path / "report", tmp_path / "kernel"
     wait = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"

@@ -17,6 +17,8 @@ from labkit.batch.keep import all_reports, make_way
 from labkit.batch.record import Machine, Outcome, Record
 from labkit.batch.resume import Clock, left
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SKIPS = re.compile(r'importorskip\("([a-z_]+)"')
 PINNED = re.compile(r"([a-z_]+)==[0-9.]+")
@@ -14,7 +16,7 @@ PINNED = re.compile(r"([a-z_]+)==[0-9.]+")
 def test_every_package_that_a_test_is_skipped_without_is_installed(tmp_path):
     """`make` is asked what it would do in a fresh clone, which has no .venv."""
     needed = {name for file in (ROOT / "tests").rglob("test_*.py") for name in SKIPS.findall(file.read_text())}
-    calls = [call.split() for call in re.findall(r"make test.*", (ROOT / ".ci" / "run").read_text())]
+    calls = [call.split() for call in re.findall(r"make test-all.*", (ROOT / ".ci" / "run").read_text())]
     assert needed and len(calls) == 1
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
@@ -28,6 +30,7 @@ FIRST = "import pathlib; first = not pathlib.Path('seen').exists(); pathlib.Path
 WRONG = f"def test_once():\n    {FIRST}\n    assert not first\n"
 
 
+@pytest.mark.slow
 def test_what_fails_twice_fails_and_what_fails_once_is_named(tmp_path, write_notebook):
     """In a notebook, the cells before the failed one run again, too."""
     (tmp_path / "test_it.py").write_text(f"{WRONG}def test_always(): assert False\ndef test_never(): pass\n")
@@ -38,11 +41,13 @@ def test_what_fails_twice_fails_and_what_fails_once_is_named(tmp_path, write_not
     assert names == [*(f"failed twice: {name}" for name in always), *(f"flaky: {name}" for name in once)]
 
 
+@pytest.mark.slow
 def test_a_run_whose_tests_fail_once_does_not_fail(tmp_path):
     (tmp_path / "test_it.py").write_text(WRONG)
     assert repeated(tmp_path) == (False, ["flaky: test_it.py::test_once"])
 
 
+@pytest.mark.slow
 def test_a_run_that_pytest_itself_fails_is_not_repeated(tmp_path):
     """It need not have run every test."""
     (tmp_path / "test_it.py").write_text(WRONG)

@@ -37,7 +37,7 @@ SHOWN = f"""at => {{
   return shown.filter(control => control.offsetParent && !control.disabled).length }}"""
 MOVES = {"slider": ("ArrowRight", "ArrowLeft"), "combobox": ("ArrowDown", "ArrowUp"), "checkbox": ("Space",)}
 
-pytestmark = [NEEDS_CHROMIUM, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ LETTERS = """() => {
   return words.filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
     .map(element => [element.textContent.trim().slice(0, 40), getComputedStyle(element).color, ground(element)]) }"""
 
-pytestmark = [NEEDS_CHROMIUM, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

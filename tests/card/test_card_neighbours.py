@@ -11,6 +11,8 @@ from labkit.card.cards import Card
 from labkit.card.compare import PRESSURE_POINTS, changed_conditions
 from labkit.node.host import cpu_pressure
 
+pytestmark = pytest.mark.slow
+
 BURN = ["nice", "-n", "19", sys.executable, "-c", "while True: pass"]  # other tests may run on this node, too
 COUNTED = cpu_pressure() is not None  # whether this kernel counts who waits for a core
 PRESSED_SECONDS = 6.0  # the kernel averages over 10 s: after 6 s it tells nearly half

@@ -11,6 +11,8 @@ from labkit.card.cards import Card
 from labkit.engine.errors import NotEnoughGpus
 from labkit.engine.session import Session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def report(tmp_path, monkeypatch):
@@ -20,6 +22,7 @@ def report(tmp_path, monkeypatch):
     return tmp_path / "runs" / "report"
 
 
+@pytest.mark.quick
 def test_a_card_of_one_lab_is_measured_and_kept_by_date(report, capsys):
     for _ in range(2):
         assert main(["--report", str(report), "topology"]) == 0
@@ -81,6 +84,7 @@ def test_an_interrupt_ends_the_rest_and_leaves_a_card(report, monkeypatch):
     assert {row["verdict"] for row in told["rows"] if row["lab"] == "collectives"} == {"not measured: interrupted"}
 
 
+@pytest.mark.quick
 def test_wrong_calls_say_what_there_is(report, capsys):
     for arguments, says in ((["gravity"], "topology"), (["--fail-on", "slow"], "below=5")):
         with pytest.raises(SystemExit) as stop:

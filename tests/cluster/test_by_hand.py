@@ -13,6 +13,8 @@ from launches import soon
 from labkit import launch
 from labkit.engine.errors import WorkerRaised
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hand(tmp_path, monkeypatch, elsewhere):

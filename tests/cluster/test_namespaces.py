@@ -20,6 +20,8 @@ from labkit.engine.errors import ClusterError, PlanError, WorkerDied
 from labkit.repository import REPOSITORY
 from lessons import start
 
+pytestmark = pytest.mark.slow
+
 needs_namespaces = pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
 KERNEL = """
 from labkit import launch

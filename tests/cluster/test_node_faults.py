@@ -19,7 +19,7 @@ from labkit.cluster import lending
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, JobEnded, LauncherLost, WorkerDied, WorkerHung, WorkerRaised
 
-pytestmark = pytest.mark.timeout(900)  # some start stations twice, slowly on a loaded machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # some start stations twice, slowly on a loaded machine
 
 
 def test_a_worker_that_raises_is_named_with_its_node(allocation, failed):

@@ -20,7 +20,7 @@ from labkit.engine import processes
 from labkit.engine.errors import ClusterError, GroundLost, NowhereToWrite, WorkerRaised
 from labkit.repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(900)  # each starts stations twice, slowly on a loaded machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # each starts stations twice, slowly on a loaded machine
 PATIENCE_S = 6.0
 STALL_SECONDS = 10.0
 MOST_SECONDS = 100.0  # patience, a look around and the stacks of ranks that do not answer come before the error

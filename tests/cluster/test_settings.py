@@ -54,6 +54,7 @@ def test_a_file_that_is_named_must_exist(tmp_path, monkeypatch):
         Settings.read()
 
 
+@pytest.mark.slow
 def test_a_launch_on_one_node_imports_nothing_of_a_cluster(tmp_path):
     script = (
         "import sys; from labkit import launch; from lessons import start; launch(start.Hello.small(gpus=2)); "

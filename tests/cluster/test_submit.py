@@ -17,6 +17,8 @@ from labkit.cluster.settings import Settings
 from labkit.engine import bars
 from labkit.engine.errors import ClusterError, NotStarted
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("submitit", reason="submitit is not installed: make test CLUSTER=1 installs it")
 
 

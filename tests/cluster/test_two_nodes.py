@@ -15,6 +15,8 @@ from labkit.engine import processes
 from labkit.engine.errors import ClusterError, PlanError
 from lessons import broadcast, collectives, ddp_from_scratch, start
 
+pytestmark = pytest.mark.slow
+
 # Of each lab a small plan, and a table that is made from its rows.
 LABS = {
     "00": lambda: start.Hello.small(gpus=2),

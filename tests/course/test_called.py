@@ -98,6 +98,7 @@ def test_a_module_is_executed_once():
     assert call("return log.read_text()", [[1], [2]], before) == [".", "."]
 
 
+@pytest.mark.slow
 def test_a_slow_answer_is_not_accused_of_a_loop():
     verdict = call("time.sleep(30 if x == 2 else 0)", [[1], [2]], "import time", patience_s=3)
     assert verdict.outcome == HUNG

@@ -47,12 +47,14 @@ def test_an_error_that_follows_from_another_keeps_both():
     assert "labkit/engine" not in verdict.detail.rpartition("direct cause")[2]
 
 
+@pytest.mark.slow
 def test_what_an_endless_loop_printed_is_shown_and_is_not_endless():
     verdict = checked("while True: print('round')", patience_s=3)
     assert verdict.outcome == HUNG
     assert "round" in verdict.printed and len(verdict.printed) < 2 * MOST_PRINTED
 
 
+@pytest.mark.slow
 def test_launches_of_their_own_show_what_is_printed():
     answers.save(
         "benchmarking.timed", "def timed(step, synchronize, clock):\n    print('timing')\n    return 1, 2, 3\n"

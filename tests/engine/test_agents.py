@@ -37,6 +37,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.slow
 def test_a_reloaded_engine_keeps_its_agent():
     """As with autoreload, or after the modules were removed and imported again."""
     command = [sys.executable, "-c", RELOADING]
@@ -47,6 +48,7 @@ def test_a_reloaded_engine_keeps_its_agent():
     assert len({agent for _, (agent,) in told}) == 1
 
 
+@pytest.mark.slow
 def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     """The next agent removes its folder, and leaves that of an agent that lives alone."""
     folder = tmp_path / "tmp"

@@ -28,6 +28,7 @@ def quiet_run():
     return launch(Faults(faults=("pause", "pause")))
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_conditions(quiet_run):
     kept = quiet_run.conditions()
     assert kept.measured
@@ -58,6 +59,7 @@ def test_without_conditions_nothing_is_measured(monkeypatch):
     assert list(run.rows["status"].unique()) == ["ok"]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_keeps_what_was_seen():
     run = failed(WorkerRaised, "pause", "raise").run
     kept = run.conditions()
@@ -69,6 +71,7 @@ def test_a_run_that_fails_keeps_what_was_seen():
     assert "ended_s" not in kept.points[1]
 
 
+@pytest.mark.slow
 def test_a_restart_is_one_series():
     run = failed(WorkerDied, "pause", "kill", "pause").run
     kept = run.conditions()
@@ -80,6 +83,7 @@ def test_a_restart_is_one_series():
     assert kept.sampling["samples"] >= len(at_s)
 
 
+@pytest.mark.slow
 def test_a_busy_neighbour_shows_in_the_figures(quiet_run):
     burn = [sys.executable, "-c", "while True: pass"]
     neighbours = [subprocess.Popen(burn) for _ in range(quiet_run.node.cores)]

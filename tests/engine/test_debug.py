@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from launches import HERE
 
 
@@ -26,6 +27,7 @@ print(len(again.rows), launch(start.Hello(gpus=2), progress=False).status["state
     assert said.split("\n")[:2] == ["True True finished", "20 finished"]
 
 
+@pytest.mark.slow
 def test_its_exception_arrives_as_it_is():
     said = python("""
 import traceback
@@ -39,6 +41,7 @@ except ValueError as error:
     assert said == "this rank fails on purpose fail\n"
 
 
+@pytest.mark.slow
 def test_several_workers_are_refused():
     said = python("""
 from labkit import launch

@@ -25,6 +25,7 @@ from labkit.engine.run import Run
 from labkit.engine.session import Session
 
 
+@pytest.mark.slow
 def test_a_killed_agent_takes_its_workers_along(tmp_path):
     launch(Faults())  # so that the agent is there
 
@@ -44,6 +45,7 @@ def test_a_killed_agent_takes_its_workers_along(tmp_path):
 
 
 @pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.slow
 def test_an_interrupt_ends_the_run_and_keeps_its_rows(tmp_path, times):
     process = kernel("none", "sleep")
     the_run(tmp_path, rows=4)
@@ -58,6 +60,7 @@ def test_an_interrupt_ends_the_run_and_keeps_its_rows(tmp_path, times):
     assert "4 rows were measured before that" in told["text"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_workers_start(tmp_path):
     process = kernel("none", "sleep")
     soon(lambda: any(members(Run(plan.parent)) for plan in tmp_path.glob("runs/*/plan.json")))
@@ -76,6 +79,7 @@ def test_nothing_outlives_a_killed_kernel(tmp_path):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_kernel_killed_while_workers_start(tmp_path):
     process = kernel("sleep")
     folder = soon(lambda: next((plan.parent for plan in tmp_path.glob("runs/*/plan.json")), None))

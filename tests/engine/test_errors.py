@@ -36,6 +36,7 @@ def test_a_sentence_is_bounded(kind):
     assert "\n" not in error.sentence
 
 
+@pytest.mark.slow
 def test_an_error_at_a_point_of_a_long_knob():
     error = failed(WorkerHung, "x" * 300_000, patience_s=2)
     assert len(error.sentence) < 1_500
@@ -78,6 +79,7 @@ def limited(*arguments: str, before: tuple[str, ...] = ()) -> str:
 
 
 @pytest.mark.parametrize("files", ["10", "16"])
+@pytest.mark.slow
 def test_few_open_files(files):
     said = limited(files)
     assert "Too many open files" in said
@@ -85,6 +87,7 @@ def test_few_open_files(files):
 
 
 @pytest.mark.parametrize("processes", ["1", "3", "6", "10"])
+@pytest.mark.slow
 def test_few_processes(processes):
     """The limit holds for whoever is not root: here, a process with another user's number."""
     before = ("setpriv", "--ruid", "65534", "--bounding-set", "-sys_resource,-sys_admin")
@@ -95,6 +98,7 @@ def test_few_processes(processes):
     assert f"`ulimit -u` allows {processes} processes and threads" in said
 
 
+@pytest.mark.slow
 def test_no_shared_memory():
     mount = "mount --make-rprivate / && mount -t tmpfs -o ro none /dev/shm"
     if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True).returncode:
@@ -103,6 +107,7 @@ def test_no_shared_memory():
     assert "Read-only file system (/dev/shm cannot be written" in said
 
 
+@pytest.mark.slow
 def test_a_kernel_that_blocks_sigchld():
     state, seconds = limited("0", "SIGCHLD").split()
     assert state == "finished"

@@ -73,6 +73,7 @@ def test_this_python_is_supported():
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_workers_are_spawned_where_python_is_not_supported(unsupported):
     """A run, one that restarts after a killed worker, one that raises, and one whose worker leaves with status 0."""
     well, killed, raised, left, after = told(

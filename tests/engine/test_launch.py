@@ -49,6 +49,7 @@ def test_out_of_memory_is_a_row_and_the_sweep_goes_on():
     assert "2 × out of memory" in repr(run)
 
 
+@pytest.mark.slow
 def test_out_of_memory_on_one_rank_costs_a_restart():
     run = launch(Faults(faults=("none", "oom alone", "none")))
     rows = run.rows
@@ -75,6 +76,7 @@ def test_the_rank_that_raised_is_blamed_and_not_its_victim():
     assert error._render_traceback_()[0].startswith("WorkerRaised: rank 1 raised ValueError")
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_imported():
     error = failed(WorkerRaised, "none", plan=Unimportable)
     assert error.sentence.endswith("No module named 'a_library_that_nobody_has' before the first point")
@@ -119,6 +121,7 @@ def test_a_hang_says_where_each_rank_stands():
     assert len(error.run.rows) == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_outlasts_its_limit():
     begun = time.monotonic()
     error = failed(WorkerHung, "sleep", limit_s=2)

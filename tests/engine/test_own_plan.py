@@ -13,6 +13,8 @@ from labkit.engine.errors import PlanError
 from labkit.engine.plan import ListedPlan, Plan
 from labkit.repository import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 WORKER = """
 def measure(worker, point):
     worker.record(product=point.factor * worker.plan.base * worker.rank, shape=type(worker.plan.shape).__name__)

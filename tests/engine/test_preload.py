@@ -9,6 +9,8 @@ import pytest
 from labkit.engine.preload import imports
 from labkit.engine.session import Session
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_packages_of_a_module_are_run_before_it(tmp_path, monkeypatch):
     (tmp_path / "outer" / "inner").mkdir(parents=True)

@@ -15,6 +15,8 @@ from launches import HERE
 
 from labkit.repository import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 ALIKE = ("torch.py", "random.py", "json.py", "tempfile.py", "numpy/__init__.py")
 LAUNCH = """
 from {plan} import {kind}

@@ -93,6 +93,7 @@ def test_another_users_file_is_not_run(tmp_path):
         subprocess.run(["rm", "-r", str(shared)], check=True)
 
 
+@pytest.mark.slow
 def test_a_long_temporary_folder(tmp_path):
     """The path of a Unix socket has at most 107 characters; batch systems name long folders."""
     folder = tmp_path / ("a batch system's folder " * 8)
@@ -112,6 +113,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_workers_use_the_users_temporary_folder(tmp_path):
     """That of the kernel at the launch; the agent's private one is for the agent alone."""
     folders = [tmp_path / name for name in ("one", "two")]
@@ -140,6 +142,7 @@ def answers_as_a_store(port: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_no_key_is_kept_where_others_could_read_or_write_it(tmp_path):
     """What the ranks tell each other lies in a private folder; only the links between them listen, on loopback."""
     shared = tmp_path / "shared"

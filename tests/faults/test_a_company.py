@@ -20,10 +20,11 @@ from labkit.engine.launch import launch
 from labkit.engine.session import Session
 from labkit.repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 LAUNCHES = 30
 
 
+@pytest.mark.quick
 def test_two_kernels_of_which_one_is_interrupted(tmp_path):
     with Kernel(tmp_path / "one", "deaf") as one, Kernel(tmp_path / "two", "none", "pause", "pause") as two:
         one.run(rows=4)

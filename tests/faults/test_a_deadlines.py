@@ -8,7 +8,7 @@ from failing_launches import apart, failed, place  # noqa: F401
 
 from labkit.engine.errors import WorkerDied, WorkerHung
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 
 def line(text: str) -> str:
@@ -19,7 +19,7 @@ def line(text: str) -> str:
 @pytest.mark.parametrize(
     ("fault", "stands", "last"),
     [
-        ("hang", "is at {} in sleep", "never joins the others"),
+        pytest.param("hang", "is at {} in sleep", "never joins the others", marks=pytest.mark.quick),
         ("slow disk", "is at {} in sleep", "never joins the others"),
         ("deadlock", "is at {} in fault", "# for ever"),
         ("deadlock with the lock of Python", "is at {} in fault", "# for ever"),

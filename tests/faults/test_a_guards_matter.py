@@ -18,7 +18,7 @@ from labkit.engine.processes import is_caretaker
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 GUARDS = {
     "workers end with their forkserver, and that with its agent": (

@@ -16,7 +16,7 @@ from labkit.engine.launch import launch
 from labkit.engine.launches import Launches
 from labkit.engine.processes import members
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def interrupted(told: dict, rows: int) -> None:
@@ -26,7 +26,7 @@ def interrupted(told: dict, rows: int) -> None:
     assert told["text"].startswith(f"interrupted; {rows} rows were measured before that and kept in ")
 
 
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.quick), 2, 4])
 def test_while_workers_ignore_sigterm(tmp_path, times):
     """Those after the first come while the clean-up waits for the workers to end."""
     with Kernel(tmp_path, "none", "deaf") as kernel:

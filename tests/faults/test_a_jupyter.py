@@ -7,7 +7,7 @@ from ends_scenes import Family, interrupt_again, soon, the_run
 from failing_launches import HERE, apart, nothing_left  # noqa: F401
 from jupyter_client.manager import start_new_kernel
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 SETUP = """
 import asyncio
 from ends_plan import Ends

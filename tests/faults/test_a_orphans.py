@@ -16,7 +16,7 @@ from failing_launches import apart, failed, nothing_left, works  # noqa: F401
 from labkit.engine.errors import WorkerHung, WorkerRaised
 from labkit.engine.launch import launch
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 FAMILY = {"new session", "nameless", "daemon", "loader", "pool", "shared memory"}
 
 
@@ -40,7 +40,9 @@ def test_grandchildren_of_a_run_that_fails(kind, fault):
     family_left(failed(kind, "family", fault, plan=Ends, patience_s=6).run)
 
 
-@pytest.mark.parametrize("end", [os.kill, os.killpg], ids=["alone", "with its process group"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(os.kill, marks=pytest.mark.quick), os.killpg], ids=["alone", "with its process group"]
+)
 def test_a_kernel_killed_while_it_measures(tmp_path, end):
     with Kernel(tmp_path, "family", "sleep") as kernel:
         run = kernel.run(rows=16)
@@ -100,7 +102,9 @@ def test_a_kernel_that_has_forked_and_is_killed(tmp_path):
         nothing_left(run)
 
 
-@pytest.mark.parametrize("name", ["labkit.engine.agent", "multiprocessing.forkserver"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("labkit.engine.agent", marks=pytest.mark.quick), "multiprocessing.forkserver"]
+)
 def test_a_helper_killed_while_ranks_measure(tmp_path, name):
     """Without the agent, a grandchild that has shed its environment, session and parents is nobody's: none is here."""
     with Kernel(tmp_path, "named family", "sleep") as kernel:

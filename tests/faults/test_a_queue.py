@@ -13,7 +13,7 @@ import pytest
 from ends_scenes import Kernel, soon
 from failing_launches import apart  # noqa: F401
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 QUEUES = """
 import json, signal
 from ends_plan import Ends

@@ -16,7 +16,7 @@ from labkit import node
 from labkit.engine.launch import launch
 from labkit.repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 FOREIGN = {
     "RANK": "7",
@@ -119,6 +119,7 @@ def test_workers_stand_where_the_kernel_does(tmp_path, monkeypatch):
         assert set(told()["cwd"]) == {str(tmp_path / name)}
 
 
+@pytest.mark.quick
 def test_a_folder_that_was_removed_under_the_kernel(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -12,7 +12,7 @@ from labkit.engine.errors import WorkerRaised
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 
 def finished(*faults: str, within_s: float = 60.0, **knobs) -> Run:
@@ -39,6 +39,7 @@ def test_out_of_memory_on_one_rank(fault):
     assert "2: a point ended its workers; fresh ones took up the rest" in repr(run)
 
 
+@pytest.mark.quick
 def test_out_of_memory_on_every_rank():
     run = finished("none", "oom everywhere", "none")
     assert run.rows["status"].tolist() == ["ok", "ok"] + ["ok", "out of memory"] * 2 + ["ok", "ok"]

@@ -8,7 +8,7 @@ from failing_output import MEGABYTE
 
 from labkit.engine.errors import WorkerDied, WorkerRaised
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def test_a_hundred_megabytes_a_rank():

@@ -14,7 +14,7 @@ from failing_plan import Failing
 from labkit.engine.errors import LauncherLost, NowhereToWrite, WorkerDied, WorkerRaised
 from labkit.engine.launch import launch
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
 
 
@@ -69,6 +69,7 @@ def test_a_value_that_no_row_can_hold(fault, said):
     assert place("iteration=1, loss=value", "failing_results.py") + "<lambda>" in error.detail
 
 
+@pytest.mark.quick
 def test_a_half_written_row_costs_no_other():
     error = failed(WorkerDied, "none", "half a row", "none")
     assert error.sentence.startswith("rank 1 was killed by SIGKILL")
@@ -117,6 +118,7 @@ def test_a_full_device_under_one_file():
     assert place("record(iteration=1)", "failing_results.py") + "record_to_a_full_disk" in error.detail
 
 
+@pytest.mark.quick
 def test_a_disk_that_fills_up(disk):
     """Not even the worker's own words, or how the run ended, can be written any more."""
     folder = disk("size=1m")

@@ -11,7 +11,7 @@ from failing_plan import Unmeeting, Written
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
 from labkit.repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 AT_POINT_1 = " at point 1 (seed=0, fault={})"
 BEFORE = " before the first point"
 
@@ -71,7 +71,12 @@ def test_a_fault_before_the_first_point(fault, kind, said):
 @pytest.mark.parametrize(
     ("fault", "said", "shown"),
     [
-        ("raise", "ValueError: this rank raises on purpose", place('on purpose")') + "raise_value_error"),
+        pytest.param(
+            "raise",
+            "ValueError: this rank raises on purpose",
+            place('on purpose")') + "raise_value_error",
+            marks=pytest.mark.quick,
+        ),
         ("unpicklable", "Unpicklable: cannot cross a process", place("raise error") + "raise_unpicklable"),
         ("wordless", "Wordless: (its message could not be read)", place("raise Wordless") + "raise_without_words"),
         ("deep", "RecursionError: maximum recursion depth exceeded", place("even(depth + 1)") + "odd"),
@@ -109,8 +114,13 @@ def test_the_first_of_several_raises_is_blamed(rank):
     ("fault", "said", "logged"),
     [
         ("exit 0", "ended before it had finished, without an error status", ""),
-        ("exit 3", "ended with exit status 3 before it had finished", ""),
-        ("kill", "was killed by SIGKILL (where nobody sent it, the system had run out of memory)", ""),
+        pytest.param("exit 3", "ended with exit status 3 before it had finished", "", marks=pytest.mark.quick),
+        pytest.param(
+            "kill",
+            "was killed by SIGKILL (where nobody sent it, the system had run out of memory)",
+            "",
+            marks=pytest.mark.quick,
+        ),
         ("terminate", "was killed by SIGTERM", ""),
         ("segfault", "was killed by SIGSEGV", place("the crash")),
         ("abort", "was killed by SIGABRT", place("os.abort()")),

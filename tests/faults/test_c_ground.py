@@ -19,7 +19,7 @@ from labkit.engine.errors import GroundLost, WorkerHung
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 class StoppedClock(datetime):
@@ -49,6 +49,7 @@ def lost(tmp_path, take_away, *faults: str) -> tuple[GroundLost, float]:
     return caught.value, ended - taken[0]
 
 
+@pytest.mark.quick
 def test_a_run_folder_that_is_removed(tmp_path):
     error, seconds = lost(tmp_path, shutil.rmtree, "slow")
     assert seconds < 8

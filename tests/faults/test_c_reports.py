@@ -13,7 +13,7 @@ from labkit.engine import failure
 from labkit.engine.errors import WorkerRaised
 from labkit.engine.launch import launch
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("fault", ["no output", "no files", "patches"])

@@ -14,7 +14,7 @@ from failing_plan import Failing
 from labkit.engine.errors import WorkerDied
 from labkit.engine.launch import launch
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("jump_s", [4_000.0, -4_000.0])

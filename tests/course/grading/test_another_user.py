@@ -40,6 +40,7 @@ WHY = {
 ROOT_MAY = os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("unshare")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not ROOT_MAY, reason="only root, with setpriv and unshare, can start a process of another user"),
     pytest.mark.timeout(240),
 ]

@@ -29,7 +29,10 @@ c.JudgeAnswers.seconds = 12.0
 c.Exchange.root = {exchange!r}
 c.ExchangeCollect.check_owner = False
 """
-pytestmark = pytest.mark.timeout(1200)  # nbgrader starts nine times: 374 s on two cores with a load of 10
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+]  # nbgrader starts nine times: 374 s on two cores with a load of 10
 
 
 def environment_of(course: Path) -> dict[str, str]:

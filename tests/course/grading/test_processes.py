@@ -61,6 +61,7 @@ def test_what_took_the_memory_is_ended_with_all_that_it_started(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
     """Its parent has ended, and it has a session of its own."""
     mark = f"labkit-orphan-{os.getpid()}-{kind}"
@@ -97,6 +98,7 @@ os.write(int(sys.argv[1]), b"forty")
 
 
 @pytest.mark.parametrize("kind", KINDS[:1])
+@pytest.mark.slow
 def test_a_fork_bomb_is_its_answers_own_and_is_ended(kind):
     """Beside it, another answer starts processes."""
     assert confine.side_by_side(kind)
@@ -109,6 +111,7 @@ def test_a_fork_bomb_is_its_answers_own_and_is_ended(kind):
     assert all(bomb.result().status is None for bomb in bombs)
 
 
+@pytest.mark.slow
 def test_too_many_processes_under_limits_alone_are_ended():
     """Here answers run one after another: Linux counts all processes of the grader's user, and for root none."""
     assert not confine.side_by_side(LIMITS)
@@ -117,6 +120,7 @@ def test_too_many_processes_under_limits_alone_are_ended():
     assert not [one for one in psutil.process_iter(["cmdline"]) if "/script.py" in str(one.info["cmdline"])]
 
 
+@pytest.mark.slow
 def test_processes_that_end_while_they_are_counted():
     """Of a process whose children end all the time, only living ones are counted, and none that is gone is an error."""
     body = "import os\nwhile True:\n    if os.fork() == 0: os._exit(0)\n    os.wait()"

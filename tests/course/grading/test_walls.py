@@ -23,6 +23,7 @@ PACKAGES = next((path for path in sys.path if Path(path).name == "site-packages"
 # A Python that needs no library beside it can be copied anywhere, as those of conda and uv can.
 COPIED = PYTHON.exists() and not any("libpython" in line for line in os.popen(f"ldd {PYTHON}").read().splitlines())
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can grade as two users"),
     pytest.mark.skipif(not COPIED, reason=f"{PYTHON} is not there, or cannot be copied"),
     pytest.mark.timeout(120),
@@ -107,7 +108,7 @@ def build(place: Path, user: int) -> Path:
 
 
 TRIALS = [  # where, who grades, namespaces are to be had → how answers are confined
-    ("temporary folder", 0, True, "namespaces"),
+    pytest.param("temporary folder", 0, True, "namespaces", marks=pytest.mark.quick),
     ("root's home", 0, True, "namespaces"),
     ("not ASCII", 0, True, "namespaces"),
     ("links", 0, True, "namespaces"),

@@ -44,6 +44,7 @@ def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
     assert sorted(attention.suspects()) == sorted(SYMPTOMS) and list(attention.suspects()) != list(SYMPTOMS)
 
 
+@pytest.mark.slow
 def test_an_exercise_is_launched_and_judged():
     assert check("online_softmax").outcome == UNANSWERED
     answers.save("attention.online_softmax", RIGHT_ANSWER)

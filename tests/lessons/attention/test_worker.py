@@ -93,6 +93,7 @@ def test_every_variant_is_found_by_its_own_fault(shown, name):
         assert faults & set(SYMPTOMS) == {name} - {"right"}, "no suspect is taken for another"
 
 
+@pytest.mark.slow
 def test_symptoms_are_numbers_that_tell_variants_apart(shown):
     def of(name: str) -> list:
         return [shown[variant][name] for variant in VARIANTS]
@@ -213,6 +214,7 @@ def test_one_repetition_is_its_own_quartiles():
     assert summary([3.0]) == {"ms": 3.0, "low_ms": 3.0, "high_ms": 3.0, "repeats": 1}
 
 
+@pytest.mark.slow
 def test_errors_of_a_launch(elsewhere):
     shapes = ((2, 33, 47, 16, True), (1, 20, 30, 24, False))
     rows = launch(plan.Errors.small(device="cpu", shapes=shapes), progress=False).rows

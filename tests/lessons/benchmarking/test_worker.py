@@ -84,6 +84,7 @@ def launched(tmp_path_factory):
         yield {name: launch(plan, progress=False) for name, plan in plans.items()}
 
 
+@pytest.mark.slow
 def test_every_iteration_is_a_row(launched):
     rows = launched["steps"].rows
     assert rows.groupby(["precision", "phase"])["iteration"].apply(list).to_list() == [[0, 1, 2]] * 6
@@ -92,6 +93,7 @@ def test_every_iteration_is_a_row(launched):
     assert (rows["enqueue_ms"] <= rows["ms"]).all()
 
 
+@pytest.mark.slow
 def test_the_first_calls_are_seen_event_by_event(launched):
     iterations, events = (table(launched["firsts"]) for table in (lab.first_iterations, lab.first_calls))
     assert list(iterations["iteration"]) == [0, 1, 2]
@@ -101,6 +103,7 @@ def test_the_first_calls_are_seen_event_by_event(launched):
     assert (shares > 0.5).all() and (shares < 2.5).all(), "two threads, of which one may wait for the other"
 
 
+@pytest.mark.slow
 def test_a_profile_has_all_that_the_questions_need(launched):
     run = launched["profiles"]
     accounts = lab.accounts(run)
@@ -113,6 +116,7 @@ def test_a_profile_has_all_that_the_questions_need(launched):
     assert len(lab.timeline(run, model="small")) > 20
 
 
+@pytest.mark.slow
 def test_more_layers_are_more_kernels(launched):
     table = lab.launches(launched["launches"])
     one, two = table[table["axis"] == "layers"]["kernels"]

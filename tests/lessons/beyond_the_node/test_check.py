@@ -68,6 +68,7 @@ def test_what_a_wrong_time_is_told():
     assert set(faults("hierarchical_seconds", CALLS, lambda *case: own(*case) * 1.01)) == {"wrong"}
 
 
+@pytest.mark.slow
 def test_answers_in_a_worker():
     name, head = "beyond_the_node.accumulation_for", "def accumulation_for(efficiency, compute_s, communication_s):\n"
     assert beyond_the_node.check("accumulation_for").outcome == UNANSWERED

@@ -9,7 +9,10 @@ from labkit.cluster import lending, namespaces
 from labkit.engine.errors import WorkerRaised
 from lessons import beyond_the_node as lab
 
-pytestmark = pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,6 +26,7 @@ def lent(elsewhere, monkeypatch):
     monkeypatch.setenv("LABKIT_CLUSTER", "namespaces")
 
 
+@pytest.mark.slow
 def test_messages_add_up_and_cross_the_link_as_theory_says(lent):
     run = launch(lab.Messages.small(link_mbit=(100,), kib=(64, 512), repeats=2), nodes=2)
     table = lab.messages(run)
@@ -45,12 +49,14 @@ def test_every_strategy_sends_its_bytes(lent):
     assert (table.loc[table["strategy"] == "alone", "link_mib"] < 0.01).all()
 
 
+@pytest.mark.slow
 def test_local_steps_end_with_equal_weights_and_fewer_bytes(lent):
     table = lab.exchanges(launch(lab.LocalSteps.small(steps=8, every=(1, 4)), nodes=2))
     assert (table["apart"] == 0).all()
     assert table["times_less"].iloc[1] == pytest.approx(4, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_single_node_is_refused_in_one_sentence(elsewhere):
     with pytest.raises(WorkerRaised, match=r"launch\(plan, nodes=2\)"):
         launch(lab.Messages.small(kib=(64,), repeats=1))

@@ -135,6 +135,7 @@ def test_an_answer_that_raises_shows_its_own_line():
     assert f'{answers.file_of("broadcast.pipelined")}", line {line}, in pipelined' in verdict.detail
 
 
+@pytest.mark.slow
 def test_an_answer_that_hangs_comes_back():
     text = "import threading\n\n\ndef pipelined(source, copies, chunks, lanes):\n    threading.Event().wait()\n"
     answers.save("broadcast.pipelined", text)

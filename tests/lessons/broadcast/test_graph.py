@@ -225,6 +225,7 @@ def test_the_reference_takes_its_chunks_and_one_forward(trial, own):
     assert found.chunk_times == found.least_chunk_times == trial.plan.chunks + 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_slow_is_not_accused_of_waiting_forever():
     text = PIPELINED.format(name="pipelined").replace(
         "    for part", "    import time\n    time.sleep(60)\n    for part"

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.slow
 def test_every_collective_is_right_under_every_clock(gpus):
     plan = collectives.Sweep.small(gpus=gpus, sizes_kib=(1, 64), short_kib=1, repeats=2)
     rows = launch(plan, progress=False).rows
@@ -100,6 +101,7 @@ def test_the_ring_by_hand_equals_the_library_and_sends_the_formulas_bytes():
 
 
 @pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.slow
 def test_each_wrong_benchmark_shows_its_own_fault_and_the_right_one_none(gpus):
     run = launch(collectives.Trial.small(gpus=gpus, variants=VARIANTS), progress=False)
     table = collectives.symptoms(run).set_index("variant")

@@ -36,6 +36,7 @@ HEALTHY = {
 RIGHT_ANSWER = code_of("lessons.ddp_from_scratch.solutions.started")
 
 
+@pytest.mark.slow
 def test_every_variant_of_a_launch_is_named_by_its_own_fault():
     run = launch(ddp.Trial.small(variants=("right", *SYMPTOMS)))
     found = {row["variant"]: verdict_of(row) for row in ddp.symptoms(run).to_dict("records")}

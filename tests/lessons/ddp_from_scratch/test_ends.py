@@ -8,6 +8,8 @@ from late_worker import LATE_S, Late
 from labkit.engine.launch import launch
 from labkit.repository import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):

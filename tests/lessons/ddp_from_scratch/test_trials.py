@@ -7,6 +7,8 @@ from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.exercise import SYMPTOMS
 from lessons.ddp_from_scratch.plan import VARIANTS, Trial
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=[2, 3])
 def table(request):

@@ -39,7 +39,8 @@ def alone():
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.quick), 3])
+@pytest.mark.slow
 def test_every_case_is_as_in_one_process(ranks):
     table = ddp_from_scratch.equality(launch(Equality.small(gpus=ranks), progress=False))
     assert len(table) == len(CASES) * len(OURS)
@@ -63,6 +64,7 @@ def test_a_case_is_what_its_name_says(rank):
     assert len(samples_of("uneven", rank, 0, 0)[0]) == 2 + 2 * rank
 
 
+@pytest.mark.slow
 def test_what_is_sent_and_when(implementations):
     table = ddp_from_scratch.overlap(implementations).set_index("strategy")
     assert list(table.index) == list(STRATEGIES[::-1])
@@ -77,6 +79,7 @@ def test_what_is_sent_and_when(implementations):
     assert 1 < table["collectives"]["bucketed"] < table["collectives"]["overlapped"]
 
 
+@pytest.mark.slow
 def test_a_step_is_its_parts(implementations):
     rows = implementations.rows
     rows = rows[rows["entry"] == "step"]
@@ -88,6 +91,7 @@ def test_a_step_is_its_parts(implementations):
     assert table["waited_ms"].idxmin() == "none"
 
 
+@pytest.mark.slow
 def test_buckets_are_as_large_as_asked():
     run = launch(Buckets.small(gpus=2, buckets_mb=(0.02, 0.1, 0.5), **MODEL), progress=False)
     table = ddp_from_scratch.overlap(run)
@@ -202,6 +206,7 @@ def test_all_that_was_sent_is_waited_for(alone, strategy):
     assert waited == started != []
 
 
+@pytest.mark.slow
 def test_any_output_and_named_inputs(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
@@ -260,6 +265,7 @@ def test_noting_ends_with_an_error():
     assert len(noted.events) == before
 
 
+@pytest.mark.slow
 def test_replicas_are_imported_without_transformers():
     imports = "from lessons.ddp_from_scratch.worker.replicas import Overlapped, Bucketed"
     code = f"import sys, labkit; {imports}; print('transformers' in sys.modules)"

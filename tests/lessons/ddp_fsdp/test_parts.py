@@ -74,6 +74,7 @@ def test_masters_are_updated_as_float32_weights_are():
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.slow
 def test_every_precision_trains(precision):
     plan = Strategies.small(gpus=2, layers=2, hidden=32)
     model = Bert(plan, 0, CPU, precision)

@@ -37,6 +37,7 @@ def test_every_strategy_trains_as_one_process_does(trial):
     assert table["update_error"].max() < 1e-5
 
 
+@pytest.mark.slow
 def test_three_ranks_train_as_one_process_does():
     table = ddp_fsdp.equality(launch(Trial.small(gpus=3), progress=False))
     assert table["strategy"].tolist() == ["ddp", *SHARDED]
@@ -54,6 +55,7 @@ def test_each_bug_is_named_and_the_right_one_is_right(trial):
     assert sorted(ddp_fsdp.suspects()) == sorted(SYMPTOMS)
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_what_the_formulas_say(strategies, three):
     table = concat([ddp_fsdp.sent(strategies), ddp_fsdp.sent(three)])
     assert set(table["strategy"]) == {"ddp", *SHARDED}
@@ -63,6 +65,7 @@ def test_what_is_sent_is_what_the_formulas_say(strategies, three):
     assert padded["fsdp_root"].min() > 1.001 * padded["ddp", "all-reduce"], "padding is sent, too"
 
 
+@pytest.mark.slow
 def test_what_is_held_is_what_the_formulas_say(strategies, three):
     table = concat([ddp_fsdp.memory(strategies), ddp_fsdp.memory(three)])
     assert table["strategy"].tolist() == 3 * list(STRATEGIES)
@@ -72,6 +75,7 @@ def test_what_is_held_is_what_the_formulas_say(strategies, three):
     assert rows.loc["ddp"].item() == pytest.approx(2 * rows.loc["fsdp_full"].item(), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_steps_are_timed_and_the_loss_falls_alike(strategies):
     table = ddp_fsdp.throughput(strategies)
     assert (table["count"] == 2).all()
@@ -83,6 +87,7 @@ def test_steps_are_timed_and_the_loss_falls_alike(strategies):
     assert (losses["single"] - losses["ddp"]).abs().max() > 1e-5, "one rank alone learns from its own samples only"
 
 
+@pytest.mark.slow
 def test_autocast_and_an_unfused_optimizer_run():
     plan = ddp_fsdp.Knobs.small(
         gpus=2, strategy="fsdp_full", steps=("float32, unfused AdamW", "bfloat16 autocast"), repeats=1, layers=2
@@ -94,6 +99,7 @@ def test_autocast_and_an_unfused_optimizer_run():
     assert kept["autocast"] < 0.8 * kept["float32"]
 
 
+@pytest.mark.slow
 def test_micro_batches_send_gradients_once_or_each_time():
     table = ddp_fsdp.accumulation(launch(Accumulation.small(gpus=2, repeats=1, times=2), progress=False))
     rows = table.set_index(["strategy", "micro_batches", "synced"])["gradients_mib"]
@@ -102,6 +108,7 @@ def test_micro_batches_send_gradients_once_or_each_time():
         assert rows[strategy, 2, "every"] == pytest.approx(2 * rows[strategy, 1, "last"])
 
 
+@pytest.mark.slow
 def test_dropout_and_attention_reach_the_model():
     plan = AsReported.small(gpus=2, repeats=1, batches=(8, 4), layers=1)
     run = launch(plan, progress=False)

@@ -32,6 +32,7 @@ def memory(ranks):
     return launch(Memory.small(gpus=ranks), progress=False)
 
 
+@pytest.mark.slow
 def test_every_case_trains_as_the_whole_optimizer(ranks):
     table = optimizer_sharding.equality(launch(Equality.small(gpus=ranks), progress=False))
     assert table["optimizer"].tolist()[: len(OPTIMIZERS)] == list(OPTIMIZERS)
@@ -74,6 +75,7 @@ def test_a_state_that_json_cannot_hold_is_told():
         json.dumps({"seen": {1}}, default=as_json)
 
 
+@pytest.mark.slow
 def test_each_bug_is_named_and_the_right_one_is_right(trial):
     rows = optimizer_sharding.symptoms(trial).to_dict("records")
     found = {row["variant"]: set(verdict_of(row).faults) for row in rows}
@@ -84,6 +86,7 @@ def test_each_bug_is_named_and_the_right_one_is_right(trial):
     assert sorted(optimizer_sharding.suspects()) == sorted(SYMPTOMS)
 
 
+@pytest.mark.slow
 def test_what_is_held_is_what_the_formulas_say(memory, ranks):
     table = optimizer_sharding.memory(memory)
     assert len(table) == 2 * len(WAYS) * 5
@@ -99,6 +102,7 @@ def test_what_is_held_is_what_the_formulas_say(memory, ranks):
     assert formula < kept.max() < 1.2 * formula
 
 
+@pytest.mark.slow
 def test_what_an_update_sends_is_every_parameter_once(memory):
     table = optimizer_sharding.sent(memory).set_index("way")
     assert table["equal"].all(), table

@@ -239,6 +239,7 @@ def test_splits_by_their_kind():
     assert set(judge_split(["2-2", *best[1:]]).faults) == {"form"}
 
 
+@pytest.mark.slow
 def test_answers_in_a_worker():
     assert pipeline.check("one_f_one_b").outcome == UNANSWERED
     answers.save("pipeline.one_f_one_b", RIGHT_ANSWER)

@@ -12,6 +12,7 @@ from lessons.pipeline.tables.timeline import measured_steps, order_for
 TINY = {"hidden": 32, "heads": 2, "sequence": 8, "batch": 12, "repeats": 1, "vocabulary": 50}
 
 
+@pytest.mark.slow
 def test_every_schedule_split_and_count_equals_the_whole_model():
     one_stage = pipeline.Trial.small(
         **TINY, schedules=("gpipe", "1f1b", "zero_bubble"), splits=("2-2", "3-1", "1-3"), counts=(2, 3)
@@ -24,6 +25,7 @@ def test_every_schedule_split_and_count_equals_the_whole_model():
     assert table["equal"].all(), table
 
 
+@pytest.mark.slow
 def test_three_ranks_and_an_uneven_interleaving():
     knobs = TINY | {"gpus": 3, "layers": 7}
     plan = pipeline.Trial.small(**knobs, schedules=("gpipe", "1f1b"), splits=("4-2-1",), counts=(3,))

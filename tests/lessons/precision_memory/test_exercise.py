@@ -94,6 +94,7 @@ def test_no_simple_rule_places_all():
 
 
 @pytest.mark.usefixtures("elsewhere")
+@pytest.mark.slow
 def test_an_answer_is_measured_here():
     skeleton = (
         "def peak_bytes(vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase):\n    ...\n"

@@ -29,6 +29,7 @@ def test_norms_need_range_and_digits(small):
     assert set(broken["precision"]) == {"float16"} and broken["input_size"].min() <= 256
 
 
+@pytest.mark.slow
 def test_the_scale_climbs_until_it_overflows(small):
     table = precision_memory.scaling(small("scaling"))
     scaled = table[table["way"] == "float16 scaled"].reset_index(drop=True)
@@ -49,6 +50,7 @@ def test_every_peak_is_explained(small):
     assert (steady > first).all()
 
 
+@pytest.mark.slow
 def test_a_timeline_has_two_steps_and_lines(small):
     run = small("timeline")
     for precision in ("float32", "bfloat16"):
@@ -62,6 +64,7 @@ def test_a_timeline_has_two_steps_and_lines(small):
     assert any("cross_entropy" in source for source in precision_memory.allocations(run, "float32")["source"])
 
 
+@pytest.mark.slow
 def test_levers(small):
     table = precision_memory.levers(small("levers")).set_index("lever")
     peak = table["peak_mib"]
@@ -75,6 +78,7 @@ def test_levers(small):
     assert losses[exact].to_list() == pytest.approx([losses["plain"]] * 4, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_every_bug_is_told_by_its_own_symptom(small):
     rows = precision_memory.symptoms(small("trial")).to_dict("records")
     assert {row["variant"]: faults(row) for row in rows} == {name: [name] for name in SYMPTOMS}

@@ -14,6 +14,7 @@ from lessons.scaling.theory import bucket_count, model
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
+@pytest.mark.slow
 def test_epochs_in_parts_that_add_up():
     run = launch(Epochs.small(gpus=2, batches=(32,), training=64, processes=1), progress=False)
     table = scaling.epochs(run)
@@ -51,6 +52,7 @@ def test_messages_are_counted_by_phase():
     assert (orders["with set_epoch"].nunique(), orders["without set_epoch"].nunique()) == (3, 1)
 
 
+@pytest.mark.slow
 def test_trainings_learn_and_use_their_rate():
     plan = Accuracy.small(gpus=2, trainings=("reference", "large", "same_order"), training=128, epochs=3)
     run = launch(plan, progress=False)

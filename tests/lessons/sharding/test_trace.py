@@ -12,6 +12,8 @@ from labkit.engine.launch import launch
 from labkit.repository import REPOSITORY
 from labkit.worker import trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -107,12 +107,14 @@ def test_two_ranks_equal_one_process_and_each_bug_is_named():
     assert trials.set_index("variant").loc["undivided", "update_ratio"] == pytest.approx(run.plan.times, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_three_ranks_equal_one_process():
     table = sharding.equality(launch(sharding.Trial.small(gpus=3, steps=2), progress=False))
     assert len(table) == 4
     assert table["equal"].all(), table
 
 
+@pytest.mark.slow
 def test_collectives_and_tensors_are_the_formulas():
     run = launch(sharding.Strategies.small(repeats=1), progress=False)
     moved = sharding.sent(run)
@@ -127,6 +129,7 @@ def test_collectives_and_tensors_are_the_formulas():
     assert table.loc[table["strategy"] == "single", "efficiency"].tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_every_exchange_sends_as_many_times_the_gradients():
     run = launch(sharding.Accumulation.small(repeats=1, times=(3,)), progress=False)
     table = sharding.accumulation(run)
@@ -135,6 +138,7 @@ def test_every_exchange_sends_as_many_times_the_gradients():
     assert sharding.sent(run, ["strategy", "synced"])["equal"].all()
 
 
+@pytest.mark.slow
 def test_every_strategy_has_an_overlap_by_three_methods():
     run = launch(sharding.Profiles.small(micro_batch=2, repeats=2), progress=False)
     table = sharding.overlap(run)
@@ -148,6 +152,7 @@ def test_every_strategy_has_an_overlap_by_three_methods():
     assert not sharding.trace_spans(run, "fsdp_full").empty
 
 
+@pytest.mark.slow
 def test_muted_steps_send_nothing_and_what_follows_is_as_before():
     run = launch(Muted.small(micro_batch=2, strategies=("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")), progress=False)
     rows = run.rows.pivot(index=["strategy", "rank"], columns="entry", values=["calls", "loss", "length"])
@@ -160,6 +165,7 @@ def test_muted_steps_send_nothing_and_what_follows_is_as_before():
         assert after.to_list() == pytest.approx([after.iloc[0]] * 8, rel=1e-5), "strategies and ranks are one process"
 
 
+@pytest.mark.slow
 def test_batches_rungs_and_a_timeline_without_a_gpu():
     table = sharding.batches(launch(sharding.Batches.small(repeats=1), progress=False))
     assert table["micro_batch"].tolist() == [1, 2, 4, 8]
@@ -206,6 +212,7 @@ def test_a_collective_that_does_nothing_is_a_wrong_result(monkeypatch, collectiv
     assert [row["status"] for row in rows] == [status]
 
 
+@pytest.mark.slow
 def test_recomputing_keeps_less_and_compression_sends_less_of_the_same_training():
     variants = (("single", ""), ("ddp", ""), ("ddp", "recomputed"), ("ddp", "float16 gradients"), ("ddp", "PowerSGD"))
     run = launch(sharding.Losses.small(variants=variants, repeats=3), progress=False)
@@ -223,6 +230,7 @@ def test_recomputing_keeps_less_and_compression_sends_less_of_the_same_training(
     assert losses[losses["iteration"] == 3]["loss"].max() < first, "it learns"
 
 
+@pytest.mark.slow
 def test_the_reports_own_comparison_has_its_figures_beside():
     run = launch(sharding.AsReported.small(repeats=1, strategies=("single", "ddp")), progress=False)
     assert {(row.precision, row.attention, row.fused) for row in run.plan.points()} == {("float32", "plain", False)}

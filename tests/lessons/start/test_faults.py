@@ -5,6 +5,8 @@ import pytest
 from labkit.engine.errors import PlanError
 from lessons import start
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_kind_comes_back_as_it_should(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
