@@ -44,7 +44,7 @@ def _write(folder: str, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(text)
 
 

@@ -63,6 +63,15 @@ def test_a_process_that_leaves_its_session_is_ended_too():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_long_answer_arrives_also_where_its_process_starts_late(kind, monkeypatch):
+    """A pipe holds 64 KiB."""
+    late = ["/bin/sh", "-c", 'sleep 0.5; exec "$@"', "late"]
+    entrance = confine._entrance
+    monkeypatch.setattr(confine, "_entrance", lambda kind: [*late, *entrance(kind)])
+    assert run(f"{'# long' * 50_000}\ntell('here')", Limits(5), kind).results == "here"
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_memory_has_a_limit(kind):
     ended = run("try: bytearray(1 << 30)\nexcept MemoryError: tell('too much')", Limits(10, memory_mib=512), kind)
     assert ended.results == "too much"
