@@ -102,6 +102,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             "files": files,
             "limits": limits.resources(),
             "user": user,
+            "supervised": kind == LIMITS,  # elsewhere all end with the first process, or with their user
             "command": [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())],
         }
         if kind == LIMITS:  # the grader's own processes are of this user, too

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 
@@ -37,7 +38,26 @@ def main() -> None:
         resource.setrlimit(kind, (most, most))
     _give_up_rights(request["user"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if request["supervised"] and (answer := os.fork()):
+        _outlast(answer)
     os.execv(request["command"][0], request["command"])
+
+
+def _outlast(answer: int) -> None:
+    """Wait for the answer, end what it has left behind, and exit with its status, or 128 and its signal.
+
+    What it started stays below this process, also where its parent has ended.
+    """
+    status = os.waitstatus_to_exitcode(os.waitpid(answer, 0)[1])
+    children = f"/proc/self/task/{os.getpid()}/children"
+    while True:
+        with open(children) as file:
+            left = file.read().split()
+        for pid in map(int, left):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        if not left:
+            os._exit(status if status >= 0 else 128 - status)
 
 
 def _write(folder: str, files: dict[str, str]) -> None:
