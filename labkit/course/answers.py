@@ -6,18 +6,17 @@ draft, so that a check can tell that the answer is not the newest cell.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import difflib
 import importlib
 import pkgutil
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from labkit.course import record
 from labkit.course.keeping import folder as folder
+from labkit.course.syntax import is_answered
 from labkit.engine.errors import NowhereToWrite
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
@@ -55,56 +54,6 @@ def newest(name: str) -> Path | None:
 def saved_at(file: Path) -> str:
     """Return the local time at which a file was written, such as "2026-11-21 14:03:22"."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.stat().st_mtime))
-
-
-def syntax_error(code: str | bytes) -> str:
-    """Return line, text and message of the first syntax error in some code; "" for valid Python."""
-    try:
-        compile(code, "answer", "exec")
-    except SyntaxError as error:
-        text = f" (`{error.text.strip()}`)" if error.text and error.text.strip() else ""
-        return f"{error.msg} in line {error.lineno or 1}{text}"
-    except ValueError as error:  # a null byte, half a surrogate pair
-        return str(error)
-    return ""
-
-
-def open_steps(code: str | bytes, function: str = "") -> list[int]:
-    """Return the lines of the bare `...` that stand where steps of `function` belong, of valid Python.
-
-    Classes and functions inside it do not count, nor does code beside it: `class Odd(Exception): ...` is complete.
-    Without such a function, all code counts but classes.
-    """
-    tree = ast.parse(code)
-    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    statements = _statements(definitions[-1] if definitions else tree, into_functions=not definitions)
-    return [node.lineno for node in statements if isinstance(node, ast.Expr) and _is_ellipsis(node.value)]
-
-
-def _statements(parent: ast.AST, into_functions: bool) -> Iterator[ast.stmt]:
-    for node in ast.iter_child_nodes(parent):
-        if isinstance(node, ast.stmt):
-            yield node
-        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not into_functions
-        if not isinstance(node, ast.ClassDef) and not inner:
-            yield from _statements(node, into_functions)
-
-
-def _is_ellipsis(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is ...
-
-
-def is_answered(code: str | bytes, function: str = "") -> bool:
-    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `function` belong."""
-    return bool(syntax_error(code)) or not open_steps(code, function)  # the check says what is wrong with the syntax
-
-
-def returns_something(code: str | bytes, function: str) -> bool:
-    """Return whether some `return` or `yield` with a value stands in code, or `function` is made in another way."""
-    nodes = [*ast.walk(ast.parse(code))]
-    defined = any(isinstance(node, ast.FunctionDef) and node.name == function for node in nodes)
-    gives = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None for node in nodes)
-    return gives or not defined
 
 
 def save(name: str, text: str) -> str:

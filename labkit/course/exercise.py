@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labkit.course import answers
+from labkit.course import answers, syntax
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerDied, WorkerHung
@@ -47,10 +47,10 @@ def unanswered(name: str) -> Verdict | None:
         what = f"the newest `%%answer {name}` cell, run {answers.saved_at(newest)},"
         if saved.exists():
             kept = f"; your answer of {answers.saved_at(saved)} is kept in `{saved.name}`, and not judged in its place"
-    if error := answers.syntax_error(newest.read_bytes()):
+    if error := syntax.syntax_error(newest.read_bytes()):
         sentence = f"{what} is not valid Python ({error}, {BELOW}): correct it and run the cell again{kept}"
         return Verdict(function, NOT_JUDGED, {"syntax": sentence})
-    if lines := answers.open_steps(newest.read_bytes(), function):
+    if lines := syntax.open_steps(newest.read_bytes(), function):
         numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}, {BELOW}"
         sentence = f"{what} still holds a bare `...` in {numbers}: replace it by your own steps{kept}"
         return Verdict(function, UNANSWERED, {}, (sentence, LATER))
@@ -188,7 +188,7 @@ def returned(
             return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)
     given = Given(json.loads(one) if isinstance(one := row.get("given"), str) else one for row in rows)
     given.printed = printed
-    if all(one is None for one in given) and not answers.returns_something(code, function):
+    if all(one is None for one in given) and not syntax.returns_something(code, function):
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"
         return Verdict(function, WRONG, {"form": sentence}, printed=given.printed)
     return given

@@ -24,6 +24,7 @@ from labkit.engine.folder import name_of_user
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: for a FIFO of that name, and for leases
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 ATTEMPTS = 5
 MOST_TICKET = 4096  # bytes of it that are read
 MOST_GPUS = 1024
@@ -76,7 +77,8 @@ class Lock:
 def lock(file: Path, mode: int = 0o644) -> Lock | None:
     """Lock a file, which is made where it is missing; None where another process holds the lock.
 
-    Raises LocksUnusable for what is no file, or cannot be opened: that holds nobody up.
+    Raises LocksUnusable for what is no file, cannot be opened or, where nobody else is to lock it (`mode`), is open to
+    others or theirs: that holds nobody up.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -86,8 +88,12 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
         except OSError as error:
             raise LocksUnusable(f"{file} cannot be locked: {error.strerror}") from None
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise LocksUnusable(f"{file} cannot be locked: it is no file")
+            if not stat.S_ISREG((about := os.fstat(descriptor)).st_mode):
+                raise LocksUnusable("it is no file")
+            if not mode & OTHERS and (about.st_uid != os.geteuid() or about.st_mode & OTHERS):
+                raise LocksUnusable(
+                    f"{name_of_user(about.st_uid)} has opened it to others; ask them or root to remove it"
+                )
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _same(file, descriptor):
                 return Lock(descriptor)

@@ -84,7 +84,9 @@ class Reservation:
         try:
             turn = locks.lock(locks.user_file(self._folder), mode=0o600)
         except locks.LocksUnusable as error:
-            raise NotEnoughGpus(f"LABKIT_MAX_GPUS={most} cannot be kept: {error}") from None
+            risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={most}"
+            warnings.warn(f"{risk}: {error}", stacklevel=2)
+            return self._attempt_alone(most)
         if turn is None:  # another launch of this user looks, and is done in a moment
             self._why = self._why or "waits for another launch of yours"
             return False

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from labkit import node
+from labkit.engine.folder import name_of_user
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
@@ -195,13 +197,18 @@ class Session:
 def private_folder() -> tuple[str, int]:
     """Make a folder for an agent; return it, and the descriptor that locks it while kernel or agent live (flock(2)).
 
-    The folders of agents that were killed together with their kernels are removed: nothing locks them.
+    The folders of agents that were killed together with their kernels are removed: nothing locks them. What another
+    user has given such a name is left alone.
     """
     prefix = f"labkit-agent-{os.geteuid()}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):  # it is locked, or the file system knows no locks
             descriptor = os.open(left, FOLDER)
             try:
+                if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
+                    whose = f"{name_of_user(owner)} has made {left}, named like a folder of your launches"
+                    warnings.warn(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
+                    continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)
             finally:

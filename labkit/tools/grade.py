@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from tqdm import tqdm
+
 from labkit.course.grading import confine, pages
 from labkit.course.grading.grade import asked, grade
 from labkit.course.grading.handout import chosen
@@ -37,19 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
         found = submissions(given.folder)
         labs = [page.stem.partition("_")[2] for page in chosen(given.notebooks)] if given.notebooks else []
         kind = confine.confinement(given.unconfined)
+        written = pages.Pages(given.out, kind)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
     exercises = asked(found, labs)
     limits = confine.Limits(given.seconds, given.memory_mib, unconfined=given.unconfined)
     jobs = given.jobs if confine.side_by_side(kind) else 1
+    sys.stdout.reconfigure(errors=pages.UNWRITABLE)
     graded = grade(found, exercises, limits=limits, secret=given.secret, jobs=jobs)
-    index = pages.write(given.out, graded, found, kind)
-    for submission in found:
-        rows = [one for one in graded if one.student == submission.student]
-        points, most = sum(one.points for one in rows), sum(one.most for one in rows)
-        print(f"{submission.student}: {points} of {most} points", *submission.problems, sep="; ")
-    print(f"{confine.WORDS[kind]}.\n{index} and grades.csv beside it")
+    for submission, rows in zip(found, graded, strict=True):
+        written.add(submission, rows)
+        tqdm.write("; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems]))
+    print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")
     return 0
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from labkit.course import answers
+from labkit.course import answers, syntax
 from labkit.engine.errors import NowhereToWrite
 
 SKELETON = "def pipelined(source, copies, chunks, lanes):\n    ...\n"
@@ -30,7 +30,7 @@ def test_an_answer_is_saved_as_it_was_written(folder):
 def test_a_skeleton_is_saved_and_says_so():
     said = answers.save("broadcast.pipelined", SKELETON)
     assert "not answered yet: replace each `...` by your own steps" in said
-    assert not answers.is_answered(answers.file_of("broadcast.pipelined").read_text())
+    assert not syntax.is_answered(answers.file_of("broadcast.pipelined").read_text())
 
 
 def test_a_skeleton_never_replaces_an_answer():
@@ -85,7 +85,7 @@ def test_a_bad_name_says_what_a_good_one_is(name):
     ],
 )
 def test_a_skeleton_has_dots_where_steps_belong(text, answered):
-    assert answers.is_answered(text) is answered
+    assert syntax.is_answered(text) is answered
 
 
 def test_the_cell_magic_saves_the_cell():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import json
 import os
 import re
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +24,8 @@ from faults_plan import Faults
 from launches import HERE, soon, the_run
 
 from labkit import node
+from labkit.engine import locks, session
+from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -219,3 +225,64 @@ def test_a_folder_of_runs_that_others_can_change_is_told(owner, mode, said):
         assert said in told
         assert bool(said) == (str(runs) in told)
         assert bool(said) == ("LABKIT_RUNS" in told)
+
+
+@pytest.fixture
+def shared():
+    """Return a folder in which every user may make files, as /tmp is one."""
+    with TemporaryDirectory(prefix="labkit-shared-", dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Make a folder that everyone may change, with so many folders in each other."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    inner = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=inner)
+        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    time.sleep(60)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
+def test_another_users_folder_with_the_name_of_an_agents_is_left_alone_and_told(shared, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    theirs, mine = shared / f"labkit-agent-{os.geteuid()}-theirs", shared / f"labkit-agent-{os.geteuid()}-mine"
+    mine.mkdir(mode=0o700)
+    try:
+        with another_user(nest, theirs, 3000):
+            soon(lambda: theirs.exists() and Path(theirs, *["d"] * 1000).exists())
+            with pytest.warns(UserWarning, match=rf"has made {theirs}.*remove it"):
+                folder, descriptor = session.private_folder()
+        os.close(descriptor)
+        assert Path(theirs, *["d"] * 1000).exists() and not mine.exists()
+        assert stat.filemode(os.stat(folder).st_mode) == "drwx------"
+    finally:
+        subprocess.run(["rm", "-r", str(theirs)], check=True)
+
+
+def hold(file: Path) -> None:
+    """Make a file that everyone may change, and hold its lock."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
+    os.fchmod(descriptor, 0o666)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    time.sleep(60)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
+def test_a_lock_that_another_user_holds_in_ones_name_stops_no_launch(shared, tmp_path, monkeypatch):
+    (tmp_path / "gpus.json").write_text(json.dumps({"a": "", "b": ""}))
+    monkeypatch.setenv("LABKIT_STAND_IN_GPUS", str(tmp_path / "gpus.json"))
+    monkeypatch.setenv("LABKIT_LOCKS", str(shared))
+    monkeypatch.setenv("LABKIT_MAX_GPUS", "1")
+    file = locks.user_file(shared)
+    with another_user(hold, file):
+        soon(file.exists)
+        made = Reservation(Faults(gpus=1), node.here())
+        with pytest.warns(UserWarning, match=rf"{file} cannot be locked.*remove it"):
+            made.take(0, lambda text: None)
+        made.release()
+    assert file.stat().st_uid == NOBODY

@@ -1,4 +1,4 @@
-"""What a confined process does with an answer: it calls the function, and writes what it gives as lines of JSON.
+"""What a confined process does with an answer: it reads and calls it, and writes what it gives as lines of JSON.
 
 Beside it lie `request.json`, the answer's own file, and under lib/ those parts of labkit that it may import.
 """
@@ -17,7 +17,7 @@ REFERENCE = ("labkit/course", "lessons/__init__.py")  # in folders that an answe
 
 
 def main(results: int) -> None:
-    """Call the answer with each list of arguments and write a line for each; a call that raises is the last."""
+    """Write what the answer's text tells, and a line for each call of its function; a call that raises is the last."""
     sys.path[:] = [
         str(HERE / "lib"),
         *(path for path in sys.path if not any(Path(path, one).exists() for one in REFERENCE)),
@@ -25,8 +25,14 @@ def main(results: int) -> None:
     request = json.loads((HERE / "request.json").read_text(encoding="utf-8"))
     file = HERE / request["file"]
     try:
+        from labkit.course import syntax
         from labkit.engine.function import called_twice, function_of
 
+        error = syntax.syntax_error(code := file.read_bytes())
+        open_steps = [] if error else syntax.open_steps(code, request["function"])
+        _write(results, {"syntax": error, "open": open_steps})
+        if error or open_steps:
+            return
         function = function_of(file, request["function"])
         drive = importlib.import_module(request["driver"]).drive if request["driver"] else None
         _write(results, {"loaded": True})

@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,29 +95,38 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as told:
         os.chmod(folder, 0o755)
         answer = f"/{enter.ANSWER}" if kind == NAMESPACES else f"{folder}/{enter.ANSWER}"
-        process = subprocess.Popen(
-            [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
-            stdin=subprocess.PIPE,
-            stdout=told,
-            stderr=told,
-            pass_fds=[results.fileno()],
-            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "HOME": "/tmp", "OMP_NUM_THREADS": "1"},
-            cwd=folder,
-            start_new_session=True,
-        )
-        user = _user_of(process.pid) if _is_root() and kind != LIMITS else None
+        user = _own_user() if _is_root() and kind != LIMITS else None
         request = {
             "root": folder if kind == NAMESPACES else "",
             "paths": paths(),
             "files": files,
             "limits": limits.resources(),
             "user": user,
+            "supervised": kind == LIMITS,  # elsewhere all end with the first process, or with their user
             "command": [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())],
         }
         if kind == LIMITS:  # the grader's own processes are of this user, too
             request["limits"]["RLIMIT_NPROC"] += processes.threads_of(os.geteuid())
+        with tempfile.TemporaryFile() as asked:  # a pipe would hold 64 KiB, and whoever fills it wait for its reader
+            asked.write(json.dumps(request).encode())
+            asked.seek(0)
+            process = subprocess.Popen(
+                [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
+                stdin=asked,
+                stdout=told,
+                stderr=told,
+                pass_fds=[results.fileno()],
+                env={
+                    "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+                    "LANG": "C.UTF-8",
+                    "HOME": "/tmp",
+                    "OMP_NUM_THREADS": "1",
+                },
+                cwd=folder,
+                start_new_session=True,
+            )
         try:
-            status, took_more = _wait(process, json.dumps(request).encode(), limits)
+            status, took_more = _wait(process, limits)
         finally:
             processes.end(process)
             if user is not None:
@@ -124,15 +134,12 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
         return Ended(_text(results, limits), _text(told, limits), status, took_more)
 
 
-def _wait(process: subprocess.Popen, request: bytes, limits: Limits) -> tuple[int | None, str]:
-    """Hand over the request and wait; return the status, None where it was ended, and what was taken too much of."""
-    deadline, most_bytes, given = time.monotonic() + limits.seconds, limits.memory_mib * MIB, request
+def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
+    """Return the status, None where it has to be ended, and what was taken too much of."""
+    deadline, most_bytes = time.monotonic() + limits.seconds, limits.memory_mib * MIB
     while time.monotonic() < deadline:
-        try:
-            process.communicate(given, timeout=_LOOK_SECONDS)
-            return process.returncode, ""
-        except subprocess.TimeoutExpired:
-            given = None
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=_LOOK_SECONDS), ""
         if processes.memory_bytes(process.pid, most_bytes) > most_bytes:
             return None, f"than {limits.memory_mib} MiB of memory"
         if len(processes.tree(process.pid)) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
@@ -248,14 +255,15 @@ def _packages() -> list[str]:
     return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
-def _user_of(pid: int) -> int:
-    """Return a user for an answer alone, of those that nobody is: by its process, whose number no other has now."""
+def _own_user() -> int:
+    """Return a user for an answer alone, of those that nobody is: by the thread that waits for it, and for no other."""
+    number = threading.get_native_id()
     with suppress(OSError):
         numbers = _NAMES_OF_USERS.findall(Path("/proc/self/uid_map").read_text())
         if numbers and int(numbers[0]) < 2**31:  # a container has few of them
             half = int(numbers[0]) // 2
-            return half + pid % (half - 2)  # the last two are nobody, and none
-    return 0x70000000 + pid  # up to here systemd gives numbers to containers, and Linux has 2**22 processes at most
+            return half + number % (half - 2)  # the last two are nobody, and none
+    return 0x70000000 + number  # up to here systemd gives numbers to containers, and Linux has 2**22 processes at most
 
 
 def _entrance(kind: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -51,8 +51,11 @@ def grade(
     secret: str = "",
     jobs: int = 1,
     progress: bool = True,
-) -> list[Graded]:
-    """Grade every exercise of every student, `jobs` at the same time. Raises `Unconfined` where no answer may run."""
+) -> Iterator[list[Graded]]:
+    """Grade every exercise of every student, `jobs` at the same time; give each student's as soon as they are there.
+
+    Raises `Unconfined` where no answer may run.
+    """
     pairs = [(submission, name) for submission in submissions for name in exercises]
 
     def one(pair: tuple[Submission, str]) -> Graded:
@@ -60,7 +63,9 @@ def grade(
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         bar = tqdm(pool.map(one, pairs), total=len(pairs), desc="grading", leave=False, disable=not progress or None)
-        return list(bar)
+        rows = iter(bar)
+        for _ in submissions:
+            yield [next(rows) for _ in exercises]
 
 
 def _graded(submission: Submission, name: str, limits: Limits, secret: str) -> Graded:

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from labkit.course import answers
+from labkit.course import syntax
 from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading.submissions import answers_in
 from labkit.course.lessons import LINK
@@ -36,7 +36,7 @@ def stripped(page: Path) -> NotebookNode:
     """Return a notebook without outputs. Raises HoldsAnswer where an exercise's cell is no skeleton any more."""
     notebook = nbformat.read(page, as_version=4)
     for name, code in answers_in(notebook).items():
-        if answers.is_answered(code, name.partition(".")[2]):
+        if syntax.is_answered(code, name.partition(".")[2]):
             what = f"the cell `%%answer {name}` holds an answer, not a skeleton with `...`"
             raise HoldsAnswer(f"{page.name}: {what}; `git checkout {page.name}` brings the skeleton back")
     for cell in notebook.cells:

@@ -19,7 +19,8 @@ from labkit.course.grading.confine import Ended, Limits
 from labkit.course.source import code_of, located
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 
-ALWAYS = ("labkit.engine.function",)  # what calls the answer
+ALWAYS = ("labkit.engine.function", "labkit.course.syntax")  # what reads the answer, and calls it
+MOST_CODE = 200_000  # characters of an answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
 NOT_THERE = ("No module named 'labkit", "No module named 'lessons", "cannot import name")
@@ -31,18 +32,19 @@ def judge(
 ) -> Verdict:
     """Return the verdict on a student's answer to `name`, such as "pipeline.balanced_split".
 
-    Nothing of the answer runs in this process.
+    Nothing of the answer runs in this process, and Python reads it in the confined one first: some code crashes
+    it, or takes it more time or memory than there is.
     """
     function, limits = exercise.name, limits or Limits()
-    if error := answers.syntax_error(code):
-        return Verdict(function, NOT_JUDGED, {"syntax": f"it is not valid Python: {error}"})
-    if lines := answers.open_steps(code, function):
-        numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-        return Verdict(function, UNANSWERED, {}, (f"it still holds a bare `...` in {numbers}",))
+    if len(code) > MOST_CODE:
+        sentence = f"it has {len(code):,} characters; an answer may have {MOST_CODE:,}"
+        return Verdict(function, NOT_JUDGED, {"syntax": sentence})
     cases = cases_of(name)
     inputs = cases.drawn(name, student, secret)
     limits = replace(limits, seconds=limits.seconds + cases.start_s)
     ended = _tried(name, code, inputs, cases, limits)
+    if (verdict := _as_text(function, ended, limits)) is not None:
+        return verdict
     printed = ended.printed[:MOST_PRINTED]
     more = [_reference(name, json.dumps(inputs), limits)] if cases.reference else []
     try:
@@ -63,6 +65,21 @@ def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> 
     request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
     own = {"attempt.py": Path(attempt.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
     return confine.run({file: code} | own | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
+
+
+def _as_text(function: str, ended: Ended, limits: Limits) -> Verdict | None:
+    """Return the verdict on an answer that its process did not call, as the first line of its results tells."""
+    first = next(iter(_lines(ended.results.partition("\n")[0])), {})
+    if "syntax" not in first:
+        most = f"{limits.seconds:.0f} s and {limits.memory_mib} MiB"
+        sentence = f"Python cannot read it within {most}: it is nested too deeply, or one of its lines is too long"
+        return Verdict(function, NOT_JUDGED, {"syntax": sentence}, detail=ended.printed[-MOST_PRINTED:])
+    if first["syntax"]:
+        return Verdict(function, NOT_JUDGED, {"syntax": f"it is not valid Python: {first['syntax']}"})
+    if lines := first["open"]:
+        numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+        return Verdict(function, UNANSWERED, {}, (f"it still holds a bare `...` in {numbers}",))
+    return None
 
 
 def packed(names: Iterable[str]) -> dict[str, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import groupby
 from pathlib import Path
 
 from labkit.batch.frame import page
@@ -16,39 +15,49 @@ from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import SIGNS, Verdict
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
+UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin so
 
 
-def write(folder: Path, graded: Sequence[Graded], submissions: Sequence[Submission], kind: str) -> Path:
-    """Write grades.csv, a page per student and index.html; return the last one. `kind`: how answers were confined."""
-    note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
-    if kind == confine.LIMITS:
-        note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_csv(folder / "grades.csv", graded)
-    by_student = {name: list(rows) for name, rows in groupby(graded, key=lambda one: one.student)}
-    links = []
-    for number, submission in enumerate(submissions, start=1):
-        rows = by_student.get(submission.student, [])
-        file = folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_-]', '_', submission.student)[:40]}.html"
-        file.write_text(page(_student(submission, rows, note)), encoding="utf-8")
-        links.append(
+class Pages:
+    """The files of the grades in a folder: grades.csv, a page per student, and `index`, the page that leads to them.
+
+    What was added is there, whatever happens to the students after it. `kind`: how answers were confined.
+    """
+
+    def __init__(self, folder: Path, kind: str):
+        self._folder, self.index, self._links = folder, folder / "index.html", []
+        self._note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
+        if kind == confine.LIMITS:
+            self._note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write_rows("w", [COLUMNS])
+
+    def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
+        """Add a student's grades to each of the files."""
+        name = re.sub("[^A-Za-z0-9_-]", "_", submission.student)[:40]
+        file = self._folder / f"{len(self._links) + 1:03d}-{name}.html"
+        _write_page(file, _student(submission, graded, self._note))
+        self._links.append(
             f'<tr><td><a href="{escape(file.name)}">{escape(submission.student)}</a></td>'
-            f'<td class="time">{_total(rows)}</td><td>{escape("; ".join(submission.problems))}</td></tr>'
+            f'<td class="time">{total(graded)}</td><td>{escape("; ".join(submission.problems))}</td></tr>'
         )
-    index = folder / "index.html"
-    table = f'<table><tr><th>Student</th><th class="time">Points</th><th>Problems</th></tr>{"".join(links)}</table>'
-    index.write_text(page(f"<h1>Grades</h1>{note}{table}"), encoding="utf-8")
-    return index
+        head = '<table><tr><th>Student</th><th class="time">Points</th><th>Problems</th></tr>'
+        _write_page(self.index, f"<h1>Grades</h1>{self._note}{head}{''.join(self._links)}</table>")
+        self._write_rows("a", map(_row, graded))
+
+    def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
+        with open(self._folder / "grades.csv", mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
+            csv.writer(target).writerows(rows)
 
 
-def _write_csv(file: Path, graded: Sequence[Graded]) -> None:
-    with file.open("w", newline="", encoding="utf-8") as target:
-        writer = csv.writer(target)
-        writer.writerow(COLUMNS)
-        for one in graded:
-            row = (one.student, one.exercise, one.grade, one.points, one.most, one.verdict.outcome, why(one.verdict))
-            writer.writerow([f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in row])
+def _write_page(file: Path, body: str) -> None:
+    file.write_text(page(body), encoding="utf-8", errors=UNWRITABLE)
+
+
+def _row(one: Graded) -> list:
+    row = (one.student, one.exercise, one.grade, one.points, one.most, one.verdict.outcome, why(one.verdict))
+    return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in row]
 
 
 def why(verdict: Verdict) -> str:
@@ -56,14 +65,15 @@ def why(verdict: Verdict) -> str:
     return " ".join("; ".join([*verdict.faults.values()] or verdict.merits).split())
 
 
-def _total(rows: Sequence[Graded]) -> str:
+def total(rows: Sequence[Graded]) -> str:
+    """Return the points that were reached, of those that were possible."""
     return f"{sum(one.points for one in rows)} of {sum(one.most for one in rows)}"
 
 
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
     exercises = "".join(_exercise(one, submission.code.get(one.exercise, "")) for one in rows)
-    head = f'<h1>{escape(submission.student)}</h1><p class="lead">{_total(rows)} points.</p>{note}'
+    head = f'<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
     return head + problems + exercises
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,17 @@ from labkit.course import answers
 
 MAGIC = "%%answer"
 MOST_BYTES = 50 * 2**20  # of a file: a notebook with all its pictures has a few MiB
-DAMAGE = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, nbformat.ValidationError)
+MOST_FOLDERS = 8  # below each other, in a student's folder
+DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    TypeError,
+    RecursionError,
+    MemoryError,
+    nbformat.ValidationError,
+)
 
 
 @dataclass
@@ -61,7 +72,8 @@ def _files(folder: Path) -> list[Path]:
     """Return the notebooks and files of answers of a student, files first; links lead nowhere."""
     found = []
     for place, folders, names in os.walk(folder, followlinks=False):
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        too_deep = len(Path(place).relative_to(folder).parts) == MOST_FOLDERS
+        folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
         found += [Path(place, name) for name in sorted(names) if name.endswith((".ipynb", ".py"))]
     return sorted((file for file in found if not file.is_symlink()), key=lambda file: (file.suffix != ".py", str(file)))
 
@@ -71,12 +83,10 @@ def _read(student: str, files: list[Path]) -> Submission:
     submission, known = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
     for file in files:
         try:
-            if file.stat().st_size > MOST_BYTES:
-                raise ValueError("too large")
             if file.suffix == ".ipynb":
-                code = answers_in(nbformat.reads(file.read_text(encoding="utf-8"), as_version=4))
+                code = answers_in(nbformat.reads(_text_of(file), as_version=4))
             else:
-                code = {known[file.name]: file.read_text(encoding="utf-8")} if file.name in known else {}
+                code = {known[file.name]: _text_of(file)} if file.name in known else {}
         except DAMAGE as error:
             submission.problems.append(f"{file.name} cannot be read ({type(error).__name__}: {str(error)[:80]})")
             continue
@@ -85,6 +95,17 @@ def _read(student: str, files: list[Path]) -> Submission:
     if not submission.code and not submission.problems:
         submission.problems.append("there is no notebook and no file of an answer")
     return submission
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a regular file. Raises ValueError for anything else, without waiting for who writes to it."""
+    if not stat.S_ISREG(file.lstat().st_mode):
+        raise ValueError("it is no regular file")
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)  # it may be another one by now
+    with open(descriptor, encoding="utf-8") as opened:
+        if os.fstat(descriptor).st_size > MOST_BYTES:
+            raise ValueError("too large")
+        return opened.read(MOST_BYTES)
 
 
 def _unknown(code: dict[str, str], known: list[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit.course.grading import confine
+from labkit.course.grading import confine, enter
 from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
 from labkit.repository import REPOSITORY
 
@@ -60,6 +60,32 @@ def test_a_process_that_leaves_its_session_is_ended_too():
     ended = run(f"import subprocess\nsubprocess.Popen({command}, start_new_session=True); tell('gone')")
     assert ended.results == "gone"
     assert _running(mark) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_answer_arrives_also_where_its_process_starts_late(kind, monkeypatch):
+    """A pipe holds 64 KiB."""
+    late = ["/bin/sh", "-c", 'sleep 0.5; exec "$@"', "late"]
+    entrance = confine._entrance
+    monkeypatch.setattr(confine, "_entrance", lambda kind: [*late, *entrance(kind)])
+    assert run(f"{'# long' * 50_000}\ntell('here')", Limits(5), kind).results == "here"
+
+
+@pytest.mark.skipif(os.uname().machine not in enter.HIDDEN_MEMORY, reason="its numbers of system calls are not known")
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_that_counts_for_no_process_is_refused(kind):
+    """That of memfd_create(2) and of System V's shmget(2), which a process may fill without mapping it for long."""
+    body = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+try: made = [os.memfd_create("hidden")]
+except PermissionError: made = []
+if (key := libc.shmget(0, 2**20, 0o1600)) >= 0:
+    libc.shmctl(key, 0, None)
+    made.append("shmget")
+tell(made)
+"""
+    assert run(body, kind=kind).results == "[]"
 
 
 @pytest.mark.parametrize("kind", KINDS)

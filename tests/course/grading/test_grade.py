@@ -1,6 +1,10 @@
 """From handed-in folders to grades, with the commands behind make: what is read, and what is written, as text."""
 
 import csv
+import os
+import socket
+import subprocess
+import sys
 import zipfile
 
 import nbformat
@@ -13,6 +17,7 @@ from labkit.course.grading.grade import asked
 from labkit.course.grading.handout import hand_out, set_up_nbgrader
 from labkit.course.grading.submissions import answers_in, submissions
 from labkit.course.source import code_of
+from labkit.repository import REPOSITORY
 from labkit.tools import grade as grade_command
 from labkit.tools import handout as handout_command
 
@@ -23,7 +28,8 @@ SCRIPT = "<script>alert('x')</script>"
 
 def hand_in(folder, *cells: str):
     folder.mkdir(parents=True, exist_ok=True)
-    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in cells]), folder / "12_accounting.ipynb")
+    notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
+    nbformat.write(notebook, folder / "12_accounting.ipynb", ensure_ascii=True)  # so that half a pair can be in it
 
 
 def cell(code: str, name: str = DEVICES) -> str:
@@ -73,6 +79,78 @@ def test_an_answer_that_its_judge_fails_on_does_not_end_the_others(handed_in, tm
     (ada,) = [row for row in rows if row["student"] == "ada" and row["exercise"] == DEVICES]
     assert "no process could be started" in ada["why"] and ada["points"] == "0"
     assert [row["points"] for row in rows if row["student"] == "carl" and row["exercise"] == DEVICES] == ["1"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_and_code_that_are_no_text_are_graded_and_told(tmp_path, encoding):
+    jorg = tmp_path / "submissions" / os.fsdecode(b"j\xf6rg")
+    hand_in(jorg, cell(RIGHT))
+    (jorg / os.fsdecode(b"\xff.ipynb")).write_text("no notebook")
+    hand_in(tmp_path / "submissions" / "zoë \u03a9", cell("x = '\ud800'"), cell("1", "no.\ud800"))
+    command = [sys.executable, "-m", "labkit.tools.grade", tmp_path / "submissions", "--out", tmp_path / "grades"]
+    own = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, env=own, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"rg: 1 of 4 points" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").open(encoding="utf-8")))
+    assert [(row["student"], row["points"]) for row in rows if row["exercise"] == DEVICES] == [
+        ("j\\udcf6rg", "1"),
+        ("zoë Ω", "0"),
+    ]
+    assert len([page.read_text(encoding="utf-8") for page in (tmp_path / "grades").glob("*.html")]) == 3
+
+
+@pytest.mark.timeout(30)
+def test_what_is_no_regular_file_is_told_and_not_opened(tmp_path):
+    folder = tmp_path / "ada"
+    hand_in(folder, cell("1"))
+    os.mkfifo(folder / "pipe.ipynb")
+    os.mkfifo(folder / "accounting_devices_needed.py")
+    os.mkfifo(tmp_path / "bob.ipynb")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(folder / "socket.ipynb"))
+        ada, bob = submissions(tmp_path)
+    assert ada.code == {DEVICES: "1"} and bob.code == {}
+    assert [problem.partition(" ")[0] for problem in ada.problems + bob.problems] == [
+        "accounting_devices_needed.py",
+        "pipe.ipynb",
+        "socket.ipynb",
+        "bob.ipynb",
+    ]
+
+
+def test_folders_in_folders_without_end_are_read_to_a_depth(tmp_path):
+    hand_in(tmp_path / "ada" / "notebooks", cell("1"))
+    start = os.open(tmp_path / "ada", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=start)
+        inner = os.open("d", os.O_RDONLY, dir_fd=start)
+        os.close(start)
+        start = inner
+    os.close(start)
+    try:
+        assert [one.code for one in submissions(tmp_path)] == [{DEVICES: "1"}]
+    finally:
+        subprocess.run(["rm", "-r", tmp_path / "ada"], check=True)
+
+
+@pytest.mark.parametrize("fails", [KeyboardInterrupt, OSError])
+def test_students_who_were_graded_have_their_pages_when_grading_ends_early(handed_in, tmp_path, monkeypatch, fails):
+    graded = grade_module._graded
+
+    def failing(submission, *more):
+        if submission.student == "carl":
+            raise fails("no space is left")
+        return graded(submission, *more)
+
+    monkeypatch.setattr(grade_module, "_graded", failing)
+    arguments = [str(handed_in), "--out", str(tmp_path / "grades"), "--seconds", "10", "--jobs", "1"]
+    with pytest.raises(fails):
+        grade_command.main(arguments)
+    rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").open(encoding="utf-8")))
+    assert {row["student"] for row in rows} == {"'=cmd|' '!A0", "ada", "bob"}
+    index = (tmp_path / "grades" / "index.html").read_text(encoding="utf-8")
+    assert len([page for page in (tmp_path / "grades").glob("00*.html") if page.name in index]) == 3
 
 
 def test_a_notebook_may_lie_beside_the_others_by_its_students_name(tmp_path):

@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 from labkit.course.grading import confine
+from labkit.course.grading import judged as judged_module
 from labkit.course.grading.cases import cases_of
 from labkit.course.grading.confine import NAMESPACES, Limits
 from labkit.course.grading.grade import exercise_of
@@ -93,6 +94,45 @@ def pipelined(source, copies, chunks, lanes):
 def test_answers_that_end_badly_are_told_in_words(code, outcome, word):
     verdict = judged(code)
     assert (verdict.outcome, word in str(verdict)) == (outcome, True), str(verdict)[:600]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = " + "+".join("1" * 90_000),
+        "x = a" + ".b" * 90_000,
+        "x = a" + "()" * 90_000,
+        "x = " + "-" * 90_000 + "1",
+        "x = " + "lambda: " * 20_000 + "1",
+        "if a: pass\n" + "elif a: pass\n" * 15_000,
+        "x = " + "(" * 90_000 + ")" * 90_000,
+        "x = '\ud800'",
+        "x = 1\0",
+        "x = 1\n" * 90_000,
+    ],
+    ids=["sum", "attributes", "calls", "signs", "lambdas", "elifs", "brackets", "half a pair", "null", "long"],
+)
+def test_code_that_python_does_not_read_is_told_in_a_sentence(code):
+    verdict = judged(code)
+    assert verdict.outcome == NOT_JUDGED and verdict.faults["syntax"], str(verdict)[:600]
+
+
+@pytest.mark.parametrize("most", [judged_module.MOST_CODE, 10**7])
+def test_code_that_crashes_python_is_told_in_a_sentence(most, monkeypatch):
+    monkeypatch.setattr(judged_module, "MOST_CODE", most)
+    verdict = judged("x = [1 " + "for a in b " * 100_000 + "]")
+    assert verdict.outcome == NOT_JUDGED and verdict.faults["syntax"], str(verdict)[:600]
+
+
+def test_code_that_python_takes_too_much_time_or_memory_to_read_is_told_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(judged_module, "MOST_CODE", 10**7)
+    for limits in (Limits(3), Limits(30, memory_mib=256)):
+        verdict = judged("x = [" + "[a, b]," * 700_000 + "]", limits=limits)
+        assert verdict.outcome == NOT_JUDGED and "too" in verdict.faults["syntax"], str(verdict)[:600]
+
+
+def test_deep_code_that_python_reads_is_judged():
+    assert judged(f"{RIGHT_CODE}x = {'-' * 2000}1\n").outcome == RIGHT
 
 
 @pytest.mark.parametrize("code", ["def devices_needed(gib, gb):\n    while True: pass", "while True: pass"])

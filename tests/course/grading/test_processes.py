@@ -73,6 +73,18 @@ def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
     assert still_running(mark) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_daemon_does_not_outlive_its_answer(kind):
+    """Its answer has ended well before it, and it has a session of its own."""
+    mark = f"labkit-daemon-{os.getpid()}-{kind}"
+    daemon = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
+    body = "import os, subprocess, sys\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+    body += f"        subprocess.Popen({daemon}, start_new_session=True)\n    os._exit(0)\nos.wait()\n"
+    ended = confine.run({"script.py": f"{body}os.write(int(sys.argv[1]), b'done')"}, "script.py", Limits(10), kind)
+    assert (ended.results, ended.status) == ("done", 0)
+    assert still_running(mark, 2) == []
+
+
 BOMB = """
 import os, time
 while time.monotonic() < {until}:

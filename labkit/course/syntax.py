@@ -1,0 +1,63 @@
+"""What the text of an answer tells before it runs: whether it is Python, and which of its steps are still open.
+
+Imports nothing of labkit: it also runs where an answer is graded, and labkit is out of reach there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+
+def syntax_error(code: str | bytes) -> str:
+    """Return line, text and message of the first syntax error in some code; "" for valid Python."""
+    try:
+        compile(code, "answer", "exec")
+    except SyntaxError as error:
+        text = f" (`{error.text.strip()}`)" if error.text and error.text.strip() else ""
+        return f"{error.msg} in line {error.lineno or 1}{text}"
+    except ValueError as error:  # a null byte, half a surrogate pair
+        return str(error)
+    except (RecursionError, MemoryError):
+        return "it is nested too deeply, or one of its lines is too long"
+    return ""
+
+
+def open_steps(code: str | bytes, function: str = "") -> list[int]:
+    """Return the lines of the bare `...` that stand where steps of `function` belong, of valid Python.
+
+    Classes and functions inside it do not count, nor does code beside it: `class Odd(Exception): ...` is complete.
+    Without such a function, all code counts but classes.
+    """
+    tree = ast.parse(code)
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    statements = _statements(definitions[-1] if definitions else tree, into_functions=not definitions)
+    return sorted(node.lineno for node in statements if isinstance(node, ast.Expr) and _is_ellipsis(node.value))
+
+
+def _statements(tree: ast.AST, into_functions: bool) -> Iterator[ast.stmt]:
+    parents = [tree]
+    for parent in parents:  # a function that calls itself would reach no deep ends
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.stmt):
+                yield node
+            inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not into_functions
+            if not isinstance(node, ast.ClassDef) and not inner:
+                parents.append(node)
+
+
+def _is_ellipsis(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is ...
+
+
+def is_answered(code: str | bytes, function: str = "") -> bool:
+    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `function` belong."""
+    return bool(syntax_error(code)) or not open_steps(code, function)  # the check says what is wrong with the syntax
+
+
+def returns_something(code: str | bytes, function: str) -> bool:
+    """Return whether some `return` or `yield` with a value stands in code, or `function` is made in another way."""
+    nodes = [*ast.walk(ast.parse(code))]
+    defined = any(isinstance(node, ast.FunctionDef) and node.name == function for node in nodes)
+    gives = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None for node in nodes)
+    return gives or not defined
