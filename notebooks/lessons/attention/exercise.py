@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp, isclose, isinf, isnan
+from math import exp, isinf, isnan
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -151,13 +152,13 @@ def _is_formed(found, length: int) -> bool:
     if not (isinstance(found, list | tuple) and len(found) == 3 and isinstance(found[2], list | tuple)):
         return False
     numbers = [*found[:2], *found[2]]
-    return len(found[2]) == length and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    return len(found[2]) == length and all(isinstance(number, float) or is_number(number) for number in numbers)
 
 
 def _near(found, wanted) -> bool:
     if isinstance(found, int | float):
         found, wanted = [found], [wanted]
-    return all(isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in zip(found, wanted, strict=True))
+    return all(close(number, due, _CLOSE, _CLOSE) for number, due in zip(found, wanted, strict=True))
 
 
 def _apart(found, wanted) -> str:

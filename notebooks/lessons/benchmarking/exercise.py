@@ -11,7 +11,7 @@ from typing import Any
 from labkit.course import answers
 from labkit.course.exercise import launched, printed_in, unanswered
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.judging import Mistake, close, is_number, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -71,7 +71,7 @@ def _faults(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _is_form(result: list) -> bool:
-    return len(result) == 3 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in result)
+    return len(result) == 3 and all(map(is_number, result))
 
 
 def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count: float) -> dict[str, str]:
@@ -102,9 +102,9 @@ def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count:
             f"{told} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
             "first"
         )
-    if abs(median_s / due - 1) > _NEAR:
+    if not close(median_s, due, _NEAR):
         faults |= _wrong_median(told, median_s, due, measured, took)
-    elif not any(abs(spread_s - due) <= _SPREAD_NEAR * due + 1e-6 for due in _half_ranges(measured)):
+    elif not any(close(spread_s, half, _SPREAD_NEAR, 1e-6) for half in _half_ranges(measured)):
         faults |= _wrong_spread(told, spread_s, measured)
     return faults
 

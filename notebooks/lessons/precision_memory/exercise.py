@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from labkit.course.exercise import called, written
 from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.engine.launch import launch
@@ -65,10 +66,10 @@ def judge_peaks(
     faults: dict[str, str] = {}
     for number, (one, given, peak) in enumerate(zip(configurations, returned, measured, strict=True), start=1):
         said = f"configuration {number} ({one[-2]}, {one[-1]} step)"
-        if isinstance(given, bool) or not isinstance(given, int | float):
+        if not is_number(given):
             why = ": is a `return` missing?" if given is None else ""
             faults.setdefault("form", f"{said}: it gives {given!r:.60}, not a number of bytes{why}")
-        elif abs(given / peak - 1) > _ALLOWED:
+        elif not close(given, peak, _ALLOWED):
             found = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
             faults.setdefault(_kind(one, given, peak), f"{said}: it gives {found}{_hint(one, given, peak)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"

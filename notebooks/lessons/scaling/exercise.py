@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -117,15 +118,17 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
 
 
 def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int) -> tuple[str, str] | None:
-    numbers = isinstance(rates, list) and all(isinstance(one, int | float) for one in rates)
+    numbers = isinstance(rates, list) and all(map(is_number, rates))
     if not numbers or len(rates) != len(due):
         return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
-    if abs(max(rates) - max(due)) > _CLOSE:
+    if not close(max(rates), max(due), absolute=_CLOSE):
         why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
-        if abs(max(rates) - base_rate) < _CLOSE:
+        if close(max(rates), base_rate, absolute=_CLOSE):
             why = "scale the base rate with the batch"
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
-    wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
+    wrong = [
+        step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if not close(one, right, absolute=_CLOSE)
+    ]
     if not wrong:
         return None
     step = wrong[0]
