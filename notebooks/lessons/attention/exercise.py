@@ -66,12 +66,13 @@ def explain_overflow(verdict: Verdict) -> Verdict:
 
 
 def judge_online(given: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
-    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of `settings`, masked ones last."""
+    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of `settings`."""
     faults: dict[str, str] = {}
     for (where, setting), found in zip(settings.items(), given, strict=True):
         for kind, sentence in _faults(setting, found).items():
-            if kind != "masked" or not faults:  # masked tiles come last: most other mistakes show there, too
-                faults.setdefault(kind, f"{where}, {sentence}")
+            faults.setdefault(kind, f"{where}, {sentence}")
+    if len(faults) > 1:
+        faults.pop("masked", None)  # most other mistakes show in masked tiles, too
     merits = ("as the maximum rises, l and o are rescaled alike", "no exponent is above 0; masked keys change nothing")
     return Verdict("online_softmax", WRONG if faults else RIGHT, faults, () if faults else merits)
 
