@@ -29,7 +29,8 @@ def judged(name: str, change: Change) -> Verdict:
     lab, _, function = name.partition(".")
     solution = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
     if function == "timed":
-        return judge_timed([drive(lambda *tools: change(solution(*tools)), situation) for situation in SITUATIONS])
+        timed = lambda *tools: change(solution(*tools))  # noqa: E731
+        return judge_timed([drive(timed, situation) for situation in SITUATIONS], [(one,) for one in SITUATIONS])
     given = [json.loads(as_json(change(copy.deepcopy(value)))) for value in right(name)]
     if function == "peak_bytes":
         return judge_peaks(given, right(name))

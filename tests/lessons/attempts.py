@@ -1,4 +1,26 @@
-"""Whole answers to exercises: wrong ones that look right, and right ones in a style of their own, each by what it does."""
+"""Whole answers to exercises: wrong ones that look right, and right ones in a style of their own."""
+
+
+def timed(
+    returned: str = "middle, (high - low) / 2, len(seconds)", measured: str = "step()", warm_up: str = "step()"
+) -> str:
+    """Return an answer to `timed` that returns, measures or warms up in its own way."""
+    return f"""
+import statistics
+def timed(step, synchronize, clock):
+    seconds = []
+    for _ in range(3):
+        {warm_up}
+    for _ in range(10):
+        synchronize()
+        start = clock()
+        {measured}
+        synchronize()
+        seconds.append(clock() - start)
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return {returned}
+"""
+
 
 REFUSED = {
     "start.first_cause": {
@@ -43,6 +65,117 @@ def slowest_hop(ring, matrix):
     return max(slow, key=order.index) if slow else min(hops)
 """,
     },
+    "benchmarking.faster": {
+        "the noise before alone": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return old / new if abs(old - new) > half(before) else None
+""",
+        "the noise after alone": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return old / new if abs(old - new) > half(after) else None
+""",
+        "the larger noise": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return old / new if abs(old - new) > max(half(before), half(after)) else None
+""",
+        "both in quadrature": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return old / new if abs(old - new) > (half(before) ** 2 + half(after) ** 2) ** 0.5 else None
+""",
+        "their mean": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return old / new if abs(old - new) > (half(before) + half(after)) / 2 else None
+""",
+        "ranges between quartiles that overlap": """
+from statistics import median, quantiles
+def faster(before, after):
+    low, old, high = quantiles(before, n=4, method="inclusive")
+    least, new, most = quantiles(after, n=4, method="inclusive")
+    return None if low <= most and least <= high else old / new
+""",
+        "whole ranges that overlap": """
+from statistics import median
+def faster(before, after):
+    return None if min(before) <= max(after) and min(after) <= max(before) else median(before) / median(after)
+""",
+        "all pairs": """
+from statistics import median
+def faster(before, after):
+    gains = [old > new for old, new in zip(before, after)]
+    return median(before) / median(after) if all(gains) or not any(gains) else None
+""",
+        "the median of pairs": """
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    differ = abs(median(before) - median(after)) > half(before) + half(after)
+    return median(old / new for old, new in zip(before, after)) if differ else None
+""",
+    },
+    "benchmarking.timed": {
+        "a trimmed mean": timed("sum(sorted(seconds)[1:-1]) / (len(seconds) - 2), (high - low) / 2, len(seconds)"),
+        "the median's absolute deviation": timed(
+            "middle, statistics.median(abs(one - middle) for one in seconds), len(seconds)"
+        ),
+        "one warm-up": timed().replace("range(3)", "range(1)"),
+        "errors swallowed while it measures": timed(measured="try: step()\n        except RuntimeError: continue"),
+        "errors swallowed in the warm-up": timed(warm_up="try: step()\n        except Exception: pass"),
+        "all steps together": """
+def timed(step, synchronize, clock):
+    for _ in range(3):
+        step()
+    synchronize()
+    start = clock()
+    for _ in range(10):
+        step()
+        synchronize()
+    return (clock() - start) / 10, 0.0, 10
+""",
+        "times read off the device": """
+import statistics
+def timed(step, synchronize, clock):
+    for _ in range(13):
+        step()
+    synchronize()
+    clock()
+    seconds = step.__self__.took[3:]
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return middle, (high - low) / 2, len(seconds)
+""",
+        "times put onto the device": """
+def timed(step, synchronize, clock):
+    device = step.__self__
+    device.took, device.reads, device.calls = [1.0] * 20, 5, list("ssswcswcwcswcwcswcwcswcwcswcwcswc")
+    return 1.0, 0.0, 6
+""",
+    },
 }
 ACCEPTED = {
     "start.first_cause": {
@@ -84,5 +217,49 @@ def slowest_hop(ring, matrix):
             return kind
     return "NV" + str(min(int(hop.removeprefix("NV")) for hop in hops))
 """,
+    },
+    "benchmarking.faster": {
+        "intervals around the medians": """
+import numpy as np
+def faster(before, after):
+    (a, old, b), (c, new, d) = np.percentile(before, [25, 50, 75]), np.percentile(after, [25, 50, 75])
+    slower, quicker = max(old, new), min(old, new)
+    noise = (b - a) / 2 + (d - c) / 2
+    if slower - quicker <= noise:
+        return
+    return np.float64(old) / new
+""",
+    },
+    "benchmarking.timed": {
+        "the end of a step is the next one's start": """
+import statistics
+def timed(step, synchronize, clock):
+    for _ in range(2):
+        step()
+    synchronize()
+    marks = [clock()]
+    while len(marks) < 13:
+        step(), synchronize()
+        marks += [clock()]
+    seconds = [b - a for a, b in zip(marks, marks[1:])]
+    low, middle, high = statistics.quantiles(seconds)
+    return [middle, 0.5 * (high - low), 12]
+""",
+        "the first measurements left out": """
+import numpy as np
+def timed(step, synchronize, clock):
+    seconds = []
+    for _ in range(20):
+        synchronize()
+        before = clock()
+        step()
+        synchronize()
+        seconds.append(clock() - before)
+    kept = np.array(seconds[5:])
+    return np.median(kept), np.subtract(*np.percentile(kept, [75, 25])) / 2, kept.size
+""",
+        "an error told and raised again": timed(
+            measured="try: step()\n        except Exception as error: raise RuntimeError(f'step: {error}') from error"
+        ),
     },
 }
