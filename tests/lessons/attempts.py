@@ -22,6 +22,23 @@ def timed(step, synchronize, clock):
 """
 
 
+def shard(
+    shuffled: str = "random.Random(epoch).shuffle(order)",
+    filled: str = "(order * ranks)[: len(order) + missing]",
+    dealt: str = "order[rank::ranks]",
+) -> str:
+    """Return an answer to `shard` that shuffles, fills up or deals out in its own way."""
+    return f"""
+import random
+def shard(images, ranks, rank, epoch, drop_last):
+    order = list(range(images))
+    {shuffled}
+    missing = -images % ranks
+    order = order[: images - images % ranks] if drop_last else {filled}
+    return {dealt}
+"""
+
+
 REFUSED = {
     "start.first_cause": {
         "looks for the whole message": """
@@ -176,6 +193,37 @@ def timed(step, synchronize, clock):
     return 1.0, 0.0, 6
 """,
     },
+    "scaling.shard": {
+        "blocks": shard(dealt="order[rank * len(order) // ranks : (rank + 1) * len(order) // ranks]"),
+        "cut before it is shuffled": """
+import random
+def shard(images, ranks, rank, epoch, drop_last):
+    length = images - images % ranks if drop_last else -(-images // ranks) * ranks
+    order = [place % images for place in range(length)]
+    random.Random(epoch).shuffle(order)
+    return order[rank::ranks]
+""",
+        "rotated": shard(shuffled="order = order[epoch:] + order[:epoch]"),
+        "shuffled and rotated": shard(dealt="order[(rank + 1) % ranks :: ranks]"),
+        "epoch 0 in order": shard(shuffled="random.Random(epoch).shuffle(order) if epoch else None"),
+        "shuffled by parity": shard(shuffled="random.Random(epoch % 2 + 1).shuffle(order)"),
+        "filled with the end": shard(filled="order + order[len(order) - missing :]"),
+        "filled with the last image": shard(filled="order + order[-1:] * missing"),
+        "a shuffle of its own on every rank": shard(
+            dealt="random.Random(rank).sample(order[rank::ranks], len(order) // ranks)"
+        ),
+        "in ascending order": shard(dealt="sorted(order[rank::ranks])"),
+        "reversed": shard(dealt="order[::-1][rank::ranks]"),
+        "reversed within a rank": shard(dealt="order[rank::ranks][::-1]"),
+        "reversed in each second epoch": shard(shuffled="order = order[::-1] if epoch % 2 else order"),
+    },
+    "scaling.rates": {
+        "not a number where there is no warm-up": """
+def rates(steps, warm_up_steps, batch, base_batch, base_rate):
+    peak = base_rate * batch / base_batch
+    return [float("nan") if not warm_up_steps else peak * min((k + 1) / warm_up_steps, 1) for k in range(steps)]
+""",
+    },
 }
 ACCEPTED = {
     "start.first_cause": {
@@ -261,5 +309,35 @@ def timed(step, synchronize, clock):
         "an error told and raised again": timed(
             measured="try: step()\n        except Exception as error: raise RuntimeError(f'step: {error}') from error"
         ),
+    },
+    "scaling.shard": {
+        "the global generator and islice": """
+import random
+from itertools import cycle, islice
+def shard(images, ranks, rank, epoch, drop_last):
+    random.seed(epoch)
+    order = [*range(images)]
+    random.shuffle(order)
+    rounds = images // ranks if drop_last else (images + ranks - 1) // ranks
+    return list(islice(cycle(order), rank, rounds * ranks, ranks)) if rounds else []
+""",
+        "number by number": """
+import math, random
+def shard(images, ranks, rank, epoch, drop_last):
+    order = list(range(images))
+    random.Random(epoch).shuffle(order)
+    rounds = (math.floor if drop_last else math.ceil)(images / ranks)
+    return [order[(turn * ranks + rank) % images] for turn in range(rounds)]
+""",
+    },
+    "scaling.rates": {
+        "numpy": """
+import numpy as np
+def rates(steps, warm_up_steps, batch, base_batch, base_rate):
+    k = np.arange(steps)
+    climbing = (k + 1) / max(warm_up_steps, 1)
+    falling = (steps - k) / max(steps - warm_up_steps, 1)
+    return np.where(k < warm_up_steps, climbing, falling) * (base_rate / base_batch) * batch
+""",
     },
 }

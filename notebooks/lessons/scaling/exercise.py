@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -54,6 +55,8 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
             said = f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
             faults.setdefault("reshuffle", said)
+        elif fault := _order(by_rank, images, ranks, epoch, drop_last):
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
     return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -100,6 +103,26 @@ def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str,
             f"times, and {most} at most are needed",
         )
     return None
+
+
+def _order(shards: dict[int, list], images: int, ranks: int, epoch: int, drop_last: bool) -> tuple[str, str] | None:
+    order = list(range(images))
+    random.Random(epoch).shuffle(order)
+    length = images - images % ranks if drop_last else math.ceil(images / ranks) * ranks
+    due = [order[place % images] for place in range(length)]
+    wrong = [rank for rank, numbers in shards.items() if numbers != due[rank::ranks]]
+    if not wrong:
+        return None
+    given = shards[wrong[0]]
+    if all(sorted(numbers) == sorted(due[rank::ranks]) for rank, numbers in shards.items()):
+        why = "the numbers are this rank's, in another order than the shuffled one"
+    elif given == list(range(images))[wrong[0] :: ranks]:
+        why = "that is the order before it is shuffled, and every epoch is shuffled, the first one, too"
+    elif given == due[wrong[0] * len(given) :][: len(given)]:
+        why = "that is a block of the order; a rank takes every `ranks`-th number"
+    else:
+        why = "shuffle with `random.Random(epoch).shuffle`; cut or fill at the end of the order, then deal it out"
+    return "order", f"rank {wrong[0]} gets {given!r:.60}: {why}"
 
 
 def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdict:
