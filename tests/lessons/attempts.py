@@ -39,6 +39,43 @@ def shard(images, ranks, rank, epoch, drop_last):
 """
 
 
+def peak_bytes(
+    states: str = "8 * parameters if phase == 'steady' else 0",
+    copies: str = "0 if precision == 'float32' else 2 * matrices",
+    loss: str = "8 * tokens * vocabulary",
+    update: str = "16 * parameters",
+) -> str:
+    """Return an answer to `peak_bytes` that counts one of its parts in its own way."""
+    return f"""
+from labkit.theory.transformer import activations as kept
+def peak_bytes(vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase):
+    tokens = samples * sequence
+    matrices = layers * (4 * hidden**2 + 3 * hidden * inner) + hidden * vocabulary
+    parameters = matrices + hidden * vocabulary + (2 * layers + 1) * hidden
+    activations = kept(tokens, hidden, inner, layers, heads, vocabulary, precision)
+    at_the_loss = 4 * parameters + ({copies}) + ({states}) + activations + ({loss})
+    return max(at_the_loss, {update})
+"""
+
+
+def placement(again: str) -> str:
+    """Return an answer to `placement` that counts a block which is computed again in its own way."""
+    return f"""
+from itertools import combinations
+def placement(blocks, budget_mib):
+    def peak(chosen):
+        fullest = held = sum(one[1] if at in chosen else one[0] for at, one in enumerate(blocks))
+        for at in reversed(range(len(blocks))):
+            kept, entry, _ = blocks[at]
+            fullest = max(fullest, {again} if at in chosen else held)
+            held -= entry if at in chosen else kept
+        return fullest
+    sets = [chosen for count in range(len(blocks) + 1) for chosen in combinations(range(len(blocks)), count)]
+    fitting = [chosen for chosen in sets if peak(chosen) <= budget_mib]
+    return list(min(fitting, key=lambda chosen: sum(blocks[at][2] for at in chosen)))
+"""
+
+
 REFUSED = {
     "start.first_cause": {
         "looks for the whole message": """
@@ -224,6 +261,26 @@ def rates(steps, warm_up_steps, batch, base_batch, base_rate):
     return [float("nan") if not warm_up_steps else peak * min((k + 1) / warm_up_steps, 1) for k in range(steps)]
 """,
     },
+    "precision_memory.peak_bytes": {
+        "moments in the first step, too": peak_bytes(states="8 * parameters"),
+        "nothing beside the logits": peak_bytes(loss="0"),
+        "no copies": peak_bytes(copies="0"),
+        "no update": peak_bytes(update="0"),
+    },
+    "precision_memory.placement": {
+        "the input subtracted": placement("held + kept - entry"),
+        "only the largest block computed again": placement("held + (kept if kept == max(blocks)[0] else 0)"),
+        "nothing computed again": placement("held"),
+        "the largest first": """
+def placement(blocks, budget_mib):
+    chosen, held = [], sum(block[0] for block in blocks)
+    for number in sorted(range(len(blocks)), key=lambda at: -blocks[at][0]):
+        if held > budget_mib:
+            chosen.append(number)
+            held -= blocks[number][0] - blocks[number][1]
+    return chosen
+""",
+    },
 }
 ACCEPTED = {
     "start.first_cause": {
@@ -338,6 +395,26 @@ def rates(steps, warm_up_steps, batch, base_batch, base_rate):
     climbing = (k + 1) / max(warm_up_steps, 1)
     falling = (steps - k) / max(steps - warm_up_steps, 1)
     return np.where(k < warm_up_steps, climbing, falling) * (base_rate / base_batch) * batch
+""",
+    },
+    "precision_memory.peak_bytes": {
+        "the larger one by its difference": peak_bytes(update="16 * parameters + 1e-9"),
+        "a little too much": peak_bytes(loss="8.2 * tokens * vocabulary"),
+    },
+    "precision_memory.placement": {
+        "the bits of a number, in another order": """
+def placement(blocks, budget_mib):
+    best = None
+    for bits in range(2 ** len(blocks)):
+        again = [bits >> at & 1 for at in range(len(blocks))]
+        peaks = [sum(b[1] if f else b[0] for b, f in zip(blocks, again))]
+        for at, flag in enumerate(again):
+            before = sum(b[1] if f else b[0] for b, f in zip(blocks[: at + 1], again))
+            peaks.append(before + blocks[at][0] if flag else before)
+        added = sum(block[2] for block, flag in zip(blocks, again) if flag)
+        if max(peaks) <= budget_mib and (best is None or added <= best[0]):
+            best = added, [at for at in reversed(range(len(blocks))) if again[at]]
+    return best[1]
 """,
     },
 }
