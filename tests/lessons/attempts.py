@@ -281,6 +281,46 @@ def placement(blocks, budget_mib):
     return chosen
 """,
     },
+    "attention.tile_work": {
+        "no mask where the last query meets the first key": """
+def tile_work(row, column, tile_queries, tile_keys):
+    first_query, last_query = row * tile_queries, (row + 1) * tile_queries - 1
+    first_key, last_key = column * tile_keys, (column + 1) * tile_keys - 1
+    return "full" if last_key <= first_query else "skip" if first_key >= last_query else "mask"
+""",
+    },
+    "attention.online_softmax": {
+        "no guard where all is masked": """
+from math import exp
+def online_softmax(m, l, o, scores, values):
+    new = max(m, *scores)
+    weights = [exp(score - new) for score in scores]
+    kept = exp(m - new)
+    added = [sum(w * v for w, v in zip(weights, column)) for column in zip(*values)]
+    return new, kept * l + sum(weights), [kept * old + more for old, more in zip(o, added)]
+""",
+        "a masked row that starts anew": """
+from math import exp, inf
+def online_softmax(m, l, o, scores, values):
+    new = max(m, *scores)
+    if max(scores) == -inf:
+        return -inf, 0.0, [0.0] * len(o)
+    kept, weights = exp(m - new), [exp(score - new) for score in scores]
+    added = [sum(w * v for w, v in zip(weights, column)) for column in zip(*values)]
+    return new, kept * l + sum(weights), [kept * old + more for old, more in zip(o, added)]
+""",
+    },
+    "accounting.devices_needed": {
+        "the larger of the full devices and one for the rest": """
+def devices_needed(total_gib, device_gb):
+    full, rest = divmod(total_gib * 2**30, device_gb * 10**9)
+    return max(int(full), 1 if rest else 0)
+""",
+        "at least one, rounded down": """
+def devices_needed(total_gib, device_gb):
+    return max(1, int(total_gib * 2**30 // (device_gb * 10**9)))
+""",
+    },
 }
 ACCEPTED = {
     "start.first_cause": {
@@ -415,6 +455,77 @@ def placement(blocks, budget_mib):
         if max(peaks) <= budget_mib and (best is None or added <= best[0]):
             best = added, [at for at in reversed(range(len(blocks))) if again[at]]
     return best[1]
+""",
+    },
+    "attention.tile_work": {
+        "counting what is seen": """
+def tile_work(row, column, tile_queries, tile_keys):
+    queries = range(row * tile_queries, (row + 1) * tile_queries)
+    keys = range(column * tile_keys, (column + 1) * tile_keys)
+    seen = sum(key <= query for query in queries for key in keys)
+    return {0: "skip", tile_queries * tile_keys: "full"}.get(seen, "mask")
+""",
+    },
+    "attention.online_softmax": {
+        "a first tile without rescaling": """
+import numpy as np
+def online_softmax(m, l, o, scores, values):
+    scores, values = np.array(scores), np.array(values)
+    new = max(m, scores.max())
+    if np.isneginf(new):
+        return m, l, o
+    weights = np.exp(scores - new)
+    if l == 0:
+        return new, weights.sum(), weights @ values
+    kept = np.exp(m - new)
+    return new, kept * l + weights.sum(), kept * np.array(o) + weights @ values
+""",
+        "key by key, masked ones left out": """
+from math import exp, inf
+def online_softmax(m, l, o, scores, values):
+    o = list(o)
+    for score, value in zip(scores, values):
+        if score == -inf:
+            continue
+        top = max(m, score)
+        kept, weight = exp(m - top), exp(score - top)
+        m, l, o = top, l * kept + weight, [old * kept + weight * new for old, new in zip(o, value)]
+    return [m, l, o]
+""",
+    },
+    "accounting.devices_needed": {
+        "the full devices and one for the rest": """
+def devices_needed(total_gib, device_gb):
+    full, rest = divmod(total_gib * 2**30, device_gb * 10**9)
+    return full + (rest > 0)
+""",
+        "the larger of two numbers, of which one is always right": """
+from math import ceil
+def devices_needed(total_gib, device_gb):
+    return max(1, ceil(total_gib / device_gb), ceil(total_gib * 1.073741824 / device_gb))
+""",
+    },
+    "ddp_fsdp.buckets": {
+        "popped one by one": """
+def buckets(sizes_bytes, first_cap_bytes, cap_bytes):
+    left, filled = list(enumerate(sizes_bytes)), []
+    while left:
+        filled.append([])
+        room = cap_bytes if len(filled) > 1 else first_cap_bytes
+        while left and room > 0:
+            number, size = left.pop()
+            filled[-1].append(number)
+            room -= size
+    return filled
+""",
+    },
+    "sharding.smallest_stage": {
+        "one expression": """
+def smallest_stage(parameters, ranks, gpu_bytes, activation_bytes):
+    whole, part = 4 * parameters, 4 * parameters / ranks
+    held = [4 * whole, 2 * whole + 2 * part, whole + 3 * part, 4 * part]
+    fits = [stage for stage in (3, 2, 1, 0) if not held[stage] > gpu_bytes - activation_bytes]
+    return min(fits, default=None)
 """,
     },
 }
