@@ -13,6 +13,7 @@ from labkit.story import units
 from labkit.story.words import capitalised
 
 CLOSE = 1e-6  # relative, of two numbers that count as equal
+LARGEST = 1e300  # of a whole number, which may be too large for a float
 
 
 class Mistake(NamedTuple):
@@ -68,12 +69,24 @@ def judge_of(
     return judge
 
 
+def is_number(value: Any) -> bool:
+    """Return whether it is a number that can be right: no bool, no NaN, finite, and not too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def close(found: Any, due: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
+    """Return whether `found` is the number `due` up to one of two tolerances: NaN and what is no number never are."""
+    if not is_number(due):
+        return found == due
+    return is_number(found) and abs(found - due) <= max(relative * abs(due), absolute)
+
+
 def same(found: Any, wanted: Any) -> bool:
     """Return whether two values are equal, lists item by item, numbers up to rounding."""
     if _form(found) != _form(wanted):
         return False
     if _form(wanted) == "number":
-        return math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=1e-12)
+        return close(found, wanted)
     if _form(wanted) == "list":
         return len(found) == len(wanted) and all(map(same, found, wanted))
     return found == wanted
@@ -103,7 +116,7 @@ def _form(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(type(value).__name__)
     if isinstance(value, int | float):
-        return "number" if isinstance(value, float) or abs(value) < 1e300 else "a number too large"
+        return "number" if isinstance(value, float) or is_number(value) else "a number too large"
     return "list" if isinstance(value, list | tuple) else type(value).__name__
 
 

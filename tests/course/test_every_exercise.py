@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 
 import pytest
-from slips import SLIPS
+from slips import SLIPS, slipped, solution
 
 from labkit.course import answers
 from labkit.course.exercises import POINTS, Exercise
@@ -23,11 +23,6 @@ ODD = [None, "text", [], {}, 3.5, -1, True, math.nan, math.inf, [[]], [None], [[
 def exercise(name: str) -> Exercise:
     lab, _, function = name.partition(".")
     return importlib.import_module(f"lessons.{lab}").check.by_name[function]
-
-
-def solution(name: str) -> str:
-    """Return the module that holds the reference solution, as text."""
-    return (FOLDER / name.partition(".")[0] / "solutions.py").read_text(encoding="utf-8")
 
 
 def judged(name: str, text: str) -> Verdict:
@@ -97,14 +92,7 @@ def test_the_reference_solution_is_right(name):
 @pytest.mark.parametrize(("name", "slip"), [(name, slip) for name, slips in SLIPS.items() for slip in slips])
 def test_a_slip_is_named(name, slip):
     old, new, kind = slip
-    text = solution(name)
-    function = name.partition(".")[2]
-    before, _, after = text.partition(f"def {function}(")
-    body, end = after, ""
-    if (at := after.find("\n\n\ndef ")) >= 0:
-        body, end = after[:at], after[at:]
-    assert old in body
-    verdict = judged(name, f"{before}def {function}({body.replace(old, new)}{end}")
+    verdict = judged(name, slipped(name, old, new))
     assert verdict.outcome == WRONG and kind in verdict.faults, verdict
 
 

@@ -1,5 +1,9 @@
 """Slips in the reference solutions. Per exercise: text to replace, its replacement, the kind of fault that it is."""
 
+from pathlib import Path
+
+from labkit.course import answers
+
 SLIPS = {
     "start.place": [
         ("[rank // gpus_per_node, rank % gpus_per_node]", "[rank % gpus_per_node, rank // gpus_per_node]", "swapped"),
@@ -26,7 +30,10 @@ SLIPS = {
         ("-int(path[2:])", "0", "links_ignored"),
         ("max(hops, key=slowness)", "min(hops, key=slowness)", "fastest"),
         ("max(hops, key=slowness)", "max(hops)", "alphabet"),
-        ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["PIX", "PHB", "PXB", "NODE", "SYS"]', "alphabet"),
+        ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["PIX", "PHB", "PXB", "NODE", "SYS"]', "wrong"),
+        ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["PIX", "PXB", "PHB", "SYS", "NODE"]', "wrong"),
+        ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["NODE", "PIX", "PXB", "PHB", "SYS"]', "wrong"),
+        ("return 0, -int(path[2:])", "return 2, 0", "wrong"),
     ],
     "pipeline.one_f_one_b": [
         ("min(ranks - 1 - rank, micro_batches)", "0", "slow"),
@@ -87,6 +94,7 @@ SLIPS = {
     "attention.tile_work": [
         ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "swapped_sizes"),
         ("last_key <= first_query", "last_key < first_query", "own_key"),
+        ("first_key > last_query", "first_key >= last_query", "diagonal_skipped"),
         ('return "mask"', 'return "full"', "diagonal_full"),
         ('return "mask"', 'return "skip"', "diagonal_skipped"),
         ("- 1, first_key + tile_keys - 1", ", first_key + tile_keys", "end_too_far"),
@@ -179,3 +187,18 @@ SLIPS = {
         (" * 1e9", "", "bytes"),
     ],
 }
+
+
+def solution(name: str) -> str:
+    """Return the module that holds the reference solution of an exercise, as text."""
+    lesson = Path(answers.__file__).parents[2] / "notebooks" / "lessons" / name.partition(".")[0]
+    return (lesson / "solutions.py").read_text(encoding="utf-8")
+
+
+def slipped(name: str, old: str, new: str) -> str:
+    """Return the module that holds the reference solution, with a text replaced in that function alone."""
+    function = name.partition(".")[2]
+    before, start, after = solution(name).partition(f"def {function}(")
+    body, border, rest = after.partition("\n\n\ndef ")
+    assert old in body
+    return before + start + body.replace(old, new) + border + rest

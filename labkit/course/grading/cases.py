@@ -1,4 +1,4 @@
-"""What a grader asks of an answer: cases that the notebook does not show, other ones for each student."""
+"""What a grader asks of an answer: the cases that its notebook shows, and others, different ones for each student."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from labkit.course.verdict import Verdict
 class Cases:
     """The hidden cases of one exercise.
 
-    `make` draws the lists of arguments from a student's own random numbers; `judge` takes what the answer gave for each
-    of them, and these. Where calling the function is not enough, `driver` names a module whose `drive(function,
+    They begin with the shown ones, so that no student gets points for what the notebook's check refuses. `make` draws
+    the others, lists of arguments, from a student's own random numbers; `judge` takes what the answer gave for each
+    list, and these. Where calling the function is not enough, `driver` names a module whose `drive(function,
     *arguments)` tries it and returns what the judge takes. With `reference`, the code of a reference solution, that is
     tried in the same way, and what it gave comes to the judge as a third argument. `may_import` names the modules and
     functions of labkit that the answer and the driver may import; nothing else of labkit is within their reach.
@@ -33,9 +34,16 @@ class Cases:
     start_s: float = 0.0
 
     def drawn(self, exercise: str, student: str, secret: str = "") -> list[list[Any]]:
-        """Return the lists of arguments for one student: the same ones every time, for the same `secret`."""
+        """Return the lists of arguments for one student, each once: the same every time, for the same `secret`."""
         seed = hashlib.sha256(json.dumps([exercise, student, secret]).encode()).hexdigest()
-        return [list(arguments) for arguments in self.make(Random(seed))]
+        every = [list(arguments) for arguments in (*_shown(exercise), *self.make(Random(seed)))]
+        return [*{json.dumps(arguments): arguments for arguments in every}.values()]
+
+
+def _shown(exercise: str) -> Sequence[Sequence[Any]]:
+    """Return the lists of arguments that the notebook's check calls an answer with."""
+    lab, _, function = exercise.partition(".")
+    return importlib.import_module(f"lessons.{lab}.exercise").check.by_name[function].inputs
 
 
 def cases_of(exercise: str) -> Cases:
@@ -46,4 +54,4 @@ def cases_of(exercise: str) -> Cases:
 
 def named(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
     """Return cases by a name each, for the judges that tell of a case by its name."""
-    return {f"in hidden case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}
+    return {f"in case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}

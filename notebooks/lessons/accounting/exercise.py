@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import ceil, floor, inf, isclose, isfinite
+from math import ceil, floor, inf
 from string import ascii_uppercase
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from labkit.course.exercise import brief
 from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -90,7 +91,7 @@ def judge_devices(given: list, sizes: Sequence[tuple[float, float]] = SIZES) -> 
     faults: dict[str, str] = {}
     for (gib, gb), found in zip(sizes, given, strict=True):
         wanted = devices(of(gib, "GiB"), gb)
-        if not (_is_number(found) and found == wanted):
+        if not (is_number(found) and found == wanted):
             kind, why = _no_number(found, "return a number of devices, such as 44") or made or _quotient(gib, gb)
             where = f"for {units.number(gib, 4)} GiB on devices of {gb} GB"
             faults.setdefault(kind, f"{where} it gives {_as_read(found, wanted)}, not {wanted}: {why}")
@@ -100,12 +101,11 @@ def judge_devices(given: list, sizes: Sequence[tuple[float, float]] = SIZES) -> 
 
 def _same(given: list, wanted: list[float]) -> bool:
     """Say whether all numbers are the wanted ones: single ones may be so by chance."""
-    pairs = zip(given, wanted, strict=True)
-    return all(_is_number(found) and isclose(found, value, rel_tol=1e-9) for found, value in pairs)
+    return all(close(found, value, 1e-9) for found, value in zip(given, wanted, strict=True))
 
 
 def _no_number(found, asked: str) -> tuple[str, str] | None:
-    return None if _is_number(found) else ("form", _FORGOTTEN if found is None else asked)
+    return None if is_number(found) else ("form", _FORGOTTEN if found is None else asked)
 
 
 def _quotient(gib: float, gb: float) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def judge_batch(given: list, batches: Sequence[tuple] = BATCHES) -> Verdict:
     for setting, found in zip(batches, given, strict=True):
         mesh, model = Mesh(*setting[1:]), Model(_D_MODEL, setting[0], blocks=1)
         wanted = least_tokens(mesh, model, at_once=False)
-        if found is None if wanted == inf else _near(found, wanted):
+        if found is None if wanted == inf else close(found, wanted, _CLOSE):
             continue
         kind, why = _batch_fault(mesh, model, found, wanted)
         right = "None" if wanted == inf else units.count(round(wanted))
@@ -137,7 +137,7 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         return "never", "at every batch, activations alone take longer than computing"
     if found is None:
         return "none", "with the batch, computing grows faster than activations, so some batch is enough"
-    if not _is_number(found):
+    if not is_number(found):
         return "form", "a number of tokens is asked for"
     one, half = times(mesh, model, 1), mesh.axis_bytes_per_s / 2
     turned = replace(mesh, fsdp_axes=mesh.tensor_axes, tensor_axes=mesh.fsdp_axes)
@@ -163,9 +163,9 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
         ),
     }
     for kind, (value, why) in mistakes.items():
-        if _near(found, value) and why:
+        if close(found, value, _CLOSE) and why:
             return kind, why
-        if _near(found, value / mesh.devices):
+        if close(found, value / mesh.devices, _CLOSE):
             return kind, "; ".join(filter(None, [why, "that is per device, and all tokens are asked for"]))
     if found > 0 and (spent := times(mesh, model, found)).math_s < spent.fsdp_s + spent.tensor_s:
         share = units.percent(spent.math_s / (spent.fsdp_s + spent.tensor_s))
@@ -176,25 +176,14 @@ def _batch_fault(mesh: Mesh, model: Model, found, wanted: float) -> tuple[str, s
     return "wrong", "with the least batch, computing takes as long as weights and activations together"
 
 
-def _near(found, value: float) -> bool:
-    return _is_number(found) and isfinite(found) and isclose(found, value, rel_tol=_CLOSE)
-
-
 def _as_read(found, wanted: float) -> str:
     """Return a number as a reader says it, with as many digits as tell it from the wanted one."""
-    if not _is_number(found) or not isfinite(found):
+    if not is_number(found):
         return brief(repr(found))
     if found == round(found):
         return units.count(found)
     text = units.number(found, 5)
     return repr(found) if text == units.number(wanted, 5) or text.replace(" ", "") == str(wanted) else text
-
-
-def _is_number(value) -> bool:
-    """Say whether it is a number, infinite ones included, that fits into a float."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) < 1e300 or value in (inf, -inf)
 
 
 check = Exercises(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp, isclose, isinf, isnan
+from math import exp, isinf, isnan
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -65,12 +66,13 @@ def explain_overflow(verdict: Verdict) -> Verdict:
 
 
 def judge_online(given: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
-    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of `settings`, masked ones last."""
+    """Return the verdict on m, l and o after one more tile, a [m, l, o] for each of `settings`."""
     faults: dict[str, str] = {}
     for (where, setting), found in zip(settings.items(), given, strict=True):
         for kind, sentence in _faults(setting, found).items():
-            if kind != "masked" or not faults:  # masked tiles come last: most other mistakes show there, too
-                faults.setdefault(kind, f"{where}, {sentence}")
+            faults.setdefault(kind, f"{where}, {sentence}")
+    if len(faults) > 1:
+        faults.pop("masked", None)  # most other mistakes show in masked tiles, too
     merits = ("as the maximum rises, l and o are rescaled alike", "no exponent is above 0; masked keys change nothing")
     return Verdict("online_softmax", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -151,13 +153,13 @@ def _is_formed(found, length: int) -> bool:
     if not (isinstance(found, list | tuple) and len(found) == 3 and isinstance(found[2], list | tuple)):
         return False
     numbers = [*found[:2], *found[2]]
-    return len(found[2]) == length and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    return len(found[2]) == length and all(isinstance(number, float) or is_number(number) for number in numbers)
 
 
 def _near(found, wanted) -> bool:
     if isinstance(found, int | float):
         found, wanted = [found], [wanted]
-    return all(isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in zip(found, wanted, strict=True))
+    return all(close(number, due, _CLOSE, _CLOSE) for number, due in zip(found, wanted, strict=True))
 
 
 def _apart(found, wanted) -> str:

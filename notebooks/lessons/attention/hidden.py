@@ -15,7 +15,7 @@ def _tiles(random: Random) -> list:
 
 
 def _rows(random: Random) -> list:
-    """Return ten tiles: the first of a row, others, and the masked ones last, as the judge wants them."""
+    """Return ten tiles: the first of a row, others, and some in which keys or all keys are masked."""
 
     def tile(maximum: float, masked: int) -> tuple:
         keys, width = random.randint(max(2, masked), 5), random.randint(1, 4)

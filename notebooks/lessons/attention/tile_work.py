@@ -17,6 +17,7 @@ TILES = (
     (2, 1, 2, 4),
     (2, 2, 1, 1),
     (3, 2, 1, 1),
+    (4, 2, 1, 2),
 )  # number of the tile's row and column, queries in a tile, keys in a tile
 
 

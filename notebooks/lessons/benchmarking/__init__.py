@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lessons.benchmarking.tables.trials import *  # noqa: F403
     from lessons.benchmarking.targets import *  # noqa: F403
     from lessons.benchmarking.theory import *  # noqa: F403
+    from lessons.benchmarking.theory.device import *  # noqa: F403
 
 RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "firstcalls", "launches", "profiles", "trial")}
 

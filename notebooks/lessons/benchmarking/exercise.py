@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from labkit.course import answers
 from labkit.course.exercise import launched, printed_in, unanswered
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.judging import Mistake, close, is_number, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -20,46 +20,50 @@ from lessons.benchmarking.hints import HINTS
 from lessons.benchmarking.listings import CODES
 from lessons.benchmarking.plan import Answer
 from lessons.benchmarking.tables.trials import symptoms, wrong_by_rows
+from lessons.benchmarking.theory.device import RAISES_AT, Device, replayed
 
 _STEPS = {  # in words, by situation
     "asynchronous": "steps that return before their work is done",
-    "slow_first": "a slow first step",
+    "slow_first": "two slow first steps",
     "noisy": "a few slow steps among the others",
 }
-_NEAR, _SPREAD_NEAR, _LEAST = 0.02, 0.4, 5
+_NEAR, _SPREAD_NEAR, _LEAST, _WARM_UPS = 0.02, 0.4, 5, 2
 _MERITS = (
-    "an asynchronous step, one with a slow first call and a noisy one all give the right median and spread",
+    "an asynchronous step, one with two slow first calls and a noisy one all give the right median and spread",
     "what a step raises reaches the caller",
 )
 
 
 def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's `timed` with four kinds of steps on a simulated device; judge the results."""
+    """Have a worker call the student's `timed` with several kinds of steps on a simulated device; judge the results."""
     if (verdict := unanswered("benchmarking.timed")) is not None:
         return verdict
     run = launched(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
     if isinstance(run, Verdict):
         return run
-    return replace(judge_timed(run.rows.to_dict("records")), printed=printed_in(run.rows))
+    verdict = judge_timed(run.rows.to_dict("records"), [(situation,) for situation in run.rows["situation"]])
+    return replace(verdict, printed=printed_in(run.rows))
 
 
-def judge_timed(rows: Iterable[dict[str, Any]]) -> Verdict:
-    """Return the verdict on the rows of an Answer run: what it gave for each kind of step, beside the true times."""
+def judge_timed(rows: Iterable[dict[str, Any]], cases: Iterable[Sequence[Any]]) -> Verdict:
+    """Return the verdict on what `timed` gave, and which calls it made, for each kind of step and its scale.
+
+    What it measured, and the true times, come from a device of the judge's own on which these calls are made again.
+    """
     faults: dict[str, str] = {}
-    for row in rows:
-        for name, sentence in _faults(row).items():
+    for row, case in zip(rows, cases, strict=True):
+        for name, sentence in _faults(row.get("given"), replayed(str(row.get("calls", "")), *case)).items():
             faults.setdefault(name, sentence)
     if "form" in faults:  # it may never have called the step that raises
         faults.pop("swallowed", None)
     return Verdict("timed", WRONG if faults else RIGHT, faults, () if faults else _MERITS)
 
 
-def _faults(row: dict[str, Any]) -> dict[str, str]:
+def _faults(given: Any, device: Device) -> dict[str, str]:
     """Return what is wrong with one call of `timed`: the fault's kind and its sentence."""
-    situation, given = row["situation"], row.get("given")
-    if situation == "raises":
-        if isinstance(given, str):
-            what = f"a step raises in its third call, and `timed` returns {given:.60}"
+    if device.situation in RAISES_AT:
+        if isinstance(given, str) and device.failed:
+            what = f"a step raises in call {RAISES_AT[device.situation]}, and `timed` returns {given:.60}"
             return {"swallowed": f"{what}: an error must reach the caller, or a failed step looks like a fast one"}
         return {}
     result = json.loads(given) if isinstance(given, str) else None
@@ -67,17 +71,17 @@ def _faults(row: dict[str, Any]) -> dict[str, str]:
         what = "something that no check can read" if not isinstance(given, str) else f"{result!r:.60}"
         why = ": is a `return` missing?" if given == "null" else ""
         return {"form": f"it returns {what}, not the median, the spread and the count as three numbers{why}"}
-    return _timing_faults(row, *result)
+    return _timing_faults(device, *result)
 
 
 def _is_form(result: list) -> bool:
-    return len(result) == 3 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in result)
+    return len(result) == 3 and all(map(is_number, result))
 
 
-def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count: float) -> dict[str, str]:
-    took, situation, faults = list(row["took"]), row["situation"], {}
-    told = f"with {_STEPS[situation]},"
-    if not row["reads"]:
+def _timing_faults(device: Device, median_s: float, spread_s: float, count: float) -> dict[str, str]:
+    took, faults = device.took, {}
+    told = f"with {_STEPS[device.situation]},"
+    if not device.reads:
         return {
             "own_clock": "it never calls `clock()`: the steps run on a simulated device, and only "
             "`clock` knows its time"
@@ -85,26 +89,32 @@ def _timing_faults(row: dict[str, Any], median_s: float, spread_s: float, count:
     if count < _LEAST or count > len(took):
         what = f"it returns {count:g} as the number of measurements and has called `step` {len(took)} times"
         return {"count": f"{told} {what}: measure {_LEAST} steps or more, and count only these"}
-    if len(took) == count:
+    if (before := len(took) - int(count)) < _WARM_UPS:
         faults["no_warm_up"] = (
-            f"{told} it measures every call, the first one too: call `step` a few times before the first measurement"
+            f"{told} it calls `step` {before} time{'' if before == 1 else 's'} before the first measurement: call it "
+            f"{_WARM_UPS} times or more"
         )
     measured = took[-int(count) :]
     due = statistics.median(measured)
-    if row["busy_stops"]:
+    if device.busy_stops:
         faults["unsynchronised"] = (
-            f"{told} it reads the clock at the end of {row['busy_stops']} steps before their work is done, and gives "
+            f"{told} it reads the clock at the end of {device.busy_stops} steps before their work is done, and gives "
             f"{units.seconds(median_s)} where the median is {units.seconds(due)}: what waits for the work?"
         )
         return faults
-    if row["busy_starts"]:
+    if device.alone < count:
+        faults["together"] = (
+            f"{told} {device.alone} of {count:g} steps have a reading of the clock right before and right after them: "
+            "measure each step on its own"
+        )
+    if device.busy_starts:
         faults["busy_start"] = (
             f"{told} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
             "first"
         )
-    if abs(median_s / due - 1) > _NEAR:
+    if not close(median_s, due, _NEAR):
         faults |= _wrong_median(told, median_s, due, measured, took)
-    elif not any(abs(spread_s - due) <= _SPREAD_NEAR * due + 1e-6 for due in _half_ranges(measured)):
+    elif not any(close(spread_s, half, _SPREAD_NEAR, 1e-6) for half in _half_ranges(measured)):
         faults |= _wrong_spread(told, spread_s, measured)
     return faults
 
@@ -165,6 +175,13 @@ COMPARED = (
     ([1.0, 1.4, 0.7, 1.2, 0.9, 1.3], [0.9, 1.3, 0.6, 1.1, 0.8, 1.2]),
     ([1.0, 1.02, 0.98, 1.01, 0.99], [0.97, 0.99, 0.95, 0.98, 0.96]),
     ([1.0, 1.1, 0.9, 1.0, 3.0], [0.8, 0.81, 0.79, 0.8, 0.8]),
+    # As far apart as their noise exactly; less, but more than one noise alone; skewed, so that the ranges between the
+    # quartiles overlap, or not, though the medians say otherwise; in an order in which no pair belongs together.
+    ([8.0, 9.0, 10.0, 11.0, 12.0], [6.0, 7.0, 8.0, 9.0, 10.0]),
+    ([10.0, 9.0, 12.0, 11.0, 8.0], [8.3, 7.3, 9.3, 6.3, 10.3]),
+    ([6.0, 6.2, 10.0, 10.5, 10.6], [5.0, 4.9, 4.8, 6.5, 6.6]),
+    ([10.0, 9.9, 9.8, 14.0, 14.2], [8.5, 5.0, 4.9, 9.0, 9.2]),
+    ([1.1, 1.0, 1.2, 1.05, 1.15], [0.5, 0.62, 0.55, 0.6, 0.5]),
 )  # seconds of the steps before a change, and after it
 
 

@@ -18,13 +18,13 @@ from labkit.theory.transformer import (
     VOCABULARY,
     transformer,
 )
+from lessons.benchmarking.theory.device import SITUATIONS as SITUATIONS  # steps that the exercise's check feeds
 
 PRECISIONS = ("float32", "tf32", "autocast")
 PRODUCTS = ("float32", "tf32", "bfloat16")  # of matrices alone: autocast's products are bfloat16's
 MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
 VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
-SITUATIONS = ("asynchronous", "slow_first", "noisy", "raises")  # steps that the exercise's check feeds
 _FEW_WARM_UPS, _FEW_REPEATS = 2, 6
 _HEAD = 64  # width of a head where a sweep chooses the number of heads
 

@@ -15,7 +15,7 @@ def _messages(random: Random) -> list:
 
 
 def _rings(random: Random) -> list:
-    return settings_of([2, *sorted(random.sample(range(3, 9), 2))])
+    return settings_of(sorted(random.sample(range(6, 12), 2)))
 
 
 HIDDEN = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import close, is_number
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -53,6 +55,8 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
             said = f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
             faults.setdefault("reshuffle", said)
+        elif fault := _order(by_rank, images, ranks, epoch, drop_last):
+            faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
     return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
 
@@ -101,6 +105,26 @@ def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str,
     return None
 
 
+def _order(shards: dict[int, list], images: int, ranks: int, epoch: int, drop_last: bool) -> tuple[str, str] | None:
+    order = list(range(images))
+    random.Random(epoch).shuffle(order)
+    length = images - images % ranks if drop_last else math.ceil(images / ranks) * ranks
+    due = [order[place % images] for place in range(length)]
+    wrong = [rank for rank, numbers in shards.items() if numbers != due[rank::ranks]]
+    if not wrong:
+        return None
+    given = shards[wrong[0]]
+    if all(sorted(numbers) == sorted(due[rank::ranks]) for rank, numbers in shards.items()):
+        why = "the numbers are this rank's, in another order than the shuffled one"
+    elif given == list(range(images))[wrong[0] :: ranks]:
+        why = "that is the order before it is shuffled, and every epoch is shuffled, the first one, too"
+    elif given == due[wrong[0] * len(given) :][: len(given)]:
+        why = "that is a block of the order; a rank takes every `ranks`-th number"
+    else:
+        why = "shuffle with `random.Random(epoch).shuffle`; cut or fill at the end of the order, then deal it out"
+    return "order", f"rank {wrong[0]} gets {given!r:.60}: {why}"
+
+
 def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdict:
     """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
     faults: dict[str, str] = {}
@@ -117,15 +141,17 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
 
 
 def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int) -> tuple[str, str] | None:
-    numbers = isinstance(rates, list) and all(isinstance(one, int | float) for one in rates)
+    numbers = isinstance(rates, list) and all(map(is_number, rates))
     if not numbers or len(rates) != len(due):
         return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
-    if abs(max(rates) - max(due)) > _CLOSE:
+    if not close(max(rates), max(due), absolute=_CLOSE):
         why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
-        if abs(max(rates) - base_rate) < _CLOSE:
+        if close(max(rates), base_rate, absolute=_CLOSE):
             why = "scale the base rate with the batch"
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
-    wrong = [step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if abs(one - right) > _CLOSE]
+    wrong = [
+        step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if not close(one, right, absolute=_CLOSE)
+    ]
     if not wrong:
         return None
     step = wrong[0]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.judging import Mistake, close, is_number, judge_of
 from labkit.course.lineup import line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -66,10 +65,10 @@ def judge(given: list, settings: Sequence[tuple[int, int, int]] = SETTINGS) -> V
     for (parameters, ranks, stage), value in pairs:
         where = f"for {units.number(parameters / 1e6)} million parameters on {ranks} ranks, stage {stage}"
         right = held_bytes(parameters, ranks, stage)
-        if not _is_number(value):
+        if not is_number(value):
             why = ": is a `return` missing?" if value is None else ""
             faults.setdefault("form", f"{where}, it gives {value!r:.60}, not a number of bytes{why}")
-        elif _near(value, right):
+        elif close(value, right, _CLOSE):
             continue
         elif made:
             faults.setdefault(made[0], f"{where}, it gives {units.size(value)}, not {units.size(right)}: {made[1]}")
@@ -96,18 +95,7 @@ def judge(given: list, settings: Sequence[tuple[int, int, int]] = SETTINGS) -> V
 def _same(given: list[tuple], value_of: Callable[[int, int, int], float], only: int | None = None) -> bool:
     """Say whether all numbers, or all of the stage `only`, are those of one mistake: a single one may be by chance."""
     pairs = [pair for pair in given if only in (None, pair[0][2])]
-    return all(_is_number(value) and _near(value, value_of(*setting)) for setting, value in pairs)
-
-
-def _near(value: float, wanted: float) -> bool:
-    return abs(value - wanted) < _CLOSE * wanted
-
-
-def _is_number(value: Any) -> bool:
-    """Say whether it is a number, infinite ones included, that fits into a float."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) < 1e300 or value in (inf, -inf)
+    return all(close(value, value_of(*setting), _CLOSE) for setting, value in pairs)
 
 
 def verdict_of(row: dict[str, Any]) -> Verdict:

@@ -16,6 +16,8 @@ REPORTS = (
     (3, [[1, 2.1, _LOST], [0, 2.0, "out of memory"], [2, 1.5, "out of memory"]]),
     (2, [[0, 2.9, _LOST], [1, 3.0, "KeyError: 'step'"]]),
     (3, [[0, 4.1, _LOST], [1, 4.0, "ValueError: no rows"]]),
+    (3, [[2, 6.1, "lost the connection to rank 1"], [0, 6.2, "RuntimeError: connection to rank 2 timed out"]]),
+    (3, [[0, 8.0, "NCCL error: connection refused"], [2, 8.1, "out of memory"], [1, 8.2, "out of memory"]]),
 )
 
 

@@ -7,6 +7,8 @@ from random import Random
 from labkit.course.grading.cases import Cases
 from lessons.start.exercise import judge_cause, judge_place
 
+_LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")
+
 
 def _places(random: Random) -> list:
     return [(random.randint(0, 200), random.choice((1, 2, 4, 6, 8))) for _ in range(8)]
@@ -24,9 +26,7 @@ def _reports(random: Random) -> list:
             if rank in failed and errors:
                 reports.append([rank, times[rank] / 100, random.choice(("ValueError: 3 chunks", "out of memory"))])
             elif rank not in failed:
-                reports.append(
-                    [rank, times[rank] / 100, random.choice(("connection closed by peer", "connection reset"))]
-                )
+                reports.append([rank, times[rank] / 100, random.choice(_LOST)])
         random.shuffle(reports)
         drawn.append((ranks, reports))
     return drawn

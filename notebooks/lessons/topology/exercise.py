@@ -22,6 +22,16 @@ _MIXED = [
     ["PHB", "NV4", "PXB", "X"],
 ]
 _SWITCH = [["X" if row == column else "NV18" for column in range(4)] for row in range(4)]
+# Two neighbours in the order of speed each, with numbers of links that come in no table of GPUs as well.
+_NEIGHBOURS = (
+    ("NV12", "NV9"),
+    ("NV9", "NV1"),
+    ("NV1", "PIX"),
+    ("PIX", "PXB"),
+    ("PXB", "PHB"),
+    ("PHB", "NODE"),
+    ("NODE", "SYS"),
+)
 _HOST = [line.split() for line in ("X PIX PHB", "PIX X PXB", "PHB PXB X")]
 RINGS = (
     ([0, 1, 2, 3], _SWITCH),
@@ -35,6 +45,7 @@ RINGS = (
     ([1, 2], _HOST),
     ([0, 1], _HOST),
     ([3, 0], _MIXED),
+    *(([1, 2, 0], [["X", fast, slow], [fast, "X", fast], [slow, fast, "X"]]) for fast, slow in _NEIGHBOURS),
 )  # GPUs in the order of the ring, and the matrix of `nvidia-smi topo -m`
 
 
@@ -113,6 +124,7 @@ judge_hop = judge_of(
             "fastest",
             lambda ring, matrix: min(_hops(matrix, ring), key=_distance),
             "that is the fastest hop, and the slowest one limits the ring",
+            throughout=True,
         ),
         Mistake(
             "alphabet",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from labkit.course.grading.cases import Cases
-from lessons.topology.exercise import judge_cpus, judge_hop
+from lessons.topology.exercise import CLASSES, judge_cpus, judge_hop
 
 
 def _affinities(random: Random) -> list:
@@ -20,7 +20,8 @@ def _affinities(random: Random) -> list:
 def _rings(random: Random) -> list:
     drawn = []
     for gpus in (3, 4, 4, 6, 8):
-        classes = random.choice((("NV4", "NV12", "NV18"), ("NV6", "PIX", "PHB", "SYS"), ("PIX", "PXB", "PHB", "NODE")))
+        links = [f"NV{count}" for count in random.sample(range(1, 19), 3)]
+        classes = random.choice((links, (links[0], "PIX", "PHB", "SYS"), CLASSES))
         matrix = [["X"] * gpus for _ in range(gpus)]
         for row in range(gpus):
             for column in range(row):

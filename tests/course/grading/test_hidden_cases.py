@@ -1,4 +1,4 @@
-"""The hidden cases of every exercise: unlike the shown ones, other for each student, and right answers pass them."""
+"""The hidden cases of every exercise: the shown ones and more, other for each student; right answers pass them."""
 
 import copy
 import importlib
@@ -6,10 +6,11 @@ import json
 from itertools import pairwise
 
 import pytest
+from slips import SLIPS, slipped
 
 from labkit.course import answers
 from labkit.course.grading.cases import cases_of
-from labkit.course.verdict import RIGHT
+from labkit.course.verdict import RIGHT, WRONG
 
 EXERCISES = answers.exercises()
 STUDENTS = [f"student {number}" for number in range(12)]
@@ -17,16 +18,17 @@ STUDENTS = [f"student {number}" for number in range(12)]
 CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "precision_memory.peak_bytes"]
 
 
-def shown(name: str) -> str:
+def shown(name: str) -> set[str]:
     lab, _, function = name.partition(".")
-    return json.dumps([list(one) for one in importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs])
+    return {json.dumps(list(one)) for one in importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs}
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_cases_differ_from_the_shown_ones_and_between_students(name):
+def test_cases_hold_the_shown_ones_and_others_that_differ_between_students(name):
     cases = cases_of(name)
+    for student in STUDENTS:
+        assert {json.dumps(arguments) for arguments in cases.drawn(name, student)} > shown(name)
     drawn = [json.dumps(cases.drawn(name, student)) for student in STUDENTS]
-    assert shown(name) not in drawn
     assert len({*drawn}) > len(drawn) / 2
     assert drawn == [json.dumps(cases.drawn(name, student)) for student in STUDENTS], "the same student, the same cases"
     assert drawn[0] != json.dumps(cases.drawn(name, STUDENTS[0], "a secret")) or len({*drawn}) < len(drawn)
@@ -40,6 +42,18 @@ def test_the_reference_solution_is_right_in_all_cases(name):
         inputs = cases.drawn(name, student)
         given = json.loads(json.dumps([solution(*copy.deepcopy(arguments)) for arguments in inputs]))
         assert cases.judge(given, inputs).outcome == RIGHT, (student, inputs)
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_no_student_gets_points_for_what_the_notebook_refuses(name):
+    cases, function = cases_of(name), name.partition(".")[2]
+    for old, new, _ in SLIPS[name]:
+        scope: dict = {}
+        exec(slipped(name, old, new), scope)
+        for student in STUDENTS[:3]:
+            inputs = cases.drawn(name, student)
+            given = json.loads(json.dumps([scope[function](*copy.deepcopy(arguments)) for arguments in inputs]))
+            assert cases.judge(given, inputs).outcome == WRONG, (new, student)
 
 
 @pytest.mark.parametrize("name", CALLED)

@@ -193,6 +193,21 @@ def test_a_checker_is_not_changed_from_inside(code):
     assert judged(RIGHT_CODE).outcome == RIGHT, "and the next student's answer is judged as ever"
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"given": "[1.0, 0.0, 10]", "took": [1.0, 1.0], "reads": 20, "busy_starts": 0, "busy_stops": 0, "failed": 0}',
+        '{"situation": "raises", "raised": "RuntimeError"}',
+        '{"given": "[1.0, 0.0, 10]", "calls": "sss' + "wcswc" * 10 + '"}',
+        '{"given": "[1.0, 0.0, 10]", "calls": "' + "x" * 30 + '"}',
+    ],
+)
+def test_what_an_answer_says_it_measured_is_not_believed(row):
+    line = f'{{"row": {row}}}\n'.encode()
+    code = f"import os, sys\nos.write(int(sys.argv[1]), {line!r} * 6)\nos._exit(0)\n"
+    assert judged(code, "benchmarking.timed").outcome == WRONG
+
+
 def test_only_what_an_answer_may_import_is_packed():
     files = packed(("labkit.engine.function", *cases_of("precision_memory.peak_bytes").may_import))
     with_code = [name for name, text in files.items() if text]

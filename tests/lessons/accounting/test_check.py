@@ -84,7 +84,7 @@ def devices(function) -> set[str]:
         (lambda gib, gb: True, {"form"}),
         (lambda gib, gb: [44], {"form"}),
         (lambda gib, gb: nan, {"form"}),
-        (lambda gib, gb: inf, {"wrong"}),
+        (lambda gib, gb: inf, {"form"}),
         (lambda gib, gb: 10**400, {"form"}),
         (lambda gib, gb: 1000, {"wrong"}),
     ],

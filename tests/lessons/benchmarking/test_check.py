@@ -38,7 +38,7 @@ def judged(*swaps: tuple[str, str]):
         point = SimpleNamespace(situation=situation)
         worker = SimpleNamespace(state=scope["timed"], record=lambda at=point, **row: rows.append(vars(at) | row))
         try_answer(worker, point)
-    return judge_timed(rows)
+    return judge_timed(rows, [(situation,) for situation in SITUATIONS])
 
 
 @pytest.mark.parametrize("method", ['method="inclusive"', 'method="exclusive"'])

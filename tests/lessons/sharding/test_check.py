@@ -43,7 +43,7 @@ def own(parameters, ranks, stage):
         (lambda p, n, s: own(p, n, s) / 2**20, {"impossible"}),
         (lambda p, n, s: [own(p, n, s)], {"form"}),
         (lambda p, n, s: 10**400, {"form"}),
-        (lambda p, n, s: float("inf"), {"bytes"}),
+        (lambda p, n, s: float("inf"), {"form"}),
         (lambda p, n, s: f"{own(p, n, s)} bytes", {"form"}),
         (lambda p, n, s: None, {"form"}),
         (lambda p, n, s: True, {"form"}),

@@ -11,9 +11,7 @@ from lessons.benchmarking.worker.device import drive
 
 
 def try_answer(worker: Worker, point: SimpleNamespace) -> None:
-    """Append what the student's function returned for one kind of step, how it measured, and the true times."""
+    """Append what the student's function returned for one kind of step, and its calls of the device."""
     if not callable(worker.state):
         worker.state = function_of(Path(worker.plan.answers) / "benchmarking_timed.py", "timed")
-    seen = drive(worker.state, point.situation)
-    del seen["situation"]  # the point's knob is in each of its rows
-    worker.record(iteration=0, **seen)
+    worker.record(iteration=0, **drive(worker.state, point.situation))

@@ -1,0 +1,63 @@
+"""Answers that look right are refused, and right ones in unusual style are not: by the check and by the grader."""
+
+import copy
+import importlib
+import json
+from typing import Any
+
+import pytest
+from attempts import ACCEPTED, REFUSED
+
+from labkit.course.grading.cases import cases_of
+from labkit.course.verdict import RAISED, RIGHT, WRONG
+from labkit.engine.function import as_json
+from lessons.precision_memory.exercise import judge_peaks
+from lessons.precision_memory.theory.memory import Shape, ledger
+
+STUDENTS = ("", "ada", "grace")  # "" stands for the notebook's check
+
+
+def tried(attempts: dict[str, dict[str, str]]) -> list:
+    return [
+        pytest.param(name, code, student, id=f"{name}: {what}, {student or 'the check'}")
+        for name, codes in attempts.items()
+        for what, code in codes.items()
+        for student in STUDENTS
+        if student or not cases_of(name).driver
+    ]
+
+
+def outcome(name: str, code: str, student: str) -> str:
+    """Return how an answer is judged: with the notebook's cases, or with those of a student."""
+    lab, _, function = name.partition(".")
+    exercise, cases = importlib.import_module(f"lessons.{lab}").check.by_name[function], cases_of(name)
+    inputs = json.loads(json.dumps(cases.drawn(name, student) if student else [*map(list, exercise.inputs)]))
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    drive = importlib.import_module(cases.driver).drive if cases.driver else None
+    given = []
+    for arguments in copy.deepcopy(inputs):
+        try:
+            value = drive(scope[function], *arguments) if drive else scope[function](*arguments)
+        except (LookupError, ValueError, TypeError, ArithmeticError):
+            return RAISED
+        given.append(json.loads(as_json(value)))
+    if function == "peak_bytes":
+        return judge_peaks(given, [*map(peak, inputs)], configurations=inputs).outcome
+    return (cases.judge(given, inputs) if student else exercise.judge(given)).outcome
+
+
+def peak(configuration: list) -> float:
+    """Return the bytes that a measurement of a configuration comes to, within a percent or so."""
+    *sizes, precision, phase = configuration
+    return sum(ledger(Shape(*sizes, precision), f"{phase} step").values())
+
+
+@pytest.mark.parametrize(("name", "code", "student"), tried(REFUSED))
+def test_an_answer_that_looks_right_is_refused(name, code, student):
+    assert outcome(name, code, student) in (WRONG, RAISED)
+
+
+@pytest.mark.parametrize(("name", "code", "student"), tried(ACCEPTED))
+def test_a_right_answer_in_unusual_style_is_accepted(name, code, student):
+    assert outcome(name, code, student) == RIGHT

@@ -1,0 +1,115 @@
+"""NaN, infinite numbers, −0.0, numpy's scalars and wrong shapes, given to every exercise in place of a right answer."""
+
+import copy
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labkit.course import answers
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.engine.function import as_json
+from lessons.benchmarking.exercise import judge_timed
+from lessons.benchmarking.plan import SITUATIONS
+from lessons.benchmarking.worker.device import drive
+from lessons.precision_memory.exercise import judge_peaks
+
+RETURNS = [name for name in answers.exercises() if not name.startswith("broadcast.")]  # those fill buffers
+ODD = [math.nan, math.inf, -math.inf, 10**400, np.float32("nan"), np.float64("inf")]
+Change = Callable[[Any], Any]
+
+
+def judged(name: str, change: Change) -> Verdict:
+    """Return the verdict on what the reference solution returns, changed, as a worker brings it."""
+    lab, _, function = name.partition(".")
+    solution = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
+    if function == "timed":
+        timed = lambda *tools: change(solution(*tools))  # noqa: E731
+        return judge_timed([drive(timed, situation) for situation in SITUATIONS], [(one,) for one in SITUATIONS])
+    given = [json.loads(as_json(change(copy.deepcopy(value)))) for value in right(name)]
+    if function == "peak_bytes":
+        return judge_peaks(given, right(name))
+    judge = importlib.import_module(f"lessons.{lab}").check.by_name[function].judge
+    return judge(given)
+
+
+@cache
+def right(name: str) -> list:
+    lab, _, function = name.partition(".")
+    solution = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
+    inputs = importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs
+    return [solution(*copy.deepcopy(list(arguments))) for arguments in inputs]
+
+
+def each_number(value: Any, change: Change) -> Any:
+    """Return a value with each number in it changed; a result that has none is changed as a whole."""
+    return _numbers(value, change) if _has_numbers(value) else change(0.0)
+
+
+def _has_numbers(value: Any) -> bool:
+    return any(map(_has_numbers, value)) if isinstance(value, list | tuple) else type(value) in (int, float)
+
+
+def _numbers(value: Any, change: Change) -> Any:
+    if isinstance(value, list | tuple):
+        return [_numbers(item, change) for item in value]
+    return change(value) if type(value) in (int, float) else value
+
+
+def first_number(value: Any, change: Change) -> Any:
+    """Return a value with the first number in it changed; a result that has none is changed as a whole."""
+    numbers: Iterator[bool] = iter([True])
+    return each_number(value, lambda number: change(number) if next(numbers, False) else number)
+
+
+@pytest.mark.parametrize("name", RETURNS)
+@pytest.mark.parametrize("place", [each_number, first_number])
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{type(odd).__name__} {odd!r:.8}")
+def test_what_is_no_number_is_never_right(name, place, odd):
+    verdict = judged(name, lambda value: place(value, lambda _: odd))
+    assert verdict.outcome == WRONG, verdict
+    assert str(verdict) and all(verdict.faults.values())
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_minus_zero_in_place_of_zero_is_no_mistake(name):
+    zero = lambda number: -0.0 if number == 0 and isinstance(number, float) else number  # noqa: E731
+    assert judged(name, lambda value: each_number(value, zero) if _has_numbers(value) else value).outcome == RIGHT
+    assert judged(name, lambda value: each_number(value, lambda _: -0.0)).outcome == WRONG
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_numpys_scalars_are_numbers(name):
+    scalar = lambda number: np.float64(number) if isinstance(number, float) else np.int64(number)  # noqa: E731
+    verdict = judged(name, lambda value: each_number(value, scalar) if _has_numbers(value) else value)
+    assert verdict.outcome == RIGHT, verdict
+
+
+def longer(value: Any) -> Any:
+    return [*value, *value[-1:], 0] if isinstance(value, list | tuple) else [value, value]
+
+
+def shorter(value: Any) -> Any:
+    return value[:-1] if isinstance(value, list | tuple) else []
+
+
+SHAPES: dict[str, Change] = {
+    "in a list": lambda value: [value],
+    "in a dict": lambda value: {"value": value},
+    "an array of two rows": lambda value: np.zeros((2, 3)),
+    "an empty array": lambda value: np.zeros(0),
+    "as text": repr,
+    "longer": longer,
+    "shorter": shorter,
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_wrong_shape_is_never_right(name, shape):
+    assert judged(name, SHAPES[shape]).outcome == WRONG
