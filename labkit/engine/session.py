@@ -52,7 +52,8 @@ def environment() -> dict[str, str]:
     """Return the kernel's environment without other launchers' variables; the workers import this labkit."""
     foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
-    paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [str(REPOSITORY), *(os.path.join(_here(), folder) for folder in named)]
     # Triton decides while it is loaded whether it compiles kernels or interprets them, and a CPU can only interpret.
     interpreted = {} if node.here().has_gpus else {"TRITON_INTERPRET": kept.get("TRITON_INTERPRET", "1")}
     return kept | interpreted | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
@@ -60,8 +61,11 @@ def environment() -> dict[str, str]:
 
 def import_path() -> list[str]:
     """Return the folders that this process imports from, each as an absolute path."""
-    here = os.readlink("/proc/self/cwd")  # known even where the folder was removed
-    return [os.path.normpath(os.path.join(here, folder)) for folder in sys.path if isinstance(folder, str)]
+    return [os.path.normpath(os.path.join(_here(), folder)) for folder in sys.path if isinstance(folder, str)]
+
+
+def _here() -> str:
+    return os.readlink("/proc/self/cwd")  # known even where the folder was removed
 
 
 class Session:
@@ -93,6 +97,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,
+                cwd="/",  # the kernel's folder may have been removed; each worker goes there by itself
                 start_new_session=True,  # an interrupt in a terminal reaches the kernel alone, which ends the run
             )
         except OSError:
