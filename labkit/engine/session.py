@@ -76,6 +76,8 @@ class Session:
     Who launches workers of several modules one after the other names all of them first: one agent then serves all.
     """
 
+    expected: tuple[str, ...] = ()  # modules that every new agent knows, so that launches of them follow each other
+
     _lock = threading.RLock()
     _current: Self | None = None
 
@@ -115,7 +117,9 @@ class Session:
         with cls._lock:
             session = last = cls._current
             if session is None or not session.serves(*modules):
-                session = cls(tuple(dict.fromkeys((*(last.modules if last else ()), *modules))))
+                session = cls(
+                    tuple(dict.fromkeys((*(last.modules if last and last.alive() else ()), *cls.expected, *modules)))
+                )
                 _keep(session)
                 if last is not None and not last.launches:
                     last.leave()
