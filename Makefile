@@ -61,7 +61,7 @@ lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node
 reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset $(NB)
 
-handout: $(READY)  ## the notebooks for a class in handout/ and handout.zip (COURSE=1: for nbgrader in course/, too)
+handout: $(READY)  ## what a class gets: handout/, handout.zip, handout-workbook.zip (COURSE=1: nbgrader's course/, too)
 	@$(PY) -m labkit.tools.handout $(if $(COURSE),--nbgrader course) $(ARGS)
 
 grade: $(READY)  ## grade all students, each answer in a confined process (DIR=submissions, a folder for each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,8 @@ class Exercises:
         entry = record.entry(f"{self.lab}.{one.name}")
         worth = f"{one.points} point{'s' if one.points > 1 else ''} ({one.grade})"
         if verdict.outcome == RIGHT:
-            return (f"This earns {worth}. Compare with the reference solution: {self._call('solution', one)}.",)
+            compare = f"Compare with the reference solution: {self._call('solution', one)}."
+            return (f"This earns {worth}. {compare if _has_solutions() else ''}".rstrip(),)
         lines = []
         if verdict.outcome != UNANSWERED and len(entry["attempts"]) > 1:
             number = entry["attempts"][-1]["number"]
@@ -119,19 +121,21 @@ class Exercises:
     def solution(self, exercise: str, anyway: bool = False) -> Code | Markdown:
         """Return the reference solution once an answer was right, or `anyway`: then it is noted that it was asked for.
 
-        Raises ValueError, listing the exercises, for an unknown one.
+        In the student's package it is a sentence: the teacher has the solution. Raises ValueError, listing the
+        exercises, for an unknown one.
         """
         one, name = self._named(exercise), f"{self.lab}.{exercise}"
+        if not _has_solutions():
+            return say(
+                f"Your teacher has the reference solution of `{exercise}`; this copy of the workbook shows none."
+            )
         if not record.entry(name)["right_at"] and not anyway:
             ask = self._call("solution", one, ", anyway=True")
             return say(
                 f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that, "
                 "and your record notes that you asked for it."
             )
-        try:
-            shown = source(*(one.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
-        except ValueError:
-            return say("The reference solutions are not part of this copy of the workbook.")
+        shown = source(*(one.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
         if not record.entry(name)["right_at"]:
             record.change(name, solution_at=record.now())
         return shown
@@ -156,3 +160,8 @@ class Exercises:
         if exercise not in self.by_name:
             raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
         return self.by_name[exercise]
+
+
+def _has_solutions() -> bool:
+    """Return whether this is a full checkout: the student's package has neither solutions nor the grading room."""
+    return importlib.util.find_spec("labkit.course.grading") is not None

@@ -1,10 +1,11 @@
-"""`make handout`: the notebooks for a class, without answers and outputs, in handout/ and handout.zip."""
+"""`make handout`: what a class gets: the notebooks in handout/ and handout.zip, the workbook without solutions."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from labkit.course.grading.handout import hand_out, set_up_nbgrader
+from labkit.course.grading.package import write_package
 from labkit.repository import REPOSITORY
 
 
@@ -12,16 +13,20 @@ def main(arguments: list[str] | None = None) -> int:
     """Write what the arguments ask for; return 0, or 2 with a sentence where that is not possible."""
     parser = argparse.ArgumentParser(prog="python -m labkit.tools.handout", description=__doc__)
     parser.add_argument("notebooks", nargs="*", help="as 02, or 02_broadcast (default: all)")
-    parser.add_argument("--folder", type=Path, default=REPOSITORY / "handout", help="the new folder, and its zip")
+    parser.add_argument(
+        "--folder", type=Path, default=REPOSITORY / "handout", help="the new folder; its zips lie beside it"
+    )
     parser.add_argument("--nbgrader", type=Path, help="write nbgrader's folder of a course, too")
     given = parser.parse_args(arguments)
     try:
         pages = hand_out(given.folder, given.notebooks)
+        package = write_package(given.folder)
         assignments = set_up_nbgrader(given.nbgrader, given.notebooks) if given.nbgrader else []
     except (ValueError, OSError) as error:
         print(f"make handout: {error}", file=sys.stderr)
         return 2
     print(f"{given.folder} and {given.folder.name}.zip: {len(pages)} notebooks, without answers and outputs")
+    print(f"{package.name}: the workbook for students, without reference solutions and hidden cases")
     if given.nbgrader:
         print(
             f"{given.nbgrader}: nbgrader's course with {len(assignments)} assignments; `nbgrader` runs in this folder"

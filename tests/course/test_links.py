@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from labkit.course.grading.handout import hand_out, set_up_nbgrader
 from labkit.course.lessons import LINK
-from labkit.tools import work
+from labkit.tools import handout, work
 
 
 def refreshed(folder: Path) -> None:
@@ -19,9 +20,17 @@ def refreshed(folder: Path) -> None:
     assert work.main(["--folder", str(folder), "refresh"]) == 0
 
 
+def unpacked(folder: Path) -> None:
+    """Make the folder that a student unpacks."""
+    assert handout.main(["--folder", str(folder.with_name("class"))]) == 0
+    with zipfile.ZipFile(folder.with_name("class-workbook.zip")) as archive:
+        archive.extractall(folder)
+
+
 MADE = {
     "make lab": refreshed,
     "make handout": hand_out,
+    "make handout, the student's package": unpacked,
     "make handout ARGS='02 12'": lambda folder: hand_out(folder, ["02", "12"]),
     "make handout COURSE=1": set_up_nbgrader,
     "make handout COURSE=1 ARGS=12": lambda folder: set_up_nbgrader(folder, ["12"]),

@@ -80,13 +80,6 @@ def test_after_a_right_answer_the_solution_is_shown_and_nothing_is_noted():
     assert record.entry(NAME)["solution_at"] == ""
 
 
-def test_a_copy_without_solutions_says_so():
-    one = Exercise("held_bytes", check=lambda exercise, **_: Verdict(exercise, RIGHT, {}))
-    check = Exercises("no_such_lab", one)
-    assert "not part of this copy" in check.solution("held_bytes", anyway=True).data
-    assert record.entry("no_such_lab.held_bytes")["solution_at"] == ""
-
-
 def test_hints_go_on_after_a_restart_and_an_earlier_one_can_be_seen_again():
     answers.save(NAME, written("1"))
     assert "hint 1 of 3" in str(lab(WRONG)("held_bytes"))

@@ -21,8 +21,10 @@ class Cases:
     the others, lists of arguments, from a student's own random numbers; `judge` takes what the answer gave for each
     list, and these. Where calling the function is not enough, `driver` names a module whose `drive(function,
     *arguments)` tries it and returns what the judge takes. With `reference`, the code of a reference solution, that is
-    tried in the same way, and what it gave comes to the judge as a third argument. `may_import` names the modules and
-    functions of labkit that the answer and the driver may import; nothing else of labkit is within their reach.
+    tried in the same way, and what it gave comes to the judge as a third argument. Then the answer is believed its
+    `calls` alone: the driver makes them again in a process without the answer, and the judge takes what that gives.
+    `may_import` names the modules and functions of labkit that the answer and the driver may import; nothing else of
+    labkit is within their reach.
     `start_s`: seconds that the driver's own imports may take, on top of the answer's.
     """
 

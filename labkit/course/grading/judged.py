@@ -51,6 +51,8 @@ def judge(
         given = _given(function, code, inputs, cases, ended, limits)
         if isinstance(given, Verdict):
             return replace(exercise.on_failure(given), printed=printed)
+        if cases.reference:
+            given = _made_again(name, given, inputs, limits)
         with _JUDGING:
             verdict = cases.judge(given, inputs, *more)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
@@ -142,10 +144,24 @@ def _lines(results: str) -> list[dict[str, Any]]:
 @functools.lru_cache(maxsize=256)
 def _reference(name: str, inputs: str, limits: Limits) -> list[Any]:
     """Return what the reference solution gives in the same kind of process."""
-    cases = cases_of(name)
-    code = "\n\n\n".join(map(code_of, cases.reference))
-    ended = _tried(name, code, json.loads(inputs), cases, limits)
-    rows = [line["row"] for line in _lines(ended.results) if "row" in line]
-    if len(rows) < len(json.loads(inputs)):
+    code = "\n\n\n".join(map(code_of, cases_of(name).reference))
+    ended, rows = _rows(name, code, json.loads(inputs), limits)
+    if rows is None:
         raise RuntimeError(f"the reference solution of {name} did not end well:\n{ended.printed}\n{ended.results}")
     return rows
+
+
+def _made_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -> list[Any]:
+    """Return what is measured of an answer's calls where the answer is not: it may have written any measurement."""
+    code = f"def {name.partition('.')[2]}(*_):\n    raise ValueError\n"  # is called where there are no calls
+    _, rows = _rows(name, code, [[*each, row["calls"]] for each, row in zip(inputs, given, strict=True)], limits)
+    if rows is None:
+        raise ValueError("the calls cannot be made again")
+    return rows
+
+
+def _rows(name: str, code: str, inputs: list, limits: Limits) -> tuple[Ended, list[Any] | None]:
+    """Return how trusted code ended in a process of its own, and what it gave; None where that is not all."""
+    ended = _tried(name, code, inputs, cases_of(name), limits)
+    rows = [line["row"] for line in _lines(ended.results) if "row" in line]
+    return ended, rows if len(rows) == len(inputs) else None

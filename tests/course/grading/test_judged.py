@@ -208,6 +208,46 @@ def test_what_an_answer_says_it_measured_is_not_believed(row):
     assert judged(code, "benchmarking.timed").outcome == WRONG
 
 
+BROADCAST = """
+import json, os, sys
+from pathlib import Path
+for elements, gpus, chunks, _ in json.loads(Path(__file__).with_name("request.json").read_text())["inputs"]:
+    size, spans, calls = elements // chunks, [], {}
+    def copy(origin, target, first, after):
+        what = {"lane": f"{origin} → {target}", "origin": origin, "target": target, "first": first, "elements": size}
+        spans.append(what | {"index": len(spans), "after": after, "waited": []})
+    for first in range(0, elements, size):
+        pull = len(spans)
+        copy("host", "0", first, [])
+        for gpu in range(1, gpus):
+            copy("0", str(gpu), first, [pull])
+    fewer = next(count for count in range(chunks - 1, 0, -1) if chunks % count == 0)
+    for count in (chunks, fewer):
+        pulls = [["host → 0", ["0", at, elements // count], ["host", at, elements // count], [], []]
+                 for at in range(0, elements, elements // count)]
+        calls[str(count)] = {"copies": pulls, "over": [], "spoilt": [], "claimed": None}
+    measured = {"status": "ok", "seconds": 1e-3, "in_flight": 0, "source_in_use": False}
+    row = measured | {"warm_up": False, "fewer_chunks": fewer, "fewer_pulls": fewer}
+    line = {"row": {"rows": [row], "spans": spans, "calls": CALLS}}
+    os.write(int(sys.argv[1]), (json.dumps(line) + "\\n").encode())
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("calls", ["calls", "{}", "None"])
+def test_what_a_broadcast_says_it_copied_is_not_believed(calls):
+    """Its rows and spans are those of a right answer; its calls leave out the forwards, or are none."""
+    verdict = judged(BROADCAST.replace("CALLS", calls), "broadcast.pipelined")
+    assert verdict.outcome == WRONG and ("wrong_copy" if calls == "calls" else "form") in verdict.faults, verdict
+
+
+def test_a_broadcast_that_has_waited_may_change_the_source():
+    code = "lanes.wait()\n    source.zero_()\n"
+    assert judged(f"{reference('broadcast.pipelined')}\n    {code}", "broadcast.pipelined").outcome == RIGHT
+    verdict = judged(f"{reference('broadcast.pipelined')}\n    source.zero_()\n", "broadcast.pipelined")
+    assert verdict.outcome == WRONG and [*verdict.faults] == ["source_reused"], verdict
+
+
 def test_only_what_an_answer_may_import_is_packed():
     files = packed(("labkit.engine.function", *cases_of("precision_memory.peak_bytes").may_import))
     with_code = [name for name, text in files.items() if text]

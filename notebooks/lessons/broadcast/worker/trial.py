@@ -44,21 +44,84 @@ def rehearse(
     `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
     had not waited for.
     """
-    fewer = next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
-    lanes, in_use = Lanes(buffers.devices), []
+    calls = calls_of(work, source, before, buffers, fewer := _fewer(chunks))
+    pulls = sum(origin[0] == "host" for _, _, origin, *_ in calls["copies"])
+    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": bool(calls["spoilt"])}
+
+
+def _fewer(chunks: int) -> int:
+    """Return the largest smaller number of chunks that divides a tensor as well."""
+    return next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
+
+
+def calls_of(work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Any, chunks: int) -> dict[str, Any]:
+    """Run a function once; return what it asked of the lanes, in values alone.
+
+    `copies`: each one's lane, target, origin, and the numbers of those that it was told to wait for, and of those that
+    the function had waited for; `over`: those that it had waited for at its end. `spoilt`: after how many copies it was
+    seen that the source did not hold `before` any more, though a copy still read it. `claimed`: what it returned.
+    """
+    lanes, spoilt = Lanes(buffers.devices), []
 
     def look() -> None:
         reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
-        in_use.append(reading and not torch.equal(source, before))
+        if reading and not torch.equal(source, before):
+            spoilt.append(len(lanes.log))
 
     lanes.log.before_wait = look
-    work(source, buffers.copies, fewer, lanes)
+    claimed = work(source, buffers.copies, chunks, lanes)
     look()
+    log, over = list(lanes.log), [*lanes.log.over.values()]
     lanes.log.before_wait = lambda: None
     lanes.wait()
     lanes.close()
-    pulls = sum(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log)
-    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": any(in_use)}
+    number = {id(copy): index for index, copy in enumerate(log)}
+    copies = []
+    for copy in log:
+        ends = [_place(end, source, buffers.copies) for end in (copy.target, copy.origin)]
+        copies.append([copy.lane, *ends, *(_numbers(waits, number) for waits in (copy.after, copy.waited))])
+    claimed = claimed if isinstance(claimed, float) else None
+    return {"copies": copies, "over": _numbers(over, number), "spoilt": spoilt[:1], "claimed": claimed}
+
+
+def _numbers(copies: Iterable[Copy], number: dict[int, int]) -> list[int]:
+    return [number[id(copy)] for copy in copies if id(copy) in number]
+
+
+def again(calls: dict[str, dict[str, Any]]) -> Callable:
+    """Return a function that asks of the lanes what another one did, which `calls_of` tells by the number of chunks."""
+
+    def work(source: torch.Tensor, copies: list[torch.Tensor], chunks: int, lanes: Lanes) -> float | None:
+        asked, made, over = calls[str(chunks)], [], set()
+
+        def wait(numbers: list[int]) -> None:
+            if len(made) in asked["spoilt"]:
+                source.zero_()
+            for number in sorted({*numbers} - over):
+                _lane(lanes, asked["copies"][number][0]).wait()
+            over.update(numbers)
+
+        for lane, target, origin, after, waited in asked["copies"]:
+            wait(waited)
+            ends = (_part(end, source, copies) for end in (target, origin))
+            made.append(_lane(lanes, lane).copy(*ends, after=made[after[0]] if after else None))
+        wait(asked["over"])
+        return asked["claimed"]
+
+    return work
+
+
+def _lane(lanes: Lanes, name: str) -> Any:
+    origin, _, target = name.partition(" → ")
+    return lanes.host(int(target)) if origin == "host" else lanes.peer(int(origin), int(target))
+
+
+def _part(place: tuple[str, int, int], source: torch.Tensor, copies: list[torch.Tensor]) -> torch.Tensor:
+    """Return what `_place` found; what lay elsewhere is a new buffer without values."""
+    buffer, first, elements = place
+    if buffer == "elsewhere":
+        return torch.full((elements,), float("nan"))
+    return (source if buffer == "host" else copies[int(buffer)])[first : first + elements]
 
 
 def told(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) -> list[dict[str, Any]]:
@@ -69,7 +132,7 @@ def told(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) 
     for index, copy in enumerate(log):
         origin, first, _ = _place(copy.origin, source, copies)
         target, _, elements = _place(copy.target, source, copies)
-        after, waited = ([number[id(one)] for one in waits if id(one) in number] for waits in (copy.after, copy.waited))
+        after, waited = (_numbers(waits, number) for waits in (copy.after, copy.waited))
         when = {"lane": copy.lane, "start_us": copy.start_us, "end_us": copy.end_us, "index": index}
         what = {"origin": origin, "target": target, "first": first, "elements": elements}
         rows.append(when | what | {"after": after, "waited": waited})
@@ -85,14 +148,25 @@ def _place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor
     return "elsewhere", 0, tensor.numel()
 
 
-def drive(work: Callable, elements: int, gpus: int, chunks: int, seed: int) -> dict[str, list[dict[str, Any]]]:
-    """Return what a worker measures of a function, on host buffers that stand for GPUs: rows, and spans of copies."""
+def drive(
+    work: Callable, elements: int, gpus: int, chunks: int, seed: int, calls: dict[str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return what a worker measures of a function, on host buffers that stand for GPUs: rows, spans, and its calls.
+
+    With `calls` it measures these, and the function is not called.
+    """
+    work = work if calls is None else again(calls)
     torch.set_num_threads(1)
     device = torch.device("cpu")
     source = pattern(elements, seed, device)
     before, copies = source.clone(), [torch.empty(elements) for _ in range(gpus)]
     devices = [device] * gpus
-    rehearsed = rehearse(work, source, before, SimpleNamespace(devices=devices, copies=copies), chunks)
+    buffers = SimpleNamespace(devices=devices, copies=copies)
+    rehearsed = rehearse(work, source, before, buffers, chunks)
+    calls = {}
+    for count in (chunks, _fewer(chunks)):
+        source.copy_(before)
+        calls[str(count)] = calls_of(work, source, before, buffers, count)
     rows = []
     for iteration in range(_REPEATS):
         source.copy_(before)
@@ -110,4 +184,4 @@ def drive(work: Callable, elements: int, gpus: int, chunks: int, seed: int) -> d
         rows.append(row | ({"claimed_seconds": claimed} if isinstance(claimed, float) else {}))
     source.copy_(before)
     spans = told(watched(work, source, copies, chunks, Lanes(devices, timed=True)), source, copies)
-    return {"rows": rows, "spans": spans}
+    return {"rows": rows, "spans": spans, "calls": calls}

@@ -1,0 +1,123 @@
+"""The student's package: lessons, checks and hints work in it, and no reference solution or hidden case is in it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from labkit.course import answers
+from labkit.course.source import code_of
+from labkit.repository import NOTEBOOKS, REPOSITORY
+from labkit.tools import handout as handout_command
+
+MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather"}  # a lab's own workers run these reference solutions
+STUDENT = """
+import importlib, json
+from labkit.course import answers
+import lessons
+told = {}
+for name in answers.exercises():
+    lab, _, exercise = name.partition(".")
+    lesson = importlib.import_module(f"lessons.{lab}")
+    assert lesson.check.by_name[exercise] and "no answer" in lesson.attempts(exercise).data
+    assert lesson.hint(exercise).data.startswith("Hint 1 of 3")
+    told[name] = [lesson.solution(exercise, anyway=anyway).data for anyway in (False, True)]
+print(json.dumps([lessons.__file__, told]))
+"""
+WRONG = """
+from labkit.course import answers
+from lessons import sharding
+answers.save("sharding.held_bytes", "def held_bytes(parameters, ranks, stage):\\n    return 4 * parameters\\n")
+print(sharding.check("held_bytes"))
+"""
+
+
+@pytest.fixture(scope="module")
+def workbook(tmp_path_factory):
+    """Return the folder that a student unpacks."""
+    folder = tmp_path_factory.mktemp("class")
+    assert handout_command.main(["--folder", str(folder / "handout")]) == 0
+    with zipfile.ZipFile(folder / "handout-workbook.zip") as archive:
+        archive.extractall(folder)
+    return folder / "workbook"
+
+
+def printed(workbook: Path, code: str) -> str:
+    """Return what a fresh Python prints that finds labkit in the package; it keeps answers there."""
+    environment = os.environ | {"PYTHONPATH": str(workbook), "LABKIT_ANSWERS": str(workbook / "notebooks" / "answers")}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def references() -> dict[str, str]:
+    """Return the code of the reference solution of each exercise."""
+    every = {}
+    for name in answers.exercises():
+        lab, _, function = name.partition(".")
+        own = importlib.import_module(f"lessons.{lab}").check.by_name[function].solution
+        every[name] = code_of(own[0] if own else f"lessons.{lab}.solutions.{function}")
+    return every
+
+
+def body_of(code: str) -> str:
+    """Return the statements of a function as Python writes them, each line without its indentation."""
+    statements = ast.parse(code).body[0].body
+    documented = ast.get_docstring(ast.parse(code).body[0]) is not None
+    return flat("\n".join(map(ast.unparse, statements[documented:])))
+
+
+def flat(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def texts(folder: Path) -> str:
+    """Return all that can be read in a folder: code as Python writes it, without comments and indentation."""
+    read = []
+    for file in sorted(folder.rglob("*")):
+        if file.suffix == ".py":
+            read.append(ast.unparse(ast.parse(file.read_bytes())))
+        elif file.suffix == ".ipynb":
+            read += [cell.source for cell in nbformat.read(file, 4).cells]
+        elif file.suffix == ".md":
+            read.append(file.read_text(encoding="utf-8"))
+    return flat("\n".join(read))
+
+
+def test_no_reference_solution_is_in_it_but_those_that_a_lab_measures(workbook):
+    everything = texts(workbook)
+    assert {name for name, code in references().items() if body_of(code) in everything} == MEASURED
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "README.md", NOTEBOOKS / "teaching" / "README.md"])
+def test_the_teacher_reads_which_solutions_stay_in_it(page):
+    (told,) = [part for part in page.read_text(encoding="utf-8").split("\n\n") if "lab 02 measures" in part.lower()]
+    assert all(f"`{name}`" in told for name in MEASURED)
+
+
+def test_nothing_is_in_it_that_only_a_teacher_needs(workbook):
+    names = [file.relative_to(workbook).as_posix() for file in workbook.rglob("*") if file.is_file()]
+    assert {"Makefile", "notebooks/12_accounting.ipynb", "notebooks/glossary.md", "labkit/node/specs.csv"} < {*names}
+    teachers = {"solutions.py", "hidden.py", "tests", "teaching", "grading", "grade.py", "__pycache__", "answers"}
+    assert [name for name in names if teachers & {*name.split("/")}] == []
+
+
+def test_every_lesson_checks_and_hints_and_says_that_the_teacher_has_the_solution(workbook):
+    place, told = json.loads(printed(workbook, STUDENT).splitlines()[-1])
+    assert Path(place).is_relative_to(workbook)
+    for name in answers.exercises():
+        teacher = f"Your teacher has the reference solution of `{name.partition('.')[2]}`"
+        assert all(said.startswith(teacher) for said in told[name])
+
+
+def test_a_wrong_answer_is_launched_there_and_told_what_is_wrong(workbook):
+    told = printed(workbook, WRONG)
+    assert "held_bytes: wrong" in told and "for 774 million parameters on 2 ranks, stage 0, it gives" in told
