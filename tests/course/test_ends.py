@@ -54,6 +54,7 @@ def test_an_answer_that_exits(name, way):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_an_answer_that_never_ends(name):
     verdict = checked(name, "while True: pass", patience_s=3)
     assert verdict.outcome == HUNG, verdict

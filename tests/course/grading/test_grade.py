@@ -82,6 +82,7 @@ def test_an_answer_that_its_judge_fails_on_does_not_end_the_others(handed_in, tm
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.slow
 def test_names_and_code_that_are_no_text_are_graded_and_told(tmp_path, encoding):
     jorg = tmp_path / "submissions" / os.fsdecode(b"j\xf6rg")
     hand_in(jorg, cell(RIGHT))
