@@ -8,12 +8,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import ends_endings as endings
 import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
 import ends_scenes
 import psutil
 import pytest
-import test_a_interrupts as interrupts
-import test_a_orphans as orphans
 from failing_launches import HERE
 
 from labkit.engine.processes import is_caretaker
@@ -23,82 +22,75 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 PATIENCE_S = 5.0  # for what does not end without its guard; with it, it has ended within two seconds
 
 
-def a_run_that_raises(tmp_path):
-    """As test_a_orphans.test_grandchildren_of_a_run_that_fails, in a kernel that may import a copy of labkit."""
-    with ends_scenes.Kernel(tmp_path, "family", "raise") as kernel:
-        assert kernel.tells()["error"] == "WorkerRaised"
-        orphans.family_left(kernel.run(rows=16))
-
-
 GUARDS = {
     "workers end with their forkserver, and that with its agent": (
         "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
         "pass",
-        orphans.test_a_kernel_and_its_agent_killed_together,
+        endings.kernel_and_its_agent_killed_together,
         "soon(lambda: not kernel.family.look())",
     ),
     "the agent sees its kernel end": (
         "agent.py",
         "if kernel in readable or helper in readable:",
         "if helper in readable:",
-        orphans.test_a_kernel_that_has_forked_and_is_killed,
+        endings.kernel_that_has_forked_and_is_killed,
         "soon(lambda: kernel.family.look() == [forked])",
     ),
     "the agent kills what the runs of a lost kernel have started": (
         "agent.py",
         "    for run in list(ACTIVE.values()):\n        kill(run)\n",
         "",
-        orphans.test_a_kernel_killed_while_it_measures,
+        endings.kernel_killed_while_it_measures,
         "soon(lambda: not ",  # a process is left, or shared memory whose tracker was killed
     ),
     "the agent does not end when the kernel does not say so": (
         "agent.py",
         "signal.signal(number, signal.SIG_IGN)",
         "pass",
-        orphans.test_signals_to_the_agent_change_nothing,
+        endings.signals_to_the_agent_change_nothing,
         "agent.send_signal(number) or assert kernel.tells()",
     ),
     "who has lost its parents stays below a worker": (
         "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)",
         "pass",
-        orphans.test_signals_to_the_agent_change_nothing,
+        endings.signals_to_the_agent_change_nothing,
         "family_left(run)",
     ),
     "the mark tells who belongs to the run": (
         "processes.py",
         "if here and environment.get(MARK) == run.mark:",
         "if False:",
-        partial(orphans.test_a_helper_killed_while_ranks_measure, name="labkit.engine.agent"),
+        partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         "soon(lambda: not kernel.family.look())",
     ),
     "shared memory is freed before who frees it is killed": (
         "processes.py",
         "spent > CARE_SECONDS or not is_caretaker(process)",
         "True",
-        a_run_that_raises,
+        endings.run_that_raises,
         "soon(lambda: not any(file.exists() for file in shared), seconds=5)",
     ),
     "the kernel ends a run whose agent is lost": (
         "launches.py",
         "                    self.end()\n",
         "",
-        partial(orphans.test_a_helper_killed_while_ranks_measure, name="labkit.engine.agent"),
+        partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         'assert (told["error"], told["left"]',
     ),
     "a launch hears one interrupt, and none while it cleans up": (
         "interrupts.py",
         "self._before = signal.signal(signal.SIGINT, self._hear)",
         "pass",
-        partial(interrupts.test_while_workers_ignore_sigterm, times=4),
+        partial(endings.interrupted_while_workers_ignore_sigterm, times=4),
         "interrupted(kernel.tells(), rows=6)",
     ),
     "the forkserver's loss ends the launch": (
         "agent.py",
         "if kernel in readable or helper in readable:",
         "if kernel in readable:",
-        partial(orphans.test_a_helper_killed_while_ranks_measure, name="multiprocessing.forkserver"),
+        partial(endings.helper_killed_while_ranks_measure, name="multiprocessing.forkserver"),
         "told = kernel.tells()",
     ),
 }

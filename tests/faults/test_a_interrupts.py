@@ -6,8 +6,9 @@ import signal
 import time
 
 import pytest
+from ends_endings import interrupted, interrupted_while_workers_ignore_sigterm
 from ends_plan import Ends
-from ends_scenes import Kernel, interrupt_again, soon
+from ends_scenes import Kernel, soon
 from failing_launches import launch, nothing_left
 
 from labkit.engine.errors import Interrupted
@@ -18,22 +19,9 @@ from labkit.engine.processes import members
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def interrupted(told: dict, rows: int) -> None:
-    """How a kernel tells of a launch that was interrupted, and of the one after it."""
-    assert (told["error"], told["interrupt"], told["state"]) == ("Interrupted", True, "interrupted")
-    assert (told["rows"], told["left"], told["next"]) == (rows, 0, "finished")
-    assert told["text"].startswith(f"interrupted; {rows} rows were measured before that and kept in ")
-
-
 @pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.quick), 4])
 def test_while_workers_ignore_sigterm(tmp_path, times):
-    """Those after the first come while the clean-up waits for the workers to end."""
-    with Kernel(tmp_path, "none", "deaf") as kernel:
-        run = kernel.run(rows=6)
-        interrupt_again(run, lambda: kernel.process.send_signal(signal.SIGINT), times)
-        interrupted(kernel.tells(), rows=6)
-        nothing_left(run)
-        assert not kernel.family.look()
+    interrupted_while_workers_ignore_sigterm(tmp_path, times)
 
 
 def test_while_the_agent_starts(tmp_path):
