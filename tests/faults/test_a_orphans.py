@@ -10,7 +10,7 @@ import pytest
 from ends_endings import family_left
 from ends_plan import Ends
 from ends_scenes import Kernel, soon
-from failing_launches import failed, launch, nothing_left, works  # noqa: F401
+from failing_launches import failed, launch, nothing_left
 
 from labkit.engine.errors import WorkerHung, WorkerRaised
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from failing_launches import failed, launch, nothing_left, place, works  # noqa: F401
+from failing_launches import failed, launch, nothing_left, place
 from failing_plan import Failing
 
 from labkit.engine.errors import WorkerRaised
