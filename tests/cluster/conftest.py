@@ -7,7 +7,12 @@ from node_faults import MOST_SECONDS, failure, nothing_left
 from two_nodes import TwoNodes, why_not
 
 from labkit.cluster import lending
+from labkit.cluster.session import NodesSession
 from labkit.repository import REPOSITORY
+
+# What the tests launch on nodes: named before the first launch, so that stations, which start slowly, serve all of it.
+LESSONS = ("start.worker", "broadcast.worker", "collectives.worker", "ddp_from_scratch.worker.steps")
+MODULES = ("faults_worker", *(f"lessons.{name}" for name in LESSONS))
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +31,11 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LABKIT_PROGRESS", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY / "tests" / "engine"), str(REPOSITORY)]))
+
+    def stations(modules, *given):
+        return NodesSession(tuple(dict.fromkeys((*modules, *MODULES))), *given)
+
+    monkeypatch.setattr(lending, "NodesSession", stations)
 
 
 @pytest.fixture

@@ -46,8 +46,13 @@ def test_a_plan_runs_in_two_namespaces_and_its_source_says_so(lent):
     begun = stations()
     assert launch(start.Hello.small(gpus=2), nodes=2).status["state"] == "finished"
     assert stations() == begun and len(begun) == 2  # they stay warm
-    lending.leave()
-    soon(lambda: not any(each.is_running() for each in begun))
+
+
+@needs_namespaces
+def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert not launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello").recorded
 
 
 @needs_namespaces
@@ -55,6 +60,15 @@ def test_a_killed_worker_is_named_with_its_namespace(lent):
     with pytest.raises(WorkerDied, match=r"rank 3 \(node 1, namespace1\) was killed by SIGKILL") as caught:
         launch(Faults(faults=("kill",), rank=3), nodes=2)
     assert not processes.members(caught.value.run)
+
+
+@needs_namespaces
+def test_stations_that_are_left_end(lent):
+    launch(start.Hello.small(gpus=2), nodes=2)
+    begun = stations()
+    lending.leave()
+    assert len(begun) == 2
+    soon(lambda: not any(each.is_running() for each in begun))
 
 
 @needs_namespaces
@@ -110,14 +124,6 @@ def test_who_is_not_root_is_told_so(monkeypatch):
     monkeypatch.setattr(namespaces.shutil, "which", lambda program, path: program)
     monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
     assert "only root" in namespaces.why_not.__wrapped__()
-
-
-def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
-    if namespaces.why_not():
-        pytest.skip(namespaces.why_not())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert not launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello").recorded
 
 
 def stations(kernel: int | None = None) -> list[psutil.Process]:

@@ -27,14 +27,13 @@ def test_a_worker_that_raises_is_named_with_its_node(allocation, failed):
     assert (error.rank, error.node, error.point) == (3, 1, 1)
     assert "rank 3 (node 1, n2) raised ValueError: this rank raises on purpose" in error.sentence
     assert set(error.run.rows["point"]) == {0, 1}
-    works_again()
 
 
-def test_a_worker_that_is_killed_is_named_with_its_node(allocation, failed):
-    error = failed(WorkerDied, Faults(faults=("kill",), rank=2))
-    assert (error.rank, error.node) == (2, 1)
-    assert "rank 2 (node 1, n2) was killed by SIGKILL" in error.sentence
-    works_again()
+def test_a_worker_that_is_killed_is_named_with_its_node_and_costs_one_restart(allocation, failed):
+    error = failed(WorkerDied, Faults(faults=("none", "kill", "none"), rank=3))
+    assert (error.rank, error.node) == (3, 1)
+    assert "rank 3 (node 1, n2) was killed by SIGKILL" in error.sentence
+    assert set(error.run.rows["point"]) == {0, 1, 2} and error.run.status["launches"] == 2
 
 
 def test_a_worker_that_hangs_is_named_with_its_node_and_line(allocation, failed):

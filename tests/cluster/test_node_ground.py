@@ -22,7 +22,7 @@ from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # each starts stations twice, slowly on a loaded machine
 PATIENCE_S = 6.0
-STALL_SECONDS = 10.0
+STALL_SECONDS = 7.0  # longer than a connection, or a write, is waited for where the ground is looked at
 MOST_SECONDS = 100.0  # patience, a look around and the stacks of ranks that do not answer come before the error
 
 
@@ -54,9 +54,9 @@ def test_a_stall_of_the_network_is_outlived(networks, login, allocation, tmp_pat
     if which == "cut_workers":
         login.write_text(f'{login.read_text()}\ninterface = "{networks.wire}"\n')
     stalling = when_it_measures(tmp_path, lambda: stalls(getattr(networks, which)))
-    run = launch(Faults(faults=("visible",) * 20), nodes=2)
+    run = launch(Faults(faults=("visible",) * 5), nodes=2)
     stalling.finish()
-    assert run.status["state"] == "finished" and run.tally()["points"] == 20
+    assert run.status["state"] == "finished" and run.tally()["points"] == 5
     assert run.status["seconds"] > STALL_SECONDS
 
 
@@ -114,19 +114,19 @@ def freeze(folder, frozen: bool = True) -> None:
 
 
 def test_a_slow_file_system_is_outlived(disk, allocation):
-    """Each write takes up to a second, for ten seconds; then one takes five."""
+    """Each write takes up to a second, for five seconds; then one takes five."""
 
     def slow():
-        for seconds in (*[1.0] * 8, 5.0):
+        for seconds in (*[1.0] * 4, 5.0):
             freeze(disk)
             time.sleep(seconds)
             freeze(disk, False)
             time.sleep(0.2)
 
     slowing = when_it_measures(disk, slow)
-    run = launch(Faults(faults=("visible",) * 20), nodes=2)
+    run = launch(Faults(faults=("visible",) * 8), nodes=2)
     slowing.finish()
-    assert run.status["state"] == "finished" and run.tally()["points"] == 20
+    assert run.status["state"] == "finished" and run.tally()["points"] == 8
 
 
 def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(whole_disk, cluster, allocation, failed):

@@ -30,25 +30,18 @@ def told(monkeypatch):
     return lines
 
 
-def launched_beside(errors: list) -> threading.Thread:
+def launched_beside(errors: list, *faults: str) -> threading.Thread:
     """Launch in a thread; what it raises goes to `errors`, its run too."""
 
     def go():
         try:
-            errors.append(launch(Faults(), nodes=2))
+            errors.append(launch(Faults(faults=faults or ("none",)), nodes=2))
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=go)
     thread.start()
     return thread
-
-
-def test_a_job_is_submitted_measured_and_given_back(cluster, login, told):
-    run = launch(Faults(), nodes=2)
-    assert run.status["state"] == "finished" and set(run.rows["node"]) == {0, 1}
-    soon(lambda: run.status["job"] not in cluster.jobs())
-    assert not list((login.parent / "runs").glob(".nodes-*"))
 
 
 def test_a_kept_job_serves_the_next_launch(cluster, login, told):
@@ -59,13 +52,27 @@ def test_a_kept_job_serves_the_next_launch(cluster, login, told):
     soon(lambda: first not in cluster.jobs())
 
 
-def test_while_the_nodes_are_busy_place_and_reason_are_told(cluster, login, told):
-    other, done = cluster.allocate(2, "--exclusive"), []
-    waiting = launched_beside(done)
+def test_a_job_waits_is_measured_and_given_back(cluster, login, told, tmp_path):
+    """While the nodes are busy, place and reason are told. It cannot be requeued: started again, it finds no kernel."""
+    other, done, refused = cluster.allocate(2, "--exclusive"), [], []
+
+    def requeue():
+        (number,) = cluster.jobs()
+        with pytest.raises(AssertionError) as caught:
+            cluster.command("scontrol", "requeue", number)
+        refused.append(str(caught.value))
+
+    requeueing = when_it_measures(tmp_path, requeue)
+    waiting = launched_beside(done, "visible", "visible", "visible", "visible")
     soon(lambda: any("place 1 of 1 in partition lab (Resources: the nodes are busy)" in line for line in told))
     cluster.command("scancel", other)
     waiting.join(60)
-    assert done[0].status["state"] == "finished"
+    requeueing.finish()
+    assert "disabled" in refused[0]
+    (run,) = done
+    assert run.status["state"] == "finished" and set(run.rows["node"]) == {0, 1}
+    soon(lambda: run.status["job"] not in cluster.jobs())
+    assert not list((login.parent / "runs").glob(".nodes-*"))
 
 
 def test_a_job_that_is_cancelled_while_it_waits_is_told(cluster, login, told):
@@ -106,23 +113,6 @@ def test_a_job_that_can_never_start_is_given_back_at_once(cluster, login):
         launch(Faults(), nodes=2)
     assert time.monotonic() - begun < 20
     soon(lambda: cluster.jobs() == [])
-
-
-def test_a_job_of_ours_cannot_be_requeued(cluster, login, told, tmp_path):
-    """Started again, it would find no kernel."""
-    refused = []
-
-    def requeue():
-        (number,) = cluster.jobs()
-        with pytest.raises(AssertionError) as caught:
-            cluster.command("scontrol", "requeue", number)
-        refused.append(str(caught.value))
-
-    requeueing = when_it_measures(tmp_path, requeue)
-    run = launch(Faults(faults=("visible",) * 4), nodes=2)
-    requeueing.finish()
-    assert "disabled" in refused[0]
-    assert run.status["state"] == "finished"
 
 
 def test_a_job_that_no_kernel_uses_any_more_ends_by_itself(cluster, login, monkeypatch):

@@ -11,7 +11,6 @@ from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
 from labkit.cluster import lending
-from labkit.engine import processes
 from labkit.engine.errors import ClusterError, PlanError
 from lessons import broadcast, collectives, ddp_from_scratch, start
 
@@ -46,28 +45,21 @@ def test_a_lab_measures_all_its_points_on_two_nodes(number, allocation):
     assert len(TABLES[number](run)) > 0
 
 
-def test_ranks_of_both_nodes_add_up_and_know_their_nodes(allocation):
+def test_ranks_of_both_nodes_know_their_nodes_conditions_and_clocks(allocation):
     run = launch(start.Hello.small(gpus=2), nodes=2)
     assert set(run.rows["sum_of_ranks"]) == {0 + 1 + 2 + 3}
     assert run.hosts == ("n1", "n2") and len(run.nodes) == 2
     assert [run.place(rank) for rank in (0, 3)] == ["rank 0 (node 0, n1)", "rank 3 (node 1, n2)"]
-
-
-def test_each_node_keeps_its_own_conditions(allocation):
-    run = launch(start.Hello.small(gpus=2), nodes=2)
     for node in (0, 1):
         conditions = run.conditions(node)
         assert not conditions.missing
         assert [each.rank for each in conditions.after.ranks] == [2 * node, 2 * node + 1]
         assert [each["point"] for each in conditions.points] == [0]
-
-
-def test_the_clocks_of_both_nodes_are_compared(allocation):
-    """Both slurmd share this machine's clock: what is measured is wrong by half of the round trip at most."""
-    first, second = launch(start.Hello.small(gpus=2), nodes=2).status["clocks"]
+    first, second = run.status["clocks"]
     assert first == {"ahead_us": 0.0, "round_trip_us": 0.0}
     assert 0 < second["round_trip_us"] < 1e6
-    assert abs(second["ahead_us"]) <= second["round_trip_us"] / 2 + 0.1
+    half = second["round_trip_us"] / 2  # both slurmd share this machine's clock: more, the measurement cannot be wrong
+    assert abs(second["ahead_us"]) <= half + 0.1
 
 
 def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocation(cluster, allocation):
@@ -80,15 +72,6 @@ def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocatio
     lending.leave()
     soon(lambda: not cluster.steps() and not cluster.stations(), seconds=SLURM_FORGETS_S)
     assert allocation in cluster.jobs()
-
-
-def test_a_point_that_kills_a_worker_costs_one_restart(allocation):
-    plan = Faults(faults=("none", "kill", "none"), rank=3)
-    with pytest.raises(Exception, match=r"rank 3 \(node 1, n2\) was killed by SIGKILL") as caught:
-        launch(plan, nodes=2)
-    rows = caught.value.run.rows
-    assert set(rows["point"]) == {0, 1, 2} and caught.value.run.status["launches"] == 2
-    assert not processes.members(caught.value.run)
 
 
 def test_more_nodes_than_the_allocation_has_are_refused_at_once(allocation):

@@ -20,15 +20,14 @@ from labkit.engine.processes import is_alive, is_caretaker
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
-# For processes to end. test_a_guards_matter.py, where they do not, waits less.
-PATIENCE_S = float(os.environ.get("ENDS_PATIENCE_S", 30))
+PATIENCE_S = 30.0  # for processes to end; test_a_guards_matter.py, where they do not, waits less
 
 
-def soon(found: Callable, seconds: float = PATIENCE_S):
-    """Wait until `found()` gives something true, and give that."""
-    deadline = time.monotonic() + seconds
+def soon(found: Callable, seconds: float = 0.0):
+    """Wait until `found()` gives something true, and give that; PATIENCE_S at most where no seconds are given."""
+    deadline = time.monotonic() + (seconds or PATIENCE_S)
     while not (result := found()):
-        assert time.monotonic() < deadline, f"nothing in {seconds} s"
+        assert time.monotonic() < deadline, f"nothing in {seconds or PATIENCE_S} s"
         time.sleep(0.05)
     return result
 

@@ -1,4 +1,4 @@
-"""What the fault tests share: launches that fail, what must hold after each, and a place of their own for runs."""
+"""What the fault tests share: launches that fail, and what must hold after each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import psutil
 import pytest
 from failing_plan import Failing
 
+from labkit.engine import launch as engine
 from labkit.engine import processes
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.engine.session import Session
 from labkit.repository import REPOSITORY
 
 HERE = Path(__file__).parent
@@ -22,12 +23,20 @@ EITHER = pytest.approx(0.5, abs=0.5)  # rank 0 or rank 1: both fail in the same 
 MOST_TEXT = 25_000  # characters that a notebook shows of an error
 
 
-@pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
-    """Runs go to the test's own folder, and workers find the lab of this folder."""
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{REPOSITORY}")
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+# Named before the first launch, so that one agent serves them all: starting one takes seconds.
+MODULES = ("failing_worker", "ends_worker", "failing_to_meet", "failing_as_written", "ends_written")
+FAILED: list[Run] = []  # since the last launch that did well
+
+
+def apart_in(folder: Path) -> dict[str, str]:
+    """The variables by which runs go to a folder of their own, and workers find the labs of this folder."""
+    paths = {"LABKIT_RUNS": str(folder / "runs"), "PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}"}
+    return paths | {"LABKIT_PROGRESS": "0"}
+
+
+def launch(plan: Failing, **options) -> Run:
+    with Session.lent(*MODULES):
+        return engine.launch(plan, **options)
 
 
 def failed(
@@ -42,7 +51,7 @@ def failed(
 ) -> RunError:
     """Return the error of a launch that fails: in time, of this class, blaming this rank, leaving nothing behind.
 
-    The rows of the points before are kept, and the next launch, of a plan that does well, works.
+    The rows of the points before are kept. That the next launch works, shows `conftest.next_launch`.
     """
     knobs["rank"] = rank if isinstance(rank, int) else 1
     begun = time.monotonic()
@@ -57,7 +66,7 @@ def failed(
     rows = error.run.rows
     for point in range(error.point or 0):
         assert rows.loc[(rows["point"] == point) & (rows["iteration"] == 0), "rank"].nunique() == error.run.plan.gpus
-    works()
+    FAILED.append(error.run)
     return error
 
 
@@ -75,6 +84,7 @@ def nothing_left(run: Run) -> None:
 def works() -> Run:
     run = launch(Failing())
     assert (run.status["state"], len(run.rows)) == ("finished", 2)
+    FAILED.clear()
     return run
 
 

@@ -42,7 +42,8 @@ def raise_at_exit():
 
 
 def stay_in_a_thread(worker):
-    if worker.rank == worker.plan.rank:
+    """Another rank than the one with faults of its own."""
+    if worker.rank != worker.plan.rank:
         threading.Thread(target=time.sleep, args=(600,)).start()
     worker.barrier()
 

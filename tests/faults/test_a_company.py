@@ -13,10 +13,9 @@ import psutil
 import pytest
 from ends_plan import Changing, Ends
 from ends_scenes import Kernel, copy_of_labkit, soon
-from failing_launches import HERE, apart, failed, nothing_left, works  # noqa: F401
+from failing_launches import HERE, failed, launch, nothing_left, works
 
 from labkit.engine.errors import RunError, WorkerDied, WorkerRaised
-from labkit.engine.launch import launch
 from labkit.engine.session import Session
 from labkit.repository import REPOSITORY
 

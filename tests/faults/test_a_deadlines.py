@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ends_plan import Ends
-from failing_launches import apart, failed, place  # noqa: F401
+from failing_launches import failed, place
 
 from labkit.engine.errors import WorkerDied, WorkerHung
 

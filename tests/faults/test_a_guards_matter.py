@@ -1,114 +1,116 @@
-"""With a guard switched off, its test fails: run on a copy of labkit in which that one line is another."""
+"""With a guard switched off, its test fails: its kernels import a copy of labkit in which that one line is another."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import traceback
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+import ends_endings as endings
 import ends_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import ends_scenes
 import psutil
 import pytest
-from ends_scenes import copy_of_labkit
 from failing_launches import HERE
 
 from labkit.engine.processes import is_caretaker
 from labkit.engine.run import Run
-from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+PATIENCE_S = 5.0  # for what does not end without its guard; with it, it has ended within two seconds
+
 
 GUARDS = {
     "workers end with their forkserver, and that with its agent": (
         "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
         "pass",
-        "test_a_orphans.py::test_a_kernel_and_its_agent_killed_together",
+        endings.kernel_and_its_agent_killed_together,
         "soon(lambda: not kernel.family.look())",
     ),
     "the agent sees its kernel end": (
         "agent.py",
         "if kernel in readable or helper in readable:",
         "if helper in readable:",
-        "test_a_orphans.py::test_a_kernel_that_has_forked_and_is_killed",
+        endings.kernel_that_has_forked_and_is_killed,
         "soon(lambda: kernel.family.look() == [forked])",
     ),
     "the agent kills what the runs of a lost kernel have started": (
         "agent.py",
         "    for run in list(ACTIVE.values()):\n        kill(run)\n",
         "",
-        "test_a_orphans.py::test_a_kernel_killed_while_it_measures[alone]",
+        endings.kernel_killed_while_it_measures,
         "soon(lambda: not ",  # a process is left, or shared memory whose tracker was killed
     ),
     "the agent does not end when the kernel does not say so": (
         "agent.py",
         "signal.signal(number, signal.SIG_IGN)",
         "pass",
-        "test_a_orphans.py::test_signals_to_the_agent_change_nothing",
+        endings.signals_to_the_agent_change_nothing,
         "agent.send_signal(number) or assert kernel.tells()",
     ),
     "who has lost its parents stays below a worker": (
         "processes.py",
         "ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)",
         "pass",
-        "test_a_orphans.py::test_grandchildren_of_a_run_that_does_well",
+        endings.signals_to_the_agent_change_nothing,
         "family_left(run)",
     ),
     "the mark tells who belongs to the run": (
         "processes.py",
         "if here and environment.get(MARK) == run.mark:",
         "if False:",
-        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
+        partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         "soon(lambda: not kernel.family.look())",
     ),
     "shared memory is freed before who frees it is killed": (
         "processes.py",
         "spent > CARE_SECONDS or not is_caretaker(process)",
         "True",
-        "test_a_orphans.py::test_grandchildren_of_a_run_that_fails[WorkerRaised-raise]",
+        endings.run_that_raises,
         "soon(lambda: not any(file.exists() for file in shared), seconds=5)",
     ),
     "the kernel ends a run whose agent is lost": (
         "launches.py",
         "                    self.end()\n",
         "",
-        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[labkit.engine.agent]",
+        partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         'assert (told["error"], told["left"]',
     ),
     "a launch hears one interrupt, and none while it cleans up": (
         "interrupts.py",
         "self._before = signal.signal(signal.SIGINT, self._hear)",
         "pass",
-        "test_a_interrupts.py::test_while_workers_ignore_sigterm[4]",
+        partial(endings.interrupted_while_workers_ignore_sigterm, times=4),
         "interrupted(kernel.tells(), rows=6)",
     ),
     "the forkserver's loss ends the launch": (
         "agent.py",
         "if kernel in readable or helper in readable:",
         "if kernel in readable:",
-        "test_a_orphans.py::test_a_helper_killed_while_ranks_measure[multiprocessing.forkserver]",
+        partial(endings.helper_killed_while_ranks_measure, name="multiprocessing.forkserver"),
         "told = kernel.tells()",
     ),
 }
 
 
 @pytest.mark.parametrize(("file", "guard", "instead", "test", "line"), GUARDS.values(), ids=GUARDS)
-def test_without_it(tmp_path, file, guard, instead, test, line):
-    copy = copy_of_labkit(tmp_path)
+def test_without_it(tmp_path, monkeypatch, file, guard, instead, test, line):
+    copy = ends_scenes.copy_of_labkit(tmp_path)
     changed = copy / "labkit" / "engine" / file
     assert changed.read_text().count(guard) == 1
     changed.write_text(changed.read_text().replace(guard, instead))
-    command = [sys.executable, "-m", "pytest", "--tb=short", "-p", "no:cacheprovider"]
-    command += [f"--basetemp={tmp_path / 'inner'}", "-c", REPOSITORY / "pyproject.toml", HERE / test]
-    environment = os.environ | {"PYTHONPATH": str(copy), "ENDS_PATIENCE_S": "8"}
+    monkeypatch.setenv("PYTHONPATH", f"{copy}{os.pathsep}{HERE}")
+    monkeypatch.setattr(ends_scenes, "PATIENCE_S", PATIENCE_S)
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
+        with pytest.raises(Exception) as caught:
+            test(tmp_path)
     finally:
-        end_what_is_left(tmp_path / "inner")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert any(f"\n    {one}" in done.stdout for one in line.split(" or ")), done.stdout
+        end_what_is_left(tmp_path)
+    lines = [str(frame.line) for frame in traceback.extract_tb(caught.tb)]
+    assert any(each.startswith(one) for each in lines for one in line.split(" or ")), lines
 
 
 def end_what_is_left(folder) -> None:

@@ -6,35 +6,22 @@ import signal
 import time
 
 import pytest
+from ends_endings import interrupted, interrupted_while_workers_ignore_sigterm
 from ends_plan import Ends
-from ends_scenes import Kernel, interrupt_again, soon
-from failing_launches import apart, nothing_left  # noqa: F401
+from ends_scenes import Kernel, soon
+from failing_launches import launch, nothing_left
 
 from labkit.engine.errors import Interrupted
 from labkit.engine.interrupts import AGAIN_SECONDS, Interrupts
-from labkit.engine.launch import launch
 from labkit.engine.launches import Launches
 from labkit.engine.processes import members
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def interrupted(told: dict, rows: int) -> None:
-    """How a kernel tells of a launch that was interrupted, and of the one after it."""
-    assert (told["error"], told["interrupt"], told["state"]) == ("Interrupted", True, "interrupted")
-    assert (told["rows"], told["left"], told["next"]) == (rows, 0, "finished")
-    assert told["text"].startswith(f"interrupted; {rows} rows were measured before that and kept in ")
-
-
-@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.quick), 2, 4])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.quick), 4])
 def test_while_workers_ignore_sigterm(tmp_path, times):
-    """Those after the first come while the clean-up waits for the workers to end."""
-    with Kernel(tmp_path, "none", "deaf") as kernel:
-        run = kernel.run(rows=6)
-        interrupt_again(run, lambda: kernel.process.send_signal(signal.SIGINT), times)
-        interrupted(kernel.tells(), rows=6)
-        nothing_left(run)
-        assert not kernel.family.look()
+    interrupted_while_workers_ignore_sigterm(tmp_path, times)
 
 
 def test_while_the_agent_starts(tmp_path):
@@ -112,8 +99,8 @@ from labkit import launch, members
 signal.signal(signal.SIGINT, signal.default_int_handler)
 run = launch(Ends())
 told = []
-for moment in range(16):
-    timer = threading.Timer(moment * 0.03, os.kill, (os.getpid(), signal.SIGINT))
+for moment in range(11):
+    timer = threading.Timer(moment * 0.045, os.kill, (os.getpid(), signal.SIGINT))
     try:
         timer.start()
         run = launch(Ends())
@@ -130,6 +117,6 @@ def test_at_every_moment_of_a_launch(tmp_path):
     with Kernel(tmp_path, code=AGAIN_AND_AGAIN) as kernel:
         told = kernel.tells(seconds=100)
         assert told["next"] == "finished"
-        assert len(told["told"]) == 16, "every interrupt is heard"
+        assert len(told["told"]) == 11, "every interrupt is heard"
         assert {*told["told"]} == {"KeyboardInterrupt", "Interrupted"}, "before and after the launch, and within"
         assert not kernel.family.look()

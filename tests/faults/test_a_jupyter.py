@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
 from ends_scenes import Family, interrupt_again, soon, the_run
-from failing_launches import HERE, apart, nothing_left  # noqa: F401
+from failing_launches import HERE, apart_in, nothing_left
 from jupyter_client.manager import start_new_kernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -15,16 +18,24 @@ from labkit import launch
 """
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """Return a running kernel; whatever a test leaves of it is ended."""
-    manager, client = start_new_kernel(cwd=str(HERE))
-    found = Notebook(manager, client, tmp_path / "runs")
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """A running kernel, which serves all tests; whatever they leave of it is ended."""
+    folder = tmp_path_factory.mktemp("notebook")
+    manager, client = start_new_kernel(cwd=str(HERE), env=os.environ | apart_in(folder))
+    found = Notebook(manager, client, folder / "runs")
     found.cell(SETUP)
     yield found
     client.stop_channels()
     manager.shutdown_kernel(now=True)
     found.family.end()
+
+
+@pytest.fixture
+def notebook(running):
+    """That kernel, before its first run."""
+    shutil.rmtree(running.runs, ignore_errors=True)
+    return running
 
 
 class Notebook:

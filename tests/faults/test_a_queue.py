@@ -11,7 +11,6 @@ import signal
 
 import pytest
 from ends_scenes import Kernel, soon
-from failing_launches import apart  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 QUEUES = """

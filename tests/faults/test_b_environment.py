@@ -1,19 +1,23 @@
-"""What a worker is given: nothing of another launcher's, all of the kernel's own, and no door but loopback's."""
+"""What a worker is given: nothing of another launcher's, all of the kernel's own, and no door but loopback's.
+
+Three launches tell it for all tests, in settings that do not disturb each other: each new agent takes seconds.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import psutil
 import pytest
-from failing_launches import HERE, apart, nothing_left, works  # noqa: F401
+from failing_launches import HERE, apart_in, launch, nothing_left, works
 from failing_plan import Failing
 
 from labkit import node
-from labkit.engine.launch import launch
+from labkit.engine.session import Session, code_state
 from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
@@ -35,88 +39,136 @@ FOREIGN = {
 }
 
 
+VISIBLE = {
+    "alone": "",
+    "old agent": "GPU-5a0fa4e1-0000-1111-2222-333344445555",
+    "new agent": "MIG-5a0fa4e1-0000-1111-2222-333344445555",
+}
+THREADS = {"alone": node.here().cores, "old agent": max(1, node.here().cores // 2), "new agent": 3}
+CASES = pytest.mark.parametrize("case", ["old agent", "new agent"])
+
+
 def told(gpus: int = 2) -> pd.DataFrame:
-    """Return what every worker of a launch was given, by rank; nothing of the launch is left, and the next works."""
+    """Return what every worker of a launch was given, by rank; nothing of the launch is left."""
     run = launch(Failing(faults=("tell",), gpus=gpus))
     nothing_left(run)
-    works()
     rows = run.rows[run.rows["iteration"] == 1].set_index("rank")
     assert rows.index.tolist() == list(range(gpus))
     rows.attrs["status"] = run.status
     return rows
 
 
-@pytest.mark.parametrize("agent", ["old", "new"])
-def test_another_launchers_variables_do_not_leak_in(monkeypatch, agent):
-    """Neither those that come up between two launches, nor those that the agent was started under."""
-    if agent == "old":
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    """Where each case stands; there it finds a module that has one name in all."""
+    folder = tmp_path_factory.mktemp("folders")
+    for name in VISIBLE:
+        (folder / name).mkdir()
+        (folder / name / "named_alike.py").write_text(f"NAME = {name!r}\n")
+    for name in ("python", "python3", "torchrun"):
+        (folder / name).write_text("#!/bin/sh\nexit 9\n")
+        (folder / name).chmod(0o700)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cases(folders) -> dict[str, pd.DataFrame]:
+    """What workers were given: one alone; those of its agent, in another launcher's surroundings; a new agent's."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def tell(case: str, gpus: int = 2) -> None:
+            patch.setenv("CUDA_VISIBLE_DEVICES", VISIBLE[case])
+            patch.chdir(folders / case)
+            found[case] = told(gpus)
+            found[case].attrs["agent"] = Session._current.process.pid
+
+        def import_from(case: str) -> None:
+            patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (folders / case, HERE, REPOSITORY))))
+
+        for name, value in (apart_in(folders) | {"A_MODULE": "named_alike"}).items():
+            patch.setenv(name, value)
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        import_from("old agent")
+        tell("alone", gpus=1)
+        patch.setenv("PATH", str(folders))
+        for name, value in FOREIGN.items():
+            patch.setenv(name, value)
+        for interface in psutil.net_if_addrs():
+            patch.setenv("GLOO_SOCKET_IFNAME", interface)
+        tell("old agent")
+        import_from("new agent")
+        patch.setenv("PYTHONHASHSEED", "3")
+        patch.setenv("OMP_NUM_THREADS", "3")
+        tell("new agent")
         works()
-    for name, value in FOREIGN.items():
-        monkeypatch.setenv(name, value)
-    if agent == "new":
-        monkeypatch.setenv("PYTHONHASHSEED", "1")  # read as Python starts: the agent is replaced
-    for rank, environment in told()["environment"].items():
+    return found
+
+
+def test_what_is_read_as_a_process_starts_takes_a_new_agent(cases):
+    agents = [cases[case].attrs["agent"] for case in VISIBLE]
+    assert agents[0] == agents[1] != agents[2]
+
+
+@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "PYTHONPATH", "OMP_NUM_THREADS"])
+def test_each_of_these_alone_takes_a_new_agent(monkeypatch, name):
+    before = code_state()
+    monkeypatch.setenv(name, "4")
+    assert code_state() != before
+
+
+@CASES
+def test_another_launchers_variables_do_not_leak_in(cases, case):
+    """Neither those that come up between two launches, nor those that the agent was started under."""
+    for rank, environment in cases[case]["environment"].items():
         assert not {name for name, value in FOREIGN.items() if environment.get(name) == value}
         assert not [name for name in environment if name.startswith(("SLURM_", "PET_", "OMPI_"))]
         expected = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         assert expected.items() <= environment.items()
 
 
-@pytest.mark.parametrize(
-    "visible", ["1,0", "GPU-5a0fa4e1-0000-1111-2222-333344445555", "MIG-5a0fa4e1-0000-1111-2222-333344445555", ""]
-)
-def test_visible_devices_are_passed_on_as_they_are(monkeypatch, visible):
-    """By index, UUID or MIG id; what the node makes of it, tests/node shows."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    for environment in told()["environment"]:
-        assert environment["CUDA_VISIBLE_DEVICES"] == visible
+@pytest.mark.parametrize("case", VISIBLE)
+def test_visible_devices_are_passed_on_as_they_are(cases, case):
+    """By UUID or MIG id, or none; what the node makes of it, tests/node shows."""
+    for environment in cases[case]["environment"]:
+        assert environment["CUDA_VISIBLE_DEVICES"] == VISIBLE[case]
         assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-@pytest.mark.parametrize(
-    ("own", "gpus", "threads"), [("", 1, node.here().cores), ("", 2, max(1, node.here().cores // 2)), ("3", 2, 3)]
-)
-def test_threads_are_set_and_recorded(monkeypatch, own, gpus, threads):
+@pytest.mark.parametrize("case", THREADS)
+def test_threads_are_set_and_recorded(cases, case):
     """The kernel's own number, or each rank's share of the cores."""
-    monkeypatch.setenv("OMP_NUM_THREADS", own) if own else monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    rows = told(gpus)
-    assert set(rows["threads"]) == {threads}
-    assert {environment["OMP_NUM_THREADS"] for environment in rows["environment"]} == {str(threads)}
-    assert rows.attrs["status"]["omp_num_threads"] == threads
+    rows = cases[case]
+    assert set(rows["threads"]) == {THREADS[case]}
+    assert {environment["OMP_NUM_THREADS"] for environment in rows["environment"]} == {str(THREADS[case])}
+    assert rows.attrs["status"]["omp_num_threads"] == THREADS[case]
 
 
-def test_this_python_runs_the_workers(tmp_path, monkeypatch):
+@CASES
+def test_this_python_runs_the_workers(cases, case):
     """Whatever else PATH leads to."""
-    for name in ("python", "python3", "torchrun"):
-        (tmp_path / name).write_text("#!/bin/sh\nexit 9\n")
-        (tmp_path / name).chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYTHONHASHSEED", "2")  # a new agent
-    rows = told()
-    assert set(rows["executable"]) == {sys.executable}
-    assert {path for family in rows["family"] for path in family} == {os.path.realpath(sys.executable)}
+    assert set(cases[case]["executable"]) == {sys.executable}
+    python = os.path.realpath(sys.executable)
+    assert {path for family in cases[case]["family"] for path in family} == {python}
 
 
-def test_what_python_reads_as_it_starts_reaches_the_workers(monkeypatch):
-    works()
-    monkeypatch.setenv("PYTHONHASHSEED", "3")
-    done = subprocess.run([sys.executable, "-c", "print(hash('labkit'))"], capture_output=True, text=True, check=True)
-    assert set(told()["hash"]) == {done.stdout.strip()}
+def test_what_python_reads_as_it_starts_reaches_the_workers(cases):
+    environment = os.environ | {"PYTHONHASHSEED": "3"}
+    command = [sys.executable, "-c", "print(hash('labkit'))"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert set(cases["new agent"]["hash"]) == {done.stdout.strip()}
 
 
-def test_every_socket_is_loopbacks(monkeypatch):
+@CASES
+def test_every_socket_is_loopbacks(cases, case):
     """Those of the workers, the forkserver and the agent, whatever interface the kernel's environment names."""
-    for interface in psutil.net_if_addrs():
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
-    for sockets in told()["sockets"]:
+    for sockets in cases[case]["sockets"]:
         assert set(sockets) == {"127.0.0.1"}
 
 
-def test_workers_stand_where_the_kernel_does(tmp_path, monkeypatch):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        assert set(told()["cwd"]) == {str(tmp_path / name)}
+@pytest.mark.parametrize("case", VISIBLE)
+def test_workers_stand_where_the_kernel_does(cases, folders, case):
+    assert set(cases[case]["cwd"]) == {str(folders / case)}
 
 
 @pytest.mark.quick
@@ -127,16 +179,9 @@ def test_a_folder_that_was_removed_under_the_kernel(tmp_path, monkeypatch):
     works()
 
 
-def test_modules_come_from_the_kernels_path(tmp_path, monkeypatch):
+@CASES
+def test_modules_come_from_the_kernels_path(cases, folders, case):
     """As it is at the launch: a folder that is added comes in, one that is taken out is gone."""
-    monkeypatch.setenv("A_MODULE", "named_alike")
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "named_alike.py").write_text(f"NAME = {name!r}\n")
-        paths = (tmp_path / name, HERE, REPOSITORY)
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
-        rows = told()
-        assert set(rows["module"]) == {name}
-        assert all(
-            environment["PYTHONPATH"].endswith(str(tmp_path / name) + f":{HERE}") for environment in rows["environment"]
-        )
+    assert set(cases[case]["module"]) == {case}
+    for environment in cases[case]["environment"]:
+        assert environment["PYTHONPATH"] == os.pathsep.join(map(str, (REPOSITORY, folders / case, HERE)))

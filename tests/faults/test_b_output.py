@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from failing_launches import apart, failed, place  # noqa: F401
+from failing_launches import failed, place
 from failing_output import MEGABYTE
 
 from labkit.engine.errors import WorkerDied, WorkerRaised

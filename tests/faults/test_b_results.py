@@ -8,11 +8,10 @@ import time
 from datetime import datetime, timedelta
 
 import pytest
-from failing_launches import apart, failed, nothing_left, place, works  # noqa: F401
+from failing_launches import failed, launch, nothing_left, place, works
 from failing_plan import Failing
 
 from labkit.engine.errors import LauncherLost, NowhereToWrite, WorkerDied, WorkerRaised
-from labkit.engine.launch import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"

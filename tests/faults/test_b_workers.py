@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from failing_launches import EITHER, HERE, apart, failed, place, works  # noqa: F401
+from failing_launches import EITHER, failed, place, works
 from failing_plan import Unmeeting, Written
 
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
-from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 AT_POINT_1 = " at point 1 (seed=0, fault={})"
@@ -39,7 +36,7 @@ def written(tmp_path_factory):
     ],
 )
 def test_a_module_that_cannot_be_imported(written, monkeypatch, source, said, rank):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (written, HERE, REPOSITORY))))
+    monkeypatch.syspath_prepend(written)
     (written / "failing_as_written.py").write_text(f"import failing_plan\n{source}\n")
     raised = "exit status" not in said
     error = failed(WorkerRaised if raised else WorkerDied, plan=Written, rank=rank)
@@ -148,6 +145,7 @@ def test_all_ranks_exit_with_status_0(gpus, rank):
 def test_a_death_among_ranks_that_do_not_end():
     error = failed(WorkerDied, "none", "exit 3 among the deaf")
     assert error.sentence.startswith("rank 1 ended with exit status 3 before it had finished")
+    assert error.run.status["measuring_seconds"] < 10, "as the table of faults says"
 
 
 def test_a_rank_that_returns_early():

@@ -12,11 +12,10 @@ import time
 from datetime import datetime
 
 import pytest
-from failing_launches import HERE, apart, nothing_left, works  # noqa: F401
+from failing_launches import HERE, launch, nothing_left, works
 from failing_plan import Failing
 
 from labkit.engine.errors import GroundLost, WorkerHung
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 
 import pytest
-from failing_launches import apart, failed, nothing_left  # noqa: F401
+from failing_launches import failed, launch, nothing_left
 from failing_odd import raise_value_error
 from failing_plan import Failing
 
 from labkit.engine import failure
 from labkit.engine.errors import WorkerRaised
-from labkit.engine.launch import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
