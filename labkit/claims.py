@@ -9,11 +9,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import of_source
-from labkit.repository import REPOSITORY
+from labkit.repository import LESSONS
 from labkit.story.claims import claims_text
 from labkit.tables.claims import Claim, claims_table
-
-_LABS = REPOSITORY / "notebooks" / "lessons"
 
 
 def claims(lab: ModuleType) -> pd.DataFrame:
@@ -48,9 +46,9 @@ def show_claims(lab: ModuleType | None = None) -> Markdown:
 
 def labs_with_claims() -> list[str]:
     """Return the names of the labs that have a `claims.py`, or a folder `claims`."""
-    return sorted({file.parent.name for form in ("claims.py", "claims") for file in _LABS.glob(f"*/{form}")})
+    return sorted({file.parent.name for form in ("claims.py", "claims") for file in LESSONS.glob(f"*/{form}")})
 
 
 def _rooms(lab: str) -> list[str]:
     """Return where a lab's claims are: its claims.py, or the files of its folder in the order of their names."""
-    return ["claims"] + [f"claims.{file.stem}" for file in sorted((_LABS / lab / "claims").glob("[!_]*.py"))]
+    return ["claims"] + [f"claims.{file.stem}" for file in sorted((LESSONS / lab / "claims").glob("[!_]*.py"))]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = REPOSITORY / "notebooks"  # on Python's path: `lessons` is a folder in it
-CODE = (REPOSITORY / "labkit", NOTEBOOKS / "lessons")  # the workbook's own
+LESSONS = NOTEBOOKS / "lessons"  # what the notebooks call, a folder each
+CODE = (REPOSITORY / "labkit", LESSONS)  # the workbook's own
 PUBLISHED = REPOSITORY / "data" / "published"  # figures that reports printed
 RECORDED = REPOSITORY / "data" / "recorded"  # runs on real nodes, replayable
 MODELS = REPOSITORY / "data" / "models"  # configurations of models, as JSON
@@ -14,6 +15,13 @@ CIFAR10 = REPOSITORY / "data" / "cifar-10"  # where `make data` puts the images 
 
 # The modules that define plans. A plan file names one of them, and no other module of a file's choice is imported.
 PLAN_MODULES = re.compile(r"lessons\.\w+\.plan|labkit\.engine\.call")
+
+
+def lesson_names() -> list[str]:
+    """Return the names of the lessons, which are the folders of notebooks/lessons, in the order of their notebooks."""
+    order = [file.stem.partition("_")[2] for file in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))]
+    names = [file.parent.name for file in LESSONS.glob("*/__init__.py")]
+    return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def put_lessons_on_path() -> None:

@@ -76,14 +76,6 @@ def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():
     assert min(float(seconds) for seconds, *_ in words) < 1.0
 
 
-def test_importing_every_lab_leaves_gpu_libraries_out():
-    labs = sorted(path.parent.name for path in (ROOT / "notebooks" / "lessons").glob("*/__init__.py"))
-    probe = "; ".join(["import sys, labkit.batch, labkit.node", *(f"import lessons.{lab}" for lab in labs)])
-    probe += "; print(*({'torch', 'transformers', 'triton'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
-
-
 @pytest.fixture
 def house(tmp_path):
     """Return a function that writes one file into an otherwise plausible house and returns its path."""
@@ -127,6 +119,8 @@ def _write(path, source):
         (LAB + "story.py", "from labkit.charts import canvas"),
         (LAB + "tables.py", "from labkit.story import units"),
         ("tables/rates.py", "from lessons.pipeline.plan import Sweep"),
+        ("card/measure.py", "from lessons.start import LaunchCost"),
+        ("course/answers.py", "def names():\n    import lessons"),
         ("charts/canvas.py", "from labkit.tables import rates"),
         ("worker/trainer.py", "from labkit.tables import rates"),
         ("theory/shapes.py", "import numpy"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,8 +15,6 @@ from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 from labkit.engine.session import Session
-from labkit.tools.bench import measure as measure_launches
-from lessons.start import LaunchCost
 
 LIMIT_S = 300.0  # of one launch: on a sound node each takes seconds
 
@@ -63,7 +62,7 @@ def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
 def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
     """Measure one plan, add its readings, and return "ok" or why it failed, in one sentence."""
     try:
-        run: Run = measure_launches(plan) if isinstance(plan, LaunchCost) else _launched(plan, progress)
+        run: Run = _measured(plan, progress)
     except (RunError, OSError, ValueError) as error:  # GPUs that are lost, taken or too few; no room; a wrong knob
         sentence = (getattr(error, "sentence", "") or str(error)).splitlines()[0]
         result.why_not[plan.lab] = sentence
@@ -75,5 +74,7 @@ def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
     return "ok"
 
 
-def _launched(plan: Any, progress: bool) -> Run:
+def _measured(plan: Any, progress: bool) -> Run:
+    if module := getattr(plan, "measured_by", ""):
+        return importlib.import_module(module).measure(plan)
     return launch(plan, limit_s=LIMIT_S, progress=progress)

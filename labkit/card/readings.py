@@ -14,10 +14,8 @@ from typing import Any
 from labkit.engine.folder import runs_folder
 from labkit.engine.run import Run, replay
 from labkit.node.comparability import figures as key_conditions
-from labkit.repository import RECORDED, REPOSITORY
+from labkit.repository import LESSONS, RECORDED, lesson_names
 from labkit.tables.key_figures import KeyFigure, Measured
-
-LABS = REPOSITORY / "notebooks" / "lessons"
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ class Reading:
 
 @functools.cache
 def key_figures() -> dict[str, tuple[KeyFigure, ...]]:
-    """Return the key figures of each lab that has some, in the labs' order of notebooks as far as they have one."""
-    labs = [path.parent.name for path in LABS.glob("*/key_figures.py")]
-    return {lab: _module(lab).KEY_FIGURES for lab in sorted(labs, key=_order)}
+    """Return the key figures of each lab that has some, in the order of their notebooks."""
+    labs = [lab for lab in lesson_names() if (LESSONS / lab / "key_figures.py").exists()]
+    return {lab: _module(lab).KEY_FIGURES for lab in labs}
 
 
 def card_plans() -> list[Any]:
@@ -85,11 +83,6 @@ def figures_of(plan: Any) -> list[tuple[str, str]]:
 
 def _module(lab: str) -> Any:
     return importlib.import_module(f"lessons.{lab}.key_figures")
-
-
-def _order(lab: str) -> str:
-    found = sorted((REPOSITORY / "notebooks").glob(f"[0-9][0-9]_{lab}.ipynb"))
-    return found[0].name if found else f"99_{lab}"
 
 
 def readings(run: Run) -> list[Reading]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import pkgutil
 import re
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from labkit.course import record
 from labkit.course.keeping import folder as folder
 from labkit.course.syntax import is_answered
 from labkit.engine.errors import NowhereToWrite
+from labkit.repository import lesson_names
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
 
@@ -93,9 +93,7 @@ def _save(name: str, text: str) -> str:
 
 def exercises() -> tuple[str, ...]:
     """Return the names of all labs' exercises, such as "broadcast.pipelined"."""
-    import lessons
-
-    return tuple(name for lab in pkgutil.iter_modules(lessons.__path__) for name in exercises_of(lab.name))
+    return tuple(name for lab in lesson_names() for name in exercises_of(lab))
 
 
 def exercises_of(lab: str) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Commands behind make targets: scorecard, bench, gallery."""
+"""Commands behind make targets: scorecard, bench."""

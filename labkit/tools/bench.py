@@ -6,10 +6,12 @@ With `--conditions`: what measuring the conditions of a run costs, launches with
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -17,14 +19,14 @@ from tqdm.auto import tqdm
 from labkit import node
 from labkit.engine.launch import launch
 from labkit.engine.launches import worker_environment
+from labkit.engine.plan import Plan
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
-from lessons import start
 
 SWEEP_POINTS = 8  # so that a launch lasts for a few looks
 
 
-def torchrun(plan: start.BertStep) -> Run:
+def torchrun(plan: Plan) -> Run:
     """Run the plan's worker as a student would without labkit: torchrun on the command line."""
     run = Run.create(plan, node.here())
     command = [
@@ -45,11 +47,13 @@ def torchrun(plan: start.BertStep) -> Run:
     return run
 
 
-def measure(plan: start.LaunchCost) -> Run:
-    """Run the plan's turns and give the Run: rows with pair, way, wall seconds, and seconds to the first row."""
+def measure(plan: Any) -> Run:
+    """Run the turns of a plan of launches, such as lesson 00's LaunchCost, and return the Run.
+
+    Its rows hold pair, way, wall seconds, seconds until the workers were ready, and seconds to the first row.
+    """
     run, begun = Run.create(plan, node.here()), time.time()
-    one = start.BertStep(gpus=plan.gpus)
-    many = start.BertStep(gpus=plan.gpus, seeds=tuple(range(plan.sweep_points)))
+    one, many = plan.one_point(), plan.sweep()
     ways = {
         "torchrun": lambda: torchrun(one),
         "launch": lambda: launch(one, progress=False),
@@ -67,7 +71,7 @@ def measure(plan: start.LaunchCost) -> Run:
     return run
 
 
-def conditions_cost(gpus: int, pairs: int) -> pd.DataFrame:
+def conditions_cost(plan: Plan, pairs: int) -> pd.DataFrame:
     """Return one row per pair of launches: seconds with and without conditions, and the looks' share of a core.
 
     The order within a pair alternates. The first pair starts the agent, and is left out.
@@ -78,7 +82,7 @@ def conditions_cost(gpus: int, pairs: int) -> pd.DataFrame:
         for measured in ("0", "1") if pair % 2 else ("1", "0"):
             os.environ[CONDITIONS] = measured
             called = time.monotonic()
-            run = launch(start.BertStep(gpus=gpus, seeds=tuple(range(SWEEP_POINTS))), progress=False)
+            run = launch(plan, progress=False)
             row["with_s" if measured == "1" else "without_s"] = time.monotonic() - called
             if measured == "1":
                 kept = run.conditions()
@@ -93,21 +97,23 @@ def conditions_cost(gpus: int, pairs: int) -> pd.DataFrame:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, default=0, help="workers a launch; 0: all GPUs, or 4 processes on a CPU")
+    parser.add_argument("--lesson", default="start", help="whose plan LaunchCost is measured")
     parser.add_argument("--pairs", type=int, default=6, help="how many turns; the first is a warm-up")
     parser.add_argument("--keep", default="", help="also keep the run under data/recorded by this name")
     parser.add_argument("--conditions", action="store_true", help="only what measuring a run's conditions costs")
     options = parser.parse_args()
+    lesson = importlib.import_module(f"lessons.{options.lesson}")
     gpus = options.gpus or len(node.here().gpus) or 4
     if options.conditions:
-        table = conditions_cost(gpus, options.pairs)
+        table = conditions_cost(lesson.LaunchCost(gpus=gpus, sweep_points=SWEEP_POINTS).sweep(), options.pairs)
         print(table.round(4).to_string(index=False))
         print(table.quantile([0.25, 0.5, 0.75]).round(4).to_string())
         return
-    run = measure(start.LaunchCost(gpus=gpus, pairs=options.pairs))
+    run = measure(lesson.LaunchCost(gpus=gpus, pairs=options.pairs))
     if options.keep:
         run.keep(options.keep)
-    print(start.launch_costs(run).to_string(index=False))
-    print(start.scorecard(run).to_csv(index=False))
+    print(lesson.launch_costs(run).to_string(index=False))
+    print(lesson.scorecard(run).to_csv(index=False))
 
 
 if __name__ == "__main__":

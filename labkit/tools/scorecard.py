@@ -11,12 +11,10 @@ import pandas as pd
 
 from labkit.engine.run import Run, replay
 from labkit.provenance import fact_or
-from labkit.repository import RECORDED, REPOSITORY
-from labkit.tables.published import published
+from labkit.repository import RECORDED, lesson_names
 from labkit.tables.targets import COLUMNS as OF_TARGETS
 from labkit.tables.targets import GPU, NOT_RECORDED, card, comparable
 
-LABS = REPOSITORY / "notebooks" / "lessons"
 COLUMNS = [*OF_TARGETS, "machine", "run", "conditions"]
 NONE = "–"  # nothing to compare with, or nothing was run
 
@@ -24,17 +22,18 @@ NONE = "–"  # nothing to compare with, or nothing was run
 def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
     """Return lab, target, measured, goal, unit and met for each target of the given runs, and what measured it.
 
-    Without runs: of all recorded ones, of the lab that runs nothing (accounting), and, as "not recorded", the targets
-    that a lab expects and no recorded run shows. `conditions` is about targets that several runs measure: it says of
-    each later run whether its figure is comparable with that of the first run, or what differs between the two.
+    Without runs: of all recorded ones, of lessons that compute theirs and run nothing, and, as "not recorded", the
+    targets that a lab expects and no recorded run shows. `conditions` is about targets that several runs measure: it
+    says of each later run whether its figure is comparable with that of the first run, or what differs between the two.
     """
     if runs is not None:
         return _joined([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
-    cards = [_lab("accounting").scorecard(published("communication_accounting"))]
+    lessons = [_lab(name) for name in lesson_names()]
+    cards = [lesson.computed_scorecard() for lesson in lessons if hasattr(lesson, "computed_scorecard")]
     cards += [_of_run(run) for run in recorded]
     known = {key for one in cards for key in zip(one["lab"], one["target"], strict=True)}
-    expected = [one for one in map(_expected, _labs()) if len(one)]
+    expected = [one for one in map(_expected, lesson_names()) if len(one)]
     missing = [one[[key not in known for key in zip(one["lab"], one["target"], strict=True)]] for one in expected]
     return _joined([*cards, *missing])
 
@@ -51,10 +50,6 @@ def _of_run(run: Run) -> pd.DataFrame:
 def _expected(lab: str) -> pd.DataFrame:
     """Return the targets that the lab names in EXPECTED, none of them measured."""
     return card(lab, getattr(_lab(lab), "EXPECTED", ())).assign(met=NOT_RECORDED)
-
-
-def _labs() -> list[str]:
-    return sorted(path.parent.name for path in LABS.glob("*/__init__.py"))
 
 
 def _lab(name: str):

@@ -90,6 +90,7 @@ class LaunchCost(Plan):
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "lessons.start.worker.bert"
+    measured_by: ClassVar[str] = "labkit.tools.bench"  # on the host: it is no launch, but several
 
     pairs: int = 6
     sweep_points: int = 20
@@ -103,3 +104,11 @@ class LaunchCost(Plan):
         for pair in range(self.pairs):
             for way in self.ways:
                 yield {"pair": pair, "way": way}
+
+    def one_point(self) -> BertStep:
+        """Return what the ways torchrun and launch run."""
+        return BertStep(gpus=self.gpus)
+
+    def sweep(self) -> BertStep:
+        """Return what the way sweep runs: `sweep_points` points."""
+        return BertStep(gpus=self.gpus, seeds=tuple(range(self.sweep_points)))
