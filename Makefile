@@ -84,8 +84,8 @@ lint: $(READY)  ## check style and formatting of code and notebooks, and the typ
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
 # version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees
 # the packages of the python3 that was called, a virtual environment or not; only what is missing comes from wheelhouse/.
-# HAVE="numpy pandas matplotlib" leaves out what the node has, and what is needed for that alone. Add jupyterlab, or pytest
-# and the like: make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a
+# HAVE="numpy pandas matplotlib" leaves out what the node has. Add jupyterlab, or pytest and the like:
+# make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a
 # version, so aiohttp, which papermill needs on 3.12 alone, is named here.
 PYTHON = 3.12
 WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn \
@@ -97,7 +97,7 @@ wheels: $(READY)  ## fetch what `make run` needs on a node without a registry in
 	  --only-binary=:all: --implementation cp --python-version $(PYTHON) \
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(WHEELS)
 	@printf '%s\n' $(WHEELS) > wheelhouse/requirements.txt
-	@$(if $(HAVE),$(PY) labkit/tools/offline.py lean $(HAVE))
+	@rm -f $(HAVE:%=wheelhouse/%-*.whl)
 	@echo "wheelhouse/: $$(ls wheelhouse/*.whl | wc -l) wheels, $$(du -sh wheelhouse | cut -f1). On the node: make run OFFLINE=1"
 
 clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded data and your answers

@@ -25,89 +25,31 @@ measures.
 """
 
 import importlib
+import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from labkit import hidden_modules
+from labkit.repository import put_lessons_on_path
 
 if TYPE_CHECKING:
-    from labkit import node as node
-    from labkit.charts.calibration import predictions_chart as predictions_chart
-    from labkit.charts.conditions import conditions_chart as conditions_chart
-    from labkit.charts.nodes import nodes_map as nodes_map
-    from labkit.claims import show_claims as show_claims
-    from labkit.cluster.stand_in import launch_or_replay as launch_or_replay
-    from labkit.course.course_map import course_map as course_map
-    from labkit.course.predict import predict as predict
-    from labkit.course.predict import predictions as predictions
-    from labkit.course.source import source as source
-    from labkit.engine.errors import RunError as RunError
-    from labkit.engine.launch import launch as launch
-    from labkit.engine.plan import Plan as Plan
-    from labkit.engine.run import Run as Run
-    from labkit.engine.run import replay as replay
-    from labkit.node import here as here
-    from labkit.node.limits import against_limit as against_limit
-    from labkit.parameters import check_parameters as check_parameters
-    from labkit.story.conditions import explain_conditions as explain_conditions
-    from labkit.story.nodes import explain_links as explain_links
-    from labkit.story.words import beside as beside
-    from labkit.story.words import together as together
-    from labkit.tables.nodes import nodes_table as nodes_table
-    from labkit.tables.published import published as published
-    from labkit.tables.published import published_reports as published_reports
-    from labkit.tables.published import published_topology as published_topology
-    from labkit.tables.targets import compare_targets as compare_targets
-    from labkit.tables.targets import join_cards as join_cards
+    from labkit.front import *  # noqa: F403
 
-hidden_modules.require_none()
-importlib.import_module("labkit.repository").put_lessons_on_path()
-
-_ROOMS = {
-    "launch": "labkit.engine.launch",
-    "launch_or_replay": "labkit.cluster.stand_in",
-    "nodes_map": "labkit.charts.nodes",
-    "nodes_table": "labkit.tables.nodes",
-    "replay": "labkit.engine.run",
-    "Run": "labkit.engine.run",
-    "RunError": "labkit.engine.errors",
-    "members": "labkit.engine.processes",
-    "Plan": "labkit.engine.plan",
-    "against_limit": "labkit.node.limits",
-    "here": "labkit.node",
-    "check_parameters": "labkit.parameters",
-    "published": "labkit.tables.published",
-    "published_reports": "labkit.tables.published",
-    "published_topology": "labkit.tables.published",
-    "show_claims": "labkit.claims",
-    "compare_targets": "labkit.tables.targets",
-    "join_cards": "labkit.tables.targets",
-    "source": "labkit.course.source",
-    "course_map": "labkit.course.course_map",
-    "predict": "labkit.course.predict",
-    "predictions": "labkit.course.predict",
-    "conditions_chart": "labkit.charts.conditions",
-    "predictions_chart": "labkit.charts.calibration",
-    "beside": "labkit.story.words",
-    "explain_conditions": "labkit.story.conditions",
-    "explain_links": "labkit.story.nodes",
-    "together": "labkit.story.words",
-}
-__all__ = sorted([*_ROOMS, "node"])
+put_lessons_on_path()
 
 
 def __getattr__(name: str):
-    """Open a room when something in it is first used, so that `import labkit` itself takes no time."""
-    if name == "node":
-        return importlib.import_module("labkit.node")
-    if name not in _ROOMS:
-        raise AttributeError(f"labkit has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(_ROOMS[name]), name)
+    """Return a name of labkit/front.py, whose rooms load now: `import labkit` itself takes no time."""
+    if name.startswith("__") or importlib.util.find_spec(f"labkit.{name}"):
+        raise AttributeError(name)  # Python goes on and imports the room of this name
+    front = importlib.import_module("labkit.front")
+    if name not in vars(front):
+        raise AttributeError(f"labkit has no {name!r}; it has {', '.join(__dir__())}")
+    return getattr(front, name)
 
 
 def __dir__() -> list[str]:
     """List what a notebook may use, for Tab completion."""
-    return [*__all__, "__doc__"]
+    return sorted(name for name in vars(importlib.import_module("labkit.front")) if not name.startswith("_"))
 
 
 if "IPython" in sys.modules:  # in a notebook `%%answer` works from here on, and tables show whole texts

@@ -8,6 +8,7 @@ import tempfile
 import hypothesis
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from labkit import node
@@ -24,6 +25,9 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
         os.environ.setdefault("TRITON_INTERPRET", "1")
+    # A kernel binds the free ports that were found for it a second before. In between, one of the many sockets of other
+    # tests took one, and the kernel died as it started. A socket in a file is nobody else's.
+    KernelManager.transport.default_value = "ipc"
     # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)

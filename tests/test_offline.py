@@ -177,22 +177,6 @@ def test_wheels_for_another_python_count_as_missing(node, built, tmp_path):
         shutil.copytree(other, node.wheelhouse)
 
 
-def test_a_lean_wheelhouse_leaves_out_what_the_node_has(tmp_path):
-    tool = tmp_path / "labkit" / "tools" / "offline.py"
-    tool.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "labkit" / "tools" / "offline.py", tool)
-    house = tmp_path / "wheelhouse"
-    wheel(house, "charts", needs=["Plot.ting", "numbers", "words[long]"])
-    wheel(house, "plot_ting", needs=["numbers", "fonts", 'dates; python_version >= "3"'])
-    wheel(house, "words", needs=['dates; python_version < "3"', 'grammar; extra == "long"', 'poems; extra == "odd"'])
-    for name in ("fonts", "dates", "grammar", "poems"):
-        wheel(house, name)
-    wheel(house, "numbers", tags="cp27-cp27m-manylinux2014_x86_64")
-    (house / "requirements.txt").write_text("charts\n")
-    subprocess.run([sys.executable, tool, "lean", "plot-ting", "Numbers"], check=True)
-    assert sorted(path.name.split("-")[0] for path in house.glob("*.whl")) == ["charts", "dates", "grammar", "words"]
-
-
 def test_what_only_testing_needs_is_not_asked_for_by_a_run():
     """`make run OFFLINE=1` once refused a node without basedpyright."""
     offline = runpy.run_path(str(ROOT / "labkit" / "tools" / "offline.py"))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from labkit.charts import canvas, ledgers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # What an allocation's history tells apart, from the bottom; the base was there before the history began.
 LAYERS = {

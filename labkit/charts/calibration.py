@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.provenance import fact
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LINE = 52  # characters of a question in one line
 LINES = 2

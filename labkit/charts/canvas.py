@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import matplotlib.pyplot as plt
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+import functools
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts.description import keep_in_notebooks
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # What a GPU is doing keeps its colour in the whole workbook (Okabe and Ito's palette: told apart by colour-blind eyes).
 COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"
@@ -49,9 +48,6 @@ STYLE = {
 }
 
 
-sns.set_theme(style="white", rc=STYLE)
-
-
 def canvas(
     columns: int = 1, rows: int = 1, *, width: float = 9.6, height: float = 3.8, **subplots
 ) -> tuple[Figure, Any]:
@@ -60,6 +56,9 @@ def canvas(
     The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,
     papermill and nbconvert alike.
     """
+    import matplotlib.pyplot as plt
+
+    _set_style()
     _sharp_in_notebooks()
     figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **subplots)
     plt.close(figure)
@@ -78,6 +77,8 @@ def finish(figure: Figure, source: str) -> Figure:
 
 def logarithmic(axis) -> None:
     """Make `axis` (`ax.xaxis`) logarithmic, with plain numbers: 0.01, 0.1; 1, 2, 5, 10 where it spans few decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     axis._set_axes_scale("log")
     low, high = sorted(axis.get_view_interval())
     steps = (1,) if high / low > 100 else (1, 2, 5)
@@ -116,8 +117,17 @@ def _legend(figure: Any, handles: list, labels: list[str], columns: int, **optio
     )
 
 
+@functools.cache
+def _set_style() -> None:
+    """Set the house style, once: drawing libraries are loaded with the first figure, not with the lessons."""
+    import seaborn as sns
+
+    sns.set_theme(style="white", rc=STYLE)
+
+
 def _sharp_in_notebooks() -> None:
     """Ask the notebook's backend for pixels that stay sharp on a modern screen; outside a notebook, nothing happens."""
+    import matplotlib.pyplot as plt
     from IPython import get_ipython
 
     if get_ipython() is not None and plt.get_backend().endswith("inline"):

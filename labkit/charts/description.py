@@ -1,46 +1,31 @@
-"""A chart in words, for those who do not see it: titles, what the marks show, legend, source; a notebook keeps them."""
+"""A chart in words, for those who do not see it: its titles, its axes and its source; a notebook keeps them."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-from labkit.charts.findings import finding
-
-MOST_TITLES, MOST_FINDINGS, MOST_NAMES = 6, 3, 12  # a chart of many panels is not read out in full
+MOST_TITLES = 6  # a chart of many panels is not read out in full
 
 
 def in_words(figure: Figure) -> str:
-    """Return a chart in words: titles and axes, what its marks show, names in its legend, the source of its numbers."""
+    """Return a chart in words: each panel's title and axes, and the source of the numbers.
+
+    What the chart shows is said by the verdict below it.
+    """
     panels = [text for ax in figure.axes if (text := _panel(ax))]
     more = [f"and {len(panels) - MOST_TITLES} more panels"] if len(panels) > MOST_TITLES else []
-    found = [*dict.fromkeys(text for ax in figure.axes if (text := finding(ax)))]
-    parts = ["; ".join([*panels[:MOST_TITLES], *more])]
-    if found:
-        parts.append(f"Values: {'; '.join(found[:MOST_FINDINGS])}")
-    if names := _names(figure):
-        parts.append(f"Legend: {', '.join(names[:MOST_NAMES])}")
-    if source := figure.get_supxlabel():
-        parts.append(f"Source: {source}")
-    return f"Chart. {'. '.join(_line(part) for part in parts if part)}."
+    words = f"Chart. {'; '.join([*panels[:MOST_TITLES], *more])}. Source: {figure.get_supxlabel()}."
+    return " ".join(words.split())
 
 
 def _panel(ax: Any) -> str:
     title = ax.get_title(loc="left") or ax.get_title()
     axes = [text for text in (ax.get_ylabel(), ax.get_xlabel()) if text.strip()] if ax.axison else []
     return ", ".join(filter(None, [title, " against ".join(axes)]))
-
-
-def _names(figure: Figure) -> list[str]:
-    legends = [*figure.legends, *(ax.get_legend() for ax in figure.axes)]
-    texts = [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
-    return [*dict.fromkeys(text for text in texts if text.strip())]
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def keep_in_notebooks() -> None:
@@ -50,6 +35,7 @@ def keep_in_notebooks() -> None:
     an HTML element.
     """
     from IPython import get_ipython
+    from matplotlib.figure import Figure
 
     if (shell := get_ipython()) is None:
         return

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 # JupyterLab takes arrow keys and letters for commands of the notebook wherever the focus is not in a text field: in a
 # list, ArrowUp chose the cell above, and X cut the cell. It leaves an element with Lumino's mark alone. ipywidgets 8
@@ -36,4 +39,6 @@ _SCRIPT = f'<img src="data:," alt="" onerror="{_DRESS}">'
 
 def with_keys(*children: ipywidgets.Widget) -> ipywidgets.VBox:
     """Return the children below each other; a last, hidden one gives the controls in them roles, names and keys."""
+    import ipywidgets
+
     return ipywidgets.VBox([*children, ipywidgets.HTML(_SCRIPT, layout={"display": "none"})])

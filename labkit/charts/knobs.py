@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import ipywidgets
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts.keyboard import with_keys
 from labkit.charts.svg import TEXT
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 _ROLE = 'role="region" aria-live="polite" aria-label="Picture that the knobs above change"'
 
@@ -20,6 +21,8 @@ def region(page: str) -> str:
 
 def with_picture(knobs: Mapping[str, Any], picture: Callable[..., str]) -> ipywidgets.VBox:
     """Return the knobs in two columns above the HTML that `picture` makes of their values, by name, at every change."""
+    import ipywidgets
+
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:

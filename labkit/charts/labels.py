@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.transforms import Bbox
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 GAPS = (1, 7, 14, 22, 32, 44, 58)  # points between a text and its marks
 CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # a line may pass below a text
@@ -19,6 +21,8 @@ class Labels:
 
     def __init__(self, ax: Axes, xs: Sequence[float], ys: Sequence[float], diameters: Sequence[float]):
         """`diameters` are in points."""
+        from matplotlib.transforms import Bbox
+
         figure: Any = ax.figure
         figure.draw_without_rendering()  # lays it out
         self.ax, self.at, self._point = ax, list(zip(xs, ys, strict=True)), figure.dpi / 72
@@ -43,6 +47,8 @@ class Labels:
 
     def beside(self, group: Sequence[int], text: str, *, always: bool = True, **style: Any) -> None:
         """Write a text beside these marks; where no place is free, only if it is `always` needed: then at the first."""
+        from matplotlib.transforms import Bbox
+
         style |= {"textcoords": "offset points", "ha": "center", "va": "center", "bbox": CLEAR, "zorder": 5}
         label = self.ax.annotate(text, self.at[group[0]], (0, 0), **style)
         box = label.get_window_extent()
@@ -56,6 +62,8 @@ class Labels:
 
     def _around(self, marks: Bbox, width: float, height: float) -> Iterator[Bbox]:
         """Yield places to the right, left, above and below, at the middle first, nearest first."""
+        from matplotlib.transforms import Bbox
+
         x, y = marks.x0 + marks.width / 2, marks.y0 + marks.height / 2
         for gap in (self._point * gap for gap in GAPS):
             across, up = (marks.width + width) / 2 + gap, (marks.height + height) / 2 + gap

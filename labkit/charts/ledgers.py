@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts import canvas
 from labkit.charts.parts import BAR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Paul Tol's muted palette, which colour-blind eyes tell apart. None of these colours means anything else on a chart.
 COLORS = {

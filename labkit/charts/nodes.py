@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 from IPython.display import Markdown
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from labkit.charts import canvas
 from labkit.provenance import fact
 from labkit.story.nodes import ONE_NODE, link_rate
 from labkit.story.words import say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_DRAWN = 8  # nodes; of more the first ones are drawn, and the title counts all
 MOST_CARDS = 8  # of a node
@@ -64,6 +67,8 @@ def _cut(line: str, most: int) -> str:
 
 def _draw(ax, place: float, node, lines: list[str], height: float) -> None:
     """Draw one node, and the link of the interface that leads to the others."""
+    from matplotlib.patches import FancyBboxPatch
+
     shape = {"boxstyle": "round,pad=0.03", "fc": "#F7F7F7", "ec": canvas.HAIRLINE, "lw": 1.5}
     ax.add_patch(FancyBboxPatch((place - 0.42, -0.02), 0.84, height - 0.06, **shape))
     for number, line in enumerate(lines):

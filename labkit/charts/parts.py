@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BAR = 0.62  # of a row's height
 LANE = 0.34
@@ -74,11 +76,6 @@ def swatches(ax: Axes, colors: dict[str, str]) -> None:
     """Add a legend entry per name with its colour; nothing is drawn."""
     for name, color in colors.items():
         ax.plot([], [], color=color, lw=6, label=name)
-
-
-def status_or(row: Any, column: str, text: str) -> str:
-    """Return `text` where the row has a value in `column`, else the row's status, such as "out of memory"."""
-    return text if pd.notna(getattr(row, column)) else row.status
 
 
 _ORIGINS = {  # colour, marker, and how many rows aside, so that all marks of a row show

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FASTER, SLOWER = canvas.SERIES[2], canvas.SERIES[5]
 
@@ -21,6 +22,8 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
 
     `guess` is a number or a Prediction.
     """
+    from matplotlib.ticker import MaxNLocator
+
     guess = getattr(guess, "value", guess)
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):

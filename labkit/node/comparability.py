@@ -74,15 +74,6 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def differences(first: Conditions, second: Conditions) -> tuple[Difference, ...]:
-    """Return what differs between two runs in a way that changes measurements; () where nothing is known to.
-
-    Runs on GPUs, or CPUs, of different models differ in everything: what their conditions are changes nothing then.
-    A figure that one of the runs lacks is no difference.
-    """
-    return differing(figures(first), figures(second))
-
-
 def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return the differences of two runs whose key figures are `a` and `b`."""
     if a.get("processor") != b.get("processor"):

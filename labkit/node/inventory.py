@@ -121,12 +121,6 @@ class Node:
         }
         return pd.DataFrame([(name, value or "–") for name, value in rows.items()], columns=["property", "value"])
 
-    def gpu_table(self) -> "pd.DataFrame":
-        """One row a GPU, columns as the fields of `Gpu`; no row where there is none."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(gpu) for gpu in self.gpus], columns=[field.name for field in fields(Gpu)])
-
 
 @functools.cache
 def here() -> Node:

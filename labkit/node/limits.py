@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .topology import Path as Route
-    from .topology import Topology
 
 VERDICTS = ("ok", "impossible", "suspiciously low", "no limit known", "not measured")
 
@@ -145,13 +143,6 @@ def against_limit(
     return table.assign(limit=limits, share_of_limit=shares, verdict=verdicts)
 
 
-def flagged(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows of a checked table that beat physics."""
-    if "verdict" not in table:
-        raise ValueError("this table has no verdict column: pass it through against_limit() first")
-    return table[table["verdict"] == "impossible"]
-
-
 def _share(value: float, limit: float, kind: str) -> float:
     if kind == "rate":
         return value / limit
@@ -168,31 +159,6 @@ def _verdict(value: float, limit: float, share: float, kind: str, low: float | N
     if share > 1 + resolution:
         return "impossible"
     return "suspiciously low" if share == 0 or (low is not None and share < low) else "ok"
-
-
-def paths_table(topology: "Topology", gpu_name: str | None) -> "pd.DataFrame":
-    """One row a pair of devices: a, b, kind, nvlinks, meaning, best_gb_per_s (one direction), limit_from.
-
-    NVLink: links × the GPU's rate a link. PCIe between GPUs or GPU and NIC: the GPU's own PCIe rate, which bridges and
-    sockets on the way may lower. Otherwise NaN, and limit_from says "no limit known".
-    """
-    import pandas as pd  # here, so that reading a topology stays fast
-
-    pairs = [(a, b, topology.path(a, b)) for a, b in topology.links]
-    rows = [
-        (a, b, path.kind, path.nvlinks, path.meaning, *_best(path, "GPU" in a + b, gpu_name)) for a, b, path in pairs
-    ]
-    return pd.DataFrame(rows, columns=["a", "b", "kind", "nvlinks", "meaning", "best_gb_per_s", "limit_from"])
-
-
-def _best(path: "Route", has_gpu: bool, gpu_name: str | None) -> tuple[float, str]:
-    known = spec(gpu_name)
-    if known and path.nvlinks and known.nvlink_gb_per_s_per_link:
-        rate = known.nvlink_gb_per_s_per_link
-        return path.nvlinks * rate, f"{path.nvlinks} NVLink{'s' * (path.nvlinks > 1)} × {rate:g} GB/s"
-    if known and has_gpu and not path.nvlinks and known.pcie_gb_per_s:
-        return known.pcie_gb_per_s, "the GPU's PCIe rate"
-    return float("nan"), "no limit known"
 
 
 def _column(table: "pd.DataFrame", name: str) -> list[float]:

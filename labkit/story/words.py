@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from typing import ParamSpec
 
 import pandas as pd
 from IPython.display import Markdown
@@ -11,6 +13,7 @@ from labkit.node.comparability import Difference
 from labkit.provenance import condition_differences, is_measured
 from labkit.story import units
 
+P = ParamSpec("P")
 _TABLES = "tables"  # attribute of sentences: what they are about
 
 SMALL_NOTE = (
@@ -71,15 +74,21 @@ def conditions_differ(differences: Iterable[Difference]) -> str:
     return " ".join(sentences)
 
 
-def about(said: Markdown, *arguments: object) -> Markdown:
-    """Return the sentences, which remember the measured tables among the arguments."""
-    if isinstance(said, Markdown):
-        vars(said)[_TABLES] = [one for one in arguments if isinstance(one, pd.DataFrame) and is_measured(one)]
-    return said
+def about_tables(story: Callable[P, Markdown]) -> Callable[P, Markdown]:
+    """Have a story's sentences remember the measured tables among its arguments: `beside` compares their conditions."""
+
+    @functools.wraps(story)
+    def told(*arguments: P.args, **named: P.kwargs) -> Markdown:
+        sentences = story(*arguments, **named)
+        given = (*arguments, *named.values())
+        vars(sentences)[_TABLES] = [table for table in given if isinstance(table, pd.DataFrame) and is_measured(table)]
+        return sentences
+
+    return told
 
 
 def tables_of(said: Markdown) -> list[pd.DataFrame]:
-    """Return the tables that the sentences are about, as far as `about` has named them."""
+    """Return the tables that the sentences are about, as far as `about_tables` has kept them."""
     return vars(said).get(_TABLES, [])
 
 

@@ -48,11 +48,6 @@ class Measured:
         value, low, high = (amount / time if time else math.inf for time in (self.value, self.high, self.low))
         return replace(self, value=value, low=low, high=high, limit=math.nan if limit is None else float(limit))
 
-    @property
-    def half_spread(self) -> float:
-        """Half of the interquartile range of the repeats."""
-        return (self.high - self.low) / 2
-
 
 @dataclass(frozen=True)
 class KeyFigure:

@@ -41,12 +41,3 @@ def nodes_table(run: Run) -> pd.DataFrame:
             }
         )
     return of_run(pd.DataFrame(rows), run)
-
-
-def link_limit_gb_per_s(run: Run) -> float | None:
-    """Return the most that the slowest node's link carries in one direction; None where a link's rate is not told.
-
-    Where it is None, the fastest measured transfer between two nodes is the best that is known.
-    """
-    rates = nodes_table(run)["link_gb_per_s"]
-    return None if rates.isna().any() else float(rates.min())

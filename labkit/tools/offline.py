@@ -2,7 +2,6 @@
 
     python3 labkit/tools/offline.py build TARGET  .venv: first its own packages from wheelhouse/, then those of python3
     .venv/bin/python … offline.py require TARGET  one sentence where `make TARGET` lacks a package
-    .venv/bin/python … offline.py lean NAME…      takes out of wheelhouse/ what is there for the named packages alone
 
 Started by its path, so that it needs nothing but Python and pip; it imports nothing of labkit.
 """
@@ -90,7 +89,7 @@ def _serves_any_python(source: Path) -> bool:
 def install(target: str, python3: str) -> None:
     """Install from wheelhouse/ what the environment lacks; end in one sentence where both lack a package."""
     wanted, wheels = _wanted(), _wheels()
-    requirements = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels), _applies_here)
+    requirements = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels))
     missing = {need.name: _described(need) for need, there in requirements if there is None}
     missing |= {name: name for name in _absent(target) if not _newest(_requirements([name])[0], wheels)}
     if missing:
@@ -115,23 +114,6 @@ def _absent(target: str) -> list[str]:
     return [name for name, module in modules.items() if importlib.util.find_spec(module) is None]
 
 
-def lean(names: list[str]) -> None:
-    """Take out of wheelhouse/ the named packages, and what is there only because they need it."""
-    from pip._vendor.packaging.utils import canonicalize_name
-
-    wheels = _wheels(any_machine=True)
-    have = {canonicalize_name(name) for name in names}
-    requirements = _reached(
-        _wanted(),
-        lambda need: None if canonicalize_name(need.name) in have else _newest(need, wheels),
-        _may_apply,
-    )
-    kept = {there.wheel for _, there in requirements if there}
-    for wheel in WHEELHOUSE.glob("*.whl"):
-        if wheel not in kept:
-            wheel.unlink()
-
-
 class _Wheel(PathDistribution):
     """The metadata of a wheel, and the wheel's path."""
 
@@ -141,8 +123,8 @@ class _Wheel(PathDistribution):
         self.wheel = wheel
 
 
-def _wheels(any_machine: bool = False) -> dict[str, list[_Wheel]]:
-    """Canonical name → the wheels in wheelhouse/ that this Python can install, or all of them."""
+def _wheels() -> dict[str, list[_Wheel]]:
+    """Canonical name → the wheels in wheelhouse/ that this Python can install."""
     from pip._vendor.packaging.tags import sys_tags
     from pip._vendor.packaging.utils import parse_wheel_filename
 
@@ -150,12 +132,12 @@ def _wheels(any_machine: bool = False) -> dict[str, list[_Wheel]]:
     wheels: dict[str, list[_Wheel]] = {}
     for path in sorted(WHEELHOUSE.glob("*.whl")):
         name, _, _, fits = parse_wheel_filename(path.name)
-        if any_machine or tags & fits:
+        if tags & fits:
             wheels.setdefault(name, []).append(_Wheel(path))
     return wheels
 
 
-def _reached(wanted: Iterable, find: Callable, applies: Callable) -> list[tuple]:
+def _reached(wanted: Iterable, find: Callable) -> list[tuple]:
     """Each requirement that the wanted ones lead to, with the distribution that `find` gives for it, or None."""
     reached, waiting = {}, list(wanted)
     while waiting:
@@ -163,7 +145,7 @@ def _reached(wanted: Iterable, find: Callable, applies: Callable) -> list[tuple]
         if str(need) not in reached:
             there = reached[str(need)] = need, find(need)
             inner = _requirements(there[1].requires or []) if there[1] else []
-            waiting += [other for other in inner if applies(other, need.extras)]
+            waiting += [other for other in inner if _applies(other, need.extras)]
     return list(reached.values())
 
 
@@ -178,14 +160,8 @@ def _requirements(lines: Iterable[str]) -> list:
     return requirements
 
 
-def _applies_here(need, extras: set[str]) -> bool:
+def _applies(need, extras: set[str]) -> bool:
     return need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras or {""})
-
-
-def _may_apply(need, extras: set[str]) -> bool:
-    """Whether it could apply with another Python: extras are asked for, everything else is taken as true."""
-    asked = re.findall(r'extra == "([^"]+)"', str(need.marker or ""))
-    return not asked or any(extra in extras for extra in asked)
 
 
 def _installed(need) -> Distribution | None:
@@ -242,4 +218,4 @@ def _sentence(missing: dict[str, str], target: str, python: str) -> str:
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    {"build": build, "install": install, "require": require, "lean": lambda *names: lean([*names])}[command](*arguments)
+    {"build": build, "install": install, "require": require}[command](*arguments)

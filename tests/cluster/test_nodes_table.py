@@ -14,7 +14,7 @@ from labkit.charts.nodes import nodes_map
 from labkit.cluster.launch import differences
 from labkit.node.network import cards, rate_of
 from labkit.story.nodes import ONE_NODE, explain_links
-from labkit.tables.nodes import link_limit_gb_per_s, nodes_table
+from labkit.tables.nodes import nodes_table
 from lessons.start.plan import Hello
 
 
@@ -49,11 +49,6 @@ def test_each_node_is_a_row_with_its_ranks_link_and_clock(two):
     assert list(table["ranks"]) == ["0 to 3", "4 to 7"]
     assert list(table["link_gb_per_s"]) == [50.0, 12.5]
     assert list(table["clock_error_us"]) == [0.0, 20.0]
-    assert link_limit_gb_per_s(run) == 12.5
-
-
-def test_a_link_whose_rate_is_not_told_gives_no_limit(two):
-    assert link_limit_gb_per_s(two(400.0, None)) is None
 
 
 @pytest.mark.parametrize("rates", [(400.0, 100.0), (None, None), (400.0,) * 9])

@@ -81,15 +81,3 @@ def test_modules_of_the_current_folder_are_found_where_the_kernel_finds_them(tmp
     folder = hide(write(tmp_path / "here", own_plan=PLAN, own_worker=WORKER), "torch.py")
     done = run(LAUNCH.format(plan="own_plan", kind="Own"), folder, "-c")
     assert (done.stdout.split(), done.returncode) == (["finished"], 0), done.stderr
-
-
-@pytest.mark.parametrize("name", ["json", "random", "psutil"])
-def test_a_file_beside_the_script_that_hides_a_module_is_named(tmp_path, name):
-    forget = f"import sys\nsys.modules.pop({name!r}, None)  # what an installed package loads as Python starts\n"
-    files = {"main": forget + LAUNCH.format(plan="faults_plan", kind="Faults"), name: "MINE = 1"}
-    folder = write(tmp_path / "script", **files)
-    done = run(folder / "main.py", tmp_path)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: ")
-    assert str(folder / f"{name}.py") in last
-    assert "rename" in last

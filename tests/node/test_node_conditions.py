@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labkit.engine.run import Run, replay
-from labkit.node.comparability import differences, figures
+from labkit.node.comparability import differing, figures
 from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
 
 H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200", "ranks": 2}
@@ -120,10 +120,10 @@ ALIKE = conditions()
     ],
 )
 def test_a_difference_that_matters_is_told(other, what, host_only):
-    (found,) = differences(ALIKE, other)
+    (found,) = differing(figures(ALIKE), figures(other))
     assert what in found.said()
     assert found.host_only is host_only
-    (mirrored,) = differences(other, ALIKE)
+    (mirrored,) = differing(figures(other), figures(ALIKE))
     assert (mirrored.first, mirrored.second) == (found.second, found.first)
 
 
@@ -139,11 +139,11 @@ def test_a_difference_that_matters_is_told(other, what, host_only):
     ],
 )
 def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
-    assert differences(ALIKE, other) == ()
+    assert differing(figures(ALIKE), figures(other)) == ()
 
 
 def test_machines_of_different_models_are_not_compared_by_their_conditions():
-    assert differences(ALIKE, conditions((70.0,), processor="NVIDIA A100", driver="1")) == ()
+    assert differing(figures(ALIKE), figures(conditions((70.0,), processor="NVIDIA A100", driver="1"))) == ()
 
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "conditions"
@@ -160,6 +160,6 @@ def measured(name: str) -> Conditions:
     [("quiet2", []), ("neighbour", ["throttled", "other processes"]), ("taskset", ["usable cores"])],
 )
 def test_measured_runs_differ_in_what_was_done_to_them_and_in_nothing_else(name, expected):
-    found = [one.what for one in differences(measured("quiet1"), measured(name))]
+    found = [one.what for one in differing(figures(measured("quiet1")), figures(measured(name)))]
     assert len(found) == len(expected)
     assert all(word in what for word, what in zip(expected, found, strict=True))

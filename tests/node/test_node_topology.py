@@ -1,11 +1,9 @@
 """Every topology text reads as its machine, and damaged text names its line."""
 
-import math
-
 import machines
 import pytest
 
-from labkit.node import TopologyError, parse_topology, paths_table
+from labkit.node import TopologyError, parse_topology
 
 
 @pytest.mark.parametrize("name", machines.LINKS)
@@ -145,7 +143,6 @@ def test_a_list_that_names_a_cpu_twice_is_not_read():
 def test_one_nvlink_is_one():
     topology = parse_topology(TWO.replace("NV4", "NV1"))
     assert topology.path("GPU0", "GPU1").meaning == "1 NVLink, direct or through NVSwitch"
-    assert paths_table(topology, "NVIDIA H200")["limit_from"].tolist() == ["1 NVLink × 26.562 GB/s"]
 
 
 @pytest.mark.parametrize(
@@ -159,23 +156,3 @@ def test_other_texts_are_errors(text):
 def test_two_different_headers_are_an_error():
     with pytest.raises(TopologyError, match="one header only"):
         parse_topology(TWO + "\tGPU1\tGPU0\n")
-
-
-def test_paths_table_gives_the_datasheet_rate_of_each_pair():
-    table = paths_table(parse_topology(machines.text("eml3-4xh100")), "NVIDIA H100 80GB HBM3").set_index(["a", "b"])
-    assert len(table) == 10
-    assert table.best_gb_per_s["GPU0", "GPU1"] == pytest.approx(18 * 26.562)
-    assert table.limit_from["GPU0", "GPU1"] == "18 NVLinks × 26.562 GB/s"
-    assert table.best_gb_per_s["GPU3", "NIC0"] == 64
-    assert list(table.columns) == ["kind", "nvlinks", "meaning", "best_gb_per_s", "limit_from"]
-
-
-def test_paths_table_never_guesses():
-    unknown = paths_table(parse_topology(machines.text("h200x4")), "NVIDIA H999")
-    assert unknown.best_gb_per_s.isna().all()
-    assert set(unknown.limit_from) == {"no limit known"}
-    between_nics = paths_table(parse_topology(machines.text("nvswitch_8gpu")), "NVIDIA H200").set_index(["a", "b"])
-    assert math.isnan(between_nics.best_gb_per_s["NIC2", "NIC3"])
-    no_nvlink_known = paths_table(parse_topology(machines.text("nvlink_bridges")), "NVIDIA GeForce RTX 4090")
-    assert no_nvlink_known.set_index(["a", "b"]).limit_from["GPU0", "GPU1"] == "no limit known"
-    assert paths_table(parse_topology(machines.text("no_gpu")), None).empty

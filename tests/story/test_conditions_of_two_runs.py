@@ -11,6 +11,7 @@ from labkit.charts import canvas
 from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, HostState, RankState, Snapshot
 from labkit.provenance import fact, like, sources
+from labkit.story.words import about_tables, say
 from lessons import start
 
 RECORDED = "h200x4/start/hello"
@@ -53,8 +54,9 @@ def test_a_footer_names_what_differs(run_under):
 
 def test_sentences_beside_each_other_say_what_is_not_comparable(run_under):
     runs = run_under("slow host", 14.2), run_under("other torch", torch="2.13.0")
-    usual = start.explain_ranks(start.ranks(replay(RECORDED)))
-    slow, other = (start.explain_ranks(start.ranks(run)) for run in runs)
+    count_rows = about_tables(lambda table: say(f"{len(table)} rows."))
+    usual = count_rows(start.ranks(replay(RECORDED)))
+    slow, other = (count_rows(start.ranks(run)) for run in runs)
     said = beside(slow, other).data
     assert "**Conditions.** The two runs are not comparable: torch is 2.11.0 in your run" in said
     assert "Measures that depend on the host are not comparable: the slowest rank's time to enqueue" in said

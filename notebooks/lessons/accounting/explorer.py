@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from math import log10
-
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, ledgers, svg
 from labkit.charts.keyboard import with_keys
@@ -13,6 +12,9 @@ from labkit.charts.knobs import region
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 LEFT, RIGHT = 80, 130  # pixels of the room for names and for the end of lines
 _BAR, TOP, HEIGHT = 26, 66, 210  # pixels of the bar, where the curves begin, and how high they are
@@ -123,6 +125,8 @@ def _y(ms: float) -> float:
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the bar and the curves that they change."""
+    import ipywidgets
+
     long = {"style": {"description_width": "120px"}, "layout": {"width": "300px"}}
 
     def pick(name: str, options: tuple, value) -> ipywidgets.SelectionSlider:

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.words import listed, say
+from labkit.story.words import about_tables, listed, say
 
 _STATES = ("parameters", "gradients", "optimizer")
 _MANY_GPUS = 512
@@ -27,6 +27,7 @@ def both_units(size_bytes: float) -> str:
     return " = ".join(f"{units.number(size, 4 if size >= 1000 else 3)} {unit}" for unit, size in sizes.items())
 
 
+@about_tables
 def explain_memory(parts: pd.DataFrame, labels: pd.DataFrame, drivers: pd.DataFrame, over: pd.DataFrame) -> Markdown:
     """Say, as bullets, what takes the memory, what a label's GB is, and on how many shards a device is large enough."""
     bullets = [_kinds(parts), _labels(labels), _drivers(drivers), _shards(over)]
@@ -91,6 +92,7 @@ def _shards(over: pd.DataFrame) -> str:
     return " ".join(sentences)
 
 
+@about_tables
 def explain_fit(table: pd.DataFrame) -> Markdown:
     """Say which models need sharding of parameters at all, and what the largest needs."""
     fits, precision = table[table["status"] == "ok"], _PRECISIONS[fact(table, "precision")]

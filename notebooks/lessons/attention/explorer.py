@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import ipywidgets
-from matplotlib.colors import to_hex
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts import canvas, svg
-from labkit.charts.ink import ink_on
+from labkit.charts.ink import ink_on, shade
 from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
-from lessons.attention.charts.memory import BEFORE, KEPT, MASKED, SHADES
+from lessons.attention.charts.memory import BEFORE, KEPT, MASKED
 from lessons.attention.theory import SKIPPED, Running, Step, example, tiled
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 SIZES = (2, 4, 8)
 CELL, _LANE = 20, 38  # pixels of a score, of a row's lane
@@ -70,7 +70,7 @@ def _number(value: float, places: int = 2) -> str:
 
 def _legend() -> str:
     marks = {
-        "done": ("■", to_hex(SHADES(0.6))),
+        "done": ("■", shade(0.6)),
         "this step": ("▣", svg.TEXT),
         "to come": ("□", svg.TEXT),
         "masked": ("■", MASKED),
@@ -111,10 +111,10 @@ def _tile(step: Step, visited: bool, current: bool, levels: list[float]) -> list
     for row, line in zip(step.rows, step.scores, strict=True):
         for column, score in zip(step.columns, line, strict=True):
             x, y, level = _LEFT + CELL * column, _TOP + CELL * row, (score - low) / (high - low)
-            fill = MASKED if score == -math.inf else to_hex(SHADES(level)) if visited else svg.PAPER
+            fill = MASKED if score == -math.inf else shade(level) if visited else svg.PAPER
             parts.append(svg.bar(x, y, CELL, CELL, fill, stroke=canvas.HAIRLINE, stroke_width=0.5))
             if current and score != -math.inf:
-                number, ink = _number(score, 1), ink_on(to_hex(SHADES(level)))
+                number, ink = _number(score, 1), ink_on(shade(level))
                 parts.append(svg.word(x + CELL / 2, y + 13, number, ink, text_anchor="middle", font_size=8.5))
     return parts
 
@@ -156,6 +156,8 @@ def _lane(step: Step, place: int, reach: list[tuple[float, float]]) -> list[str]
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders and a play button with the step that they show."""
+    import ipywidgets
+
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     step = ipywidgets.IntSlider(1, 1, 16, description="step", **long)
     play = ipywidgets.Play(value=1, min=1, max=16, interval=1500, description="play")

@@ -1,26 +1,39 @@
 """Lab 06, benchmarking: where does a step's time go?"""
 
-from typing import TYPE_CHECKING
-
-from lessons import front_door
-
-if TYPE_CHECKING:
-    from lessons.benchmarking.charts.profiles import *  # noqa: F403
-    from lessons.benchmarking.charts.steps import *  # noqa: F403
-    from lessons.benchmarking.exercise import *  # noqa: F403
-    from lessons.benchmarking.explorer import *  # noqa: F403
-    from lessons.benchmarking.plan import *  # noqa: F403
-    from lessons.benchmarking.story.firsts import *  # noqa: F403
-    from lessons.benchmarking.story.profiles import *  # noqa: F403
-    from lessons.benchmarking.story.steps import *  # noqa: F403
-    from lessons.benchmarking.tables.launches import *  # noqa: F403
-    from lessons.benchmarking.tables.profiles import *  # noqa: F403
-    from lessons.benchmarking.tables.steps import *  # noqa: F403
-    from lessons.benchmarking.tables.trials import *  # noqa: F403
-    from lessons.benchmarking.targets import *  # noqa: F403
-    from lessons.benchmarking.theory import *  # noqa: F403
-    from lessons.benchmarking.theory.device import *  # noqa: F403
+from lessons.benchmarking.charts.profiles import families_chart, roofline_chart, timeline_chart
+from lessons.benchmarking.charts.steps import (
+    first_calls_chart,
+    iterations_chart,
+    launches_chart,
+    modes_chart,
+    phases_chart,
+)
+from lessons.benchmarking.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.benchmarking.explorer import explore
+from lessons.benchmarking.plan import FirstCalls, Launches, Profiles, Steps, Trial
+from lessons.benchmarking.story.firsts import explain_first_calls, explain_iterations
+from lessons.benchmarking.story.profiles import explain_profile, explain_roofline
+from lessons.benchmarking.story.steps import explain_launches, explain_modes, explain_steps
+from lessons.benchmarking.tables.launches import launches
+from lessons.benchmarking.tables.profiles import (
+    accounts,
+    attention_parts,
+    export_trace,
+    families,
+    kernels,
+    roofline,
+    timeline,
+)
+from lessons.benchmarking.tables.steps import (
+    first_calls,
+    first_iterations,
+    first_kinds,
+    iterations,
+    modes,
+    steps,
+    warm_ups,
+)
+from lessons.benchmarking.tables.trials import symptoms
+from lessons.benchmarking.targets import EXPECTED, scorecard
 
 RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "firstcalls", "launches", "profiles", "trial")}
-
-__getattr__, __dir__ = front_door(__name__)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.benchmarking.theory import Queue
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 _TOKENS = 512  # batch 4, context 128
 _FLOOR_US = 2.0  # no kernel is shorter
@@ -78,6 +81,8 @@ def _totals(eager: Queue, graph: bool) -> list[str]:
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the two lanes that they change; they begin at the course's smallest size."""
+    import ipywidgets
+
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "layers": ("layers", 12, (1, 2, 4, 8, 12, 24, 32, 48)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
@@ -10,6 +10,9 @@ from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.beyond_the_node.theory.levels import Levels, Link
 from lessons.beyond_the_node.theory.steps import BITS, STRATEGIES, Step, step_link_bytes, step_of
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 NAMES = {"ddp": "DDP, flat ring", "hierarchical": "DDP, two levels", "fsdp": "FSDP", "hsdp": "HSDP"}
 INSIDE = Link(3e-6, 300.0)  # a node with NVLink
@@ -75,6 +78,8 @@ def _sentence(found: dict[str, Step], nodes: int, per_node: int) -> str:
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the bars that they change; they begin with two nodes and one 100 Gbit/s link each."""
+    import ipywidgets
+
     long = {"style": {"description_width": "190px"}, "layout": {"width": "420px"}}
     choices = {
         "gbit_per_s": ("link of a node, Gbit/s", 100, (1, 10, 25, 100, 200, 400, 1600, 3200)),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from labkit.charts import canvas
 from labkit.charts.parts import beside, by_origin, panels, rows, swatches
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.broadcast.theory import NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _HOST, _PEER = canvas.SERIES[0], canvas.COMMUNICATE  # into a GPU over PCIe; between GPUs over NVLink
 _MEMORY = {"pageable": canvas.QUIET, "pinned": canvas.MEASURED}
@@ -42,6 +45,8 @@ def paths_drawing(gpus: int = 4) -> Figure:
 
 
 def _box(ax: Axes, x: float, y: float, text: str, *, width: float, color: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
     ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.26), width, 0.52, boxstyle="round,pad=0.02", fc=color, ec="none"))
     ax.text(x, y, text, ha="center", va="center", fontsize=8, color="#222222")
 
@@ -49,6 +54,8 @@ def _box(ax: Axes, x: float, y: float, text: str, *, width: float, color: str) -
 def _arrow(
     ax: Axes, start: tuple, end: tuple, color: str, *, width: float, dashed: bool = False, bend: float = 0.0
 ) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
     curve = f"arc3,rad={-bend if end[0] < start[0] else bend}" if bend else "arc3"
     style = (0, (2, 1.2)) if dashed else "-"
     look = {"arrowstyle": "-|>", "mutation_scale": 9, "color": color, "lw": width, "ls": style}

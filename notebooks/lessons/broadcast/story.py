@@ -7,13 +7,14 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say, with_table
+from labkit.story.words import about_tables, listed, resolved, say, with_table
 from lessons.broadcast.theory import MEAN, NAMES
 
 _SAME = 1.10  # a gain of less than 10 % is called none
 _PLATEAU = 1.01  # chunk counts within 1 % of the best
 
 
+@about_tables
 def explain_methods(table: pd.DataFrame) -> Markdown:
     """Say which method was fastest, how far behind the slowest is, how near the links it comes, and what failed."""
     small = fact(table, "small")
@@ -158,6 +159,7 @@ def _scatter_sentence(ablation: pd.DataFrame) -> str | None:
     )
 
 
+@about_tables
 def explain_ring(table: pd.DataFrame) -> Markdown:
     """Say where the pinned ring stands between pageable and pinned memory; takes `ring_position`."""
     small, rows = fact(table, "small"), table.set_index("source")

@@ -1,23 +1,27 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
 
-from typing import TYPE_CHECKING
-
 from labkit.engine.recordings import Recordings
-from lessons import front_door
-
-if TYPE_CHECKING:
-    from lessons.collectives.charts.comparisons import *  # noqa: F403
-    from lessons.collectives.charts.reference import *  # noqa: F403
-    from lessons.collectives.charts.sizes import *  # noqa: F403
-    from lessons.collectives.exercise import *  # noqa: F403
-    from lessons.collectives.explorer import *  # noqa: F403
-    from lessons.collectives.plan import *  # noqa: F403
-    from lessons.collectives.story.lines import *  # noqa: F403
-    from lessons.collectives.story.rates import *  # noqa: F403
-    from lessons.collectives.story.reference import *  # noqa: F403
-    from lessons.collectives.tables import *  # noqa: F403
-    from lessons.collectives.targets import *  # noqa: F403
-    from lessons.collectives.theory import *  # noqa: F403
+from lessons.collectives.charts.comparisons import growth_chart, overview_chart, published_chart, ring_chart
+from lessons.collectives.charts.reference import against_chart
+from lessons.collectives.charts.sizes import bandwidth_chart, time_chart
+from lessons.collectives.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.collectives.explorer import explore
+from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
+from lessons.collectives.story.lines import explain_fit, explain_growth
+from lessons.collectives.story.rates import explain_bandwidth, explain_latency, explain_ring
+from lessons.collectives.story.reference import explain_against
+from lessons.collectives.tables import (
+    against,
+    bandwidths,
+    fits,
+    published_fits,
+    published_times,
+    residuals,
+    rings,
+    symptoms,
+)
+from lessons.collectives.targets import caught, scorecard
+from lessons.collectives.theory import ring
 
 _MACHINES = ("h200x2", "h200x4")
 # Four GPUs are nearest to the reports, which print 2, 4 and 6 processes, and up to 4 GPUs.
@@ -26,5 +30,3 @@ RECORDED = Recordings(
     4,
     {**dict.fromkeys(("sweep", "nccltests", "ring"), _MACHINES), "growth": ("h200x2",), "trial": ("h200x2",)},
 )
-
-__getattr__, __dir__ = front_door(__name__)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
 from labkit.story import units
-from lessons.collectives.charts.comparisons import MOVED, shade
+from lessons.collectives.charts.comparisons import MOVED, chunk_color
 from lessons.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 SIZES = {units.size(size): size for size in (1024 * 4**power for power in range(11))}  # 1 KiB to 1 GiB
 RANKS = (2, 16)
@@ -65,7 +68,7 @@ def _costs(number: int, message_bytes: float, ranks: int, alpha_s: float, beta_g
 def _legend(ranks: int) -> str:
     colors = {
         "a rank's values, in a partial sum": PART,
-        "in a whole chunk": shade(ranks, ranks),
+        "in a whole chunk": chunk_color(ranks, ranks),
         "latency": canvas.WAIT,
         "transfer": canvas.COMMUNICATE,
         "frame: has just arrived": MOVED,
@@ -87,7 +90,7 @@ def _row(now: Step, rank: int) -> list[str]:
     stripe = (cell - 6) / ranks
     for chunk, held in enumerate(now.held[rank]):
         x = _LEFT + cell * chunk
-        color = shade(ranks, ranks) if now.is_whole(rank, chunk) else PART
+        color = chunk_color(ranks, ranks) if now.is_whole(rank, chunk) else PART
         drawn.append(svg.bar(x + 2, y + 2, cell - 4, LANE - 4, svg.PAPER, stroke=canvas.HAIRLINE))
         drawn += [svg.bar(x + 3 + stripe * other, y + 4, stripe, LANE - 8, color) for other in sorted(held)]
     if now.moves:
@@ -115,6 +118,8 @@ def _clock(number: int, y: int, message_bytes: float, ranks: int, alpha_s: float
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders and a play button with the step that they show."""
+    import ipywidgets
+
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     step = ipywidgets.IntSlider(1, 0, steps_of(4), description="step", **long)
     play = ipywidgets.Play(value=1, min=0, max=steps_of(4), interval=1500, description="play")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.charts.profile import breakdown_chart as breakdown_chart
@@ -15,6 +13,10 @@ from labkit.charts.profile import trace_chart as trace_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MB = 1e6
 _DASHES = (0, (4, 2))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.ddp_from_scratch.theory import Flight, Overhead, exposed_s, timeline, waited_s
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 SIZES_MB = (1, 2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _LANE, LEFT, RIGHT = 30, 100, 90  # pixels of a lane's height, of the room at both sides
@@ -102,6 +105,8 @@ def _size(y: int, bucket_mb: float, exposed_ms: float, longest_ms: float, *, cho
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the timeline that they change; they start at XL in float32."""
+    import ipywidgets
+
     long = {"style": {"description_width": "150px"}, "layout": {"width": "400px"}}
     choices = {
         "model_mb": ("gradients, MB", 8000, (100, 500, 1000, 2000, 4000, 8000, 16_000)),

@@ -9,12 +9,13 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import capitalised, listed, resolved, say
+from labkit.story.words import about_tables, capitalised, listed, resolved, say
 from lessons.ddp_from_scratch.theory import GOAL_OVER_DDP, NAMES
 
 _MOST_PLACES = 3  # of a ratio; fewer where its spread is larger
 
 
+@about_tables
 def explain_steps(table: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say which strategies cost time beyond noise, whether overlap helps, how torch compares; then rate and memory."""
     rows = table[table["status"] == "ok"].drop_duplicates("strategy").set_index("strategy")
@@ -118,6 +119,7 @@ def _memory(rows: pd.DataFrame) -> str | None:
     return f"{capitalised(NAMES[most])} needs most extra memory, {extra}."
 
 
+@about_tables
 def explain_buckets(table: pd.DataFrame, fit: pd.DataFrame) -> Markdown:
     """Say which sizes are fastest, whether the formula fits and finds them, and how torch's DDP compares."""
     small, ran = fact(table, "small"), table["status"] == "ok"

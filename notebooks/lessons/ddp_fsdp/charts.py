@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.waterfall import waterfall_chart as waterfall_chart
@@ -14,6 +12,10 @@ from labkit.provenance import fact, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3])
 _LIBRARIES = {"torch": canvas.SERIES[0], "DeepSpeed": canvas.SERIES[2]}

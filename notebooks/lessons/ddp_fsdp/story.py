@@ -14,7 +14,7 @@ from labkit.story.training import EXPLAINED
 from labkit.story.training import explain_equality as explain_equality
 from labkit.story.training import explain_knobs as explain_knobs
 from labkit.story.training import explain_sent as explain_sent
-from labkit.story.words import bullets, listed, resolved, say, together
+from labkit.story.words import about_tables, bullets, listed, resolved, say, together
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
 _NEAREST = (  # a ZeRO stage, the strategy of torch that is nearest, and how the two shard
@@ -24,6 +24,7 @@ _NEAREST = (  # a ZeRO stage, the strategy of torch that is nearest, and how the
 )
 
 
+@about_tables
 def explain_memory(table: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, and what full sharding saves of a rank's memory."""
     small = fact(table, "small")
@@ -63,6 +64,7 @@ def _saving(table: pd.DataFrame, column: str) -> str | None:
     return f"Full sharding saves {size} {basis}, which is {share} of DDP's memory.{activations}"
 
 
+@about_tables
 def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     """Say which strategies differ from DDP beyond noise, and what DDP loses to communication."""
     sentences = [
@@ -98,6 +100,7 @@ def _beside_ranks_alone(row: Any) -> str:
     return share if row.efficiency < 1 else f"{share} (above 100 % only noise between the runs can explain)"
 
 
+@about_tables
 def explain_accumulation(table: pd.DataFrame) -> Markdown:
     """Say what several micro-batches per step cost and save, and what an exchange after each of them costs."""
     sentences, trades = [], []
@@ -119,11 +122,13 @@ def explain_accumulation(table: pd.DataFrame) -> Markdown:
     return bullets(verdict if all(trades) else None, *sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say what both ledgers say: memory, then collectives."""
     return together(explain_memory(held), explain_sent(sent))
 
 
+@about_tables
 def explain_speed(ladder: pd.DataFrame, as_reported: pd.DataFrame, printed_mb: dict[str, float]) -> Markdown:
     """Say what the knobs brought, then what dropout and attention product by product cost."""
     return together(explain_knobs(ladder), explain_per_sample(as_reported, printed_mb))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import with_picture
@@ -10,6 +10,9 @@ from labkit.story import units
 from labkit.theory.transformer import SIZES, transformer
 from lessons.optimizer_sharding.charts import STAGES
 from lessons.optimizer_sharding.theory import PRECISIONS, Stage, stage
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 OPTIMIZERS = {"SGD": 0, "SGD, momentum": 4, "AdamW": 8}  # bytes of states per element
 _COUNTS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
@@ -64,6 +67,8 @@ def _row(place: int, name: str, of_stage: Stage, held_scale: float, sent_scale: 
 
 def explore() -> ipywidgets.VBox:
     """Return the knobs with the picture that they change."""
+    import ipywidgets
+
     wide = {"style": {"description_width": "90px"}, "layout": {"width": "370px"}}
     knobs = {
         "size": ipywidgets.Dropdown(options=list(SIZES), value="xl", description="model", **wide),

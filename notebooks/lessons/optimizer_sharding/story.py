@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 
 MIB = 2**20
 _EXPLAINED, _EVEN = 0.1, 0.05
@@ -16,6 +16,7 @@ _KINDS = {"adamw": "AdamW", "momentum": "SGD with momentum"}
 MOMENTS = {"built": "when all is built", "before update": "in backward", "after update": "in the update"}
 
 
+@about_tables
 def explain_memory(table: pd.DataFrame, saved: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, when the peak is, and what sharding saves, of which item."""
     small, sentences = fact(table, "small"), []
@@ -71,6 +72,7 @@ def _beside_torch(saved: pd.DataFrame) -> list[str]:
     return [f"**Our peak is up to {units.number(ratio)}× that of torch's sharded optimizer.**"]
 
 
+@about_tables
 def explain_steps(table: pd.DataFrame) -> Markdown:
     """Say for each optimizer how our update compares with torch's two and with unsharded, and what is exposed."""
     sentences = []
@@ -113,6 +115,7 @@ def _whole_step(unsharded: pd.Series, sharded: pd.Series) -> str:
     return f"A step is {units.number(abs(saved_ms))} ms {direction} than with whole states."
 
 
+@about_tables
 def explain_buckets(table: pd.DataFrame) -> Markdown:
     """Say which size of buckets is fastest, and what one that is too small or too large costs."""
     if table.empty:
@@ -188,6 +191,7 @@ def explain_stages(table: pd.DataFrame) -> Markdown:
     return say(*sentences)
 
 
+@about_tables
 def explain_equality(table: pd.DataFrame) -> Markdown:
     """Say whether ours trains as the optimizer that shards nothing, in every case."""
     wrong, ranks = table[~table["equal"]], fact(table, "ranks")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
@@ -14,6 +12,10 @@ from labkit.charts.parts import bars, panels, rows, same_width, swatches
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Forward is what the whole workbook calls compute; the backward's parts are darker, so that the two stay one family.
 COLORS = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import ipywidgets
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts import svg
 from labkit.charts.ink import ink_on
@@ -13,6 +11,9 @@ from labkit.provenance import fact
 from labkit.story import units
 from lessons.pipeline.charts import COLORS, NAMES, words_used
 from lessons.pipeline.tables.timeline import ideal
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 _LANE, _LEFT = 30, 60  # pixels of a lane's height, of the room for its name
 _NUMBERED = 15  # pixels that a bar must have to hold its micro-batch's number
@@ -59,6 +60,8 @@ def _picture_or_reason(**knobs: Any) -> str:
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the timeline that they change."""
+    import ipywidgets
+
     long: dict[str, Any] = {"style": {"description_width": "140px"}, "layout": {"width": "370px"}}
     names = [(name, key) for key, name in NAMES.items()]
     knobs = {

@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say, with_table
+from labkit.story.words import about_tables, listed, resolved, say, with_table
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES
 
 _CLOSE = 0.05  # a prediction within 5 % is called right
@@ -19,6 +19,7 @@ _FEWER = {  # what is wrong with fewer micro-batches than the best count
 }
 
 
+@about_tables
 def explain_gpus(table: pd.DataFrame) -> Markdown:
     """Say, per mode, what more GPUs brought and how near that is to what the mode allows."""
     sentences = []
@@ -41,6 +42,7 @@ def explain_gpus(table: pd.DataFrame) -> Markdown:
     return say(*sentences or ["Only one number of GPUs was measured."], small=fact(table, "small"))
 
 
+@about_tables
 def explain_micro_batches(table: pd.DataFrame) -> Markdown:
     """Say, per mode, which numbers of micro-batches were best, and whether more of them only hurt."""
     sentences, best_counts = [], {}
@@ -72,6 +74,7 @@ def _differ(row: pd.Series, other: pd.Series) -> bool:
     return resolved(*rates, *spreads)
 
 
+@about_tables
 def explain_bubbles(table: pd.DataFrame) -> Markdown:
     """Say what makes up each bubble, where simulation meets measurement, and which schedule is fastest.
 
@@ -132,6 +135,7 @@ def _cause_of_gaps(table: pd.DataFrame) -> str | None:
     return f"Most of the gap between formula and measurement comes from {listed(named)}."
 
 
+@about_tables
 def explain_splits(
     table: pd.DataFrame, ranked: pd.DataFrame | None = None, balance: pd.DataFrame | None = None
 ) -> Markdown:
@@ -163,6 +167,7 @@ def explain_splits(
     return say(*sentences or ["Only one split was measured."], small=fact(table, "small"))
 
 
+@about_tables
 def explain_equality(table: pd.DataFrame) -> Markdown:
     """Say whether every pipeline computed what the whole model computes."""
     wrong = table[~table["equal"]]

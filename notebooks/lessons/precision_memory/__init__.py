@@ -1,25 +1,23 @@
 """Lab 07, precision_memory: what do fewer bits change: in sums, in training, in time and in memory?"""
 
-from typing import TYPE_CHECKING
-
-from lessons import front_door
-
-if TYPE_CHECKING:
-    from lessons.precision_memory.charts.memory import *  # noqa: F403
-    from lessons.precision_memory.charts.numbers import *  # noqa: F403
-    from lessons.precision_memory.exercise import *  # noqa: F403
-    from lessons.precision_memory.explorer import *  # noqa: F403
-    from lessons.precision_memory.plan import *  # noqa: F403
-    from lessons.precision_memory.story.memory import *  # noqa: F403
-    from lessons.precision_memory.story.numbers import *  # noqa: F403
-    from lessons.precision_memory.tables.memory import *  # noqa: F403
-    from lessons.precision_memory.tables.numbers import *  # noqa: F403
-    from lessons.precision_memory.targets import *  # noqa: F403
-    from lessons.precision_memory.theory.floats import *  # noqa: F403
-    from lessons.precision_memory.theory.levers import *  # noqa: F403
-    from lessons.precision_memory.theory.memory import *  # noqa: F403
+from lessons.precision_memory.charts.memory import ledger_chart, pareto_chart, speed_chart, timeline_chart
+from lessons.precision_memory.charts.numbers import norms_chart, scaling_chart, spacing_chart, sums_chart
+from lessons.precision_memory.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.precision_memory.explorer import explore_bits
+from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Speed, Timeline, Trial
+from lessons.precision_memory.story.memory import explain_levers, explain_memory, explain_speed, explain_timeline
+from lessons.precision_memory.story.numbers import explain_autocast, explain_scaling, explain_sums
+from lessons.precision_memory.tables.memory import (
+    allocations,
+    levers,
+    memory,
+    published_speed,
+    speed,
+    symptoms,
+    timeline,
+)
+from lessons.precision_memory.tables.numbers import dtypes, gradients, norms, running_sums, scaling, spacing, sums
+from lessons.precision_memory.targets import EXPECTED, all_targets, scorecard
 
 _PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}
-
-__getattr__, __dir__ = front_door(__name__)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.ink import ink_on
 from labkit.charts.knobs import with_picture
 from labkit.story import units
 from lessons.precision_memory.theory.floats import FORMATS, Format
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 _COLORS = {"sign": canvas.SERIES[5], "exponent": canvas.SERIES[1], "mantissa": canvas.SERIES[0]}
 LANE, CELL, _LEFT = 34, 14, 110  # pixels of a format's lane, of a bit, and where bits begin
@@ -50,6 +53,8 @@ def _said(form: Format, value: float) -> str:
 
 def explore_bits() -> ipywidgets.VBox:
     """Return the knobs with the picture that they change."""
+    import ipywidgets
+
     wide = {"style": {"description_width": "90px"}, "layout": {"width": "380px"}}
     knobs = {
         "power": ipywidgets.IntSlider(value=-7, min=-30, max=20, description="power of two", **wide),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ipywidgets
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.scaling.theory import Modelled, modelled
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 COUNTS = (1, 2, 4, 8, 16)
 _LEFT, _RIGHT, _ROW = 70, 230, 30  # pixels: room for the names and for the values, a row's height
@@ -68,6 +71,8 @@ def _sentence(found: list[Modelled]) -> str:
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the bars that they change; they begin near an H200 in float32."""
+    import ipywidgets
+
     long = {"style": {"description_width": "170px"}, "layout": {"width": "400px"}}
     choices = {
         "gpu_batch": ("images per GPU and step", 128, (32, 128, 512, 2048)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from labkit.theory.configurations import configuration
 from labkit.theory.resnet import flop_per_image, resnet
@@ -134,19 +133,3 @@ def learning_rate(step: int, steps: int, warm_up_steps: int, rate: float) -> flo
 def scaled_rate(batch: int, base_rate: float = BASE_RATE, base_batch: int = BASE_BATCH) -> float:
     """Return the learning rate by the linear rule: k times the rate for k times the batch (Goyal and others, 2017)."""
     return base_rate * batch / base_batch
-
-
-def shard(order: Sequence[int], ranks: int, rank: int, drop_last: bool) -> list[int]:
-    """Return one rank's share of an epoch's order as DistributedSampler cuts it: every `ranks`-th number.
-
-    Shares are equally long: without `drop_last` the order is filled up from its own beginning, with it the rest falls
-    away.
-    """
-    each = len(order) // ranks if drop_last else -(-len(order) // ranks)
-    filled = list(islice(_again(order), each * ranks))
-    return filled[rank::ranks]
-
-
-def _again(order: Sequence[int]) -> Iterator[int]:
-    while True:
-        yield from order

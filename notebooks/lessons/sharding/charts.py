@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
@@ -17,6 +16,10 @@ from labkit.charts.waterfall import waterfall_chart as waterfall_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LOADS = {"large": canvas.SERIES[0], "shared out": canvas.SERIES[4]}
 _STRATEGIES = {
@@ -91,6 +94,8 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
     Dashed is what would be if α did not grow with the ring. Triangles are published speed-ups over their number of
     GPUs; the dotted line is where a node ends.
     """
+    from matplotlib.ticker import PercentFormatter
+
     figure, ax = canvas.canvas(height=4.2)
     for place, (strategy, rows) in enumerate(table.groupby("strategy", sort=False)):
         color, dodge = _STRATEGIES[strategy], 2 ** (0.06 * (place - 1.5))  # so that no dot hides another
@@ -115,6 +120,8 @@ def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None)
 
 def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
     """Mark each number of GPUs, and where a node ends: between it and twice as many, so that no dot is hidden."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(gpus), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
     if per_node < max(gpus):
@@ -155,6 +162,8 @@ def memory_chart(timeline: pd.DataFrame, segments: pd.DataFrame) -> Figure:
 
 def losses_chart(losses: pd.DataFrame, options: pd.DataFrame) -> Figure:
     """The loss of every strategy and option by step; beside it their rates, and their peaks (or activations)."""
+    from matplotlib.ticker import MaxNLocator
+
     figure, (left, middle, right) = parts.panels(3, height=5.2, gridspec_kw={"width_ratios": (5, 4, 4)})
     names = [
         f"{STRATEGY_LABELS[row.strategy]}{f',{chr(10)}{row.option}' if row.option else ''}"

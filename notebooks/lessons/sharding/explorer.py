@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import ipywidgets
+from typing import TYPE_CHECKING, Any
 
 from labkit.charts import ledgers, svg
 from labkit.charts.knobs import with_picture
@@ -13,6 +11,9 @@ from labkit.story.words import listed
 from labkit.theory.gpt import SIZES
 from labkit.theory.memory import ITEMS, PRECISIONS
 from lessons.sharding.theory import COUNTS, fewest_gpus, fits_memory
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 # As nvidia-smi prints it.
@@ -78,6 +79,8 @@ def _words(row: int, strategy: str, fit: dict, scale: float, shown_gib: float) -
 
 def explore() -> ipywidgets.VBox:
     """Return the sliders with the bars that they change."""
+    import ipywidgets
+
     long = {"style": {"description_width": "110px"}, "layout": {"width": "370px"}}
     knobs = {
         "size": ipywidgets.Dropdown(options=list(SIZES), value="7 B", description="model", **long),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
 from labkit.charts.parts import bars, beside, panels, rows, swatches
 from labkit.provenance import fact, sources
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PARTS_OF_START_UP = (  # in the order in which a rank goes through them; each keeps its colour in every run
     "the process starts",
@@ -26,6 +29,8 @@ _WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "s
 
 def wall_drawing() -> Figure:
     """Draw the wall that a run crosses: a plan goes in, rows come out, nothing else."""
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
     figure, ax = canvas.canvas(width=9.6, height=3.2)
     ax.axis("off")
     ax.set(xlim=(0, 10), ylim=(0, 4), title="A run crosses a wall; two things cross it")
@@ -130,6 +135,8 @@ _SENT = {  # name → what each rank holds before and after, part by part: the r
 
 def collectives_drawing() -> Figure:
     """Draw four collectives of three ranks, before and after: a row is a rank, a square a part of its tensor."""
+    from matplotlib.patches import FancyArrowPatch
+
     figure, axes = canvas.canvas(2, 2, width=9.6, height=4.6)
     for ax, (name, (before, after)) in zip(axes.flat, _SENT.items(), strict=True):
         ax.axis("off")
@@ -151,6 +158,8 @@ def collectives_drawing() -> Figure:
 
 def _square(ax, x: float, rank: int, ranks: str) -> None:
     """Draw one part of a rank's tensor; `ranks` has a letter for each rank whose numbers are in it."""
+    from matplotlib.patches import Rectangle
+
     color = {"": "none", "abc": canvas.QUIET}.get(ranks) or canvas.SERIES["abc".index(ranks)]
     ax.add_patch(Rectangle((x + 0.06, rank + 0.06), 0.88, 0.88, fc=color, ec="#B5B5B5", lw=1))
     if len(ranks) > 1:

@@ -1,17 +1,22 @@
 """Lab 01, topology: how the GPUs are wired to each other and to the host, as printed, as nominal, as measured."""
 
-from typing import TYPE_CHECKING
-
-from lessons import front_door
-
-if TYPE_CHECKING:
-    from lessons.topology.charts.copies import *  # noqa: F403
-    from lessons.topology.charts.node_map import *  # noqa: F403
-    from lessons.topology.exercise import *  # noqa: F403
-    from lessons.topology.plan import *  # noqa: F403
-    from lessons.topology.story import *  # noqa: F403
-    from lessons.topology.tables import *  # noqa: F403
+from lessons.topology.charts.copies import compare_chart, copy_heatmap, host_chart, share_chart
+from lessons.topology.charts.node_map import node_map
+from lessons.topology.exercise import attempts, check, hint, solution
+from lessons.topology.plan import Copies
+from lessons.topology.story import explain_host, explain_matrix, explain_numa, explain_placement
+from lessons.topology.tables import (
+    claimed_sockets,
+    compare,
+    copy_matrix,
+    devices,
+    host_links,
+    host_summary,
+    link_rate,
+    nominal,
+    numa_effect,
+    on_nodes,
+    scorecard,
+)
 
 RECORDED = "h200x4/topology/copies"
-
-__getattr__, __dir__ = front_door(__name__)

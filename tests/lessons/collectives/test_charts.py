@@ -11,7 +11,7 @@ from labkit.charts import canvas
 from labkit.course.predict import Prediction
 from labkit.tables.published import published
 from lessons import collectives
-from lessons.collectives.charts.comparisons import MOVED, shade
+from lessons.collectives.charts.comparisons import MOVED, chunk_color
 from lessons.collectives.charts.sizes import COLORS, factor_bars, named
 from lessons.collectives.theory import COLLECTIVES, ring
 
@@ -56,7 +56,7 @@ def test_ring_chart(ranks):
     assert len(panels) == 2 * ranks - 1
     last = panels[-1]
     cells, frames = last.patches[: ranks**2], last.patches[ranks**2 :]
-    assert {to_hex(cell.get_facecolor()) for cell in cells} == {shade(ranks, ranks)}
+    assert {to_hex(cell.get_facecolor()) for cell in cells} == {chunk_color(ranks, ranks)}
     assert {to_hex(frame.get_edgecolor()) for frame in frames} == {MOVED.lower()} and len(frames) == ranks
     places = [frame.get_x() + frame.get_width() / 2 for frame in frames]
     assert places == pytest.approx([own.receive for own in ring(ranks)[-1].moves])

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_like, ink_on
@@ -18,6 +14,11 @@ from labkit.charts.ledgers import held_bars
 from labkit.charts.parts import BAR, beside, guess_line, rows
 from labkit.provenance import fact
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
 
 _DASHES = (0, (4, 2))
 _BOXES = ("#C3D5E3", "#DCE6EE")  # devices laid end to end, in turn
@@ -96,6 +97,8 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
 
 def fit_chart(table: pd.DataFrame) -> Figure:
     """The fewest GPUs that fit, one panel per strategy, models down and GPUs across; × where no number is enough."""
+    from matplotlib.colors import LogNorm
+
     strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
     axes: Any
     figure, axes = canvas.canvas(
@@ -116,6 +119,8 @@ def fit_chart(table: pd.DataFrame) -> Figure:
 
 
 def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) -> None:
+    import seaborn as sns
+
     cells = table.assign(mark=table.apply(_mark, axis=1))
     models = list(dict.fromkeys(table["model"]))
     counts, marks = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_like
@@ -15,6 +14,9 @@ from labkit.charts.parts import bars, beside, guess_line, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DASHES = (0, (4, 2))
 _WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}
@@ -68,6 +70,8 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
 
 def splits_chart(table: pd.DataFrame) -> Figure:
     """The least compute-bound batch by how many of the devices share a matrix; where there is no dot, no batch is."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
     figure, ax = canvas.canvas(height=3.9)
     for name, column in (("at once", "at_once"), ("in turn", "in_turn")):
         color, marker = _WAYS[name]
@@ -121,6 +125,8 @@ def machines_chart(table: pd.DataFrame) -> Figure:
 
 def measured_chart(table: pd.DataFrame) -> Figure:
     """Share of a single GPU's speed by tokens per GPU: datasheets' bound, parts added up, and what was measured."""
+    from matplotlib.ticker import PercentFormatter
+
     figure, ax = canvas.canvas(height=4.2)
     for strategy, group in table.groupby("strategy", sort=False):
         color, last = _COLORS[strategy], group.iloc[-1]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas
+from labkit.charts.ink import shades
 from labkit.charts.parts import panels, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
 from lessons.attention.charts.speed import BAD, DASHES, STYLES, mark_lengths
 from lessons.attention.theory import FULL, SKIPPED, Step
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PREDICTED_AT = 16384  # tokens
 _PANELS = {"kept": "Kept for backward", "backward": "Peak in backward"}
@@ -71,7 +72,6 @@ def memory_chart(table: pd.DataFrame, head_dim: int = 64, guess=None) -> Figure:
 
 
 MASKED = canvas.IDLE
-SHADES = LinearSegmentedColormap.from_list("scores", ["#EDF4F9", canvas.COMPUTE])
 BEFORE, KEPT, _ADDED = "#8C8C8C", canvas.COMPUTE, "#8DB7CE"
 _LEGEND = {"l before": BEFORE, "kept: × exp(m_old − m_new)": KEPT, "added": _ADDED}
 _SOURCE = "computed, not measured"
@@ -82,6 +82,8 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
 
     The row is the one that is rescaled most often; factors below 1 stand over its bars. × is a skipped tile.
     """
+    from matplotlib.ticker import MaxNLocator
+
     row = _followed(steps)
     visited = [step for step in steps if row in step.rows and step.kind != SKIPPED]
     figure, (matrix, maxima, sums) = panels(3, height=3.9, width_ratios=(1.1, 1, 1))
@@ -109,6 +111,8 @@ def _followed(steps: Sequence[Step]) -> int:
 
 
 def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
+    from matplotlib.patches import Rectangle
+
     scores = np.block(
         [
             [np.array(step.scores) for step in steps if step.rows == rows]
@@ -116,7 +120,7 @@ def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
         ]
     )
     ax.set_facecolor(MASKED)
-    ax.imshow(np.ma.masked_invalid(scores), cmap=SHADES)
+    ax.imshow(np.ma.masked_invalid(scores), cmap=shades())
     for number, step in enumerate(steps, start=1):
         corner, skipped = (step.columns[0] - 0.5, step.rows[0] - 0.5), step.kind == SKIPPED
         ax.add_patch(Rectangle(corner, len(step.columns), len(step.rows), fill=False, edgecolor="white", lw=2))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from labkit.charts import canvas
 from labkit.charts.parts import panels
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # One colour and marker per implementation, on all charts of the lab.
 STYLES = {
@@ -234,6 +235,8 @@ _MOST = 7  # names that fit under one of two panels
 
 def mark_lengths(ax: Axes, sequences: pd.Series) -> None:
     """Mark the lengths on a logarithmic axis; where they are many, every second one, with the longest among them."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     lengths = sorted(set(sequences))
     named = lengths[:: -math.ceil(len(lengths) / _MOST)]
     ax.set_xscale("log", base=2)

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES as NAMES
-from labkit.story.words import bullets, capitalised, listed
+from labkit.story.words import about_tables, bullets, capitalised, listed
 
 _KEPT = {"by_hand": "exp(S − max) and P", "plain": "P", "flash": "nothing N×N"}
 _BACKWARD = {
@@ -23,12 +23,14 @@ _SEEN, _SAME = 0.5, 0.1  # a clock that shows less of forward's time does not se
 _EXACT, _WHOLE, _EXPONENT = 0.01, 0.05, 0.15  # of a formula's bytes; of an N×N matrix; of a power of N
 
 
+@about_tables
 def explain_plain(table: pd.DataFrame) -> Markdown:
     """Say what grows on which clock, what the check says of each, what compiling changes, and what does not fit."""
     sentences = [_growing(table), _waiting(table), _checked(table), _compiled(table), _gone(table)]
     return bullets(*sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
     """Say which N×N matrices are kept, how memory grows, whether the formulas hold, and why the shortest failed."""
     sentences = [
@@ -41,6 +43,7 @@ def explain_memory(held: pd.DataFrame, limit: pd.DataFrame) -> Markdown:
     return bullets(*sentences, small=fact(held, "small"))
 
 
+@about_tables
 def explain_errors(table: pd.DataFrame) -> Markdown:
     """Say whether every tensor is within the tolerance, which comes nearest, and whether a second run is the same."""
     wrong = table[~(table["share"] <= 1)]

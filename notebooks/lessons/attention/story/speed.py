@@ -12,7 +12,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
 from labkit.story.units import span
-from labkit.story.words import bullets, capitalised, listed
+from labkit.story.words import about_tables, bullets, capitalised, listed
 
 _OURS, _FROM = "flash", 1024  # from this length on our FlashAttention is to be no slower than its rival
 _NAME = ATTENTION_NAMES[_OURS]
@@ -27,11 +27,13 @@ _INTERPRETED = (
 )
 
 
+@about_tables
 def explain_race(table: pd.DataFrame) -> Markdown:
     """Say who is fastest, whether and why our FlashAttention is slower than its rival, and if it meets the target."""
     return _sentences(table, _winners, *(partial(_slower, clock=clock) for clock in _CLOCKS), _why, _target, _limit)
 
 
+@about_tables
 def explain_sweep(table: pd.DataFrame, floors: pd.DataFrame) -> Markdown:
     """Say the largest speed-up, who runs out of memory, where our FlashAttention is slower, and what float32 costs.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
@@ -14,6 +13,9 @@ from labkit.charts.labels import Labels
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FAMILY_COLORS = dict(
     zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.benchmarking.theory import KINDS, NAMES, PRECISION_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PHASES = {"forward": canvas.COMPUTE, "backward": "#6FA8D0", "optimizer": canvas.SERIES[2]}
 _MODES = {
@@ -28,6 +29,8 @@ _HOST, _GPU, _MODEL = canvas.SERIES[2], canvas.COMPUTE, canvas.THEORY
 
 def iterations_chart(*tables: pd.DataFrame) -> Figure:
     """Every iteration's ms by size, the first one on the left; a panel per run, warm-ups hollow."""
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = parts.panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
         for color, (model, rows) in zip(canvas.SERIES, table.groupby("model", sort=False), strict=False):

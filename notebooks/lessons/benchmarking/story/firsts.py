@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say
+from labkit.story.words import about_tables, listed, say
 from lessons.benchmarking.theory import NAMES
 
 _SETTLED = 0.10  # of the later median: an iteration this near is like them
@@ -15,6 +15,7 @@ _ONE_CALL = 0.7  # of the extra time of all calls: one of them makes it
 _NAMED = 4  # events that a sentence names
 
 
+@about_tables
 def explain_iterations(table: pd.DataFrame, dropped: pd.DataFrame) -> Markdown:
     """Say how much longer a first iteration takes, when they settle, and what warm-ups do to mean and median.
 
@@ -69,6 +70,7 @@ def _mean(row: pd.Series) -> str:
     return f"{units.number(row['mean_ms'])} ± {units.number(row['std_ms'], 2)} ms ({int(row['count'])} iterations)"
 
 
+@about_tables
 def explain_first_calls(events: pd.DataFrame, iterations: pd.DataFrame) -> Markdown:
     """Say what the first iteration does that later ones do not: by kind, by event, with allocations and clocks.
 

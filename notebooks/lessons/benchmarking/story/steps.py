@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 from lessons.benchmarking.theory import NAMES, PRECISION_NAMES
 
 _GAIN = 1.05  # a factor below this is no gain
@@ -15,6 +15,7 @@ _SAME_LAYER = 1.25  # the most over the least time per layer that still count as
 _EXPLAINED = 0.10  # of a measured time: what the launch model may miss
 
 
+@about_tables
 def explain_steps(table: pd.DataFrame) -> Markdown:
     """Say what a step takes, what TF32 and bfloat16 bring by size, whether 2.7b is below xl, how large the noise is."""
     eager = table[table["mode"] == "eager"]
@@ -62,6 +63,7 @@ def _impossible(table: pd.DataFrame) -> str | None:
     return f"**{wrong} times are shorter than this GPU allows.**" if wrong else None
 
 
+@about_tables
 def explain_modes(table: pd.DataFrame, phase: str = "forward") -> Markdown:
     """Say what launches and what fusion make of eager's time, by size, and where compiling gains nothing.
 
@@ -96,6 +98,7 @@ def explain_modes(table: pd.DataFrame, phase: str = "forward") -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_launches(table: pd.DataFrame) -> Markdown:
     """Say what a layer costs host and GPU, where the GPU becomes the limit, and how well the model predicts the sizes.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PLACES = {"inside": "inside a node", "between": "between nodes"}
 _BYTES_PER_KIB = 1024

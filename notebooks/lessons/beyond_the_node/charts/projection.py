@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
 from labkit.provenance import fact
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {
     "ddp": "DDP, one flat ring",
@@ -52,6 +53,8 @@ def two_levels_chart(table: pd.DataFrame) -> Figure:
 
 
 def _sizes(ax: Axes, sizes: pd.Series) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     shown = sorted(set(sizes))[:: max(1, len(set(sizes)) // 4)]
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
@@ -65,6 +68,8 @@ def _exact(size_bytes: float) -> str:
 
 
 def _percent(ax: Axes) -> None:
+    from matplotlib.ticker import PercentFormatter
+
     ax.axhline(_ALMOST, color=canvas.HAIRLINE, lw=1.2, zorder=0)
     ax.set_ylim(0, 1.05)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -77,6 +82,8 @@ def projection_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
 
     `guess`: percent of efficiency that the reader expects of two levels on the most GPUs, a number or a Prediction.
     """
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     figure, axes = parts.panels(2, height=4.4, sharey=True)
     panels = {"efficiency": "By two lines alone", "simulated_efficiency": "With simulated stragglers"}
     for ax, (column, title) in zip(axes, panels.items(), strict=True):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.beyond_the_node.charts.links import distinct, rate_colors, rate_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {"alone": "alone", "ddp": "DDP", "fsdp": "FSDP", "hsdp": "HSDP"}
 _COLORS = {"ddp": canvas.SERIES[0], "fsdp": canvas.SERIES[3], "hsdp": canvas.SERIES[1]}
@@ -57,6 +58,8 @@ def strategies_chart(*tables: pd.DataFrame) -> Figure:
 
 def turning_chart(table: pd.DataFrame) -> Figure:
     """DDP's efficiency by micro-batches per step (left), and its step by bucket size (right), a line per rate."""
+    from matplotlib.ticker import FixedLocator, PercentFormatter
+
     figure, (left, right) = parts.panels(2, height=3.9)
     ddp = table[table["strategy"] == "ddp"]
     colors, first = rate_colors(ddp), ddp["bucket_mb"].iloc[0]
@@ -87,6 +90,8 @@ def efficiency_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
     Takes `strategies` with the lines of the same link. `guess` is a predicted efficiency in percent, of DDP at the
     slowest link.
     """
+    from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
     runs = [table for table in distinct(tables) if (table["link_mbit"] > 0).any()]
     figure, axes = parts.panels(max(1, len(runs)), height=4.2, sharey=True)
     for ax, table in zip(axes, runs, strict=False):

@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say
+from labkit.story.words import about_tables, listed, say
 
 NEAR = 0.1  # of the rate that was set: the goal for the line between nodes
 _SAME = 0.02  # bytes that agree this well with theory, beside their packets' headers
@@ -19,6 +19,7 @@ def rate(link_mbit: float) -> str:
     return f"{units.count(link_mbit)} Mbit/s" if link_mbit else "the link as it is"
 
 
+@about_tables
 def explain_lines(lines: pd.DataFrame) -> Markdown:
     """Say whether the fitted bandwidths between nodes are the rates that were set, and compare with inside a node."""
     between, inside = (lines[lines["place"] == place] for place in ("between", "inside"))
@@ -61,6 +62,7 @@ def _latency(inside: pd.DataFrame, between: pd.DataFrame) -> str | None:
     return f"α is {own} inside and {alphas} between nodes: a shaped link takes away bandwidth and adds no distance."
 
 
+@about_tables
 def explain_gain(gain: pd.DataFrame) -> Markdown:
     """Say by how much two levels send less, and at which settings they are also faster than one ring beyond noise."""
     expected = float(gain["expected_gain"].iloc[0])

@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import bullets, listed, say
+from labkit.story.words import about_tables, bullets, listed, say
 
 _NAMES = {
     "ddp": "DDP with one flat ring",
@@ -93,6 +93,7 @@ def _needed(strategy: str, rows: pd.DataFrame) -> str:
     return said
 
 
+@about_tables
 def explain_projection(table: pd.DataFrame) -> Markdown:
     """Say per strategy where its efficiency falls below 90 % and why, then what stragglers add on the most GPUs."""
     most = table[table["gpus"] == table["gpus"].max()]
@@ -129,20 +130,3 @@ def _stragglers(most: pd.DataFrame) -> str:
         f"**Stragglers:** on {units.count(best['gpus'])} GPUs the slowest rank computes {units.times(best['slowest'])} "
         f"as long as the median rank. {_NAMES[best['strategy']]} then keeps {kept}.{stalls}"
     )
-
-
-def explain_published(table: pd.DataFrame) -> Markdown:
-    """Say which link the printed speeds need at least, how far a named link is above that, and where none is named."""
-    sentences = []
-    for kind, rows in table.groupby("gpu", sort=False):
-        worst = rows.loc[rows["least_gbit_per_s"].idxmax()]
-        need = f"{units.number(worst['least_gbit_per_s'])} Gbit/s ({worst['model']} on {worst['gpus']} GPUs)"
-        named = rows["link_gbit_per_second"].dropna()
-        if named.empty:
-            sentences.append(f"**{kind}:** no link is named. It must have had at least {need}.")
-        elif worst["least_gbit_per_s"] > named.iloc[0]:
-            sentences.append(f"**{kind}:** the speeds need at least {need}: more than the named link has.")
-        else:
-            share = units.percent(worst["least_gbit_per_s"] / named.iloc[0])
-            sentences.append(f"**{kind}:** no row needs more than {need}: {share} of the named link.")
-    return bullets(*sentences)

@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 from lessons.beyond_the_node.story.links import rate
 
 _SAME_BYTES = 0.1  # packet headers take 4 %, small messages more
@@ -26,6 +26,7 @@ def _slowest(table: pd.DataFrame) -> float:
     return float(shaped.min() if len(shaped) else rates.min())
 
 
+@about_tables
 def explain_strategies(table: pd.DataFrame) -> Markdown:
     """Say what HSDP and FSDP send and take at the slowest link, and whether the counted bytes are theory's."""
     slowest = _slowest(table)
@@ -69,6 +70,7 @@ def _bytes(table: pd.DataFrame) -> str | None:
     )
 
 
+@about_tables
 def explain_turning(table: pd.DataFrame) -> Markdown:
     """Say what accumulated micro-batches bring at each rate, and whether the bucket size matters there."""
     ddp = table[(table["strategy"] == "ddp") & (table["status"] == "ok")]
@@ -103,6 +105,7 @@ def _buckets(rows: pd.DataFrame) -> str | None:
     return f"Bucket sizes differ beyond noise: {listed(clear)}. The bytes are the same."
 
 
+@about_tables
 def explain_efficiency(table: pd.DataFrame) -> Markdown:
     """Say how many measured efficiencies lie between both predictions, and what the slowest link leaves."""
     rows = table[table["least_efficiency"].notna() & (table["link_mbit"] > 0) & (table["status"] == "ok")]
@@ -141,6 +144,7 @@ def in_band(rows: pd.DataFrame) -> pd.Series:
     return low & (rows["efficiency"] - spread <= rows["most_efficiency"].astype(float))
 
 
+@about_tables
 def explain_local_steps(table: pd.DataFrame) -> Markdown:
     """Say how many bytes rarer exchanges save, and what they cost in loss after as many steps."""
     rows = table.set_index("every")

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from labkit.charts import canvas, parts
-from labkit.charts.ink import ink_on
+from labkit.charts.ink import ink_on, shade
 from labkit.provenance import sources
 from lessons.collectives.charts.sizes import (
     BACKENDS,
@@ -27,6 +22,10 @@ from lessons.collectives.charts.sizes import (
     named,
 )
 from lessons.collectives.theory import ALL_GATHER, START, Step, bus_factor, hops
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _SMALL, _LARGE = 2**10, 2**30  # bytes that the reader predicts
 _MB = 1e6
@@ -98,15 +97,14 @@ def published_chart(times: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(times))
 
 
-_SHADES = LinearSegmentedColormap.from_list("parts", ["#EDF4F9", canvas.COMPUTE])
 MOVED = canvas.COMMUNICATE
 _NAMED = 6  # ranks up to which a cell has room for its number
 _SOURCE = "computed, not measured"
 
 
-def shade(values: int, ranks: int) -> str:
+def chunk_color(values: int, ranks: int) -> str:
     """Return the colour of a chunk that holds the values of so many of the ranks: the full blue is a whole one."""
-    return to_hex(_SHADES((values - 1) / (ranks - 1)))
+    return shade((values - 1) / (ranks - 1))
 
 
 def ring_chart(steps: Sequence[Step]) -> Figure:
@@ -121,19 +119,22 @@ def ring_chart(steps: Sequence[Step]) -> Figure:
         _draw(ax, step, ranks)
     axes[1][0].remove()
     for name, part in {"its own values only": 0.0, "a partial sum": 0.5, "whole: all ranks' values": 1.0}.items():
-        axes[0][0].plot([], [], "s", ms=10, color=_SHADES(part), label=name)
+        axes[0][0].plot([], [], "s", ms=10, color=shade(part), label=name)
     axes[0][0].plot([], [], "s", ms=9, mfc="none", mec=MOVED, mew=2.5, label="has just arrived")
     canvas.legend_above(axes[0][0])
     return canvas.finish(figure, _SOURCE)
 
 
 def _draw(ax: Axes, step: Step, ranks: int) -> None:
+    from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
+
     for rank, row in enumerate(step.held):
         for chunk, ranks_in_it in enumerate(row):
             values, corner = len(ranks_in_it), (chunk - 0.5, rank - 0.5)
-            ax.add_patch(Rectangle(corner, 1, 1, facecolor=shade(values, ranks), edgecolor="white", lw=2))
+            ax.add_patch(Rectangle(corner, 1, 1, facecolor=chunk_color(values, ranks), edgecolor="white", lw=2))
             if ranks <= _NAMED:
-                ink = ink_on(shade(values, ranks))
+                ink = ink_on(chunk_color(values, ranks))
                 ax.text(chunk, rank, str(values), ha="center", va="center", fontsize=9, color=ink)
     for rank, move in enumerate(step.moves):
         ax.add_patch(Rectangle((move.receive - 0.42, rank - 0.42), 0.84, 0.84, fill=False, edgecolor=MOVED, lw=2.2))
@@ -155,6 +156,8 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
     The lines are the ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. A run in which
     no two numbers of ranks were timed stays out. `published`: `published_times`, in grey.
     """
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
     figure, axes = parts.panels(2, height=4.4, sharey=True)
     tables = (here, *recorded)
     most = max(8, *(int(table["ranks"].max()) for table in tables))

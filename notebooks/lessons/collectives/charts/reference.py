@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from labkit.charts import canvas
 from labkit.provenance import fact, sources
 from lessons.collectives.charts.sizes import COLORS, DASHES, mark_sizes
 from lessons.collectives.theory import AGAINST_GOAL
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def against_chart(table: pd.DataFrame) -> Figure:
@@ -17,6 +20,8 @@ def against_chart(table: pd.DataFrame) -> Figure:
 
     Where nccl-tests is not installed or gave nothing, our own bus bandwidths stand alone.
     """
+    from matplotlib.ticker import PercentFormatter
+
     figure, ax = canvas.canvas(height=4.2)
     compared = table["ratio"].notna().any()
     column = "ratio" if compared else "ours_gb_per_s"

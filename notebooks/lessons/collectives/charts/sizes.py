@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.charts import canvas, parts
 from labkit.provenance import sources, where
 from labkit.story import units
 from lessons.collectives.theory import COLLECTIVES, bus_factor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The reader's prediction keeps its colour to itself.
 COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
@@ -45,6 +46,8 @@ def named(size_bytes: float) -> str:
 
 def mark_sizes(ax: Axes, sizes: Iterable[float], most: int = _MOST) -> None:
     """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     places = sorted(set(sizes))
     shown = places[:: -math.ceil(len(places) / most)]
     ax.set_xscale("log", base=2)
@@ -155,6 +158,8 @@ def time_chart(*runs: tuple[pd.DataFrame, pd.DataFrame], collective: str = COLLE
     A run is its bandwidths and its residuals; a panel per run and backend. Triangles are the other clocks. Grey is
     where latency takes longer than transfer. `guess`: µs at 1 KiB, a number or a Prediction, marked in NCCL's panels.
     """
+    from matplotlib.ticker import PercentFormatter
+
     drawn = []
     for table, residuals in runs:
         rows, misses = (_widest(every[every["collective"] == collective]) for every in (table, residuals))

@@ -9,7 +9,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 from lessons.collectives.story.rates import CLOCK, COLLECTIVE, NAMES, by_backend, paragraphs, us, widest
 from lessons.collectives.theory import bus_factor, hops
 
@@ -22,6 +22,7 @@ _HIDDEN = "launching overlaps transfer in flight, and the line adds both; NCCL's
 _UNTOLD = "the data do not say why; NCCL may change its protocol there"
 
 
+@about_tables
 def explain_fit(
     residuals: pd.DataFrame, fits: pd.DataFrame, table: pd.DataFrame, captured: pd.DataFrame | None = None
 ) -> Markdown:
@@ -125,6 +126,7 @@ def _compared(nccl: pd.Series, gloo: pd.Series, size: int) -> str:
     return f"{at} {name} is {ratio} as fast ({us(fast['median_us'])} against {us(slow['median_us'])})"
 
 
+@about_tables
 def explain_growth(table: pd.DataFrame, fits: pd.DataFrame, captured: pd.DataFrame | None = None) -> Markdown:
     """Say how many times as long the smallest and the largest all-reduce take on more ranks, beside a ring's terms.
 

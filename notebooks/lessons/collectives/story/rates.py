@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 from lessons.collectives.theory import bus_factor
 
 NAMES = {"nccl": "NCCL", "gloo": "gloo"}
@@ -17,6 +17,7 @@ _FLAT = 1.25  # times as long: the size hardly matters
 _FEW = 3  # names that are listed; more are counted
 
 
+@about_tables
 def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
     """Say what the largest messages reach of the links, who is above a ring's bound and why, where the knee is.
 
@@ -27,6 +28,7 @@ def explain_bandwidth(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
     return say(*sentences, _above(rows), _crossing(rows, fits), _wrong(table), small=fact(table, "small"))
 
 
+@about_tables
 def explain_latency(table: pd.DataFrame) -> Markdown:
     """Say what an all-reduce of the smallest message takes by each clock, how far size does not matter, and what the
     very first call took.
@@ -203,6 +205,7 @@ def _first(backend_rows: pd.DataFrame, backend: str) -> str | None:
 _SAME_BYTES = 0.01  # of the bytes: chunks differ by an element
 
 
+@about_tables
 def explain_ring(table: pd.DataFrame) -> Markdown:
     """Say whether our ring is right for every length and sends what the formula says, and what it costs in time."""
     return say(_right(table), _sent(table), *_timed(table), small=fact(table, "small"))

@@ -7,11 +7,12 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say
+from labkit.story.words import about_tables, listed, say
 from lessons.collectives.story.rates import ends
 from lessons.collectives.theory import AGAINST_FROM_BYTES, AGAINST_GOAL
 
 
+@about_tables
 def explain_against(table: pd.DataFrame) -> Markdown:
     """Say whether our bus bandwidth reaches the goal of nccl-tests' from 64 MiB up, collective by collective."""
     small = fact(table, "small")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
@@ -17,6 +14,10 @@ from labkit.charts.labels import Labels
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.precision_memory.theory.memory import ITEMS, PHASES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PRECISION_COLORS = {"float32": canvas.SERIES[0], "tf32": canvas.SERIES[4], "bfloat16": canvas.SERIES[2]}
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16 mixed"}
@@ -32,6 +33,8 @@ _DOT = 15  # points
 
 def speed_chart(*tables: pd.DataFrame) -> Figure:
     """How many times as fast as float32 each precision is, by size; a panel per phase and table, 1 marked."""
+    from matplotlib.lines import Line2D
+
     phases = ("forward", "backward")
     figure, grid = canvas.canvas(len(phases), len(tables), height=0.9 + 2.1 * len(tables), squeeze=False, sharex=True)
     most = max((table["gain"] + _spread(table)).max() for table in tables)
@@ -116,6 +119,8 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
 
 def pareto_chart(table: pd.DataFrame) -> Figure:
     """Every lever by the peak and the time of a steady step; lines join those that no other lever beats."""
+    from matplotlib.lines import Line2D
+
     figure, ax = canvas.canvas(height=4.8)
     shown = table.dropna(subset=["peak_mib", "step_ms"]).reset_index(drop=True)
     scale, unit = ledgers.memory_unit(shown["peak_mib"].max())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.provenance import sources, where
 from lessons.precision_memory.theory.floats import FORMATS, VALUE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMAT_COLORS = dict(zip(FORMATS, (canvas.SERIES[n] for n in (0, 4, 3, 2, 1, 7)), strict=True))
 _WAYS = {  # colour and dash of a way to sum

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.training import EXPLAINED
-from labkit.story.words import listed, say, text
+from labkit.story.words import about_tables, listed, say, text
 from lessons.precision_memory.theory.memory import residual_bytes
 
 _PHASES = {
@@ -23,6 +23,7 @@ _LISTED = 8  # allocations that a table shows
 _SHOWN = 0.01  # of the peak: a kind below is not named
 
 
+@about_tables
 def explain_speed(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Markdown:
     """Say for which sizes mixed precision is faster, slower or within noise, and the same of the published figures."""
     mixed = table[table["precision"] == "bfloat16"]
@@ -68,6 +69,7 @@ def _gained(phase: str, rows: pd.DataFrame) -> str | None:
     return f"In {phase}, bfloat16 autocast beside float32 is {listed(parts)}."
 
 
+@about_tables
 def explain_memory(table: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, when a step is fullest, and what mixed precision adds and saves."""
     counted = " (counted storage by storage: a CPU has no CUDA allocator)" if fact(table, "device") == "cpu" else ""
@@ -181,6 +183,7 @@ def _unbeaten(rows: pd.DataFrame) -> str:
     )
 
 
+@about_tables
 def explain_levers(table: pd.DataFrame) -> Markdown:
     """Say which levers no other beats, what each of them saves and costs, and which ones do not pay."""
     shown = table.dropna(subset=["peak_mib"])

@@ -9,7 +9,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say, text
+from labkit.story.words import about_tables, listed, say, text
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, stalls_at
 
 _NEAR = 0.005  # of the sum: an error below is called small
@@ -132,6 +132,7 @@ def _overflow(broken: pd.DataFrame) -> str:
     )
 
 
+@about_tables
 def explain_scaling(histogram: pd.DataFrame, course: pd.DataFrame) -> Markdown:
     """Say which gradients float16 loses, what scaling saves, how far the scale climbs, whether losses agree."""
     lost, fewer = fact(histogram, "lost"), fact(histogram, "subnormal")

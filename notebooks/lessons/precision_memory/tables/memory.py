@@ -51,14 +51,6 @@ def _counted_error(counted: pd.Series, shape: Any) -> float:
     return max(abs(counted[f"{name}_mib"] * MIB / size - 1) for name, size in due.items())
 
 
-def failed(run: Run) -> pd.DataFrame:
-    """Return one row per setting that did not run: its knobs and its status."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "status"])])
-    rows = rows[rows["status"] != "ok"]
-    names = [name for name in ("precision", "sequence", "lever", "model") if name in rows]
-    return of_run(rows[[*names, "status"]].drop_duplicates().reset_index(drop=True), run)
-
-
 def timeline(run: Run, precision: str) -> pd.DataFrame:
     """Return the moments of memory (MOMENT) over the first step and a steady one, in a precision."""
     rows = entries(run, "memory timeline")

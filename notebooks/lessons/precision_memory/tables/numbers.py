@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.provenance import of_run, of_source
 from labkit.tables.rows import entries
-from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running, stalls_at
+from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -29,23 +29,6 @@ def spacing(powers: range = range(-20, 21)) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     table["relative"] = table["spacing"] / table["value"]
     return of_source(table, "theory: IEEE 754 and its smaller relatives")
-
-
-def formats() -> pd.DataFrame:
-    """Return one row per format: bits by use, largest, least normal, least, and the sum at which 0.01 stalls."""
-    rows = [
-        {
-            "format": name,
-            "exponent bits": form.exponent,
-            "mantissa bits": form.mantissa,
-            "largest": f"{form.largest:.4g}",
-            "least normal": f"{form.least_normal:.3g}",
-            "spacing at 8": f"{form.spacing(8):.3g}",
-            "0.01 is lost from": f"{stalls_at(name):g}",
-        }
-        for name, form in FORMATS.items()
-    ]
-    return of_source(pd.DataFrame(rows).set_index("format"), "theory: IEEE 754 and its smaller relatives")
 
 
 def running_sums() -> pd.DataFrame:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas, parts
 from labkit.provenance import sources, where
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NAMES = {
     "reference": "reference",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from labkit.charts import canvas, parts
 from labkit.charts.waterfall import waterfall_chart as waterfall_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.scaling.theory import amdahl, gustafson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[4], canvas.SERIES[1])
 _LAWS = {
@@ -63,6 +64,8 @@ def laws_chart(shares: Sequence[float] = (0.01, 0.05, 0.2), most: int = 16, gues
 
 
 def _gpu_axis(ax: Axes, counts: Sequence[int]) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     ax.xaxis.set_major_locator(FixedLocator(list(counts)))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.grid(True)

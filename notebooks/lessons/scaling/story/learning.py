@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say
+from labkit.story.words import about_tables, listed, say
 from labkit.theory.images import CIFAR
 from lessons.scaling.theory import GUESSING
 
@@ -22,6 +22,7 @@ _NAMES = {
 }
 
 
+@about_tables
 def explain_accuracy(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
     """Say which trainings differ in test accuracy beyond twice the standard error, and which do not."""
     small = fact(table, "small")

@@ -8,7 +8,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.training import explain_knobs as explain_knobs
-from labkit.story.words import listed, resolved, say
+from labkit.story.words import about_tables, listed, resolved, say
 
 EXPLAINED = 0.03  # of an epoch: what no part may leave unexplained
 AGREE_POINTS = 5.0  # of a step: by how much the three ways may differ
@@ -26,6 +26,7 @@ _PARTS = {
 }
 
 
+@about_tables
 def explain_scaling(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
     """Say how efficient the most GPUs are under each law, and which share of the work does not divide."""
     small = fact(table, "small")
@@ -78,6 +79,7 @@ def _steps(table: pd.DataFrame) -> str:
     return f"A rank's steps divide by the GPUs: on {on} they are {'; '.join(counted)}."
 
 
+@about_tables
 def explain_parts(table: pd.DataFrame) -> Markdown:
     """Say whether the parts explain every epoch, what the slowest setting waits for, and what the loader costs."""
     worst = table.loc[table["rest_share"].idxmax()]
@@ -107,6 +109,7 @@ def explain_parts(table: pd.DataFrame) -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_exchange(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame | None = None) -> Markdown:
     """Say what the all-reduce costs, by three ways and beside lab 09's line, and what DataParallel costs.
 
@@ -182,6 +185,7 @@ def _data_parallel(table: pd.DataFrame | None) -> str | None:
     return f"{said}." if clear else f"{said}; not all of these differences are resolved."
 
 
+@about_tables
 def explain_messages(table: pd.DataFrame) -> Markdown:
     """Say what DDP sends besides gradients, when, and what two switches save."""
     if fact(table, "ranks") == 1:
@@ -218,6 +222,7 @@ def _calls(own: pd.DataFrame) -> str:
     return listed(f"{row.calls} × {row.Index} ({units.size(row.sent_bytes)})" for row in own.itertuples())
 
 
+@about_tables
 def explain_roof(table: pd.DataFrame) -> Markdown:
     """Say what each knob brought, and how much of the GPU's matrix rate the fastest rung uses; takes `ladder`."""
     said = explain_knobs(table).data or ""

@@ -7,7 +7,7 @@ from IPython.display import Markdown
 
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.words import listed, say, text
+from labkit.story.words import about_tables, listed, say, text
 
 _CLOSE = 0.05  # a speed-up within 5 % of the report's is called the same
 _POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
@@ -16,6 +16,7 @@ _ENOUGH = 0.9  # of a single GPU's speed, per GPU
 _REPORTED_GPUS = 8  # the last of the report's projection
 
 
+@about_tables
 def explain_links(fits: pd.DataFrame, small: bool) -> Markdown:
     """Return α and β of each line as a table, then whether a line fits, and whether α grows as a ring's hops do."""
     if fits.empty:
@@ -53,6 +54,7 @@ def _growth(fits: pd.DataFrame) -> str | None:
     )
 
 
+@about_tables
 def explain_projection(
     table: pd.DataFrame, small: bool, lines: pd.DataFrame | None = None, published: pd.DataFrame | None = None
 ) -> Markdown:

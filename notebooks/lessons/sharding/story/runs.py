@@ -12,7 +12,7 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, explain_knobs, explain_sent, host_bound
 from labkit.story.training import explain_equality as explain_equality
-from labkit.story.words import listed, resolved, say, together
+from labkit.story.words import about_tables, listed, resolved, say, together
 
 _GOAL = 0.95  # of a GPU alone
 _AGREE = 3.0  # points of overlap
@@ -20,6 +20,7 @@ _NOTABLE = 0.05  # of the communication
 _ROUNDING = 1e-3  # of a loss: different orders of the same sums
 
 
+@about_tables
 def explain_scaling(table: pd.DataFrame) -> Markdown:
     """Say which strategies keep 95 % of a GPU's rate, which do not, and what the smaller batch costs.
 
@@ -59,6 +60,7 @@ def _kept(row: Any, with_spread: bool) -> str:
     return f"{100 * row.efficiency:.2f} %" if row.efficiency < _GOAL and share == units.percent(_GOAL) else share
 
 
+@about_tables
 def explain_memory(table: pd.DataFrame) -> Markdown:
     """Say whether the ledger explains the peaks, and how full sharding's saving compares with the most there is."""
     if table["peak"].isna().all():
@@ -88,6 +90,7 @@ def explain_memory(table: pd.DataFrame) -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_strategies(table: pd.DataFrame, held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
     """Say who keeps a GPU's rate, then what both ledgers say: memory, and the collectives of the large batch."""
     return together(explain_scaling(table), explain_memory(held), explain_sent(sent[sent["load"] == "large"]))
@@ -132,21 +135,25 @@ def explain_batches(table: pd.DataFrame) -> Markdown:
     return say(*sentences, small=fact(table, "small"))
 
 
+@about_tables
 def explain_speed(ladder: pd.DataFrame, batches: pd.DataFrame, published: float) -> Markdown:
     """Say what the knobs brought, then what larger batches bring."""
     return together(explain_ladder(ladder, published), explain_batches(batches))
 
 
+@about_tables
 def explain_report_setup(reported: pd.DataFrame, accumulated: pd.DataFrame) -> Markdown:
     """Say how fast more GPUs are with the report's configuration, then what one exchange per step saves."""
     return together(explain_reported(reported), explain_accumulation(accumulated))
 
 
+@about_tables
 def explain_training(equality: pd.DataFrame, options: pd.DataFrame) -> Markdown:
     """Say whether all strategies train as one process does, then what recomputing and compression bring."""
     return together(explain_equality(equality), explain_options(options))
 
 
+@about_tables
 def explain_accumulation(table: pd.DataFrame) -> Markdown:
     """Say what one exchange per step does to bytes, time and memory, beside one after every micro-batch."""
     sentences = []
@@ -218,6 +225,7 @@ def _rate_beside(row: pd.Series, base: pd.Series) -> str:
     return f"{units.percent(rates[0] / rates[1])} of the rate"
 
 
+@about_tables
 def explain_overlap(table: pd.DataFrame) -> Markdown:
     """Say per strategy how much communication is hidden by three methods, and why they differ where they do."""
     sentences = [f"- {_overlap(row)}" for row in table.itertuples()]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
 from labkit.charts.parts import by_origin, panels, rows
 from labkit.provenance import fact, sources
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _WAYS = {"host_to_gpu": "host → GPU", "gpu_to_host": "GPU → host"}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path
+from typing import TYPE_CHECKING
 
 from labkit.charts import canvas
 from labkit.story import units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Path classes, nearest first, with nvidia-smi's own names; distant ones are not drawn but listed.
 _CLASSES = {"NV": "#009E73", "PIX": "#0072B2", "PXB": "#56B4E9", "PHB": "#E69F00", "NODE": "#CC79A7", "SYS": "#B5B5B5"}
@@ -52,12 +52,16 @@ def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> 
 
 
 def _box(ax, x: float, width: float, text: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
     shape = {"boxstyle": "round,pad=0.04", "fc": "#F7F7F7", "ec": canvas.HAIRLINE, "lw": 1.5}
     ax.add_patch(FancyBboxPatch((x + 0.06, -1.15), width - 0.12, 2.6, **shape))
     ax.text(x + width / 2, -1.45, text, ha="center", fontsize=9, color=canvas.QUIET)
 
 
 def _device(ax, x: float, y: float, name: str, kind: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
     color = "#DCEBF5" if kind == "gpu" else "#FBEBD0"
     shape = {"boxstyle": "round,pad=0.03", "fc": color, "ec": "none", "zorder": 3}
     ax.add_patch(FancyBboxPatch((x - 0.46, y - 0.24), 0.92, 0.48, **shape))
@@ -89,6 +93,9 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
 
 def _arc(ax, start, end, height: float, color: str, width: float) -> None:
     """Draw a curve that rises by `height` at its middle; straight for 0."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
     control = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 2 * height)
     ax.add_patch(PathPatch(Path([start, control, end], [1, 3, 3]), fc="none", ec=color, lw=width, capstyle="round"))
 

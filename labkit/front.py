@@ -1,0 +1,25 @@
+"""What notebooks take from labkit: `from labkit import launch` loads these rooms when a name is first used."""
+
+from labkit import node
+from labkit.charts.calibration import predictions_chart
+from labkit.charts.conditions import conditions_chart
+from labkit.charts.nodes import nodes_map
+from labkit.claims import show_claims
+from labkit.cluster.stand_in import launch_or_replay
+from labkit.course.course_map import course_map
+from labkit.course.predict import predict, predictions
+from labkit.course.source import source
+from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
+from labkit.engine.plan import Plan
+from labkit.engine.processes import members
+from labkit.engine.run import Run, replay
+from labkit.node import here
+from labkit.node.limits import against_limit
+from labkit.parameters import check_parameters
+from labkit.story.conditions import explain_conditions
+from labkit.story.nodes import explain_links
+from labkit.story.words import beside, together
+from labkit.tables.nodes import nodes_table
+from labkit.tables.published import published, published_reports, published_topology
+from labkit.tables.targets import compare_targets, join_cards
