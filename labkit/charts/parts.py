@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from labkit.charts import canvas
+from labkit.provenance import fact, fact_or
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +25,40 @@ def panels(count: int, rows: int = 0, *, row_height: float = 0.42, **options: An
         options.setdefault("height", 1.5 + row_height * rows)
     figure, axes = canvas.canvas(count, squeeze=False, **options)
     return figure, list(axes[0])
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One run's table as a panel shows it: its colour and name, and whether it stands behind another run."""
+
+    table: pd.DataFrame
+    recorded: bool
+    behind: bool = False
+
+    @property
+    def color(self) -> str:
+        """The colour of what was measured here, or of what was recorded."""
+        return canvas.RECORDED if self.recorded else canvas.MEASURED
+
+    @property
+    def label(self) -> str:
+        return "recorded run" if self.recorded else "this run"
+
+
+def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame, *sizes: str) -> list[list[Layer]]:
+    """Return what each panel of a chart draws: this run first, the recorded one beside it or behind it.
+
+    Two runs share a panel where their tables agree in whether they are small, in their number of ranks, and in the
+    facts named by `sizes`, such as "bytes": then the recorded run comes first, since it is drawn behind. Otherwise each
+    run has its own panel. Without `here`, or where that is a replay of the recorded run, there is one panel.
+    """
+    if here is None or fact(here, "source") == fact(recorded, "source"):
+        return [[Layer(recorded, recorded=True)]]
+    agree = all(fact_or(here, name, None) == fact_or(recorded, name, None) for name in ("small", "ranks", *sizes))
+    this_run = Layer(here, recorded=fact(here, "source").startswith("recorded"))
+    if agree:
+        return [[Layer(recorded, recorded=True, behind=True), this_run]]
+    return [[this_run], [Layer(recorded, recorded=True)]]
 
 
 def rows(ax: Axes, labels: Sequence[str], **text: Any) -> range:

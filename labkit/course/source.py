@@ -1,23 +1,48 @@
-"""Show worker code, highlighted, from its file and without importing it."""
+"""Show the code that workers run, highlighted, from its file and without importing it."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 from IPython.display import Code
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def source(*names: str) -> Code:
-    """Show the code that dotted names stand for, one after another: modules, or functions and classes in them.
+def source(*names: str | ModuleType) -> Code:
+    """Show code, one part after another: `source(broadcast, "direct", "staged")` what the lesson's workers run.
 
-    `source("lessons.broadcast.worker.methods.pipelined")` reads the file; nothing in it runs, so torch stays out
-    of the kernel. Raises ValueError, listing what the module holds, where the name is not in it.
+    After a lesson, a name is a function or class of its worker, and "Lanes.wait" a method of one. Without a lesson, a
+    dotted name stands for a module, or for a function or class in it. The file is read; nothing in it runs, so torch
+    stays out of the kernel. Raises ValueError, listing what there is, where a name is not in it.
     """
-    return Code("\n\n\n".join(map(code_of, names)), language="python")
+    lesson, parts = "", []
+    for name in names:
+        if isinstance(name, ModuleType):
+            lesson = name.__name__
+        else:
+            parts.append(_in_worker(lesson, name) if lesson else name)
+    return Code("\n\n\n".join(map(code_of, parts)), language="python")
+
+
+def _in_worker(lesson: str, name: str) -> str:
+    """Return the dotted name of a function or class of a lesson's worker, which is a file or a folder."""
+    file = _file(f"{lesson}.worker")
+    if file is None:
+        raise ValueError(f"{lesson} has no worker whose code could be shown")
+    files = sorted(file.parent.glob("*.py")) if file.name == "__init__.py" else [file]
+    known = {
+        node.name: f"{lesson}.worker" if path == file else f"{lesson}.worker.{path.stem}"
+        for path in files
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, Named)
+    }
+    if (first := name.partition(".")[0]) not in known:
+        raise ValueError(f"the worker of {lesson} holds {', '.join(known)}, not {first!r}")
+    return f"{known[first]}.{name}"
 
 
 def code_of(name: str) -> str:

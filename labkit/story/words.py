@@ -30,12 +30,17 @@ def say(*sentences: str | None, small: bool = False) -> Markdown:
 
 def with_table(table: pd.DataFrame, sentences: Markdown, digits: int = 3) -> Markdown:
     """Return the table as Markdown above the sentences that are about it; floats with `digits` significant digits."""
+    return Markdown(f"{as_table(table, digits)}\n\n{sentences.data}")
+
+
+def as_table(table: pd.DataFrame, digits: int = 3) -> str:
+    """Return a table in Markdown; floats with `digits` significant digits."""
     shown = [
         [units.number(value, digits) if isinstance(value, float) else str(value) for value in row]
         for row in table.itertuples(index=False)
     ]
     lines = [list(table.columns), ["---"] * len(table.columns), *shown]
-    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{sentences.data}")
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def text(said: Markdown) -> str:

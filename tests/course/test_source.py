@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from labkit.course.source import source
+from lessons import accounting, broadcast
 
 LANES = "lessons.broadcast.worker.lanes"
 
@@ -50,6 +51,16 @@ def test_decorators_are_shown():
 def test_an_unknown_name_says_what_there_is(name, said):
     with pytest.raises(ValueError, match=said):
         source(name)
+
+
+def test_a_lesson_then_names_of_what_its_workers_run():
+    text = source(broadcast, "direct", "Lanes.others", "measure").data
+    assert text.startswith("def direct(source")
+    assert "def others(self" in text and "def measure(worker" in text
+    with pytest.raises(ValueError, match=r"the worker of lessons.broadcast holds .*direct.*, not 'telepathy'"):
+        source(broadcast, "telepathy")
+    with pytest.raises(ValueError, match=r"lessons.accounting has no worker"):
+        source(accounting, "direct")
 
 
 def test_it_is_highlighted_as_python():

@@ -1,0 +1,51 @@
+"""What a section ends with: a verdict in one sentence, and at the end of the page what was found, rule by rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.story.words import as_table
+
+Measured = TypeVar("Measured")
+MOST_NUMBERS = 3
+NOT_MEASURED = "not measured"
+# Groups of three digits belong together, and so do the digits of 3.66; H200 and float32 are names.
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:[ \u202f]\d{3}\b|[.,]\d+)*")
+
+
+def numbers_in(text: str) -> list[str]:
+    """Return the numbers that a reader sees in a sentence, without those inside a name such as H200."""
+    return _NUMBER.findall(text)
+
+
+def verdict(sentence: str, table: pd.DataFrame | None = None, *, summary: str = "All figures") -> Markdown:
+    """Return a section's verdict: one sentence with at most three numbers; `table` holds more, folded below it.
+
+    Raises ValueError where the sentence holds more numbers: they belong into the table.
+    """
+    if len(numbers := numbers_in(sentence)) > MOST_NUMBERS:
+        raise ValueError(f"a verdict has at most {MOST_NUMBERS} numbers, this one {', '.join(numbers)}: {sentence}")
+    if table is None:
+        return Markdown(sentence)
+    return Markdown(f"{sentence}\n\n{folded(summary, as_table(table))}")
+
+
+def folded(summary: str, text: str) -> str:
+    """Return Markdown that a reader opens by its summary."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def one_minute(rules: Mapping[str, Callable[[Measured], str | None]], **measured: Measured) -> Markdown:
+    """Return a table of a lesson's rules, each with what it is worth by every measurement: here, recorded, published.
+
+    `rules` gives for each rule how a measurement shows it, as a short text; None where it does not. A column whose head
+    is two words is passed as `on_this_node`.
+    """
+    heads = [name.replace("_", " ") for name in measured]
+    rows = [[rule, *(show(one) or NOT_MEASURED for one in measured.values())] for rule, show in rules.items()]
+    return Markdown(as_table(pd.DataFrame(rows, columns=["rule", *heads])))
