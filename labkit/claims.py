@@ -27,9 +27,14 @@ def claims_of(name: str) -> pd.DataFrame:
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
     modules = [importlib.import_module(f"lessons.{name}.{room}") for room in _rooms(name)]
-    # A list: computing a claim may add names to its module, such as Python's registry of warnings.
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Claim)]
-    return claims_table(found)
+    return claims_table(
+        [claim for module in modules for claim in getattr(module, "CLAIMS", None) or _decorated(module)]
+    )
+
+
+def _decorated(module: ModuleType) -> list[Claim]:
+    """Return the claims of a lab that is not yet converted: its decorated functions, in the order of the file."""
+    return [value for value in vars(module).values() if isinstance(value, Claim)]
 
 
 def all_claims() -> pd.DataFrame:
@@ -40,7 +45,10 @@ def all_claims() -> pd.DataFrame:
 
 
 def show_claims(lab: ModuleType | None = None) -> Markdown:
-    """Return the claims of a lab, or of all labs, with their verdicts; below them the reasons that are needed."""
+    """Return the claims of a lab, or of all labs, with their verdicts and, below them, the reasons that are needed.
+
+    A lab's claims that are not chosen for its notebook stand folded at the end.
+    """
     return claims_text(all_claims() if lab is None else claims(lab))
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.story import units
+from labkit.story.verdict import folded
 from labkit.story.words import listed
 
 VERDICTS = {True: "✔ holds", False: "✘ does not hold", None: "○ cannot be decided"}
@@ -15,11 +16,19 @@ HEADS = ["report", "the report says", "printed", "recomputed", "verdict"]
 
 
 def claims_text(table: pd.DataFrame) -> Markdown:
-    """Return the claims of `labkit.tables.claims.claims_table` as a Markdown table, then reasons as a list.
+    """Return the claims of `labkit.tables.claims.claims_table` as Markdown: the chosen ones, then the others, folded.
 
-    Reasons are given for the claims that do not hold, that cannot be decided, or that ask for it: one reason for
-    reports that say the same. A column `lab`, where there is one, comes first.
+    Each part is a table with verdicts, then reasons for the claims that do not hold, that cannot be decided, or that
+    ask for it: one reason for reports that say the same. A column `lab`, where there is one, comes first.
     """
+    chosen = table["chosen"].astype(bool)
+    parts = [_with_reasons(table[chosen])]
+    if not chosen.all():
+        parts.append(folded(f"The other claims: {(~chosen).sum()}", _with_reasons(table[~chosen])))
+    return Markdown("\n\n".join(parts))
+
+
+def _with_reasons(table: pd.DataFrame) -> str:
     heads = ["lab", *HEADS] if "lab" in table else HEADS
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for row in table.to_dict("records"):
@@ -32,18 +41,19 @@ def claims_text(table: pd.DataFrame) -> Markdown:
         if row["holds"] is not True or row["explained"]:
             reports.setdefault((row["says"], row["reason"]), []).append(row["report"])
     lines += [f"- *{says}* ({listed(names)}): {reason}" for (says, reason), names in reports.items()]
-    return Markdown("\n".join(lines))
+    return "\n".join(lines)
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Return what a reader sees of a claim before its verdict: report, words, printed figure, recomputed figure.
+    """Return what a reader sees of a claim before its verdict: report and place, words, printed and recomputed figure.
 
     The recomputed figure is followed by what it is, if the claim says that.
     """
     printed = _figure(row["printed"], row["unit"], 6)
     recomputed = _figure(row["recomputed"], row["unit"], row["digits"])
     meaning = f": {row['recomputes']}" if row["recomputes"] else ""
-    return [row["report"], row["says"], printed, recomputed + meaning]
+    report = f"{row['report']}, {row['where']}" if row["where"] else row["report"]
+    return [report, row["says"], printed, recomputed + meaning]
 
 
 def _figure(value: float | str | None, unit: str, digits: int) -> str:

@@ -1,7 +1,8 @@
-"""Claims of published reports, recomputed: one small function per claim, one table for all claims of a lab.
+"""Claims of published reports, recomputed: one row per claim, one table for all claims of a lab.
 
-A lab's `claims.py` holds functions decorated with `claim`. Each returns the figure printed, the figure recomputed and
-the verdict. Its docstring is the reason, in plain English, that a reader sees below the table.
+A lab's `claims.py` holds `CLAIMS`, a tuple of Stated rows. Labs that are not yet converted hold functions decorated
+with `claim` instead: each returns the figure printed, the figure recomputed and the verdict, and its docstring is the
+reason that a reader sees below the table.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -27,9 +29,52 @@ COLUMNS = [
     "reason",
     "recomputes",
     "explained",
+    "where",
+    "chosen",
 ]
 Figure = float | str | None
 Verdict = bool | None  # None: what the report prints does not decide it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """A claim of a report as a row: what it says and where, its figure, ours, and the rule by which it holds.
+
+    report: an identifier in data/published/reports.csv; where: the section, table or line that says it. says: the
+    claim, in our words. printed: the report's figure, read from data/published where that holds it. recomputed: a
+    figure in the same `unit` from formulas, published figures or recorded runs. holds: takes both figures and returns
+    the verdict, as `within(1.25)` does. reason: at most 25 words. chosen: whether a notebook shows it; the others stand
+    folded below.
+    """
+
+    name: str
+    report: str
+    where: str
+    says: str
+    printed: Callable[[], Figure]
+    recomputed: Callable[[], Figure]
+    holds: Callable[[Any, Any], Verdict]
+    reason: str
+    unit: str = ""
+    digits: int = 3
+    chosen: bool = True
+
+    def row(self) -> tuple:
+        """Return the claim, recomputed, as a row of COLUMNS."""
+        printed, recomputed = self.printed(), self.recomputed()
+        verdict = self.holds(printed, recomputed)
+        figures = (printed, recomputed, self.unit, self.digits)
+        reasons = (None if verdict is None else bool(verdict), self.reason, "", False)
+        return (self.name, report_names()[self.report], self.says, *figures, *reasons, self.where, self.chosen)
+
+
+def within(factor: float) -> Callable[[float, float], bool]:
+    """Return the rule that a claim holds where the printed and the recomputed figure differ by at most this factor."""
+    return lambda printed, recomputed: 1 / factor <= printed / recomputed <= factor
+
+
+def undecided(_printed: Figure, _recomputed: Figure) -> None:
+    """Return the verdict on a claim that what the report prints does not decide."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +106,7 @@ class Claim:
         verdict = None if holds is None else bool(holds)
         name, report = self.compute.__name__, report_names()[self.report]
         figures = (printed, recomputed, self.unit, self.digits)
-        return (name, report, self.says, *figures, verdict, self.reason, self.recomputes, self.explained)
+        return (name, report, self.says, *figures, verdict, self.reason, self.recomputes, self.explained, "", True)
 
 
 def claim(
@@ -71,8 +116,8 @@ def claim(
     return lambda compute: Claim(report, says, unit, digits, compute, recomputes, explained)
 
 
-def claims_table(claims: Iterable[Claim]) -> pd.DataFrame:
-    """Return the claims, recomputed: one row each, with COLUMNS; `claim` is the name of its function.
+def claims_table(claims: Iterable[Claim | Stated]) -> pd.DataFrame:
+    """Return the claims, recomputed: one row each, with COLUMNS; `claim` is its name.
 
     `holds` is True, False, or None where what the report prints does not decide it.
     """

@@ -1,11 +1,15 @@
 """Claims: a docstring and three values become a row, a verdict and a reason that a reader sees."""
 
+from importlib import import_module
+
 import pytest
 
 from labkit.claims import all_claims, claims, labs_with_claims, show_claims
 from labkit.story.claims import claims_text
-from labkit.tables.claims import claim, claims_table
+from labkit.tables.claims import Stated, claim, claims_table, undecided, within
 from labkit.tables.published import published, report_names
+
+MOST_WORDS = 25  # of a reason
 
 
 @claim("cs336-a2", "the model has 1.5 billion parameters", "parameters", digits=4)
@@ -84,3 +88,43 @@ def test_a_lab_without_claims_is_refused():
     if "start" not in labs_with_claims():
         with pytest.raises(ValueError, match="has no claims"):
             claims(start)
+
+
+def stated(**fields) -> Stated:
+    given = {
+        "name": "path",
+        "report": "hpml4",
+        "where": "table 2",
+        "says": "the path gains",
+        "printed": lambda: 3.9,
+        "recomputed": lambda: 1.4,
+        "holds": within(1.25),
+        "reason": "The memory changed, too.",
+        "unit": "×",
+    }
+    return Stated(**(given | fields))
+
+
+@pytest.mark.parametrize(("recomputed", "holds"), [(1.4, False), (3.2, True), (4.8, True), (5.0, False)])
+def test_a_stated_claim_holds_within_its_factor(recomputed, holds):
+    row = claims_table([stated(recomputed=lambda: recomputed)]).iloc[0]
+    assert row["holds"] is holds
+    assert (row["claim"], row["printed"], row["recomputed"], row["where"]) == ("path", 3.9, recomputed, "table 2")
+
+
+def test_a_stated_claim_may_stay_open():
+    row = claims_table([stated(holds=undecided, printed=lambda: "no size", recomputed=lambda: "1 to 6 GiB")]).iloc[0]
+    assert row["holds"] is None
+
+
+def test_what_is_not_chosen_is_folded_below():
+    text = claims_text(claims_table([stated(), stated(name="other", says="it is fast", chosen=False), rate])).data
+    shown, opened = text.split("<details><summary>The other claims: 1</summary>")
+    assert "the path gains" in shown and ", table 2 |" in shown and "The memory changed, too." in shown
+    assert "**0 of 2 claims hold.**" in shown and "it is fast" not in shown
+    assert "it is fast" in opened and "the path gains" not in opened
+
+
+def test_a_stated_reason_is_short():
+    rows = [row for lab in labs_with_claims() for row in getattr(import_module(f"lessons.{lab}.claims"), "CLAIMS", ())]
+    assert [row.name for row in rows if len(row.reason.split()) > MOST_WORDS] == []
