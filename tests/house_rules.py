@@ -87,7 +87,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"lessons.{lab}.worker"}
 MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
-MAY_IMPORT["key_figures"] = MAY_IMPORT["targets"]
+MAY_IMPORT["key_figures"] = MAY_IMPORT["measures"] = MAY_IMPORT["targets"]
 MAY_IMPORT["claims"] = MAY_IMPORT["targets"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",

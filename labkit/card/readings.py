@@ -16,6 +16,7 @@ from labkit.engine.run import Run, replay
 from labkit.node.comparability import figures as key_conditions
 from labkit.repository import LESSONS, RECORDED, lesson_names
 from labkit.tables.key_figures import KeyFigure, Measured
+from labkit.tables.measures import has_measures, measures_of
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,13 @@ class Reading:
 @functools.cache
 def key_figures() -> dict[str, tuple[KeyFigure, ...]]:
     """Return the key figures of each lab that has some, in the order of their notebooks."""
-    labs = [lab for lab in lesson_names() if (LESSONS / lab / "key_figures.py").exists()]
-    return {lab: _module(lab).KEY_FIGURES for lab in labs}
+    figures: dict[str, tuple[KeyFigure, ...]] = {}
+    for lab in lesson_names():
+        if has_measures(lab):
+            figures[lab] = tuple(one.key_figure for one in measures_of(lab) if one.on_card)
+        elif (LESSONS / lab / "key_figures.py").exists():
+            figures[lab] = _module(lab).KEY_FIGURES
+    return {lab: several for lab, several in figures.items() if several}
 
 
 def card_plans() -> list[Any]:
@@ -82,7 +88,7 @@ def figures_of(plan: Any) -> list[tuple[str, str]]:
 
 
 def _module(lab: str) -> Any:
-    return importlib.import_module(f"lessons.{lab}.key_figures")
+    return importlib.import_module(f"lessons.{lab}.{'measures' if has_measures(lab) else 'key_figures'}")
 
 
 def readings(run: Run) -> list[Reading]:

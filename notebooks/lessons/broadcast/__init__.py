@@ -36,7 +36,6 @@ from lessons.broadcast.tables import (
     symptoms,
     timeline,
 )
-from lessons.broadcast.targets import scorecard
 
 RECORDED = "h200x4/broadcast/sweep"
 RECORDED_RING = "h200x2/broadcast/ring"

@@ -79,9 +79,9 @@ def host_rates(table: pd.DataFrame) -> pd.DataFrame:
     return like(result.reset_index(drop=True), table)
 
 
-def best(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest chunk count of each method and memory: one row per pair, `links` left out."""
-    right = table[(table["status"] == "ok") & (table["method"] != "links")]
+def best(table: pd.DataFrame, *, links: bool = False) -> pd.DataFrame:
+    """Return the fastest chunk count of each method and memory: one row per pair; `links` only where that is asked."""
+    right = table[(table["status"] == "ok") & (links | (table["method"] != "links"))]
     fastest = right.groupby(["method", "memory"], sort=False)["seconds"].idxmin()
     return like(right.loc[fastest].reset_index(drop=True), table)
 

@@ -8,6 +8,7 @@ from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_
 
 from labkit.engine.run import replay
 from labkit.provenance import fact
+from labkit.tables.measures import scorecard_of
 from labkit.tables.published import published, report_names
 from lessons import broadcast
 from lessons.broadcast.plan import Trial
@@ -146,7 +147,7 @@ def test_the_recorded_ring_is_near_pinned_memory():
     assert table["chunks"].tolist() == [16, 128, 64]
     assert table.loc["pageable, through a pinned ring", "times_pinned"] < 1.05
     assert table.loc["pageable", "times_pinned"] > 5
-    assert broadcast.scorecard(recorded).empty
+    assert scorecard_of(recorded)["target"].tolist() == ["settings with a wrong copy"]
 
 
 def test_chunk_sweep_keeps_the_chunked_methods(run):
@@ -263,26 +264,27 @@ def test_symptoms(tmp_path):
     ],
 )
 def test_scorecard(tmp_path, changed, status, measured, met):
-    card = broadcast.scorecard(broadcast_run(tmp_path / "run", H200_SECONDS | changed, status=status))
+    card = scorecard_of(broadcast_run(tmp_path / "run", H200_SECONDS | changed, status=status))
     assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
     assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
     assert card["met"].tolist() == met
 
 
-def test_a_run_without_the_compared_methods_has_no_targets(tmp_path):
+def test_a_run_without_the_compared_methods_compares_none(tmp_path):
     few = {key: seconds for key, seconds in H200_SECONDS.items() if key[0] in ("links", "direct")}
-    assert broadcast.scorecard(broadcast_run(tmp_path / "run", few, gpus=2)).empty
+    card = scorecard_of(broadcast_run(tmp_path / "run", few, gpus=2))
+    assert card["target"].tolist() == ["settings with a wrong copy"]
 
 
 def test_two_gpus_have_no_goal_that_only_four_host_links_can_reach(tmp_path):
-    card = broadcast.scorecard(broadcast_run(tmp_path / "run", gpus=2))
+    card = scorecard_of(broadcast_run(tmp_path / "run", gpus=2))
     assert card["met"].all() and len(card) == 2
 
 
 def test_scorecard_has_no_target_for_unpinned_runs_and_trials(tmp_path):
-    assert broadcast.scorecard(small_broadcast(tmp_path / "small")).empty
+    assert scorecard_of(small_broadcast(tmp_path / "small")).empty
     trial = Trial(device="cpu", gpus=2, mib=4, chunks=4, memory="pageable")
-    assert broadcast.scorecard(write_run(tmp_path / "trial", trial, CPU)).empty
+    assert scorecard_of(write_run(tmp_path / "trial", trial, CPU)).empty
 
 
 def test_a_small_run_says_so(tmp_path):

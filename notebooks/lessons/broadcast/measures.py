@@ -1,0 +1,106 @@
+"""What matters of lab 02: what the broadcasts from pinned memory reach, beside the links and beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from labkit.tables.key_figures import LOWER, Measured, datasheet, repeats, workers
+from labkit.tables.measures import Measure, ratio
+from labkit.tables.targets import CODE, HOST
+from lessons.broadcast.plan import CHUNKED, Sweep
+from lessons.broadcast.tables import best, methods
+from lessons.broadcast.theory import NAMES, least_seconds
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_CHUNKS = 16  # of the card's figures
+
+
+def card_plans() -> list[Sweep]:
+    """Return what `make card` launches: the two broadcasts in chunks, from the fastest memory that there is."""
+    chosen = {"methods": ("links", *CHUNKED), "chunks": (_CHUNKS,), "repeats": 5}
+    return [Sweep.full(memories=("pinned",), **chosen) if Sweep.on_gpus() else Sweep.small(**chosen)]
+
+
+def _rate(method: str) -> Callable[[Run], Measured | None]:
+    """Return how a run gives what each GPU receives per second."""
+
+    def measured(run: Run) -> Measured | None:
+        memory = "pinned" if "pinned" in run.plan.memories else "pageable"
+        setting = f"{run.plan.mib} MiB, {memory}, {_CHUNKS} chunks, {workers(run)}"
+        seconds = Measured.of(repeats(run, "seconds", method=method, memory=memory, chunks=_CHUNKS), setting)
+        if seconds is None:
+            return None
+        datasheet_of, size = datasheet(run), 4 * run.plan.elements
+        host, nvlink = (datasheet_of.pcie_gb_per_s, datasheet_of.nvlink_gb_per_s) if datasheet_of else (None, None)
+        rates = [1e9 * (rate or math.nan) for rate in (host, nvlink)]
+        return seconds.rate(size / 1e9, size / 1e9 / least_seconds(method, size, run.plan.gpus, _CHUNKS, *rates))
+
+    return measured
+
+
+def _times_as_long(method: str, other: str) -> Callable[[Run], Measured | None]:
+    """Return how a run gives a method's time divided by another's, both pinned, each with its best chunk count."""
+    return lambda run: ratio(_seconds(run, method), _seconds(run, other))
+
+
+def _seconds(run: Run, method: str) -> Measured | None:
+    table = best(methods(run), links=True)
+    rows = table[(table["method"] == method) & (table["memory"] == "pinned")]
+    for row in rows.to_dict("records"):
+        middle, spread = row["seconds"], row["spread_seconds"]
+        return Measured(middle, middle - spread, middle + spread, int(row["count"]), workers(run))
+    return None
+
+
+def _wrong_settings(run: Run) -> Measured:
+    """Return how many settings left a wrong copy on some GPU."""
+    wrong = float((methods(run)["status"] != "ok").sum())
+    return Measured(wrong, wrong, wrong, 1, workers(run))
+
+
+_AS_LINKS = "time of scatter + all-gather, divided by that of links"
+_AS_PIPELINED = "time of best pipelined, divided by scatter + all-gather"
+_GOAL = {"plan": "sweep", "on_card": False}
+
+MEASURES = (
+    *(
+        Measure(name=NAMES[method], unit="GB/s", plan="sweep", measured=_rate(method), depends_on=HOST)
+        for method in CHUNKED
+    ),
+    Measure(
+        name=_AS_LINKS,
+        unit="×",
+        measured=_times_as_long("scatter_all_gather", "links"),
+        better=LOWER,
+        comparison="≤",
+        goal=1.05,
+        depends_on=HOST,
+        least_gpus=2,
+        **_GOAL,
+    ),
+    Measure(
+        name=_AS_PIPELINED,
+        unit="×",
+        measured=_times_as_long("pipelined", "scatter_all_gather"),
+        comparison="≥",
+        goal=3.4,  # the host links of four GPUs instead of one, less 15 %: two links are twice as fast, and no more
+        depends_on=HOST,
+        least_gpus=4,
+        **_GOAL,
+    ),
+    Measure(
+        name="settings with a wrong copy",
+        unit="settings",
+        measured=_wrong_settings,
+        better=LOWER,
+        comparison="=",
+        goal=0,
+        depends_on=CODE,
+        least_gpus=2,
+        **_GOAL,
+    ),
+)

@@ -1,0 +1,64 @@
+"""Measures: one declaration gives the card's key figure, the scorecard's goal and, with no run, a goal not recorded."""
+
+import math
+
+import pytest
+from made import broadcast_run, small_broadcast
+
+from labkit.card.readings import key_figures, readings
+from labkit.tables.key_figures import LOWER, Measured
+from labkit.tables.measures import Measure, measures_of, ratio, scorecard_of
+from labkit.tables.targets import HOST, NOT_RECORDED, OPEN
+from labkit.tools.scorecard import scorecard
+
+
+def figure(value: float, spread: float = 0.0) -> Measured:
+    return Measured(value, value - spread, value + spread, 7, "4 GPUs", 100.0)
+
+
+def made(**fields) -> Measure:
+    given = {"name": "time", "unit": "×", "plan": "sweep", "measured": lambda run: figure(1.04, 0.02), "better": LOWER}
+    return Measure(**(given | {"comparison": "≤", "goal": 1.05} | fields))
+
+
+def test_a_goal_inside_the_spread_is_open():
+    assert made().target(None).met == OPEN
+    assert made(goal=1.07).target(None).met is True
+    assert made(goal=1.01).target(None).met is False
+    assert made(measured=lambda run: None).target(None) is None
+
+
+def test_what_no_run_shows_is_not_recorded():
+    assert made().goal_alone.met == NOT_RECORDED
+
+
+def test_a_key_figure_says_what_it_depends_on():
+    assert made(depends_on=HOST).key_figure.by_host and not made().key_figure.by_host
+    assert (made().key_figure.name, made().key_figure.better) == ("time", LOWER)
+
+
+def test_a_ratio_has_the_spreads_of_both():
+    quotient = ratio(figure(20.0, 1.0), figure(10.0, 1.0))
+    assert (quotient.value, quotient.low, quotient.high) == pytest.approx((2.0, 1.7, 2.3))
+    assert math.isnan(quotient.limit)
+    assert ratio(figure(1.0), None) is None
+    assert ratio(None, figure(1.0)) is None
+
+
+def test_the_card_shows_what_is_declared_for_it(tmp_path):
+    on_card = [one.name for one in measures_of("broadcast") if one.on_card]
+    assert [one.name for one in key_figures()["broadcast"]] == on_card
+    assert [one.figure for one in readings(small_broadcast(tmp_path / "small"))] == on_card
+
+
+def test_goals_are_about_gpus(tmp_path):
+    assert scorecard_of(small_broadcast(tmp_path / "small")).empty
+    full = scorecard_of(broadcast_run(tmp_path / "full"))
+    goals = [one.name for one in measures_of("broadcast") if one.comparison]
+    assert full["target"].tolist() == goals
+
+
+def test_the_scorecard_of_all_labs_lists_each_goal():
+    table = scorecard()
+    listed = set(table.loc[table["lab"] == "broadcast", "target"])
+    assert listed == {one.name for one in measures_of("broadcast") if one.comparison}
