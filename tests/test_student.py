@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from labkit.charts.ink import contrast
 from lessons import broadcast
-from lessons.broadcast.exercise import SYMPTOMS
+from lessons.broadcast.bugs import SYMPTOMS
 
 # Of the lesson: its set-up, the prediction, an exercise with its check, and the suspects, each with the text before it.
 LESSON, TAKEN = "02_broadcast.ipynb", ("c01", "check_parameters", "predict(", "%%answer broadcast.pipelined")

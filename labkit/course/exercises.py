@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers, record
+from labkit.course.cases import Cases
 from labkit.course.exercise import called
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
@@ -22,23 +24,30 @@ POINTS = {WARM_UP: 1, CORE: 2, STRETCH: 3}
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function that the student writes: its name, the lists of arguments that it is called with, and its judge.
+    """A function that the student writes: its name, the cases that it is tried with, and its judge.
 
-    `judge` takes what the function returned for each list of arguments, in order, and returns the verdict. `on_failure`
-    may add to the verdict of a call that raised or did not come back. An exercise that needs a launch of its own has
-    `check` instead: it takes the exercise's name and the options of the lab's `check`, and returns the verdict.
+    `inputs` are the lists of arguments that the notebook's check calls it with: without them, those that `cases`, which
+    also a grader asks, draws at seed 0. `judge` takes what the function returned for each of them, in order, and
+    returns the verdict. `on_failure` may add to the verdict of a call that raised or did not come back. An exercise
+    that needs a launch of its own has `check` instead: it takes the exercise's name and the options of the lab's
+    `check`, and returns the verdict.
     `hints` come in steps: where to look, what the structure is, almost the code. `solution` names the code that
     `labkit.source` shows; without it, that is the function of the same name in the lab's solutions.py.
     """
 
     name: str
     inputs: Sequence[Sequence[Any]] = ()
-    judge: Callable[[list], Verdict] | None = None
+    judge: Callable[..., Verdict] | None = None
     on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
     hints: tuple[str, ...] = ()
     grade: str = CORE
     check: Callable[..., Verdict] | None = None
     solution: tuple[str, ...] = ()
+    cases: Cases | None = None
+
+    def __post_init__(self) -> None:
+        if self.cases is not None and not self.inputs and self.check is None:
+            object.__setattr__(self, "inputs", tuple(self.cases.make(Random(0))))
 
     @property
     def points(self) -> int:

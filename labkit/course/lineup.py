@@ -1,4 +1,4 @@
-"""Find the bug: suspects by letter, their code side by side, and the student's naming of each before the reveal."""
+"""Find the bug: suspects by letter, their code, and the student's naming of each before the reveal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from IPython.display import HTML, Markdown
 
 from labkit.course import record
 from labkit.course.verdict import Verdict
+from labkit.story.words import capitalised
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 NOT_NAMED = "choose a bug"
-_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(27em,1fr));gap:0.8em"
-_BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;white-space:pre;margin:0"
+_BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;white-space:pre;margin:0 0 0.8em"
 
 
 def lined_up(names: Iterable[str]) -> tuple[str, ...]:
@@ -43,26 +43,33 @@ def edited(text: str, edits: Mapping[str, Sequence[tuple[str, str]]]) -> dict[st
     return codes
 
 
-def side_by_side(codes: Sequence[str]) -> HTML:
-    """Show the code of suspects A, B, … side by side, as many as the window is wide; nothing in it is marked."""
+def one_below_another(codes: Sequence[str]) -> HTML:
+    """Show the code of suspects A, B, … as wide as the page, so that no line is cut; nothing in it is marked."""
     boxes = [
         f'<div><b id="suspect-{letter}">Suspect {letter}</b>'
         f'<pre tabindex="0" role="region" aria-label="Code of suspect {letter}" style="{_BOX}">{html.escape(code)}'
         "</pre></div>"
         for letter, code in zip(ascii_uppercase, codes, strict=False)
     ]
-    return HTML(f'<div style="{_GRID}">{"".join(boxes)}</div>')
+    return HTML("".join(boxes))
 
 
-def diagnosed(verdicts: Iterable[Verdict], named: Mapping[str, str] | None = None) -> Markdown:
-    """Say who is who and what is wrong, a letter a verdict, and which of the suspects `named` names rightly."""
+def diagnosed(
+    verdicts: Iterable[Verdict], symptoms: Mapping[str, str], named: Mapping[str, str] | None = None
+) -> Markdown:
+    """Say which bug each suspect has, in the words of `symptoms`, and what shows it, a letter a verdict.
+
+    `named` are the student's bugs by letter: each is judged.
+    """
     lines, right, named = [], 0, named or {}
     for letter, verdict in zip(ascii_uppercase, verdicts, strict=False):
-        symptom = "; ".join(verdict.faults.values()) or "nothing is wrong with it"
+        shown = f"{symptoms.get(verdict.exercise)}. {capitalised('; '.join(verdict.faults.values()))}"
+        if not verdict.faults:
+            shown = "nothing is wrong with it"
         guess = named.get(letter)
         right += guess == verdict.exercise
-        sign = "" if guess is None else "✔ " if guess == verdict.exercise else f"✘ (you named `{guess}`) "
-        lines.append(f"- {sign}**{letter}** is `{verdict.exercise}`: {symptom}.")
+        sign = "" if guess is None else "✔ " if guess == verdict.exercise else f"✘ (you chose: {symptoms[guess]}) "
+        lines.append(f"- {sign}**{letter}**: {shown}.")
     if named:
         lines.insert(0, f"You named {right} of {len(lines)} rightly.\n")
     return Markdown("\n".join(lines))
@@ -91,7 +98,7 @@ class Naming:
                 raise ValueError(f"{letter}={bug!r}: name {', '.join(self.letters)} by {', '.join(self.symptoms)}")
         if named:
             record.change(self._name, named=dict(named))
-        return diagnosed(self._verdicts(), named)
+        return diagnosed(self._verdicts(), self.symptoms, named)
 
     def __repr__(self) -> str:
         example = ", ".join(f'"{letter}": "…"' for letter in self.letters)
@@ -165,7 +172,7 @@ def line_up(
         return naming if named is None else naming.reveal(named)
 
     def show_suspects() -> HTML:
-        """Show the code of the suspects side by side, shortened, in the order of their letters."""
-        return side_by_side([codes[name] for name in suspects()])
+        """Show the code of the suspects, shortened, in the order of their letters."""
+        return one_below_another([codes[name] for name in suspects()])
 
     return suspects, diagnose, show_suspects

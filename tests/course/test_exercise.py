@@ -1,6 +1,7 @@
 """A student's function is called where it is answered only, and what comes of it is given or named."""
 
 import json
+from random import Random
 from types import SimpleNamespace
 
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 
 from labkit import node
 from labkit.course import answers, exercise
+from labkit.course.cases import Cases
+from labkit.course.exercises import Exercise
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
@@ -75,3 +78,10 @@ def test_a_launch_that_failed_is_a_verdict(ends, error, outcome, says):
     assert verdict.outcome == outcome
     assert says in verdict.faults[{HUNG: "hung", RAISED: "raised"}[outcome]]
     assert verdict.detail == "line 1"
+
+
+def test_the_shown_cases_are_the_hidden_ones_drawn_at_seed_0():
+    cases = Cases(lambda random: [(random.randint(1, 99),) for _ in range(5)])
+    shown = Exercise("doubled", cases=cases).inputs
+    assert shown == tuple(cases.make(Random(0))) != tuple(cases.make(Random(1)))
+    assert Exercise("doubled", inputs=((1,),), cases=cases).inputs == ((1,),), "a list of inputs is kept"

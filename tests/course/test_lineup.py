@@ -17,6 +17,6 @@ def test_the_order_does_not_depend_on_how_they_are_given():
 @pytest.mark.parametrize("lab", [broadcast, pipeline], ids=["broadcast", "pipeline"])
 def test_every_bug_stands_there_in_another_order_than_the_file_has_it(lab):
     names = [name.removeprefix("bugs.") for name in lab.suspects()]
-    known = [*importlib.import_module(f"{lab.__name__}.exercise").SYMPTOMS]
+    known = [*importlib.import_module(f"{lab.__name__}.bugs").SYMPTOMS]
     assert sorted(names) == sorted(known)
     assert names not in (known, known[::-1], sorted(known))

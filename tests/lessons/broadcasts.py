@@ -30,7 +30,7 @@ def {name}(source, copies, chunks, lanes):
                 lanes.peer(gpu, other).copy(copies[other][part], copies[gpu][part], after=arrived)
 """
 
-REFERENCES = ("methods.pipelined", "methods.scatter_all_gather")
+REFERENCES = ("methods.staged", "methods.pipelined", "methods.scatter_all_gather")
 
 
 def watched(folder: Path, texts: Mapping[str, str], others: Iterable[str] = (), **knobs) -> Run:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
+from labkit.course.cases import Cases, cases_of
 from labkit.course.exercise import returned, written
 from labkit.course.exercises import Exercise
 from labkit.course.grading import attempt, confine
-from labkit.course.grading.cases import Cases, cases_of
 from labkit.course.grading.confine import Ended, Limits
 from labkit.course.source import code_of, located
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
@@ -53,8 +53,10 @@ def judge(
             return replace(exercise.on_failure(given), printed=printed)
         if cases.reference:
             given = _made_again(name, given, inputs, limits)
+        judge_cases = cases.judge or exercise.judge
+        assert judge_cases is not None, f"{name} has no judge"
         with _JUDGING:
-            verdict = cases.judge(given, inputs, *more)
+            verdict = judge_cases(given, inputs, *more)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
         sentence = f"what it returns is of a form that cannot be judged ({type(error).__name__})"
         return Verdict(function, WRONG, {"form": sentence}, printed=printed)

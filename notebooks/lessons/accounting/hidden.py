@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from lessons.accounting.exercise import judge_batch, judge_devices
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from labkit.course.grading.cases import Cases, named
+from labkit.course.cases import Cases, named
 from lessons.attention.exercise import judge_online, judge_tile
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from lessons.benchmarking.exercise import judge_faster, judge_timed
 from lessons.benchmarking.plan import SITUATIONS
 

@@ -8,7 +8,7 @@ from lessons.broadcast.charts import (
     paths_drawing,
     timeline_chart,
 )
-from lessons.broadcast.exercise import (
+from lessons.broadcast.exercises import (
     attempts,
     check,
     check_function,
@@ -17,6 +17,7 @@ from lessons.broadcast.exercise import (
     show_suspects,
     solution,
     suspects,
+    why_faster,
 )
 from lessons.broadcast.plan import Sweep, Trial
 from lessons.broadcast.story import explain_chunks, explain_host_rates, explain_methods, explain_pinning, explain_ring

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from labkit.course.grading.cases import Cases, named
+from labkit.course.cases import Cases, named
 from lessons.ddp_from_scratch.exercise import judge_count, judge_started
 
 

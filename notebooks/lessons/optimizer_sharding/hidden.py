@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from lessons.optimizer_sharding.exercise import judge_gathered, judge_shards
 
 

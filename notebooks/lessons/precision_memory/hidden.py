@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from labkit.course.verdict import Verdict
 from labkit.engine.launch import launch
 from lessons.precision_memory.exercise import CONFIGURATIONS as SHOWN

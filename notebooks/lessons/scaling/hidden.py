@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from lessons.scaling.exercise import judge_rates, judge_shard, shards_of
 
 

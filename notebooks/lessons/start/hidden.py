@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from labkit.course.grading.cases import Cases
+from labkit.course.cases import Cases
 from lessons.start.exercise import judge_cause, judge_place
 
 _LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")

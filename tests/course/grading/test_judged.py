@@ -4,9 +4,9 @@ import importlib
 
 import pytest
 
+from labkit.course.cases import cases_of
 from labkit.course.grading import confine
 from labkit.course.grading import judged as judged_module
-from labkit.course.grading.cases import cases_of
 from labkit.course.grading.confine import NAMESPACES, Limits
 from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.judged import judge, packed
@@ -258,7 +258,6 @@ def test_only_what_an_answer_may_import_is_packed():
 
 @pytest.mark.parametrize("lab", ["broadcast", "benchmarking"])
 def test_what_tries_an_answer_brings_no_reference_solution(lab):
-    hidden = importlib.import_module(f"lessons.{lab}.hidden").HIDDEN
-    for name, cases in hidden.items():
-        code = "\n".join(packed(cases.may_import).values())
+    for name in importlib.import_module(f"lessons.{lab}").check.names:
+        code = "\n".join(packed(cases_of(f"{lab}.{name}").may_import).values())
         assert f"def {name}(" not in code

@@ -11,7 +11,7 @@ from broadcasts import PIPELINED, SCATTER, watched
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from lessons.broadcast import bugs
-from lessons.broadcast.exercise import check, check_function, judge
+from lessons.broadcast.exercises import check, check_function, judge
 
 DROPS_A_CHUNK = PIPELINED.replace("chunks):\n        arrived", "chunks)[:-1]:\n        arrived")
 
@@ -83,13 +83,13 @@ def test_an_answer_gets_its_verdict(trial, name):
 
 @pytest.mark.parametrize("name", bugs.SYMPTOMS)
 def test_a_bug_is_named(trial, name):
-    verdict = judge(name, "pipelined", f"bugs.{name}", trial)
+    verdict = judge(name, "staged", f"bugs.{name}", trial)
     assert name in verdict.faults, verdict
     assert set(verdict.faults) == {name}
     assert verdict.outcome == WRONG
 
 
-@pytest.mark.parametrize("own", ["pipelined", "scatter_all_gather"])
+@pytest.mark.parametrize("own", ["staged", "pipelined", "scatter_all_gather"])
 def test_the_workbooks_own_is_right(trial, own):
     assert judge(own, own, f"methods.{own}", trial).outcome == RIGHT
 

@@ -11,7 +11,7 @@ from broadcasts import PIPELINED, SCATTER, watched
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RIGHT, WRONG
 from lessons.broadcast import graph
-from lessons.broadcast.exercise import check, judge
+from lessons.broadcast.exercises import check, judge
 
 WITHOUT_AFTER = PIPELINED.replace(", after=arrived", "")
 WAITS_FIRST = WITHOUT_AFTER.replace("        for gpu", "        lanes.wait()\n        for gpu")

@@ -50,8 +50,8 @@ def test_each_bug_is_named_and_the_right_one_is_right(trial):
     said = ddp_fsdp.diagnose(trial, {}).data
     named = [line for line in said.splitlines() if "nothing is wrong" not in line]
     assert len(named) == len(SYMPTOMS)
-    assert all(any(f"is `{name}`: " in line for line in named) for name in SYMPTOMS)
-    assert "the first update is 2.00× the right one, as many as ranks" in said
+    assert all(any(f"**: {symptom}. " in line for line in named) for symptom in SYMPTOMS.values())
+    assert "The first update is 2.00× the right one, as many as ranks" in said
     assert sorted(ddp_fsdp.suspects()) == sorted(SYMPTOMS)
 
 

@@ -19,17 +19,18 @@ class Cases:
 
     They begin with the shown ones, so that no student gets points for what the notebook's check refuses. `make` draws
     the others, lists of arguments, from a student's own random numbers; `judge` takes what the answer gave for each
-    list, and these. Where calling the function is not enough, `driver` names a module whose `drive(function,
-    *arguments)` tries it and returns what the judge takes. With `reference`, the code of a reference solution, that is
-    tried in the same way, and what it gave comes to the judge as a third argument. Then the answer is believed its
-    `calls` alone: the driver makes them again in a process without the answer, and the judge takes what that gives.
+    list, and these: without it, the exercise's own judge does. Where calling the function is not enough, `driver` names
+    a module whose `drive(function, *arguments)` tries it and returns what the judge takes. With `reference`, the code
+    of a reference solution, that is tried in the same way, and what it gave comes to the judge as a third argument.
+    Then the answer is believed its `calls` alone: the driver makes them again in a process without the answer, and the
+    judge takes what that gives.
     `may_import` names the modules and functions of labkit that the answer and the driver may import; nothing else of
     labkit is within their reach.
     `start_s`: seconds that the driver's own imports may take, on top of the answer's.
     """
 
     make: Callable[[Random], list]
-    judge: Callable[..., Verdict]
+    judge: Callable[..., Verdict] | None = None
     driver: str = ""
     reference: tuple[str, ...] = ()
     may_import: tuple[str, ...] = ()
@@ -44,14 +45,23 @@ class Cases:
 
 def _shown(exercise: str) -> Sequence[Sequence[Any]]:
     """Return the lists of arguments that the notebook's check calls an answer with."""
-    lab, _, function = exercise.partition(".")
-    return importlib.import_module(f"lessons.{lab}.exercise").check.by_name[function].inputs
+    return _exercise(exercise).inputs
 
 
 def cases_of(exercise: str) -> Cases:
-    """Return the hidden cases of an exercise, such as "broadcast.pipelined", from its lab's hidden.py."""
+    """Return the hidden cases of an exercise, such as "broadcast.pipelined", as its lab's exercises.py declares them.
+
+    A lab that is not yet converted has them in its hidden.py.
+    """
+    if (cases := _exercise(exercise).cases) is not None:
+        return cases
     lab, _, function = exercise.partition(".")
     return importlib.import_module(f"lessons.{lab}.hidden").HIDDEN[function]
+
+
+def _exercise(exercise: str) -> Any:
+    lab, _, function = exercise.partition(".")
+    return importlib.import_module(f"lessons.{lab}").check.by_name[function]
 
 
 def named(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
