@@ -7,6 +7,7 @@ import time
 from typing import Any, Protocol
 
 import torch
+import torch._dynamo  # an optimizer imports it: here it is loaded once, not by every worker of every launch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker

@@ -19,7 +19,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 _PRECISIONS = ("float32", "tf32", "bfloat16")
 VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
 _SMALL: dict[str, Any] = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
-_SMALL |= {"batch": 16, "sequence": 64, "warm_ups": 1, "repeats": 3, "stream": 4}
+_SMALL |= {"batch": 16, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
