@@ -101,6 +101,7 @@ def test_buckets_are_as_large_as_asked():
     assert len(ddp_from_scratch.overhead(run)) == 1
 
 
+@pytest.mark.slow
 def test_autocast_computes_in_bfloat16_and_sends_float32():
     plan = Implementations.small(gpus=2, precision="autocast", strategies=("bucketed", "ddp"), **MODEL)
     assert ddp_from_scratch.overlap(launch(plan, progress=False))["equal"].all()
