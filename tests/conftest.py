@@ -1,9 +1,11 @@
 """Fixtures: small notebooks for the tests, which keep their runs and answers away from the reader's own."""
 
 import os
+import re
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import hypothesis
 import nbformat
@@ -12,6 +14,8 @@ from jupyter_client.manager import KernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from labkit import node
+from labkit.engine.session import Session
+from labkit.repository import NOTEBOOKS, REPOSITORY
 
 _SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
 _SETTINGS: dict[str, str] = {}  # those that each file of tests begins with
@@ -32,8 +36,22 @@ def pytest_configure():
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("labkit")
+    _share_one_agent()
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers", LABKIT_LOCKS=_SCRATCH)
     _SETTINGS.update(_settings())
+
+
+def _share_one_agent() -> None:
+    """The agent that the first launch starts serves the launches of all rooms: another would import torch again.
+
+    It serves modules that it knows, under the Python path that it was started with.
+    """
+    tests = Path(__file__).parent
+    plans = [*NOTEBOOKS.glob("lessons/*/plan.py"), *tests.glob("*/*_plan.py"), *tests.glob("lessons/*_worker.py")]
+    named = (re.findall(r'worker: ClassVar\[str\] = "(.+)"', plan.read_text()) for plan in plans)
+    Session.expected = tuple(sorted({module for modules in named for module in modules}))
+    paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
 def pytest_unconfigure():

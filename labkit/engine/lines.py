@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import stat
@@ -80,12 +79,17 @@ def row_line(rank: int, gpu: int | None, point: dict[str, Any], measured: dict[s
     """
     who = {"point": point["point"], "rank": rank, "gpu": gpu}
     row = {**who, **point, "status": "ok", "warm_up": False, **measured}
-    return "{" + ", ".join(itertools.starmap(_field, row.items())) + "}\n"
-
-
-def _field(name: str, value: Any) -> str:
     try:
-        return f"{dumps(name)}: {dumps(value, default=_number)}"
+        return dumps(row, default=_number) + "\n"
+    except (TypeError, ValueError):
+        for name, value in row.items():
+            _require_json(name, value)
+        raise
+
+
+def _require_json(name: str, value: Any) -> None:
+    try:
+        dumps({name: value}, default=_number)
     except (TypeError, ValueError) as error:
         known = "a row holds numbers, strings, and lists or dicts of them"
         raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None

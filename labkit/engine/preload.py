@@ -7,6 +7,7 @@ Nothing here may touch CUDA: a forked process cannot use a context of its parent
 
 import ast
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -56,21 +57,27 @@ def imports(module: str, seen: set[Path]) -> Iterator[str]:
 
 def _own(module: str) -> Path | None:
     """Return the module's file, where it is neither installed nor of the standard library."""
-    installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    for folder in dict.fromkeys([*sys.path, *KERNEL_PATH]):
+    return _found(module, tuple(dict.fromkeys([*sys.path, *KERNEL_PATH])))
+
+
+@functools.cache
+def _found(module: str, folders: tuple[str, ...]) -> Path | None:
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    for folder in folders:
         for name in ("{}/__init__.py", "{}.py"):
-            file = Path(folder, name.format(module.replace(".", "/")))
-            if file.is_file():
-                return None if str(file).startswith(installed) or "-packages" in str(file) else file
+            file = os.path.join(folder, name.format(module.replace(".", "/")))
+            if os.path.isfile(file):
+                return None if file.startswith(installed) or "-packages" in file else Path(file)
     return None
 
 
 def load(modules: list[str]) -> None:
     """Import what the modules import; what cannot be imported is left to the worker."""
+    seen: set[Path] = set()  # what several modules import is read once
     for module in modules:
         statements = []
         with contextlib.suppress(Exception):
-            statements.extend(imports(module, set()))
+            statements.extend(imports(module, seen))
         for statement in statements:
             with contextlib.suppress(BaseException):
                 exec(statement, {})

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from fake_nvml import FakeNvml
 from faults_plan import Faults
 from launches import failed, soon
 
+from labkit import node
 from labkit.engine import live
 from labkit.engine.bars import Bars
 from labkit.engine.errors import WorkerDied, WorkerRaised
@@ -100,7 +102,7 @@ def test_a_busy_neighbour_shows_in_the_figures(quiet_run):
 @pytest.fixture
 def gpu_run(tmp_path):
     """A run's folder, of which only the sampler knows that it has two GPUs."""
-    return Run.create(Faults(), launch(Faults()).node)
+    return Run.create(Faults(), node.here())
 
 
 def test_a_gpu_that_vanishes_is_one_sentence_and_leaves_a_gap(gpu_run, monkeypatch):
@@ -148,12 +150,22 @@ def test_a_slice_of_a_gpu_is_one_sentence(gpu_run, monkeypatch):
 
 
 def test_a_driver_that_hangs_holds_nobody_up(gpu_run, monkeypatch):
-    nvml = FakeNvml()
-    nvml.answers["nvmlDeviceGetMemoryInfo"] = lambda handle: time.sleep(3)
+    nvml, asked, stopped = FakeNvml(), threading.Event(), threading.Event()
+    answer = nvml.answers["nvmlDeviceGetMemoryInfo"]
+
+    def hangs(handle):
+        asked.set()
+        stopped.wait(60)
+        return answer(handle)
+
+    nvml.answers["nvmlDeviceGetMemoryInfo"] = hangs
     nvml.install(monkeypatch)
-    sampler, begun = Sampler(gpu_run, [(0, "GPU-aa")]), time.monotonic()
+    sampler = Sampler(gpu_run, [(0, "GPU-aa")])
+    assert asked.wait(30)
+    begun = time.monotonic()
     sampler.stop()
-    assert time.monotonic() - begun < 1.0
+    stopped.set()
+    assert time.monotonic() - begun < 30, "it does not wait for the driver"
 
 
 def test_a_clock_that_jumps_is_one_sentence(gpu_run, monkeypatch):

@@ -123,6 +123,7 @@ def test_a_hang_says_where_each_rank_stands():
 
 @pytest.mark.slow
 def test_a_run_that_outlasts_its_limit():
+    launch(Faults())  # so that the agent is there: its start takes longer than the limit where the machine is busy
     begun = time.monotonic()
     error = failed(WorkerHung, "sleep", limit_s=2)
     assert time.monotonic() - begun < 15

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from faults_plan import Faults
-from launches import failed, soon
+from launches import HERE, failed, soon
 
 from labkit import node
 from labkit.engine import launch as launching
@@ -202,7 +202,7 @@ def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
 def another_process(code: str, *arguments: str):
     """Run some code until this context ends; give the process, and the first line that it printed."""
     command = [sys.executable, "-c", code, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip()

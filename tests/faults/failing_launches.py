@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from pathlib import Path
 
@@ -11,32 +10,20 @@ import psutil
 import pytest
 from failing_plan import Failing
 
-from labkit.engine import launch as engine
 from labkit.engine import processes
 from labkit.engine.errors import RunError
+from labkit.engine.launch import launch
 from labkit.engine.run import Run
-from labkit.engine.session import Session
-from labkit.repository import REPOSITORY
 
 HERE = Path(__file__).parent
 EITHER = pytest.approx(0.5, abs=0.5)  # rank 0 or rank 1: both fail in the same way
 MOST_TEXT = 25_000  # characters that a notebook shows of an error
-
-
-# Named before the first launch, so that one agent serves them all: starting one takes seconds.
-MODULES = ("failing_worker", "ends_worker", "failing_to_meet", "failing_as_written", "ends_written")
 FAILED: list[Run] = []  # since the last launch that did well
 
 
 def apart_in(folder: Path) -> dict[str, str]:
-    """The variables by which runs go to a folder of their own, and workers find the labs of this folder."""
-    paths = {"LABKIT_RUNS": str(folder / "runs"), "PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}"}
-    return paths | {"LABKIT_PROGRESS": "0"}
-
-
-def launch(plan: Failing, **options) -> Run:
-    with Session.lent(*MODULES):
-        return engine.launch(plan, **options)
+    """The variables by which runs go to a folder of their own; labs of this folder are on pytest's Python path."""
+    return {"LABKIT_RUNS": str(folder / "runs"), "LABKIT_PROGRESS": "0"}
 
 
 def failed(

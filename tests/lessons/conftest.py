@@ -1,25 +1,12 @@
 """What tests of several labs need: answers and runs of their own, and published tables that a test may edit."""
 
-import re
 import shutil
 
 import pandas as pd
 import pytest
 
 from labkit.claims import claims
-from labkit.engine.session import Session
-from labkit.repository import NOTEBOOKS
 from labkit.tables import published
-
-PLANS = "\n".join(file.read_text() for file in NOTEBOOKS.glob("lessons/*/plan.py"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_agent(request):
-    """The agent that the first launch starts serves the launches of all lessons: another would import torch again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "expected", tuple(sorted({*re.findall(r'worker: ClassVar\[str\] = "(.+)"', PLANS)})))
-        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import itertools
 
 import matplotlib.pyplot as plt
+import numpy as np
 from contrast import drawn_without_letters, unreadable
 from matplotlib.figure import Figure
 
@@ -44,8 +45,10 @@ def apart(figure: Figure) -> None:
         )
         assert inside, f"{text.get_text()!r} leaves the figure"
         assert text.get_fontsize() >= 7.5
-    for (a, one), (b, other) in itertools.combinations([(text, box.extents) for text, box in boxes], 2):
-        assert not overlap(one, other), f"{a.get_text()!r} covers {b.get_text()!r}"
+    x0, y0, x1, y1 = np.array([box.extents for _, box in boxes]).reshape(-1, 4).T
+    wide, high = (np.minimum.outer(end, end) - np.maximum.outer(begin, begin) for begin, end in ((x0, x1), (y0, y1)))
+    covers = np.argwhere(np.triu((wide > SLACK) & (high > SLACK), 1))
+    assert not covers.size, [f"{boxes[a][0].get_text()!r} covers {boxes[b][0].get_text()!r}" for a, b in covers]
     for legend, ax in itertools.product(figure.legends, figure.axes):
         assert not overlap(legend.get_window_extent().extents, ax.get_window_extent().extents), (
             "the legend covers the axes"

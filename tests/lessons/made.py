@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from labkit.engine.lines import row_line
 from labkit.engine.run import Run
 from labkit.node import Gpu, Node
 from lessons.broadcast.plan import WHOLE, Sweep
@@ -63,8 +64,11 @@ def write_run(folder, plan, node, rows=(), status: dict | None = None) -> Run:
     run = Run(folder)
     run.plan_file.write_text(plan.to_json())
     run.node_file.write_text(node.to_json())
+    lines: dict[int, list[str]] = {}
     for rank, row in rows:
-        run.append(rank, row)
+        lines.setdefault(rank, []).append(row_line(rank, run.gpu(rank), {"point": row["point"]}, row))
+    for rank, written in lines.items():
+        run.rows_file(rank).write_text("".join(written))
     ended = {"seconds": 12.0, "startup_seconds": 4.0, "measuring_seconds": 8.0, "launches": 1}
     run.status_file.write_text(json.dumps({"state": "finished", "date": "2026-11-21"} | ended | (status or {})))
     return run

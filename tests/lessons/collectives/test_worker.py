@@ -96,6 +96,10 @@ def test_the_ring_by_hand_equals_the_library_and_sends_the_formulas_bytes():
     assert table[["ranks", "elements"]].to_numpy().tolist() == [[n, m] for n in (2, 3) for m in (1, 2, 1000, 4097)]
     assert (table["sent_bytes"] == table["formula_bytes"]).all()
     assert table["times"].gt(0).all()
+
+
+@pytest.mark.slow
+def test_the_ring_by_hand_of_four_equals_the_library():
     four = launch(collectives.Ring.small(gpus=4, counts=(4,), repeats=1, lengths=(3, 1000, 4097)), progress=False)
     assert (collectives.rings(four)["status"] == "ok").all()
 
@@ -182,22 +186,30 @@ print("# Out of bounds values : 0 OK")
 """
 
 
-def stand_in(folder: Path, monkeypatch, *names: str, fails: bool = False, wrong: int = 0) -> None:
-    """Put programs in a folder that print such tables as nccl-tests does, of 1 GB/s, and name it."""
-    folder.mkdir()
-    for name in names:
-        program = folder / name
-        program.write_text(STAND_IN.format(python=sys.executable, fails=fails, wrong=wrong))
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("LABKIT_NCCL_TESTS", str(folder))
+def stand_in(program: Path, *, fails: bool = False, wrong: int = 0) -> None:
+    """Write a program that prints such a table as nccl-tests does, of 1 GB/s."""
+    program.write_text(STAND_IN.format(python=sys.executable, fails=fails, wrong=wrong))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def test_nccl_tests_run_beside_ours_where_they_are_found(tmp_path, monkeypatch):
-    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf")
-    plan = collectives.NcclTests.small(collectives=("all-gather", "broadcast"), sizes_kib=(64, 256), repeats=2)
-    run = launch(plan, progress=False)
-    table = collectives.against(run)
-    assert table["collective"].tolist() == 2 * ["all-gather"] + 2 * ["broadcast"]
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """A run beside four programs: one does well, one is missing, one fails, one finds wrong results."""
+    folder = tmp_path_factory.mktemp("perf")
+    stand_in(folder / "all_gather_perf")
+    stand_in(folder / "all_reduce_perf", fails=True)
+    stand_in(folder / "reduce_scatter_perf", wrong=3)
+    four = ("all-gather", "broadcast", "all-reduce", "reduce-scatter")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_NCCL_TESTS", str(folder))
+        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
+        plan = collectives.NcclTests.small(collectives=four, sizes_kib=(64, 256), repeats=2)
+        yield launch(plan, progress=False)
+
+
+def test_nccl_tests_run_beside_ours_where_they_are_found(beside):
+    table = collectives.against(beside)
+    assert table["collective"].value_counts().to_dict() == dict.fromkeys(beside.plan.collectives, 2)
     found = table[table["collective"] == "all-gather"]
     assert found["theirs_gb_per_s"].tolist() == [0.5, 0.5] and set(found["status"]) == {"ok"}
     assert found["ratio"].to_list() == pytest.approx((found["ours_gb_per_s"] / 0.5).to_list())
@@ -205,27 +217,26 @@ def test_nccl_tests_run_beside_ours_where_they_are_found(tmp_path, monkeypatch):
     assert missing["ratio"].isna().all() and set(missing["status"]) == {"not installed"}
     assert set(missing["said"]) == {"no broadcast_perf was found"}
     assert table.attrs["installed"] and table.attrs["version"].startswith("2.17.6")
-    theirs = run.rows[(run.rows["source"] == "nccl-tests") & run.rows["seconds"].notna()]
+    rows = beside.rows[beside.rows["collective"] == "all-gather"]
+    theirs = rows[(rows["source"] == "nccl-tests") & rows["seconds"].notna()]
     assert theirs[["bytes", "placement"]].to_numpy().tolist() == [
         [kib * 1024, where] for kib in (64, 256) for where in ("out of place", "in place")
     ]
 
 
-def test_a_program_that_fails_is_told_and_the_run_goes_on(tmp_path, monkeypatch):
-    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf", fails=True)
-    plan = collectives.NcclTests.small(collectives=("all-gather",), sizes_kib=(64,), repeats=1)
-    table = collectives.against(launch(plan, progress=False))
-    assert table["status"].tolist() == ["failed"]
-    assert table["said"].tolist() == [
-        "all_gather_perf ended with status 1; it said: Test NCCL failure common.cu:1020 'unhandled cuda error'"
-    ]
+def test_a_program_that_fails_is_told_and_the_run_goes_on(beside):
+    table = collectives.against(beside)
+    failed = table[table["collective"] == "all-reduce"]
+    assert failed["status"].tolist() == 2 * ["failed"]
+    assert set(failed["said"]) == {
+        "all_reduce_perf ended with status 1; it said: Test NCCL failure common.cu:1020 'unhandled cuda error'"
+    }
 
 
-def test_a_result_that_nccl_tests_finds_wrong_is_no_measurement(tmp_path, monkeypatch):
-    stand_in(tmp_path / "perf", monkeypatch, "all_gather_perf", wrong=3)
-    plan = collectives.NcclTests.small(collectives=("all-gather",), sizes_kib=(64,), repeats=1)
-    table = collectives.against(launch(plan, progress=False))
-    assert table["status"].tolist() == ["wrong result"] and table["ratio"].isna().all()
+def test_a_result_that_nccl_tests_finds_wrong_is_no_measurement(beside):
+    table = collectives.against(beside)
+    wrong = table[table["collective"] == "reduce-scatter"]
+    assert wrong["status"].tolist() == 2 * ["wrong result"] and wrong["ratio"].isna().all()
 
 
 def test_a_program_that_hangs_is_ended(tmp_path, monkeypatch):

@@ -1,12 +1,9 @@
 """Real launches: nothing is on its way between the ranks when a profile ends, or when a strategy is closed."""
 
-import os
-
 import pytest
 from late_worker import LATE_S, Late
 
 from labkit.engine.launch import launch
-from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +12,6 @@ pytestmark = pytest.mark.slow
 def rows(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
         yield launch(Late.small(gpus=2, device="cpu"), progress=False).rows
 
 

@@ -1,6 +1,5 @@
 """Real launches, and wrappers in this process: right in every awkward case, sent when and as it should be."""
 
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -102,6 +101,7 @@ def test_buckets_are_as_large_as_asked():
     assert len(ddp_from_scratch.overhead(run)) == 1
 
 
+@pytest.mark.slow
 def test_autocast_computes_in_bfloat16_and_sends_float32():
     plan = Implementations.small(gpus=2, precision="autocast", strategies=("bucketed", "ddp"), **MODEL)
     assert ddp_from_scratch.overlap(launch(plan, progress=False))["equal"].all()
@@ -209,7 +209,6 @@ def test_all_that_was_sent_is_waited_for(alone, strategy):
 @pytest.mark.slow
 def test_any_output_and_named_inputs(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
     rows = launch(Outputs.small(gpus=2, device="cpu"), progress=False).rows
     assert len(rows) == 2 * len(OURS) * 3 * 3
     assert (rows["error"] < 1e-5).all(), rows[rows["error"] >= 1e-5].to_string()

@@ -69,6 +69,7 @@ def test_streams_fences_and_one_rank():
     assert fact(simulated, "simulated_ms") > 0
 
 
+@pytest.mark.slow
 def test_two_ranks_with_kept_activations():
     plan = pipeline.MicroBatches.small(**TINY, ranks=2, counts=(2,), modes=("fenced", KEPT))
     table = pipeline.throughput(launch(plan, progress=False))
@@ -76,6 +77,7 @@ def test_two_ranks_with_kept_activations():
     assert (table["samples_per_s"] > 0).all()
 
 
+@pytest.mark.slow
 def test_dropout_changes_the_loss_and_plain_attention_does_not():
     run = launch(pipeline.AsReported.small(**TINY, modes=(KEPT, "training")), progress=False)
     table = pipeline.as_reported(run)

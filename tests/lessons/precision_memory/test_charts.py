@@ -25,6 +25,10 @@ def test_theory():
 
 def test_numbers(small):
     checked(precision_memory.norms_chart(precision_memory.norms(small("numbers"))))
+
+
+@pytest.mark.slow
+def test_scaling(small):
     run = small("scaling")
     checked(precision_memory.scaling_chart(precision_memory.gradients(run), precision_memory.scaling(run)))
 
@@ -42,10 +46,15 @@ def test_memory(small):
     table = precision_memory.memory(small("memory"))
     checked(precision_memory.ledger_chart(table))
     checked(precision_memory.ledger_chart(table, guess=0.005))
+
+
+@pytest.mark.slow
+def test_timeline(small):
     lines = [precision_memory.timeline(small("timeline"), name) for name in ("float32", "bfloat16")]
     checked(precision_memory.timeline_chart(*lines))
 
 
+@pytest.mark.slow
 def test_pareto(small):
     table = precision_memory.levers(small("levers"))
     assert table["best"].any()

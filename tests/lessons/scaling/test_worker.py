@@ -26,6 +26,7 @@ def test_epochs_in_parts_that_add_up():
     assert scaling.scaling(run)["efficiency"].notna().all()
 
 
+@pytest.mark.slow
 def test_an_exchange_sends_the_gradients_and_no_more():
     run = launch(Communication.small(gpus=2, batches=(8,), repeats=2, warm_ups=1, training=64), progress=False)
     (row,) = scaling.exchange(run).to_dict("records")

@@ -1,6 +1,5 @@
 """Real launches on two processes: the profiled step's account adds up, and shows the collectives that ran."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +8,6 @@ from torch.autograd.profiler_util import FunctionEvent
 from traced_plan import Traced
 
 from labkit.engine.launch import launch
-from labkit.repository import REPOSITORY
 from labkit.worker import trace
 
 pytestmark = pytest.mark.slow
@@ -20,7 +18,6 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
         patch.setenv("LABKIT_PROGRESS", "0")
-        patch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
         yield launch(Traced(), progress=False)
 
 

@@ -1,6 +1,5 @@
 """GPT-2 beside transformers', and real launches: strategies equal one process, counts the formulas; bugs are named."""
 
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.engine.launch import launch
-from labkit.repository import REPOSITORY
 from labkit.tables.rows import entries
 from labkit.theory.gpt import LADDER
 from labkit.worker.gpt import Gpt, samples
@@ -22,14 +20,6 @@ from lessons.sharding.worker import trials as links
 
 CPU = torch.device("cpu")
 STRATEGIES = {"ddp", "fsdp_grad", "fsdp_full", "fsdp_root"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers_of_these_tests():
-    """Workers find the lab of this folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{os.path.dirname(__file__)}{os.pathsep}{REPOSITORY}")
-        yield
 
 
 def built(plan, **setting) -> Gpt:

@@ -1,10 +1,12 @@
 """Rows of lab 00 → tables, on run folders made by hand: who is there, start-up, what a launch costs, all targets."""
 
 import json
+import shutil
 
 import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
+from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, GpuState, RankState, Snapshot
 from labkit.provenance import fact
 from labkit.tools.scorecard import scorecard
@@ -123,7 +125,9 @@ def test_scorecard_of_all_labs(tmp_path):
 
 
 def test_runs_that_measure_the_same_target_are_compared_by_their_conditions(tmp_path):
-    runs = {name: broadcast_run(tmp_path / name) for name in ("first", "again", "disturbed", "unknown")}
+    runs = {"first": broadcast_run(tmp_path / "first")}
+    for name in ("again", "disturbed", "unknown"):
+        runs[name] = Run(shutil.copytree(runs["first"].folder, tmp_path / name))
     for name, run in runs.items():
         look = Snapshot(ranks=(RankState(0, 40.0, 7.5),), gpus=(GpuState(0, other_processes=int(name == "disturbed")),))
         if name != "unknown":
