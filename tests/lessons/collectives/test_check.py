@@ -50,5 +50,5 @@ def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
 
 def test_everyone_is_named_by_letter(trial):
     lines = diagnose(trial, {}).data.splitlines()
-    assert [line.split()[1] for line in lines] == [f"**{letter}**" for letter in "ABCDEF"]
+    assert [line.split()[1] for line in lines] == [f"**{letter}**:" for letter in "ABCDEF"]
     assert lines[0] == "- **A**: nothing is wrong with it."
