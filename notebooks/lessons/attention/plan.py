@@ -100,7 +100,7 @@ class Plain(Attention):
 class Sweep(Attention):
     """Plain attention against ours, as one report swept it: batch 1, one head, causal."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64), "head_dims": (16,)}
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 48), "head_dims": (16,)}
 
     sequences: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
     head_dims: tuple[int, ...] = (16, 32, 64, 128)
@@ -118,7 +118,7 @@ class Race(Attention):
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {
-        "sequences": (16, 64),
+        "sequences": (16, 32),
         "head_dims": (16,),
         "heads": 2,
         "implementations": ("plain", "tiled", "flash"),

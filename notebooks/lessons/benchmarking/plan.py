@@ -86,7 +86,7 @@ class Steps(Benchmark):
     forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
+    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast"), "warm_ups": 3}
 
     models: tuple[str, ...] = NAMES
     precisions: tuple[str, ...] = PRECISIONS

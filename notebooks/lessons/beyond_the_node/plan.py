@@ -99,7 +99,7 @@ class Training(OverNodes, Course):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        shape = {"hidden": 96, "inner": 384, "samples": 4, "repeats": 3}
+        shape = {"samples": 4, "repeats": 3}
         return super().small(**shape | {"link_mbit": _rates()} | knobs)
 
     @classmethod
@@ -170,4 +170,4 @@ class LocalSteps(Training):
     @classmethod
     def small(cls, **knobs: Any) -> Self:
         rates = (UNSHAPED,) if on_a_cluster() else (RATES_MBIT[1],)
-        return super().small(**{"steps": 32, "hidden": 64, "inner": 256, "link_mbit": rates} | knobs)
+        return super().small(**{"steps": 32, "link_mbit": rates} | knobs)

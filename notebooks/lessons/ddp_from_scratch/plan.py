@@ -64,7 +64,7 @@ class Replicas(Course):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = {"bucket_mb": 0.25, "repeats": 4} | cls.SMALLER | knobs
+        every: dict[str, Any] = {"bucket_mb": 0.25, "repeats": 3} | cls.SMALLER | knobs
         return super().small(**every)
 
 

@@ -18,14 +18,14 @@ BERT = configuration("bert-base")
 VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 _SMALL = {
     "size": "small",
-    "layers": 4,
+    "layers": 3,
     "hidden": 128,
     "heads": 2,
     "vocabulary": 1000,
     "sequence": 64,
     "batches": (16, 8),
     "warm_ups": 1,
-    "repeats": 4,
+    "repeats": 3,
 }
 
 

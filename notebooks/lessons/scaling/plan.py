@@ -112,7 +112,7 @@ class Epochs(Network):
 class Communication(Network):
     """A step with and without its all-reduce, in a trace and with hooks; the all-reduce alone; DataParallel's step."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 5, "warm_ups": 1}
+    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 3, "warm_ups": 1}
 
     batches: tuple[int, ...] = (32, 128, 512)
     strategies: tuple[str, ...] = ("ddp", "dp")
@@ -174,7 +174,7 @@ class Knobs(Network):
     """One GPU, from a plain loop to a fast one: one knob more at a time."""
 
     most: ClassVar[int | None] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 4}
+    SMALLER: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 3}
 
     gpus: int = 1
     rungs: tuple[str, ...] = RUNGS

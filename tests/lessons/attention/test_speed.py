@@ -184,7 +184,7 @@ def test_sweep_chart(runs, name):
     assert len(figure.axes) == (1 if name == "small sweep" else 2)
     assert ("out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]) == (name == "full")
     for ax in figure.axes:  # where not every length can be named, the longest is
-        assert ax.get_xticklabels()[0].get_text() == ("65 536" if name != "small sweep" else "64")
+        assert ax.get_xticklabels()[0].get_text() == ("65 536" if name != "small sweep" else "48")
 
 
 def raced(folder, **changed):
