@@ -1,7 +1,7 @@
 """The lessons as their notebooks describe themselves: what each one builds on, asks for and lets the student write.
 
-Every notebook has a cell tagged `front-matter` right after its title, a list with one line per label below. The map of
-the course, the tests and the teacher's table read it, so a new notebook adds itself to all of them.
+Every notebook has a cell tagged `front-matter` before its first section, a list with one line per label below. The map
+of the course, the tests and the teacher's table read it, so a new notebook adds itself to all of them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,12 @@ def lessons(folder: Path = REPOSITORY / "notebooks") -> list[Lesson]:
 
 
 def lines_of(front_matter: str) -> dict[str, str]:
-    """Return the text of each line `- **Label:** text` by its label, in order; a text may go on in the next lines."""
+    """Return the text of each line `- **Label:** text` by its label, in order; a text may go on in the next lines.
+
+    The list may stand folded in `<details>`.
+    """
     items = re.findall(r"^- \*\*(.+?):\*\*\s+(.*(?:\n(?!- ).*)*)", front_matter, flags=re.M)
-    return {label: " ".join(text.split()) for label, text in items}
+    return {label: " ".join(text.removesuffix("</details>").split()) for label, text in items}
 
 
 def _lesson(path: Path) -> Lesson:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TIMES = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
 RIGHT = 1.05  # a guess and a measurement of this ratio, or less, agree
+OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in another unit
 
 
 @dataclass
@@ -87,7 +88,9 @@ class Prediction:
         with contextlib.suppress(OSError):
             guesses.keep(self.question, self.unit, guessed=self.value, measured=measured)
         guessed = f"You guessed {_with_unit(self.value, self.unit)}, {how} {_with_unit(measured, self.unit)}"
-        return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.")
+        far = self.value * measured > 0 and max(self.value / measured, measured / self.value) > OTHER_UNIT
+        hint = f"Was your number one in {self.unit}?" if far and self.unit in TIMES else None
+        return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.", hint)
 
     def __repr__(self) -> str:
         return f"Predict. {self.question} [{self.unit}]: " + ("skipped" if self.value is None else f"{self.value:g}")

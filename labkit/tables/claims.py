@@ -42,9 +42,9 @@ class Stated:
 
     report: an identifier in data/published/reports.csv; where: the section, table or line that says it. says: the
     claim, in our words. printed: the report's figure, read from data/published where that holds it. recomputed: a
-    figure in the same `unit` from formulas, published figures or recorded runs. holds: takes both figures and returns
-    the verdict, as `within(1.25)` does. reason: at most 25 words. chosen: whether a notebook shows it; the others stand
-    folded below.
+    figure in the same `unit` from formulas, published figures or recorded runs; recomputes: what it is, in a few words.
+    holds: takes both figures and returns the verdict, as `within(1.25)` does. reason: at most 25 words. chosen: whether
+    a notebook shows it; the others stand folded below.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Stated:
     reason: str
     unit: str = ""
     digits: int = 3
+    recomputes: str = ""
     chosen: bool = True
 
     def row(self) -> tuple:
@@ -64,7 +65,7 @@ class Stated:
         printed, recomputed = self.printed(), self.recomputed()
         verdict = self.holds(printed, recomputed)
         figures = (printed, recomputed, self.unit, self.digits)
-        reasons = (None if verdict is None else bool(verdict), self.reason, "", False)
+        reasons = (None if verdict is None else bool(verdict), self.reason, self.recomputes, False)
         return (self.name, report_names()[self.report], self.says, *figures, *reasons, self.where, self.chosen)
 
 

@@ -28,9 +28,10 @@ def tagged(lesson, tag):
     return [(place, cell.source) for place, cell in enumerate(cells) if tag in cell.metadata.get("tags", [])]
 
 
-def test_front_matter_follows_the_title_in_one_pattern(lesson):
+def test_front_matter_stands_before_the_first_section_in_one_pattern(lesson):
     ((place, _),) = tagged(lesson, course.FRONT_MATTER)
-    assert place == 1
+    before = NOTEBOOKS[lesson.name].cells[1:place]
+    assert not any(cell.source.startswith("## ") for cell in before)
     assert [*lesson.front_matter] == [label for label in course.LABELS if label in lesson.front_matter]
     assert {*course.LABELS} - {*lesson.front_matter} <= {course.REPORTS}
     assert all(lesson.front_matter.values())
@@ -73,7 +74,8 @@ def test_a_report_is_introduced_before_its_short_name_is_used(lesson):
     for name in report_names().values():
         using = [place for place, text in enumerate(texts) if name in text]
         if using and "published_reports()" not in cells[using[0]].source:  # a table that says what each report is
-            assert using[0] == 1, f"{name!r} is used before it is introduced"
+            ((introduced, _),) = tagged(lesson, course.FRONT_MATTER)
+            assert using[0] == introduced, f"{name!r} is used before it is introduced"
             assert name in lesson.front_matter[course.REPORTS]
 
 

@@ -106,6 +106,7 @@ def test_another_kernel_finds_the_prediction_again():
         ("-1", 2, "MiB", "too low by 3 MiB"),
         ("0", 2, "MiB", "too low by 2 MiB"),
         ("40", 20, "%", "too high by 20 percentage points"),
+        ("20", 20500, "ms", "too fast by 1 025 ×"),
     ],
 )
 def test_a_guess_comes_back_with_its_error_and_direction(guessed, measured, unit, error):
@@ -114,6 +115,15 @@ def test_a_guess_comes_back_with_its_error_and_direction(guessed, measured, unit
     assert error in guess.compare(measured).data
     (row,) = labkit.predictions().to_dict("records")
     assert (row["guessed"], row["measured"], row["error"]) == (float(guessed), measured, error)
+
+
+@pytest.mark.parametrize(
+    ("guessed", "measured", "asked"), [("0.02", 20.5, True), ("3", 20.5, False), ("-1", 500, False)]
+)
+def test_a_guess_that_may_be_in_another_unit_is_asked_for_it(guessed, measured, asked):
+    guess = predict("How much?", unit="ms")
+    guess.take(guessed)
+    assert ("Was your number one in ms?" in guess.compare(measured).data) == asked
 
 
 def test_without_a_prediction_only_what_was_measured_is_told(folder):

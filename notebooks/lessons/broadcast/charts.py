@@ -1,14 +1,15 @@
-"""Tables of lab 02 → figures."""
+"""Tables of lab 02 → figures: this run first, the recorded one beside it or, where both have one size, behind it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from labkit.charts import canvas
-from labkit.charts.parts import beside, by_origin, panels, rows, swatches
-from labkit.provenance import fact, sources, where
+from labkit.charts.parts import Layer, beside, guess_line, panels, rows, run_panels, swatches
+from labkit.provenance import fact, sources
 from labkit.story import units
 from lessons.broadcast.theory import NAMES
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HOST, _PEER = canvas.SERIES[0], canvas.COMMUNICATE  # into a GPU over PCIe; between GPUs over NVLink
-_MEMORY = {"pageable": canvas.QUIET, "pinned": canvas.MEASURED}
-_BEFORE = {"pageable": -0.17, "pinned": 0.17}  # rows aside, so that both dots of a method show
+_ASIDE = {"pageable": -0.17, "pinned": 0.17}  # rows aside, so that both dots of a method show
 _BOTH_WAYS = ("links", "direct", "scatter_all_gather")  # every GPU pulls from the host
 
 
@@ -62,168 +62,172 @@ def _arrow(
     ax.add_patch(FancyArrowPatch(start, end, connectionstyle=curve, **look))
 
 
-def methods_chart(*tables: pd.DataFrame) -> Figure:
-    """Milliseconds per method as dots, one per memory, with the datasheet's least time as a tick; a panel per run."""
-    order = _in_order(*tables)
-    figure, axes = panels(len(tables), rows=len(order), row_height=0.5, width=11.5 if len(tables) > 1 else 9.6)
-    for ax, table in zip(axes, tables, strict=True):
-        _methods_panel(ax, table, order, named=ax is axes[0])
-    first = axes[0]
-    swatches(first, {f"{memory} source": _MEMORY[memory] for memory in _memories(*tables)})
-    if any((table["least_seconds"] > 0).any() for table in tables):
-        first.plot([], [], color=canvas.THEORY, lw=0, marker="|", ms=13, mew=2, label="least time by datasheet")
-    canvas.legend_above(first)
+def methods_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
+    """Milliseconds per method as dots, filled for pinned memory, hollow for pageable; this run, then the recorded one.
+
+    A tick is the datasheet's least time. `guess` is a prediction in ms for the recorded node, or None.
+    """
+    shown = _panels_of(tables)
+    order = _in_order(tables)
+    figure, axes = panels(len(shown), rows=len(order), row_height=0.5, width=11.5 if len(shown) > 1 else 9.6)
+    for ax, layers in zip(axes, shown, strict=True):
+        places = rows(ax, [NAMES[method] for method in order] if ax is axes[0] else [""] * len(order))
+        for layer in layers:
+            _methods_layer(ax, layer, dict(zip(order, places, strict=True)))
+        if any(layer.recorded for layer in layers):
+            guess_line(ax, guess)
+        times = pd.concat([layer.table[name] for layer in layers for name in ("seconds", "least_seconds")])
+        ax.set_xlim(1e3 * times.min() / 1.6, 1e3 * times.max() * 5)  # room for the last label
+        canvas.logarithmic(ax.xaxis)
+        ax.set(xlabel="ms until every GPU has the tensor (log)", title=_title(layers))
+    _name_marks(axes[0], shown)
+    canvas.shared_legend(figure, axes)
     return canvas.finish(figure, f"whisker: spread of the repeats · {sources(*tables)}")
 
 
-def _methods_panel(ax: Axes, table: pd.DataFrame, order: list[str], named: bool) -> None:
+def _methods_layer(ax: Axes, layer: Layer, places: dict[str, int]) -> None:
     """Draw a run's methods, each with its fastest chunk count; an empty row says why it is empty."""
-    labels = [NAMES[method] for method in order]
-    places = rows(ax, labels if named else [""] * len(order))
-    right = table[table["seconds"].notna()]
+    right = layer.table[layer.table["seconds"].notna()]
     fastest = right.loc[right.groupby(["method", "memory"], sort=False)["seconds"].idxmin()]
+    both = len({*fastest["memory"]}) > 1
     for row in fastest.itertuples():
-        place, ms = order.index(row.method), 1e3 * row.seconds
-        at = place + (_BEFORE[row.memory] if len(_memories(table)) > 1 else 0)
-        look = {"fmt": "o", "ms": 6, "color": _MEMORY[row.memory], "capsize": 3}
-        ax.errorbar([ms], [at], xerr=[1e3 * row.spread_seconds], **look)
-        pieces = f" ({row.chunks} chunks)" if row.chunks > 1 else ""
-        beside(ax, ms + 1e3 * row.spread_seconds, at, f"{units.number(ms)} ms{pieces}", fontsize=8)
+        ms, spread = 1e3 * row.seconds, 1e3 * row.spread_seconds
+        at = places[row.method] + (_ASIDE[row.memory] if both else 0)
+        ax.errorbar([ms], [at], xerr=[spread], **_mark(ax, layer, row.memory))
+        if not layer.behind:
+            clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
+            beside(ax, ms + spread, at, f"{units.number(ms)} ms", fontsize=8, bbox=clear)
+    if layer.behind:
+        return
     for method, least in right.groupby("method")["least_seconds"].min().dropna().items():
-        place = order.index(str(method))
+        place = places[str(method)]
         ax.plot([1e3 * least] * 2, [place - 0.36, place + 0.36], color=canvas.THEORY, lw=2, zorder=1)
-    for place, method in zip(places, order, strict=True):
+    for method, place in places.items():
         if method not in set(fastest["method"]):
-            why = "wrong copies" if method in set(table["method"]) else "not measured in this run"
+            why = "wrong copies" if method in set(layer.table["method"]) else "not measured"
             text = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
             ax.text(0.02, place, why, **text)
-    low = 1e3 * right[["seconds", "least_seconds"]].min(axis=None)
-    ax.set_xlim(low / 1.6, 1e3 * fastest["seconds"].max() * 5)
-    canvas.logarithmic(ax.xaxis)
-    ax.set(xlabel="ms until every GPU has the tensor (log)", title=_tensor(table))
 
 
-def _in_order(*tables: pd.DataFrame) -> list[str]:
+def _mark(ax: Axes, layer: Layer, memory: str) -> dict[str, Any]:
+    """Return a mark's look: its colour tells the run, its filling the source's memory."""
+    filling = layer.color if memory == "pinned" else ax.get_facecolor()
+    order = 1 if layer.behind else 3
+    look = {"fmt": "o", "ms": 10 if layer.behind else 7, "capsize": 3, "zorder": order}
+    return look | {"color": layer.color, "mfc": filling, "mew": 1.6}
+
+
+def _name_marks(ax: Axes, shown: list[list[Layer]]) -> None:
+    """Add legend entries for the runs' colours, for the filling of marks and for the datasheet's tick."""
+    layers = [layer for panel in shown for layer in panel]
+    for label, color in {layer.label: layer.color for layer in layers}.items():
+        ax.plot([], [], "s", color=color, label=label)
+    for memory, filling in (("pageable", "none"), ("pinned", canvas.INK)):
+        ax.plot([], [], "o", color=canvas.INK, mfc=filling, label=f"from {memory} memory")
+    if any("least_seconds" in layer.table and layer.table["least_seconds"].gt(0).any() for layer in layers):
+        ax.plot([], [], "|", color=canvas.THEORY, ms=12, mew=2, label="least time by datasheet")
+
+
+def _panels_of(tables: Sequence[pd.DataFrame]) -> list[list[Layer]]:
+    """Return the panels of this run and the recorded one, or of the recorded one alone."""
+    return run_panels(tables[0] if len(tables) > 1 else None, tables[-1], "bytes")
+
+
+def _in_order(tables: Sequence[pd.DataFrame]) -> list[str]:
     """Return the tables' methods, in the order in which the lab shows them."""
     return [method for method in NAMES if any(method in set(table["method"]) for table in tables)]
 
 
-def _memories(*tables: pd.DataFrame) -> list[str]:
-    return [memory for memory in _MEMORY if any(memory in set(table["memory"]) for table in tables)]
+def _title(layers: list[Layer]) -> str:
+    """Return whose run a panel shows: how large a tensor went to how many."""
+    table = layers[-1].table
+    name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
+    ends = "CPU processes" if fact(table, "small") else "GPUs"
+    mib = fact(table, "bytes") / 2**20
+    size = f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib:g} MiB"
+    return f"{name}: {size} to {fact(table, 'ranks')} {ends}"
 
 
-def _tensor(table: pd.DataFrame) -> str:
-    on_cpu = "CPU core" in sources(table)
-    target = "host buffers\n(in place of GPUs)" if on_cpu else "GPUs"
-    return f"{where(table).partition(',')[0]}: {units.size(fact(table, 'bytes'))} to {fact(table, 'ranks')} {target}"
+def ablation_chart(*tables: pd.DataFrame) -> Figure:
+    """Each method as two dots, from pageable and from pinned memory: how many times as fast as direct pageable."""
+    shown, order = _panels_of(tables), _in_order(tables)
+    figure, axes = panels(len(shown), rows=len(order), width=11.5 if len(shown) > 1 else 9.6)
+    for ax, layers in zip(axes, shown, strict=True):
+        places = rows(ax, [NAMES[method] for method in order] if ax is axes[0] else [""] * len(order))
+        ends = []
+        for layer in layers:
+            by_method = layer.table.set_index("method").reindex(order)
+            seconds = by_method[["pageable_seconds", "pinned_seconds"]]
+            factors = by_method["pageable_seconds"].get("direct", float("nan")) / seconds
+            ends += [factors.min(axis=None), factors.max(axis=None)]
+            ax.hlines(places, factors["pageable_seconds"], factors["pinned_seconds"], color=layer.color, lw=2)
+            for memory in ("pageable", "pinned"):
+                ax.errorbar(factors[f"{memory}_seconds"], places, ls="none", **_mark(ax, layer, memory))
+            for place, gain, factor in zip(places, by_method["pinning_gain"], factors["pinned_seconds"], strict=True):
+                if gain > 0 and not layer.behind:
+                    beside(ax, factor, place, f"pinning {units.times(gain)}", xytext=(12, 0), fontsize=8)
+        if not max(ends) > 0:
+            ax.text(
+                0.02, 0, "this run lacks direct from pageable memory", transform=ax.get_yaxis_transform(), fontsize=8
+            )
+            ends = [1, 10]
+        ax.set_xlim(min(ends) / 1.3, max(ends) * 3)  # room for the last label
+        canvas.logarithmic(ax.xaxis)
+        ax.set(title=_title(layers), xlabel="times as fast as direct from pageable memory (log)")
+    _name_marks(axes[0], shown)
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, sources(*tables))
 
 
-def chunk_curve(table: pd.DataFrame) -> Figure:
-    """Time above the best chunk count's, in %, against the number of chunks; a panel per memory, a line per method."""
-    memories, methods = _memories(table), [m for m in _in_order(table) if m != "links"]
-    figure, axes = panels(len(memories), height=3.6, sharey=True)
-    counts = sorted(table["chunks"].unique())
-    for ax, memory in zip(axes, memories, strict=True):
-        ax.axhspan(0, 1, color=canvas.HAIRLINE, label="within 1 % of the best")
-        for method, color in zip(methods, (canvas.SERIES[2], canvas.SERIES[5]), strict=False):
-            line = table[(table["method"] == method) & (table["memory"] == memory)].sort_values("chunks")
-            spread = 100 * line["spread_seconds"] / line["seconds"].min()
-            look = {"marker": "o", "ms": 5, "color": color, "capsize": 3, "label": NAMES[method]}
-            ax.errorbar(line["chunks"], 100 * line["above_best"], yerr=spread, **look)
+def chunk_curve(*tables: pd.DataFrame) -> Figure:
+    """Time above the best chunk count's, in %, against the number of chunks: a panel per run, a line per method.
+
+    Takes `chunk_sweep` tables: of the methods in chunks from pinned memory, or from pageable where nothing is pinned.
+    """
+    shown = _panels_of(tables)
+    figure, axes = panels(len(shown), height=3.6, width=11.5 if len(shown) > 1 else 9.6)
+    for ax, layers in zip(axes, shown, strict=True):
+        ax.axhspan(0, 10, color=canvas.HAIRLINE, label="within 10 % of the best")
+        for layer in layers:
+            for method, color in zip(_in_order(tables), (canvas.SERIES[2], canvas.SERIES[5]), strict=False):
+                line = layer.table[layer.table["method"] == method].sort_values("chunks")
+                spread = 100 * line["spread_seconds"] / line["seconds"].min()
+                look = {"marker": "o", "ms": 5, "color": color, "capsize": 3, "alpha": 0.4 if layer.behind else 1.0}
+                name = f"{NAMES[method]}{', recorded run' if layer.behind else ''}"
+                ax.errorbar(line["chunks"], 100 * line["above_best"], yerr=spread, label=name, **look)
+        counts = sorted({count for layer in layers for count in layer.table["chunks"]})
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
-        ax.set(title=f"{memory} source", xlabel="chunks (log)")
         ax.minorticks_off()
         ax.grid(axis="y")
+        ax.set(title=_title(layers), xlabel="chunks (log)", ylim=(min(0, ax.get_ylim()[0]), None))
     axes[0].set_ylabel("% longer than with the best count")
-    axes[0].set_ylim(bottom=min(0, axes[0].get_ylim()[0]))
-    canvas.legend_above(axes[0])
-    return canvas.finish(figure, f"whisker: spread of the repeats · {sources(table)}")
+    canvas.shared_legend(figure, axes)
+    scales = "each panel has its own scale · " if len(shown) > 1 else ""
+    return canvas.finish(figure, f"{scales}whisker: spread of the repeats · {sources(*tables)}")
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
-    """Lanes over time, one panel per method, one bar per copy: bars above one another run simultaneously."""
+    """Lanes over time, one panel per table, one bar per copy: bars above one another run simultaneously."""
     lanes = [list(dict.fromkeys(_ordered(table))) for table in tables]
-    height = 0.9 + 0.55 * len(tables) + 0.21 * sum(map(len, lanes))
-    share = {"sharex": len(tables) > 1, "gridspec_kw": {"height_ratios": [len(names) for names in lanes]}}
-    figure, axes = canvas.canvas(1, len(tables), height=height, squeeze=False, **share)
+    height = 0.9 + 0.75 * len(tables) + 0.21 * sum(map(len, lanes))
+    heights = {"height_ratios": [len(names) for names in lanes]}
+    figure, axes = canvas.canvas(1, len(tables), height=height, squeeze=False, gridspec_kw=heights)
     for ax, table, names in zip(axes[:, 0], tables, lanes, strict=True):
         rows(ax, names)
         places = table["lane"].map(names.index)
         look = {"color": table["kind"].map({"host": _HOST, "peer": _PEER}), "edgecolor": "white", "linewidth": 0.5}
         ax.barh(places, table["end_ms"] - table["start_ms"], left=table["start_ms"], height=0.78, **look)
-        share = fact(table, "hidden")  # NaN where nothing is forwarded
-        hidden = f": {units.percent(share)} of the GPU → GPU time is hidden" if share >= 0 else ""
-        ax.set_title(f"{NAMES[fact(table, 'method')]}, {fact(table, 'setting')}{hidden}")
+        run = "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
+        ax.set_title(f"{run}: {NAMES[fact(table, 'method')]}, {fact(table, 'setting')}")
+        ax.set(xlim=(0, None), xlabel="ms since the first copy began")
         ax.tick_params(axis="y", labelsize=8, length=0)
         ax.set_ylim(len(names) - 0.3, -0.7)
-    axes[-1, 0].set(xlabel="ms since the first copy began", xlim=(0, None))
     swatches(axes[0, 0], {"host → GPU": _HOST, "GPU → GPU": _PEER})
     canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, sources(tables[0]))
+    scales = "each panel has its own scale · " if len(tables) > 1 else ""
+    return canvas.finish(figure, f"{scales}{sources(*tables)}")
 
 
 def _ordered(table: pd.DataFrame) -> list[str]:
     return sorted(table["lane"], key=lambda lane: (not lane.startswith("host"), lane))
-
-
-_OWN = {"measured": ("o", -0.12), "recorded": ("s", 0.08)}  # marker, rows aside
-
-
-def compare_chart(table: pd.DataFrame) -> Figure:
-    """Predicted, theory, measured, recorded and published seconds of each method; hollow marks: a pageable source."""
-    order = _in_order(table)
-    figure, (ax,) = panels(1, rows=len(order), row_height=0.56)
-    rows(ax, [NAMES[method] for method in order])
-    places = {method: place for place, method in enumerate(order)}
-    others = table[table["origin"].isin(["predicted", "theory"])]
-    by_origin(ax, others, "seconds", [places[method] for method in others["method"]])
-    for (origin, memory), marks in table[table["origin"].isin(list(_OWN))].groupby(["origin", "memory"], sort=False):
-        marker, aside = _OWN[str(origin)]
-        color = canvas.MEASURED if origin == "measured" else canvas.RECORDED
-        fill = color if memory == "pinned" else "none"
-        at = marks["method"].map(places) + aside
-        look = {"facecolors": fill, "edgecolors": color, "marker": marker, "s": 46, "lw": 1.5, "zorder": 3}
-        ax.scatter(marks["seconds"], at, label=f"{origin}, {memory} source", **look)
-    printed = table[table["origin"] == "published"]
-    for (report, marks), (marker, aside) in zip(
-        printed.groupby("report", sort=False), (("^", 0.26), ("v", 0.38)), strict=False
-    ):
-        at = marks["method"].map(places) + aside
-        ax.scatter(marks["seconds"], at, c=canvas.PUBLISHED, marker=marker, s=42, label=report, zorder=3)
-    canvas.logarithmic(ax.xaxis)
-    ax.set(
-        xlabel="seconds until every GPU has the tensor (log)",
-        title="Predicted, datasheet, measured, recorded and published",
-    )
-    for line in range(1, len(order)):
-        ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
-    canvas.legend_above(ax, columns=3, markerscale=0.75)
-    return canvas.finish(figure, sources(table).replace(" · published", "\npublished"))
-
-
-def ablation_chart(table: pd.DataFrame) -> Figure:
-    """Each method as two dots, from pageable and from pinned memory: how many times as fast as direct pageable."""
-    order = _in_order(table)
-    by_method = table.set_index("method").loc[order]
-    figure, (ax,) = panels(1, rows=len(order))
-    places = rows(ax, [NAMES[method] for method in order])
-    start = by_method["pageable_seconds"].get("direct", float("nan"))
-    factors = start / by_method[["pageable_seconds", "pinned_seconds"]]
-    both = by_method["pinning_gain"].notna().any()
-    ax.hlines(places, factors["pageable_seconds"], factors["pinned_seconds"], color=canvas.QUIET, lw=2)
-    for memory in _MEMORY if both else ("pageable",):
-        look = {"color": _MEMORY[memory], "s": 70, "label": f"{memory} source", "zorder": 3}
-        ax.scatter(factors[f"{memory}_seconds"], places, **look)
-    for place, gain, factor in zip(places, by_method["pinning_gain"], factors["pinned_seconds"], strict=True):
-        if gain > 0:
-            clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
-            beside(ax, factor, place, f"pinning {units.times(gain)}", xytext=(10, 0), bbox=clear)
-    ax.set_xlim(factors.min(axis=None) / 1.3, factors.max(axis=None) * (3 if both else 1.3))
-    canvas.logarithmic(ax.xaxis)
-    ax.set_title(
-        "Along a row: the gain by pinning. From row to row: the gain by the path" if both else "The gain by the path"
-    )
-    ax.set_xlabel("times as fast as direct from pageable memory (log)")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))

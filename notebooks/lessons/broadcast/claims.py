@@ -8,13 +8,13 @@ from typing import Any
 from labkit.engine.run import replay
 from labkit.node import limits
 from labkit.provenance import fact
-from labkit.tables.claims import claim
+from labkit.tables.claims import Stated, undecided, within
 from labkit.tables.published import published, report_names
 from lessons.broadcast.tables import REPORTED, ablation, ladder, methods
 
 RECORDED = "h200x4/broadcast/sweep"
-NEAR = 1.25  # another node may differ by this factor
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
+NEAR = within(1.25)  # another node may differ by this factor
 _H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 
 
@@ -28,54 +28,17 @@ def _printed(report: str, before: str, after: str) -> float:
 def _recorded(before: str, memory_before: str, after: str, memory_after: str) -> float:
     """Return the same ratio between two settings of the recorded run, each method with its best chunk count."""
     seconds = ablation(methods(replay(RECORDED))).set_index("method")
-    return (
-        seconds.loc[REPORTED[before], f"{memory_before}_seconds"]
-        / (seconds.loc[REPORTED[after], f"{memory_after}_seconds"])
-    )
+    earlier = seconds.loc[REPORTED[before], f"{memory_before}_seconds"]
+    return earlier / seconds.loc[REPORTED[after], f"{memory_after}_seconds"]
 
 
-def _near(printed: float, recomputed: float) -> bool:
-    return 1 / NEAR <= printed / recomputed <= NEAR
+def _path_alone() -> float:
+    """Return what the path gains from broadcast2 to broadcast3 with the memory unchanged: the larger of both gains."""
+    return max(_recorded("broadcast2", memory, "broadcast3", memory) for memory in ("pageable", "pinned"))
 
 
-def _staging(report: str) -> tuple[float, float, bool]:
-    printed = _printed(report, "broadcast1", "broadcast2")
-    recomputed = _recorded("broadcast1", "pageable", "broadcast2", "pageable")
-    return printed, recomputed, _near(printed, recomputed)
-
-
-@claim(FOUR, "broadcast2 (staged) is faster than broadcast1 (direct): the ratio of its seconds", "×")
-def staging_4xh100():
-    """From pageable memory one copy replaces four that run one after another."""
-    return _staging(FOUR)
-
-
-@claim(EIGHT, "broadcast2 (staged) is faster than broadcast1 (direct): the ratio of its seconds", "×")
-def staging_8xh100():
-    """From pageable memory one copy replaces four that run one after another."""
-    return _staging(EIGHT)
-
-
-@claim(FOUR, "The path makes broadcast3 (pipelined) faster than broadcast2: the ratio of its seconds", "×")
-def pipelining_4xh100():
-    """In the recorded run the path alone, with the memory unchanged, gains much less, from pageable and from pinned
-    memory alike. If the tensor holds 4 GiB, broadcast2's seconds fit pageable memory and broadcast3's fit only pinned
-    memory. So the path and the memory changed together."""
-    printed = _printed(FOUR, "broadcast2", "broadcast3")
-    recomputed = max(_recorded("broadcast2", memory, "broadcast3", memory) for memory in ("pageable", "pinned"))
-    return printed, recomputed, printed <= NEAR * recomputed
-
-
-@claim(EIGHT, "Pinned memory, streams and chunks make broadcast3 faster than broadcast2: the ratio", "×")
-def pipelining_8xh100():
-    """The report names pin_memory=True first among its choices. The recorded step changes the memory, too."""
-    printed = _printed(EIGHT, "broadcast2", "broadcast3")
-    recomputed = _recorded("broadcast2", "pageable", "broadcast3", "pinned")
-    return printed, recomputed, _near(printed, recomputed)
-
-
-def _sizes(report: str) -> tuple[str, str, None]:
-    """Return between which sizes of the tensor the report's three times keep their nearest memory, in GiB.
+def _sizes(report: str) -> str:
+    """Return between which sizes of the tensor the report's three times keep their nearest memory.
 
     The host link of an H100 bounds them, too: `broadcast3` brings the whole tensor through one.
     """
@@ -85,20 +48,68 @@ def _sizes(report: str) -> tuple[str, str, None]:
     sizes = 4 * middle / rows["copy_gb_per_s"]  # the rate of one copy grows with the size that one assumes
     pinned = rows["nearest_memory"] == "pinned"
     through_link = 1e9 * (_H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / 2**30
-    return "no size", f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB", None
+    return f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB"
 
 
-@claim(FOUR, "The seconds of three broadcasts are printed; the tensor's size is left out")
-def size_4xh100():
-    """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
-    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows. A
-    larger tensor would pass through one host link faster than the datasheet's 64 GB/s."""
-    return _sizes(FOUR)
+_TIMES = "the broadcasts' times"
+_STAGING = {
+    "says": "broadcast2 (staged) is faster than broadcast1 (direct): the ratio of its seconds",
+    "recomputed": lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
+    "recomputes": "both from pageable memory",
+    "reason": "From pageable memory one copy replaces four that run one after another.",
+}
+_SIZE = {
+    "says": "The seconds of three broadcasts are printed; the tensor's size is left out",
+    "printed": lambda: "no size",
+    "holds": undecided,
+    "reason": "Seconds give no rate without a size. Within the recomputed sizes, broadcast2 fits pageable memory and "
+    "broadcast3 only pinned memory.",
+}
 
-
-@claim(EIGHT, "The seconds of three broadcasts are printed; the tensor's size is left out")
-def size_8xh100():
-    """Without a size, seconds give no rate. The program that the course hands out fills 3.7 GiB; this notebook assumes
-    4 GiB. With any size in the recomputed range, `nearest_memory` in the table above stays the same in all rows. A
-    larger tensor would pass through one host link faster than the datasheet's 64 GB/s."""
-    return _sizes(EIGHT)
+CLAIMS = (
+    Stated(
+        name="staging_4xh100",
+        report=FOUR,
+        where=_TIMES,
+        printed=lambda: _printed(FOUR, "broadcast1", "broadcast2"),
+        holds=NEAR,
+        unit="×",
+        **_STAGING,
+    ),
+    Stated(
+        name="pipelining_4xh100",
+        report=FOUR,
+        where=_TIMES,
+        says="The path makes broadcast3 (pipelined) faster than broadcast2: the ratio of its seconds",
+        printed=lambda: _printed(FOUR, "broadcast2", "broadcast3"),
+        recomputed=_path_alone,
+        recomputes="both from pinned memory",
+        holds=lambda printed, recomputed: printed <= 1.25 * recomputed,
+        unit="×",
+        reason="With the memory unchanged the path gains at most this. The printed ratio needs pinned memory, too.",
+    ),
+    Stated(
+        name="pipelining_8xh100",
+        report=EIGHT,
+        where=_TIMES,
+        says="Pinned memory, streams and chunks make broadcast3 faster than broadcast2: the ratio",
+        printed=lambda: _printed(EIGHT, "broadcast2", "broadcast3"),
+        recomputed=lambda: _recorded("broadcast2", "pageable", "broadcast3", "pinned"),
+        recomputes="from pageable to pinned memory",
+        holds=NEAR,
+        unit="×",
+        reason="The report names pin_memory=True first among its choices. The recorded step changes the memory, too.",
+    ),
+    Stated(name="size_4xh100", report=FOUR, where=_TIMES, recomputed=lambda: _sizes(FOUR), **_SIZE),
+    Stated(
+        name="staging_8xh100",
+        report=EIGHT,
+        where=_TIMES,
+        printed=lambda: _printed(EIGHT, "broadcast1", "broadcast2"),
+        holds=NEAR,
+        unit="×",
+        chosen=False,
+        **_STAGING,
+    ),
+    Stated(name="size_8xh100", report=EIGHT, where=_TIMES, recomputed=lambda: _sizes(EIGHT), chosen=False, **_SIZE),
+)

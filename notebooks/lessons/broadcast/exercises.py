@@ -354,7 +354,7 @@ def why_faster() -> HTML:
     """Ask why scatter + all-gather is faster than pipelined."""
     return why(
         "From pinned memory, why is scatter + all-gather faster than pipelined?",
-        ("It uses the host links of all GPUs", "Each host link carries only its GPU's share, all simultaneously."),
+        ("Each host link carries only a share", "All links bring their shares simultaneously, each byte once."),
         ("NVLink is faster than PCIe", "True, but both methods send over NVLink. That is not the difference."),
-        ("Its chunks are smaller", "Pipelined gains little from smaller chunks, as the chart of chunk counts shows."),
+        ("Its chunks are smaller", "Pipelined gains little from smaller chunks, as a chart below shows."),
     )

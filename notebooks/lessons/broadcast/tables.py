@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.published import report_names
 from labkit.theory import intervals
 from lessons.broadcast.plan import CHUNKED, METHODS, RING, SHARED, WHOLE, Sweep
-from lessons.broadcast.theory import MEAN, least_seconds
+from lessons.broadcast.theory import MEAN, NAMES, least_seconds
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -42,8 +42,9 @@ def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
     copying = [1e3 * plan.elements * 4 / (1e9 * (host or math.nan)) / count for count in pulls]
     rows = table.assign(least_ms=1e3 * table["least_seconds"], host_ms=copying)
     rows["after_ms"] = rows["least_ms"] - rows["host_ms"]
-    columns = ["method", "chunks", "host_ms", "after_ms", "least_ms"]
-    return rows.set_index("method").loc[list(METHODS)].reset_index()[columns].round(1)
+    order = [method for method in METHODS if method != RING]
+    rows = rows.set_index("method").loc[order].reset_index().replace({"method": NAMES})
+    return rows[["method", "chunks", "host_ms", "after_ms", "least_ms"]].round(1)
 
 
 def methods(run: Run) -> pd.DataFrame:
@@ -147,9 +148,14 @@ def ring_position(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the chunked methods, with above_best: seconds above the best count's, as a share of them."""
-    rows = table[table["method"].isin(CHUNKED)].reset_index(drop=True)
-    fastest = rows.groupby(["method", "memory"])["seconds"].transform("min")
+    """Return the rows of the chunked methods, with above_best: seconds above the best count's, as a share of them.
+
+    From pinned memory, or from pageable where nothing is pinned.
+    """
+    memory = "pinned" if (table["memory"] == "pinned").any() else "pageable"
+    chosen = table["method"].isin(CHUNKED) & (table["memory"] == memory) & table["seconds"].notna()
+    rows = table[chosen].reset_index(drop=True)
+    fastest = rows.groupby("method")["seconds"].transform("min")
     return like(rows.assign(above_best=rows["seconds"] / fastest - 1), table)
 
 
@@ -181,31 +187,6 @@ def overlap(spans: pd.DataFrame) -> float:
     host, peer = (list(zip(rows["start_ms"], rows["end_ms"], strict=True)) for rows in kinds)
     forwarding = intervals.length(peer)
     return intervals.length(intervals.shared(host, peer)) / forwarding if forwarding else float("nan")
-
-
-def compare(
-    measured: pd.DataFrame | None, recorded: pd.DataFrame, published: pd.DataFrame, predicted: Any = None
-) -> pd.DataFrame:
-    """Return each method's seconds by origin: method, origin, memory, report, seconds.
-
-    Of measured and recorded runs the fastest chunk count from each memory. Theory is the recorded node's: the reports'
-    machines have like links. A measured run of another size than the recorded one is left out: its seconds cannot be
-    compared.
-    """
-    if measured is not None and fact(measured, "bytes") != fact(recorded, "bytes"):
-        measured = None
-    fastest = best(recorded)
-    parts = [] if measured is None else [best(measured).assign(origin="measured")]
-    parts.append(fastest.assign(origin="recorded"))
-    least = fastest.sort_values("seconds").drop_duplicates("method")
-    parts.append(least.assign(seconds=least["least_seconds"], origin="theory", memory=""))
-    parts.append(published.assign(method=published["method"].map(REPORTED), origin="published"))
-    if (guess := getattr(predicted, "value", predicted)) is not None:
-        parts.append(pd.DataFrame([{"method": "scatter_all_gather", "seconds": guess, "origin": "predicted"}]))
-    columns = ["method", "origin", "memory", "report", "seconds"]
-    table = pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True)
-    table["report"] = table["report"].map(report_names())
-    return of_source(table, sources(measured, recorded, published))
 
 
 def ladder(published: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:

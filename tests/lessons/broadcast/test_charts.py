@@ -1,14 +1,12 @@
 """Lab 02's charts: each draws, says its units and source, and no text hides another or leaves it."""
 
-import itertools
-
 import pytest
 from figures import checked
 from made import H200_SECONDS, broadcast_run, gpu_node, small_broadcast
 
-from labkit.tables.published import published
+from labkit.charts import canvas
+from labkit.engine.run import replay
 from lessons import broadcast
-from lessons.broadcast.theory import NAMES
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +16,7 @@ def sweeps(tmp_path_factory):
     few = {key: seconds for key, seconds in H200_SECONDS.items() if key[2] in (1, 4, 32)}
     return {
         "full": broadcast_run(folder / "full"),
+        "recorded": replay(broadcast_run(folder / "recorded").folder),
         "small": small_broadcast(folder / "small"),
         "eight": broadcast_run(folder / "eight", few, gpus=8),
         "unknown": broadcast_run(folder / "unknown", few, node=gpu_node(4, "NVIDIA Unknown")),
@@ -27,39 +26,54 @@ def sweeps(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize(
-    "names", [["small", "full"], ["ring", "full"], ["full"], ["small"], ["eight"], ["unknown"], ["pinned"], ["wrong"]]
-)
+PANELS = [
+    ["small", "full"],
+    ["full", "recorded"],
+    ["ring", "recorded"],
+    ["eight", "full"],
+    ["unknown"],
+    ["pinned"],
+    ["wrong"],
+]
+
+
+@pytest.mark.parametrize("names", PANELS, ids=" ".join)
 def test_methods_chart(sweeps, names):
     tables = [broadcast.methods(sweeps[name]) for name in names]
-    figure = checked(broadcast.methods_chart(*tables))
+    figure = checked(broadcast.methods_chart(*tables, guess=30.0))
+    assert len(figure.axes) == (2 if names in (["small", "full"], ["eight", "full"]) else 1), "one panel for one size"
     assert figure.axes[0].get_yticklabels()[0].get_text() == "all host links (yardstick)"
-    for ax, table, name in zip(figure.axes, tables, names, strict=True):
-        assert not ax.patches, "a bar on a log axis means nothing"
-        measured = table[table["seconds"].notna()].groupby(["method", "memory"]).ngroups
-        assert len(ax.containers) == measured
-        assert "ms" in ax.get_xlabel()
-        assert ("in place of GPUs" in ax.get_title(loc="left")) == (name == "small")
-        rows = {NAMES[method] for method in table["method"]}
-        missing = [text for text in ax.texts if text.get_text() == "not measured in this run"]
-        assert len(missing) == len(figure.axes[0].get_yticklabels()) - len(rows), "an empty row says why it is empty"
+    assert all(not ax.patches for ax in figure.axes), "a bar on a log axis means nothing"
+    settings = [table[table["seconds"].notna()].groupby(["method", "memory"]).ngroups for table in tables]
+    assert sum(len(ax.containers) for ax in figure.axes) == sum(settings)
+    shown, methods = tables[0], {method for table in tables for method in table["method"]}
+    missing = [text for text in figure.axes[0].texts if text.get_text() == "not measured"]
+    assert len(missing) == len(methods - {*shown["method"]}), "an empty row says why it is empty"
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert ("least time by datasheet" in labels) == (names not in (["small"], ["unknown"]))
+    assert ("least time by datasheet" in labels) == (names != ["unknown"])
+    assert "your prediction" in labels and ("this run" in labels) == (len(names) == 2)
 
 
-@pytest.mark.parametrize("name", ["full", "small", "eight", "pinned"])
-def test_chunk_curve(sweeps, name):
-    figure = checked(broadcast.chunk_curve(broadcast.chunk_sweep(broadcast.methods(sweeps[name]))))
-    assert len(figure.axes) == (1 if name in ("small", "pinned") else 2)
-    assert len({ax.get_ylim() for ax in figure.axes}) == 1, "compared panels share their scale"
+def test_what_was_run_here_stands_first_and_before_the_recorded_run(sweeps):
+    tables = {name: broadcast.methods(sweeps[name]) for name in ("small", "full", "recorded")}
+    left, right = broadcast.methods_chart(tables["small"], tables["recorded"]).axes
+    assert left.get_title(loc="left") == "This run: 32 MiB to 4 CPU processes"
+    assert right.get_title(loc="left") == "Recorded run: 4 GiB to 4 GPUs"
+    (both,) = broadcast.methods_chart(tables["full"], tables["recorded"]).axes
+    orders = {}
+    for container in both.containers:
+        orders.setdefault(container[0].get_color(), set()).add(container[0].get_zorder())
+    assert max(orders[canvas.RECORDED]) < min(orders[canvas.MEASURED])
 
 
-@pytest.mark.parametrize("name", ["full", "small", "eight", "unknown", "wrong"])
-def test_ablation_chart(sweeps, name):
-    figure = checked(broadcast.ablation_chart(broadcast.ablation(broadcast.methods(sweeps[name]))))
-    assert ("pinning" in figure.axes[0].get_title(loc="left")) == (name != "small")
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == (["pageable source"] if name == "small" else ["pageable source", "pinned source"])
+@pytest.mark.parametrize("names", PANELS, ids=" ".join)
+def test_chunk_curve_and_ablation_chart(sweeps, names):
+    tables = [broadcast.methods(sweeps[name]) for name in names]
+    checked(broadcast.chunk_curve(*map(broadcast.chunk_sweep, tables)))
+    figure = checked(broadcast.ablation_chart(*map(broadcast.ablation, tables)))
+    pinned = [text for ax in figure.axes for text in ax.texts if text.get_text().startswith("pinning")]
+    gains = [broadcast.ablation(table)["pinning_gain"].gt(0).sum() for table in tables]
+    assert len(pinned) == (sum(gains) if len(figure.axes) == 2 else gains[0])
 
 
 @pytest.mark.parametrize(
@@ -74,24 +88,12 @@ def test_ablation_chart(sweeps, name):
 def test_timeline_chart(sweeps, name, methods):
     tables = [broadcast.timeline(sweeps[name], method) for method in methods]
     figure = checked(broadcast.timeline_chart(*tables))
-    for ax, table, method in zip(figure.axes, tables, methods, strict=True):
-        assert ("is hidden" in ax.get_title(loc="left")) == (method != "direct")
+    for ax, table in zip(figure.axes, tables, strict=True):
         assert len(ax.patches) == len(table)
-        assert "ms" in figure.axes[-1].get_xlabel()
+        assert ax.get_title(loc="left").startswith("This run: ")
         assert ax.get_yticklabels()[0].get_text() == "host → 0"
         assert ax.get_ylim()[0] > ax.get_ylim()[1], "the host's lanes are on top"
-
-
-@pytest.mark.parametrize("guess", [None, 0.05])
-@pytest.mark.parametrize("name", ["full", "small", "unknown"])
-def test_broadcast_compare_chart(sweeps, name, guess):
-    recorded = broadcast.methods(sweeps["full"])
-    table = broadcast.compare(broadcast.methods(sweeps[name]), recorded, published("broadcast"), guess)
-    figure = checked(broadcast.compare_chart(table))
-    hollow = [dots for dots in figure.axes[0].collections if not len(dots.get_facecolors())]
-    assert len(hollow) == (1 if name == "small" else 2), "a pageable source is drawn, and drawn hollow"
-    places = [tuple(map(tuple, dots.get_offsets())) for dots in figure.axes[0].collections]
-    assert len(set(itertools.chain(*places))) == len(list(itertools.chain(*places))), "one mark hides another"
+    assert "ms" in figure.axes[-1].get_xlabel()
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 4, 8])
