@@ -13,6 +13,7 @@ from labkit.engine.errors import ClusterError, PlanError
 from lessons import broadcast, collectives, ddp_from_scratch, start
 
 pytestmark = pytest.mark.slow
+LESSONS = ("start.worker", "broadcast.worker", "collectives.worker", "ddp_from_scratch.worker.steps")
 
 # Of each lab a small plan, and a table that is made from its rows.
 LABS = {
