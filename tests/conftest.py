@@ -30,8 +30,10 @@ def pytest_configure():
     if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # A kernel binds the free ports that were found for it a second before. In between, one of the many sockets of other
-    # tests took one, and the kernel died as it started. A socket in a file is nobody else's.
+    # tests took one, and the kernel died as it started. A socket in a file is nobody else's; by its full path it is the
+    # same one for a kernel that stands in another folder.
     KernelManager.transport.default_value = "ipc"
+    KernelManager._ip_default = lambda manager: os.path.join(tempfile.mkdtemp(dir=_SCRATCH), "kernel")
     # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
