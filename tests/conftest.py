@@ -9,11 +9,9 @@ from pathlib import Path
 
 import hypothesis
 import nbformat
-import nbval.kernel
 import pytest
 from jupyter_client.manager import KernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from traitlets import Unicode, default
 
 from labkit import node
 from labkit.engine.session import Session
@@ -31,7 +29,11 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not node.here().has_gpus:  # as the workers' environment says, before any test loads Triton
         os.environ.setdefault("TRITON_INTERPRET", "1")
-    nbval.kernel.KernelManager = _KernelOnFiles
+    # A kernel binds the free ports that were found for it a second before. In between, one of the many sockets of other
+    # tests took one, and the kernel died as it started. A socket in a file is nobody else's; by its full path it is the
+    # same one for a kernel that stands in another folder.
+    KernelManager.transport.default_value = "ipc"
+    KernelManager._ip_default = lambda manager: os.path.join(tempfile.mkdtemp(dir=_SCRATCH), "kernel")
     # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
@@ -39,20 +41,6 @@ def pytest_configure():
     _share_one_agent()
     os.environ.update(LABKIT_RUNS=f"{_SCRATCH}/runs", LABKIT_ANSWERS=f"{_SCRATCH}/answers", LABKIT_LOCKS=_SCRATCH)
     _SETTINGS.update(_settings())
-
-
-class _KernelOnFiles(KernelManager):
-    """A kernel whose sockets are files.
-
-    A kernel binds the free ports that were found for it a second before. In between, one of the many sockets of other
-    tests took one, and the kernel died as it started. A file in a folder of its own is nobody else's.
-    """
-
-    transport = Unicode("ipc")
-
-    @default("ip")
-    def _folder_of_sockets(self) -> str:
-        return f"{tempfile.mkdtemp(prefix='kernel-', dir=_SCRATCH)}/socket"  # absolute: the kernel runs elsewhere
 
 
 def _share_one_agent() -> None:

@@ -58,8 +58,8 @@ def test_a_student_predicts_runs_errs_is_helped_and_is_right_and_a_restart_loses
             run(page, part)
         run(page, "predict(")
         field = page.locator(".jp-OutputArea-output input[type=text]").first
-        field.fill("0.05")
-        page.get_by_text("noted, 0.05 s").wait_for(timeout=LONGEST_MS)
+        field.fill("50")
+        page.get_by_text("noted, 50 ms").wait_for(timeout=LONGEST_MS)
 
         write(page, "%%answer broadcast.pipelined", WRONG)
         verdict = run(page, 'check("pipelined"')
@@ -85,7 +85,7 @@ def test_a_student_predicts_runs_errs_is_helped_and_is_right_and_a_restart_loses
         wait_for_one_kernel(page)
         for part in ("size: str", "check_parameters", "predict("):
             run(page, part)
-        assert page.locator(".jp-OutputArea-output input[type=text]").first.input_value() == "0.05"
+        assert page.locator(".jp-OutputArea-output input[type=text]").first.input_value() == "50"
         assert "attempt" in run(page, "hint(", 'broadcast.attempts("pipelined")')
         run(page, "explore()")
         assert page.get_by_text("Jupyter news").count() == 0, "JupyterLab asks about news"

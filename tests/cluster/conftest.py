@@ -10,9 +10,9 @@ from labkit.cluster import lending
 from labkit.cluster.session import NodesSession
 from labkit.repository import REPOSITORY
 
-# What the tests launch on nodes: named before the first launch, so that stations, which start slowly, serve all of it.
-LESSONS = ("start.worker", "broadcast.worker", "collectives.worker", "ddp_from_scratch.worker.steps")
-MODULES = ("faults_worker", *(f"lessons.{name}" for name in LESSONS))
+# What a file's tests launch on nodes, named before the first launch, so that stations, which start slowly, serve all of
+# it: the faulty lab, and what the file names as LESSONS. A lesson's libraries would double the time of each start.
+FAULTY = "faults_worker"
 
 
 @pytest.fixture(scope="session")
@@ -26,14 +26,16 @@ def cluster():
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(request, tmp_path, monkeypatch):
     """Runs go to the test's own folder, and workers find the faulty lab of the launcher's tests."""
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LABKIT_PROGRESS", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY / "tests" / "engine"), str(REPOSITORY)]))
 
+    lessons = [f"lessons.{name}" for name in getattr(request.module, "LESSONS", ())]
+
     def stations(modules, *given):
-        return NodesSession(tuple(dict.fromkeys((*modules, *MODULES))), *given)
+        return NodesSession(tuple(dict.fromkeys((*modules, FAULTY, *lessons))), *given)
 
     monkeypatch.setattr(lending, "NodesSession", stations)
 

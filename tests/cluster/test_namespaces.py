@@ -21,6 +21,7 @@ from labkit.repository import REPOSITORY
 from lessons import start
 
 pytestmark = pytest.mark.slow
+LESSONS = ("start.worker",)
 
 needs_namespaces = pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
 KERNEL = """

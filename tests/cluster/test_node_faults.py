@@ -22,6 +22,21 @@ from labkit.engine.errors import ClusterError, JobEnded, LauncherLost, WorkerDie
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # some start stations twice, slowly on a loaded machine
 
 
+def test_a_kernel_that_is_killed_leaves_nothing_on_either_node(cluster, allocation, tmp_path, record_property):
+    """The next test's launch starts stations anew, and works."""
+    script = "from faults_plan import Faults; from labkit import launch; launch(Faults(faults=('sleep',)), nodes=2)"
+    environment = os.environ | {"LABKIT_PROGRESS": "0"}
+    kernel = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=HERE)
+    run = the_run(tmp_path, rows=4, seconds=SLURM_FORGETS_S)
+    killed = time.monotonic()
+    kernel.send_signal(signal.SIGKILL)
+    kernel.wait()
+    soon(lambda: not processes.members(run), SLURM_FORGETS_S)
+    record_property("seconds", round(time.monotonic() - killed, 2))
+    soon(lambda: not cluster.steps(), seconds=SLURM_FORGETS_S)
+    assert not list((tmp_path / "runs").glob(".nodes-*"))
+
+
 def test_a_worker_that_raises_is_named_with_its_node(allocation, failed):
     error = failed(WorkerRaised, Faults(faults=("none", "raise"), rank=3))
     assert (error.rank, error.node, error.point) == (3, 1, 1)
@@ -133,20 +148,4 @@ def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, alloc
     finally:
         cluster.start_node("n2")
     soon(lambda: "n2" in cluster.command("sinfo", "-h", "-N", "-t", "alloc,mix", "-o", "%N"), SLURM_FORGETS_S)
-    works_again()
-
-
-def test_a_kernel_that_is_killed_leaves_nothing_on_either_node(cluster, allocation, tmp_path, record_property):
-    lending.leave()
-    script = "from faults_plan import Faults; from labkit import launch; launch(Faults(faults=('sleep',)), nodes=2)"
-    environment = os.environ | {"LABKIT_PROGRESS": "0"}
-    kernel = subprocess.Popen([sys.executable, "-c", script], env=environment, cwd=HERE)
-    run = the_run(tmp_path, rows=4, seconds=SLURM_FORGETS_S)
-    killed = time.monotonic()
-    kernel.send_signal(signal.SIGKILL)
-    kernel.wait()
-    soon(lambda: not processes.members(run), SLURM_FORGETS_S)
-    record_property("seconds", round(time.monotonic() - killed, 2))
-    soon(lambda: not cluster.steps(), seconds=SLURM_FORGETS_S)
-    assert not list((tmp_path / "runs").glob(".nodes-*"))
     works_again()

@@ -1,4 +1,8 @@
-"""What a run on two nodes stands on is taken away: their network, the file system of its folder, one version of all."""
+"""What a run on two nodes stands on is taken away: their network, the file system of its folder, one version of all.
+
+Stations start slowly. So tests that need stations of the same settings follow each other, and what ends its stations is
+followed by a launch that needs new ones anyway.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,9 @@ from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # each starts stations twice, slowly on a loaded machine
 PATIENCE_S = 6.0
-STALL_SECONDS = 7.0  # longer than a connection, or a write, is waited for where the ground is looked at
+# Longer than a connection, or a write, is waited for where the ground is looked at. TCP tries again 6.2 s after a cut,
+# and then only 12.6 s after it.
+STALL_SECONDS = 5.5
 MOST_SECONDS = 100.0  # patience, a look around and the stacks of ranks that do not answer come before the error
 
 
@@ -43,21 +49,95 @@ def own_network(networks, login):
     return networks
 
 
-def stalls(cut) -> None:
-    cut()
-    time.sleep(STALL_SECONDS)
-    cut(False)
+@pytest.fixture(scope="module")
+def mounted(cluster, tmp_path_factory):
+    """A file system of its own: 16 MB of ext4."""
+    image, folder = tmp_path_factory.mktemp("image") / "image", tmp_path_factory.mktemp("mounted")
+    with image.open("wb") as file:
+        file.truncate(16 * 2**20)
+    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
+        if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("no file system can be made and mounted here")
+    yield folder
+    lending.leave()  # stations may have files open there
+    soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
 
 
-@pytest.mark.parametrize("which", ["cut_link", "cut_workers"])
-def test_a_stall_of_the_network_is_outlived(networks, login, allocation, tmp_path, which):
-    if which == "cut_workers":
-        login.write_text(f'{login.read_text()}\ninterface = "{networks.wire}"\n')
-    stalling = when_it_measures(tmp_path, lambda: stalls(getattr(networks, which)))
+@pytest.fixture
+def disk(mounted, tmp_path, monkeypatch, allocation):
+    """A folder on that file system, for the runs of the test."""
+    (folder := mounted / tmp_path.name).mkdir()
+    monkeypatch.setenv("LABKIT_RUNS", str(folder / "runs"))
+    yield folder
+    freeze(folder, False)
+    (folder / "rest").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def whole_disk(disk, mounted):
+    """Such a folder; the one which the stations and the kernel share lies on that file system, too."""
+    kept = lending.kept()
+    if kept and not kept.base["LABKIT_RUNS"].startswith(str(mounted)):
+        lending.leave()
+    return disk
+
+
+def freeze(folder, frozen: bool = True) -> None:
+    """Have every write to the file system wait, as while a server does not answer; or let them go on."""
+    subprocess.run(["fsfreeze", "--freeze" if frozen else "--unfreeze", str(folder)], capture_output=True)
+
+
+def fill(folder, but: int = 0) -> None:
+    """Leave no byte free, or so many."""
+    rest = folder / "rest"
+    for size in (4096, 1):
+        with contextlib.suppress(OSError), rest.open("ab", buffering=0) as file:
+            while True:
+                file.write(bytes(size))
+    os.truncate(rest, rest.stat().st_size - but)
+
+
+def on_second_node(settings, line: str) -> None:
+    settings.write_text(f"{settings.read_text()}\nsetup = ['''[ $SLURMD_NODENAME = n2 ] && {line}''']\n")
+
+
+@pytest.mark.parametrize(("but", "late"), [(0, False), (2 * 1024, False), (2 * 1024, True)])
+def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(
+    whole_disk, cluster, login, allocation, but, late
+):
+    """Full for the kernel; or with room for the kernel's files, and none for what the stations tell.
+
+    A station that comes late finds no folder: the first has ended, and removed it.
+    """
+    lending.leave()
+    (whole_disk / "runs").mkdir()
+    if late:
+        on_second_node(login, "sleep 4")
+    fill(whole_disk, but)
+    told = r"cannot be written: No space.* Free some space|node \d \(n\d\) cannot write .*: No space left on device"
+    with pytest.raises((NowhereToWrite, ClusterError), match=told):
+        launch(Faults(), nodes=2)
+    soon(lambda: not cluster.stations(), SLURM_FORGETS_S)
+    assert not list((whole_disk / "runs").iterdir())
+
+
+def is_outlived(cut, folder) -> None:
+    """A launch lasts longer than a stall of its network, and measures all."""
+
+    def stall():
+        cut()
+        time.sleep(STALL_SECONDS)
+        cut(False)
+
+    stalling = when_it_measures(folder, stall)
     run = launch(Faults(faults=("visible",) * 5), nodes=2)
     stalling.finish()
     assert run.status["state"] == "finished" and run.tally()["points"] == 5
     assert run.status["seconds"] > STALL_SECONDS
+
+
+def test_a_stall_of_the_workers_network_is_outlived(own_network, allocation, tmp_path):
+    is_outlived(own_network.cut_workers, tmp_path)
 
 
 def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_network, allocation, tmp_path, failed):
@@ -72,6 +152,11 @@ def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_n
     works_again()
 
 
+def test_a_stall_of_the_network_of_all_is_outlived(networks, allocation, tmp_path):
+    """Slurm's own traffic stalls, too."""
+    is_outlived(networks.cut_link, tmp_path)
+
+
 def test_nodes_that_no_network_joins_are_told_and_both_are_cleared(networks, allocation, tmp_path, failed):
     """Slurm's own traffic is cut, too: the stations hear and tell through the folder of the runs."""
     cutting = when_it_measures(tmp_path, networks.cut_link)
@@ -83,62 +168,35 @@ def test_nodes_that_no_network_joins_are_told_and_both_are_cleared(networks, all
     works_again()
 
 
-@pytest.fixture
-def disk(tmp_path, monkeypatch, allocation):
-    """A file system of its own for the runs: 16 MB of ext4."""
-    image, folder = tmp_path / "image", tmp_path / "disk"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(16 * 2**20)
-    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
-        if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("no file system can be made and mounted here")
-    monkeypatch.setenv("LABKIT_RUNS", str(folder / "runs"))
-    yield folder
-    freeze(folder, False)
-    if subprocess.run(["umount", str(folder)], capture_output=True).returncode:
-        lending.leave()  # stations that were started meanwhile have files open there
-        soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
-
-
-@pytest.fixture
-def whole_disk(disk):
-    """That file system, with the folder which the stations and the kernel share on it, too: stations start anew."""
-    lending.leave()
-    return disk
-
-
-def freeze(folder, frozen: bool = True) -> None:
-    """Have every write to the file system wait, as while a server does not answer; or let them go on."""
-    subprocess.run(["fsfreeze", "--freeze" if frozen else "--unfreeze", str(folder)], capture_output=True)
-
-
 def test_a_slow_file_system_is_outlived(disk, allocation):
-    """Each write takes up to a second, for five seconds; then one takes five."""
+    """Each write takes up to a second, for two seconds; then one takes five."""
 
     def slow():
-        for seconds in (*[1.0] * 4, 5.0):
+        for seconds in (*[1.0] * 2, 5.0):
             freeze(disk)
             time.sleep(seconds)
             freeze(disk, False)
             time.sleep(0.2)
 
     slowing = when_it_measures(disk, slow)
-    run = launch(Faults(faults=("visible",) * 8), nodes=2)
+    run = launch(Faults(faults=("visible",) * 5), nodes=2)
     slowing.finish()
-    assert run.status["state"] == "finished" and run.tally()["points"] == 8
+    assert run.status["state"] == "finished" and run.tally()["points"] == 5
 
 
-def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(whole_disk, cluster, allocation, failed):
-    freezing = when_it_measures(whole_disk, lambda: freeze(whole_disk))
-    plan = Faults(faults=("visible",) * 200)
-    error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S, at_once=False)
-    assert f"the run's folder {error.run.folder} cannot be written (a write has waited for 5 s" in error.sentence
-    assert error.node is None and len(error.run.rows) >= 4
-    freeze(whole_disk, False)  # what waits in a write hears no signal before that
-    soon(lambda: not cluster.stations(), SLURM_FORGETS_S)
-    soon(lambda: not processes.members(error.run))  # a worker that waited in a write may run a while after its station
-    assert soon(error.run.status_file.exists)
+def test_a_disk_that_is_full_for_the_second_node_alone_is_told_with_it(allocation, failed):
+    error = failed(WorkerRaised, Faults(faults=("none", "full"), rank=3))
+    assert "rank 3 (node 1, n2) raised OSError: [Errno 28] No space left on device" in error.sentence
+    assert "Free some space, or set LABKIT_RUNS" in error.sentence
+    works_again()
+
+
+def test_a_run_folder_that_is_removed_is_told(allocation, tmp_path, failed):
+    def remove():
+        the_run(tmp_path, rows=4).folder.rename(tmp_path / "elsewhere")
+
+    error = failed(GroundLost, Faults(faults=("sleep",)), when_it_measures(tmp_path, remove))
+    assert "was removed, or moved elsewhere" in error.sentence
     works_again()
 
 
@@ -158,18 +216,7 @@ def test_a_file_system_that_stands_still_for_the_second_node_alone_is_told_with_
     error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
     assert error.node == 1 and "cannot be written from node 1 (n2) (a write has waited for 5 s" in error.sentence
     freeze(disk, False)
-    soon(lambda: not cluster.stations(), SLURM_FORGETS_S)
-    works_again()
-
-
-def fill(folder, but: int = 0) -> None:
-    """Leave no byte free, or so many."""
-    rest = folder / "rest"
-    for size in (4096, 1):
-        with contextlib.suppress(OSError), rest.open("ab", buffering=0) as file:
-            while True:
-                file.write(bytes(size))
-    os.truncate(rest, rest.stat().st_size - but)
+    soon(lambda: not cluster.stations(), SLURM_FORGETS_S)  # the next test's launch works
 
 
 def test_a_disk_that_fills_up_is_told(whole_disk, allocation, failed):
@@ -181,38 +228,16 @@ def test_a_disk_that_fills_up_is_told(whole_disk, allocation, failed):
     works_again()
 
 
-def test_a_disk_that_is_full_for_the_second_node_alone_is_told_with_it(allocation, failed):
-    error = failed(WorkerRaised, Faults(faults=("none", "full"), rank=3))
-    assert "rank 3 (node 1, n2) raised OSError: [Errno 28] No space left on device" in error.sentence
-    assert "Free some space, or set LABKIT_RUNS" in error.sentence
-    works_again()
-
-
-@pytest.mark.parametrize(("but", "late"), [(0, False), (2 * 1024, False), (2 * 1024, True)])
-def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(
-    whole_disk, cluster, login, allocation, but, late
-):
-    """Full for the kernel; or with room for the kernel's files, and none for what the stations tell.
-
-    A station that comes late finds no folder: the first has ended, and removed it.
-    """
-    (whole_disk / "runs").mkdir()
-    if late:
-        on_second_node(login, "sleep 4")
-    fill(whole_disk, but)
-    told = r"cannot be written: No space.* Free some space|node \d \(n\d\) cannot write .*: No space left on device"
-    with pytest.raises((NowhereToWrite, ClusterError), match=told):
-        launch(Faults(), nodes=2)
+def test_a_file_system_that_stands_still_is_told_and_the_rows_are_kept(whole_disk, cluster, allocation, failed):
+    freezing = when_it_measures(whole_disk, lambda: freeze(whole_disk))
+    plan = Faults(faults=("visible",) * 200)
+    error = failed(GroundLost, plan, freezing, most_s=MOST_SECONDS, patience_s=PATIENCE_S, at_once=False)
+    assert f"the run's folder {error.run.folder} cannot be written (a write has waited for 5 s" in error.sentence
+    assert error.node is None and len(error.run.rows) >= 4
+    freeze(whole_disk, False)  # what waits in a write hears no signal before that
     soon(lambda: not cluster.stations(), SLURM_FORGETS_S)
-    assert not list((whole_disk / "runs").iterdir())
-
-
-def test_a_run_folder_that_is_removed_is_told(allocation, tmp_path, failed):
-    def remove():
-        the_run(tmp_path, rows=4).folder.rename(tmp_path / "elsewhere")
-
-    error = failed(GroundLost, Faults(faults=("sleep",)), when_it_measures(tmp_path, remove))
-    assert "was removed, or moved elsewhere" in error.sentence
+    soon(lambda: not processes.members(error.run))  # a worker that waited in a write may run a while after its station
+    assert soon(error.run.status_file.exists)
     works_again()
 
 
@@ -235,10 +260,6 @@ def test_nodes_with_different_versions_of_labkit_are_refused(login, allocation, 
     on_second_node(login, f"export PYTHONPATH={other}:$PYTHONPATH")
     with pytest.raises(ClusterError, match=r"same version of labkit: n2 has another one than this kernel"):
         launch(Faults(), nodes=2)
-
-
-def on_second_node(settings, line: str) -> None:
-    settings.write_text(f"{settings.read_text()}\nsetup = ['''[ $SLURMD_NODENAME = n2 ] && {line}''']\n")
 
 
 def test_an_interface_that_a_node_lacks_is_told_with_those_it_has(login, allocation):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from faults_plan import Faults
 from launches import soon
@@ -15,6 +13,7 @@ from labkit.engine.errors import ClusterError, PlanError
 from lessons import broadcast, collectives, ddp_from_scratch, start
 
 pytestmark = pytest.mark.slow
+LESSONS = ("start.worker", "broadcast.worker", "collectives.worker", "ddp_from_scratch.worker.steps")
 
 # Of each lab a small plan, and a table that is made from its rows.
 LABS = {
@@ -65,9 +64,7 @@ def test_ranks_of_both_nodes_know_their_nodes_conditions_and_clocks(allocation):
 def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocation(cluster, allocation):
     launch(Faults(), nodes=2)
     steps = cluster.steps()
-    begun = time.monotonic()
     assert launch(Faults(), nodes=2).status["state"] == "finished"
-    assert time.monotonic() - begun < 20  # a second, where nothing else runs
     assert cluster.steps() == steps and len(steps) == 1
     lending.leave()
     soon(lambda: not cluster.steps() and not cluster.stations(), seconds=SLURM_FORGETS_S)

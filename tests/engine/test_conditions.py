@@ -42,7 +42,8 @@ def test_a_run_keeps_its_conditions(quiet_run):
     assert [point["point"] for point in kept.points] == [0, 1]
     for point in kept.points:
         assert 0 < point["began_s"] < point["ended_s"] < kept.seconds
-        assert point["ended_s"] - point["began_s"] == pytest.approx(1.2, abs=0.5)
+        assert point["ended_s"] - point["began_s"] > 1.1, "its ranks sleep for 1.2 s"
+    assert kept.points[0]["ended_s"] <= kept.points[1]["began_s"]
     table = kept.table()
     assert len(table) >= 5, "a few looks per second"
     assert table["cpu_percent"].between(0, 100).all()
@@ -150,22 +151,22 @@ def test_a_slice_of_a_gpu_is_one_sentence(gpu_run, monkeypatch):
 
 
 def test_a_driver_that_hangs_holds_nobody_up(gpu_run, monkeypatch):
-    nvml, asked, stopped = FakeNvml(), threading.Event(), threading.Event()
+    nvml, asked, stopped, answered = FakeNvml(), threading.Event(), threading.Event(), threading.Event()
     answer = nvml.answers["nvmlDeviceGetMemoryInfo"]
 
     def hangs(handle):
         asked.set()
         stopped.wait(60)
+        answered.set()
         return answer(handle)
 
     nvml.answers["nvmlDeviceGetMemoryInfo"] = hangs
     nvml.install(monkeypatch)
     sampler = Sampler(gpu_run, [(0, "GPU-aa")])
     assert asked.wait(30)
-    begun = time.monotonic()
     sampler.stop()
+    assert not answered.is_set(), "it does not wait for the driver"
     stopped.set()
-    assert time.monotonic() - begun < 30, "it does not wait for the driver"
 
 
 def test_a_clock_that_jumps_is_one_sentence(gpu_run, monkeypatch):

@@ -35,9 +35,7 @@ def test_a_killed_agent_takes_its_workers_along(tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    begun = time.monotonic()
-    error = failed(LauncherLost, "sleep")
-    assert time.monotonic() - begun < 10
+    error = failed(LauncherLost, "sleep", patience_s=1e6, limit_s=1e6)  # neither ends the run: its agent's end does
     killer.join()
     assert error.sentence.endswith("it ended with status -9")
     assert len(error.run.rows) == 2
@@ -52,7 +50,7 @@ def test_an_interrupt_ends_the_run_and_keeps_its_rows(tmp_path, times):
     for _ in range(times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)  # the second one comes while the first is being handled
-    out, _ = process.communicate(timeout=15)
+    out, _ = process.communicate(timeout=60)
     told = json.loads(out)
     assert told["interrupt"]
     assert told["error"] == "Interrupted"
@@ -65,7 +63,7 @@ def test_an_interrupt_while_workers_start(tmp_path):
     process = kernel("none", "sleep")
     soon(lambda: any(members(Run(plan.parent)) for plan in tmp_path.glob("runs/*/plan.json")))
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=15)
+    out, _ = process.communicate(timeout=60)
     told = json.loads(out)
     assert (told["error"], told["left"]) == ("Interrupted", [])
 
@@ -75,7 +73,7 @@ def test_nothing_outlives_a_killed_kernel(tmp_path):
     run = the_run(tmp_path, rows=2)
     assert len(members(run)) == 2, "two workers"
     process.kill()
-    soon(lambda: not members(run), seconds=5)
+    soon(lambda: not members(run))
     process.communicate()
 
 
@@ -85,7 +83,7 @@ def test_nothing_outlives_a_kernel_killed_while_workers_start(tmp_path):
     folder = soon(lambda: next((plan.parent for plan in tmp_path.glob("runs/*/plan.json")), None))
     soon(lambda: members(Run(folder)))
     process.kill()
-    soon(lambda: not members(Run(folder)), seconds=5)
+    soon(lambda: not members(Run(folder)))
     process.communicate()
 
 

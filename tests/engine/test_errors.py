@@ -57,6 +57,8 @@ from faults_plan import Faults
 from labkit.engine.errors import RunError
 from labkit.engine.launch import launch
 from labkit import node
+from labkit.engine import watch
+watch.END_SECONDS = 60.0  # a run whose workers' ends are not seen takes so long, and no other does
 node.here()
 if files := int(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
@@ -111,4 +113,4 @@ def test_no_shared_memory():
 def test_a_kernel_that_blocks_sigchld():
     state, seconds = limited("0", "SIGCHLD").split()
     assert state == "finished"
-    assert float(seconds) < 5
+    assert float(seconds) < 40, "END_SECONDS are 60 here"

@@ -6,7 +6,6 @@ Every failed launch must leave no process, and the tests after it in the same pr
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from faults_plan import Faults, Unimportable
@@ -124,9 +123,7 @@ def test_a_hang_says_where_each_rank_stands():
 @pytest.mark.slow
 def test_a_run_that_outlasts_its_limit():
     launch(Faults())  # so that the agent is there: its start takes longer than the limit where the machine is busy
-    begun = time.monotonic()
-    error = failed(WorkerHung, "sleep", limit_s=2)
-    assert time.monotonic() - begun < 15
+    error = failed(WorkerHung, "sleep", limit_s=2, patience_s=10)  # by the same clock: a late limit comes second
     assert error.sentence.startswith("the run outlasted its time limit ")
     assert "rank 0 " in error.sentence
     assert "rank 1 " in error.sentence

@@ -20,14 +20,14 @@ def family_left(run, family=FAMILY) -> None:
     nothing_left(run)
     shared = [Path("/dev/shm", name) for name in run.rows["name"].dropna()]
     assert len(shared) == 2
-    soon(lambda: not any(file.exists() for file in shared), seconds=5)
+    soon(lambda: not any(file.exists() for file in shared))
 
 
 def kernel_killed_while_it_measures(tmp_path):
     """With its process group, as by a terminal that closes; alone while workers start, below."""
     with Kernel(tmp_path, "family", "sleep") as kernel:
-        run = kernel.run(rows=16)
-        assert len(kernel.family.look()) >= 15, "agent, forkserver, trackers, two workers, five children each"
+        run = kernel.run(rows=15)
+        assert len(kernel.family.look()) >= 14, "agent, forkserver, trackers, two workers, their nine children"
         os.killpg(kernel.pid, signal.SIGKILL)
         soon(lambda: not kernel.family.look())
         family_left(run)
@@ -62,7 +62,8 @@ def kernel_that_has_forked_and_is_killed(tmp_path):
     """The process that was forked in the middle of a launch holds the agent's stdin open, and lives on."""
     with Kernel(tmp_path, code=FORKING) as kernel:
         run = kernel.run(rows=4)
-        (forked,) = soon(lambda: [p for p in psutil.Process(kernel.pid).children() if FORKING in p.cmdline()])
+        kernel_process = psutil.Process(kernel.pid)
+        (forked,) = soon(lambda: [p for p in kernel_process.children() if FORKING in p.cmdline()], seconds=60)
         os.kill(kernel.pid, signal.SIGKILL)
         soon(lambda: kernel.family.look() == [forked])
         nothing_left(run)
@@ -71,10 +72,10 @@ def kernel_that_has_forked_and_is_killed(tmp_path):
 def helper_killed_while_ranks_measure(tmp_path, name):
     """Without the agent, a grandchild that has shed its environment, session and parents is nobody's: none is here."""
     with Kernel(tmp_path, "named family", "sleep") as kernel:
-        run = kernel.run(rows=14)
+        run = kernel.run(rows=13)
         kernel.helper(name).kill()
         told = kernel.tells()
-        assert (told["error"], told["left"], told["rows"], told["next"]) == ("LauncherLost", 0, 14, "finished")
+        assert (told["error"], told["left"], told["rows"], told["next"]) == ("LauncherLost", 0, 13, "finished")
         assert told["text"].startswith("the process that starts the workers is lost, and no worker had failed: ")
         soon(lambda: not kernel.family.look())
         family_left(run, FAMILY - {"nameless"})
@@ -82,7 +83,7 @@ def helper_killed_while_ranks_measure(tmp_path, name):
 
 def signals_to_the_agent_change_nothing(tmp_path):
     with Kernel(tmp_path, "family", "pause") as kernel:
-        run = kernel.run(rows=16)
+        run = kernel.run(rows=15)
         agent = kernel.helper("labkit.engine.agent")
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             agent.send_signal(number)
@@ -95,7 +96,7 @@ def run_that_raises(tmp_path):
     """As test_a_orphans.test_grandchildren_of_a_run_that_fails, in a kernel that may import a copy of labkit."""
     with Kernel(tmp_path, "family", "raise") as kernel:
         assert kernel.tells()["error"] == "WorkerRaised"
-        family_left(kernel.run(rows=16))
+        family_left(kernel.run(rows=15))
 
 
 def interrupted(told: dict, rows: int) -> None:

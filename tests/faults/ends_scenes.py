@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +35,8 @@ def soon(found: Callable, seconds: float = 0.0):
 
 def copy_of_labkit(folder: Path) -> Path:
     """Return a folder to import labkit from whose code may be changed."""
-    shutil.copytree(REPOSITORY / "labkit", folder / "copy" / "labkit", ignore=shutil.ignore_patterns("__pycache__"))
+    half_written = shutil.ignore_patterns("*.pyc.*")  # its bytecode, which other tests may write, is valid in the copy
+    shutil.copytree(REPOSITORY / "labkit", folder / "copy" / "labkit", ignore=half_written)
     return folder / "copy"
 
 
@@ -51,10 +53,15 @@ class Family:
 
     def look(self) -> list[psutil.Process]:
         """Return those that live now."""
+        family, children = [], defaultdict(list)
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
+                children[process.ppid()].append(process)
                 if process.environ().get("LABKIT_RUNS") == self.runs and process.pid != self.kernel:
-                    self.seen |= {process, *process.children(recursive=True)}
+                    family.append(process)
+        for process in family:  # which grows by those below
+            family += children.pop(process.pid, [])
+        self.seen |= {*family}
         return living(self.seen - {psutil.Process()})
 
     def end(self) -> None:

@@ -101,17 +101,21 @@ def turn_deaf(worker):
 
 
 def leave_a_family(worker, nameless=True):
-    """Start every kind of process that may outlive its parent, and record each as a sign that this rank goes on."""
+    """Start every kind of process that may outlive its parent, and record each.
+
+    The loader, which imports torch first, is that of one rank alone.
+    """
     global LOADER, POOL, SHARED  # they stay as long as this process does
 
     def record(kind, pid):
         worker.record(iteration=1, kind=kind, pid=pid, started=psutil.Process(pid).create_time())
 
     record("new session", subprocess.Popen(SLEEPER, start_new_session=True).pid)
-    with signs_of_life(worker):  # a worker starts its processes by forkserver: this one imports torch first
-        LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
-        next(LOADER)
-    record("loader", LOADER._workers[0].pid)
+    if worker.rank == 0:
+        with signs_of_life(worker):  # a worker starts its processes by forkserver: this one imports torch
+            LOADER = iter(DataLoader(torch.zeros(64, 4), num_workers=1, persistent_workers=True))
+            next(LOADER)
+        record("loader", LOADER._workers[0].pid)
     POOL = multiprocessing.get_context("fork").Pool(1)
     record("pool", POOL.apply(os.getpid))
     record("daemon", fork_twice())

@@ -72,7 +72,7 @@ def test_an_interrupted_cell(notebook, times):
 
 def test_a_restarted_kernel(notebook):
     notebook.client.execute("launch(Ends(faults=('family', 'sleep')))")
-    run = soon(lambda: the_run(notebook.runs, rows=16), seconds=60)
+    run = soon(lambda: the_run(notebook.runs, rows=15), seconds=60)
     before = {*notebook.family.look()}
     assert len(before) >= 15
     notebook.manager.restart_kernel()

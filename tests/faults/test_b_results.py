@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import subprocess
-import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -121,11 +120,9 @@ def test_a_full_device_under_one_file():
 def test_a_disk_that_fills_up(disk):
     """Not even the worker's own words, or how the run ended, can be written any more."""
     folder = disk("size=1m")
-    begun = time.monotonic()
-    with pytest.raises((WorkerDied, WorkerRaised)) as caught:
-        launch(Failing(faults=("none", "fill the disk")))
+    with pytest.raises((WorkerDied, WorkerRaised)) as caught:  # what its patience ends, is WorkerHung
+        launch(Failing(faults=("none", "fill the disk")), patience_s=20)
     error = caught.value
-    assert time.monotonic() - begun < 30
     assert error.rank == 1
     assert error.sentence.endswith(f"{error.run.folder} cannot be written: No space left on device. {MAKE_ROOM}")
     assert error.run.status["state"] == error.sentence
@@ -154,10 +151,8 @@ def test_a_disk_that_cannot_be_written_from_the_start(disk, monkeypatch, options
 def test_a_disk_without_inodes(disk, monkeypatch, files):
     """At some number of files the folder can be made, but not what the workers need."""
     folder = disk(f"size=16m,nr_inodes={files + 1}")
-    begun = time.monotonic()
     with pytest.raises((NowhereToWrite, LauncherLost, WorkerDied, WorkerRaised)) as caught:
         launch(Failing(faults=("none",)))
-    assert time.monotonic() - begun < 30
     assert "no inodes are left" in str(caught.value).split("\n")[0]
     monkeypatch.setenv("LABKIT_RUNS", str(folder.parent / "runs"))
     works()

@@ -39,7 +39,7 @@ def elsewhere(monkeypatch, tmp_path):
 def gpu_memory_comes_back():
     before = node.used_mib(GPUS)
     yield
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(mib > before[gpu] + LEFT_MIB for gpu, mib in node.used_mib(GPUS).items()):
         assert time.monotonic() < deadline, f"GPU memory before {before}, after {node.used_mib(GPUS)}"
         time.sleep(0.2)
@@ -104,7 +104,7 @@ def test_nothing_outlives_a_killed_kernel(tmp_path):
     kernel.send_signal(signal.SIGKILL)
     kernel.wait()
     while processes.members(run):
-        assert time.monotonic() < begun + 10
+        assert time.monotonic() < begun + 60
         time.sleep(0.05)
     told("killed kernel, all its workers gone", begun)
     clean(run)

@@ -39,10 +39,8 @@ namespaces_only = pytest.mark.skipif(confine.confinement() != NAMESPACES, reason
 
 @namespaces_only  # the answer notes in a /tmp of its own that it has started others
 def test_an_answer_whose_processes_take_too_much_memory_together_is_ended():
-    begun = time.monotonic()
     verdict = judge(exercise_of(NAME), NAME, OWN, "ada", limits=Limits(30, memory_mib=512))
     assert verdict.outcome == RAISED and "more than 512 MiB of memory together" in str(verdict), verdict
-    assert time.monotonic() - begun < 25
 
 
 @namespaces_only

@@ -19,7 +19,8 @@ from labkit.repository import REPOSITORY
 USER = 54321
 STDLIB = Path("/usr/lib") / f"python{sys.version_info.major}.{sys.version_info.minor}"
 PYTHON = Path("/usr/bin") / STDLIB.name
-PACKAGES = next((path for path in sys.path if Path(path).name == "site-packages"), "")
+# All of them: an environment without packages of its own sees another's.
+PACKAGES = os.pathsep.join(path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
 # A Python that needs no library beside it can be copied anywhere, as those of conda and uv can.
 COPIED = PYTHON.exists() and not any("libpython" in line for line in os.popen(f"ldd {PYTHON}").read().splitlines())
 pytestmark = [
