@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.repository import REPOSITORY
+from labkit.repository import NOTEBOOKS
 
 FRONT_MATTER = "front-matter"  # the tag of the cell that says what to know first
 READING = "reading"  # the tag of the last cell, which lists papers and manuals
@@ -45,9 +45,9 @@ class Lesson:
         return tuple(dict.fromkeys(LESSON_LINK.findall(self.front_matter.get(KNOW, ""))))
 
 
-def lessons(folder: Path = REPOSITORY / "notebooks") -> list[Lesson]:
-    """Return the lessons of a folder, in order."""
-    return [_lesson(path) for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))]
+def lessons() -> list[Lesson]:
+    """Return the lessons, in order."""
+    return [_lesson(path) for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))]
 
 
 def lines_of(front_matter: str) -> dict[str, str]:

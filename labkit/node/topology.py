@@ -14,6 +14,7 @@ _DEVICE = re.compile(r"GPU[0-9]{1,3}|NIC[0-9]{1,3}|[a-z][a-z0-9]*(?:_[a-z]+)?_[0
 _KIND = re.compile(r"X|NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS")
 _NUMBERS = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
 _NIC_LABEL = re.compile(r"(NIC[0-9]{1,3}) *: *([A-Za-z0-9_.:-]+)")
+_MOST_QUOTED = 60  # characters
 _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 MEANINGS = {
@@ -216,8 +217,8 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     return Device(name, "gpu" if is_gpu else "nic", read.get("CPU Affinity", ()), node, label, "; ".join(unread))
 
 
-def _quoted(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+def _quoted(text: str) -> str:
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

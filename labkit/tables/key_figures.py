@@ -86,9 +86,9 @@ def datasheet(run: Run) -> Spec | None:
     return spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
 
 
-def workers(run: Run, count: int | None = None) -> str:
+def workers(run: Run) -> str:
     """Return "4 GPUs", "1 GPU", or "2 CPU processes": what a figure's setting says of the workers."""
-    count = count or run.plan.gpus
+    count = run.plan.gpus
     kind = "GPU" if run.plan.device == "cuda" else "CPU process"
     return f"{count} {kind}{'' if count == 1 else 's' if kind == 'GPU' else 'es'}"
 

@@ -50,7 +50,6 @@ def grade(
     limits: Limits | None = None,
     secret: str = "",
     jobs: int = 1,
-    progress: bool = True,
 ) -> Iterator[list[Graded]]:
     """Grade every exercise of every student, `jobs` at the same time; give each student's as soon as they are there.
 
@@ -62,7 +61,7 @@ def grade(
         return _graded(*pair, limits or Limits(), secret)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        bar = tqdm(pool.map(one, pairs), total=len(pairs), desc="grading", leave=False, disable=not progress or None)
+        bar = tqdm(pool.map(one, pairs), total=len(pairs), desc="grading", leave=False, disable=None)
         rows = iter(bar)
         for _ in submissions:
             yield [next(rows) for _ in exercises]

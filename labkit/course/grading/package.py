@@ -31,10 +31,10 @@ HANDED_OUT = (
 TEACHERS = re.compile(r"/(solutions|hidden)\.py$|^labkit/course/grading/|^labkit/tools/(grade|handout|mark)\.py$|/\.")
 
 
-def write_package(handout: Path, workbook: Path = REPOSITORY) -> Path:
+def write_package(handout: Path) -> Path:
     """Write the workbook with the notebooks of a handout as an archive beside it; return the archive."""
     files = {f"notebooks/{page.name}": page for page in sorted(handout.iterdir())}
-    files |= _code_and_data(workbook)
+    files |= _code_and_data()
     archive = handout.with_name(f"{handout.name}-workbook.zip")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
         for name, file in files.items():
@@ -43,10 +43,10 @@ def write_package(handout: Path, workbook: Path = REPOSITORY) -> Path:
     return archive
 
 
-def _code_and_data(workbook: Path) -> dict[str, Path]:
+def _code_and_data() -> dict[str, Path]:
     """Return the files that are handed out beside the notebooks, by their names in the workbook."""
-    files = sorted(file for pattern in HANDED_OUT for file in workbook.glob(pattern) if file.is_file())
-    named = {file.relative_to(workbook).as_posix(): file for file in files}
+    files = sorted(file for pattern in HANDED_OUT for file in REPOSITORY.glob(pattern) if file.is_file())
+    named = {file.relative_to(REPOSITORY).as_posix(): file for file in files}
     return {name: file for name, file in named.items() if not TEACHERS.search(name)}
 
 
