@@ -45,13 +45,15 @@ class Layer:
         return "recorded run" if self.recorded else "this run"
 
 
-def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame, *sizes: str) -> list[list[Layer]]:
+def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes: str) -> list[list[Layer]]:
     """Return what each panel of a chart draws: this run first, the recorded one beside it or behind it.
 
     Two runs share a panel where their tables agree in whether they are small, in their number of ranks, and in the
     facts named by `sizes`, such as "bytes": then the recorded run comes first, since it is drawn behind. Otherwise each
-    run has its own panel. Without `here`, or where that is a replay of the recorded run, there is one panel.
+    run has its own panel. Where one of them is None, or `here` is a replay of the recorded run, there is one panel.
     """
+    if recorded is None:
+        return [[Layer(here, recorded=False)]] if here is not None else []
     if here is None or fact(here, "source") == fact(recorded, "source"):
         return [[Layer(recorded, recorded=True)]]
     agree = all(fact_or(here, name, None) == fact_or(recorded, name, None) for name in ("small", "ranks", *sizes))

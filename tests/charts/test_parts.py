@@ -35,6 +35,10 @@ def test_runs_of_one_size_share_a_panel(facts, panels):
         assert drawn(shown) == [[("recorded run", canvas.RECORDED, True), ("this run", canvas.MEASURED, False)]]
 
 
+def test_a_lesson_without_a_recorded_run_draws_its_own():
+    assert drawn(run_panels(RECORDED, None)) == [[("this run", canvas.MEASURED, False)]]
+
+
 @pytest.mark.parametrize("here", [None, RECORDED])
 def test_without_a_run_here_the_recorded_one_stands_alone(here):
     assert drawn(run_panels(here, RECORDED)) == [[("recorded run", canvas.RECORDED, False)]]

@@ -53,10 +53,9 @@ def judge(
             return replace(exercise.on_failure(given), printed=printed)
         if cases.reference:
             given = _made_again(name, given, inputs, limits)
-        judge_cases = cases.judge or exercise.judge
-        assert judge_cases is not None, f"{name} has no judge"
+        assert cases.judge is not None, f"{name} has no judge"
         with _JUDGING:
-            verdict = judge_cases(given, inputs, *more)
+            verdict = cases.judge(given, inputs, *more)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
         sentence = f"what it returns is of a form that cannot be judged ({type(error).__name__})"
         return Verdict(function, WRONG, {"form": sentence}, printed=printed)
