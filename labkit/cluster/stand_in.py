@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 
-from labkit.cluster import namespaces
-from labkit.cluster.launch import launch_on_nodes
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run, replay
 from labkit.engine.workplace import limit_from_environment, nodes_wanted
@@ -21,6 +19,10 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
     namespaces of this machine are the nodes. Where the machine lends none, a warning says why, and the recorded run
     stands in. Raises what `launch` raises.
     """
+    # Only here: the front door names this function, and a launch on one node needs nothing of a cluster.
+    from labkit.cluster import namespaces
+    from labkit.cluster.launch import launch_on_nodes
+
     nodes = nodes_wanted() or 2
     cluster = os.environ.get("LABKIT_CLUSTER") or ("slurm" if "SLURM_JOB_ID" in os.environ else "namespaces")
     if cluster == "namespaces" and (why := namespaces.why_not()):
