@@ -37,9 +37,10 @@ def paths_drawing(gpus: int = 4) -> Figure:
             _arrow(ax, (gpu, 1.7), (gpu, 0.65), _HOST, width=width, dashed=dashed)
         senders = {"direct": [], "scatter_all_gather": range(gpus)}.get(method, [0])
         for sender in senders:
-            for other in (g for g in range(gpus) if g != sender):
-                width = 0.8 if len(senders) > 1 else 1.8
-                _arrow(ax, (sender, 0.05), (other, 0.05), _PEER, width=width, bend=0.35, dashed=dashed)
+            both_ways = len(senders) > 1  # one arrow with two heads: two dashed ones over each other would look solid
+            for other in (g for g in range(gpus) if (g > sender if both_ways else g != sender)):
+                look = {"width": 0.8 if both_ways else 1.8, "bend": 0.35, "dashed": dashed, "both_ways": both_ways}
+                _arrow(ax, (sender, 0.05), (other, 0.05), _PEER, **look)
     colours = "blue: host → GPU over PCIe · orange: GPU → GPU over NVLink"
     return canvas.finish(figure, f"{colours} · thin: a share of the tensor · dashed: chunk by chunk")
 
@@ -52,13 +53,21 @@ def _box(ax: Axes, x: float, y: float, text: str, *, width: float, color: str) -
 
 
 def _arrow(
-    ax: Axes, start: tuple, end: tuple, color: str, *, width: float, dashed: bool = False, bend: float = 0.0
+    ax: Axes,
+    start: tuple,
+    end: tuple,
+    color: str,
+    *,
+    width: float,
+    dashed: bool = False,
+    bend: float = 0.0,
+    both_ways: bool = False,
 ) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     curve = f"arc3,rad={-bend if end[0] < start[0] else bend}" if bend else "arc3"
-    style = (0, (2, 1.2)) if dashed else "-"
-    look = {"arrowstyle": "-|>", "mutation_scale": 9, "color": color, "lw": width, "ls": style}
+    heads, dashes = "<|-|>" if both_ways else "-|>", (0, (2, 1.2)) if dashed else "-"
+    look = {"arrowstyle": heads, "mutation_scale": 9, "color": color, "lw": width, "ls": dashes}
     ax.add_patch(FancyArrowPatch(start, end, connectionstyle=curve, **look))
 
 
