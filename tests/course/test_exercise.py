@@ -9,12 +9,13 @@ import pytest
 
 from labkit import node
 from labkit.course import answers, exercise
-from labkit.course.cases import Cases
+from labkit.course.cases import Cases, cases_of
 from labkit.course.exercises import Exercise
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.run import Run
+from lessons import broadcast
 
 INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
 
@@ -85,3 +86,13 @@ def test_the_shown_cases_are_the_hidden_ones_drawn_at_seed_0():
     shown = Exercise("doubled", cases=cases).inputs
     assert shown == tuple(cases.make(Random(0))) != tuple(cases.make(Random(1)))
     assert Exercise("doubled", inputs=((1,),), cases=cases).inputs == ((1,),), "a list of inputs is kept"
+
+
+def test_a_grader_takes_the_exercises_own_judge_where_its_cases_have_none(monkeypatch):
+    def judge(given, inputs):
+        raise AssertionError("is not called here")
+
+    made = Exercise("doubled", cases=Cases(lambda random: [(1,)]), judge=judge)
+    monkeypatch.setitem(broadcast.check.by_name, "doubled", made)
+    assert cases_of("broadcast.doubled").judge is judge
+    assert cases_of("broadcast.pipelined").judge is broadcast.check.by_name["pipelined"].cases.judge is not None
