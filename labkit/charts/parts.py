@@ -93,7 +93,7 @@ def same_width(axes: Iterable[Axes], room: float) -> None:
         ax.set_xlim(0, room * end)
 
 
-def own_scales(axes: Sequence[Axes]) -> str:
+def own_scales(axes: Sequence[Any]) -> str:
     """Return the footer's beginning for panels that stand side by side and share no scale: nothing for one panel."""
     return "each panel has its own scale · " if len(axes) > 1 else ""
 

@@ -56,28 +56,31 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
     return canvas.finish(figure, parts.own_scales(axes) + " · ".join([*waits, sources(*tables)]))
 
 
-def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:
+def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS, own_axes: bool = False) -> Figure:
     """Profiled steps on one axis, two thin lanes per rank: computing above, communicating below.
 
-    One table shows every rank; of several, each shows its rank 0.
+    One table shows every rank; of several, each shows its rank 0. With `own_axes`, as for several machines, each table
+    shows every rank on its own axis.
     """
-    tables = tuple(table if len(tables) == 1 else table[table["rank"] == 0] for table in tables)
+    own_axes = own_axes or len(tables) == 1
+    tables = tuple(table if own_axes else table[table["rank"] == 0] for table in tables)
     ranks = [sorted(table["rank"].unique()) for table in tables]
     heights = [1 + 0.62 * len(shown) for shown in ranks]
     figure, grid = canvas.canvas(
-        1, len(tables), height=0.9 + 0.85 * sum(heights), sharex=True, squeeze=False, height_ratios=heights
+        1, len(tables), height=0.9 + 0.85 * sum(heights), sharex=not own_axes, squeeze=False, height_ratios=heights
     )
     axes = list(grid[:, 0])
     for ax, table, shown in zip(axes, tables, ranks, strict=True):
         _lanes(ax, table, shown)
         of_which = f", of which rank {shown[0]} is shown" if len(shown) < fact(table, "ranks") else ""
-        ax.set_title(f"{setting_label(table, names)}{of_which}: {units.seconds(table['end_ms'].max() / 1e3)}")
-    axes[-1].set(xlabel="ms since the first rank began", xlim=(0, None))
+        run = f"{where(table)}, " if len(tables) > 1 and own_axes else ""
+        ax.set_title(f"{run}{setting_label(table, names)}{of_which}: {units.seconds(table['end_ms'].max() / 1e3)}")
+        ax.set(xlim=(0, None), xlabel="ms since the first rank began" if own_axes or ax is axes[-1] else "")
     kinds = {(row.span, row.collective) for table in tables for row in table.itertuples()}
     ordered = sorted(kinds, key=lambda kind: (list(SPANS).index(kind[0]), kind[1]))
     parts.swatches(axes[0], {(kind[1] or kind[0]).replace("_", "-"): _color(*kind) for kind in ordered})
     canvas.legend_above(axes[0], columns=6)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, (parts.own_scales(tables) if own_axes else "") + sources(*tables))
 
 
 def setting_label(table: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> str:

@@ -55,35 +55,50 @@ def ledger(
     there from the start. An optimizer that keeps float32 copies of smaller parameters turns the gradients into float32,
     too: then the update is a third such moment.
     """
-    moments = [
-        _moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end)
-        for at_end in (False, True)
-    ]
+    knobs = {"element_bytes": element_bytes, "state_bytes": state_bytes, "micro_batches": micro_batches}
+    moments = [held_at(end, model, strategy, ranks, activations, **knobs) for end in (False, True)]
     if element_bytes < 4:
         own = moments[0]["parameters"] // element_bytes
         moments.append(dict(zip(ITEMS, (own * element_bytes, own * 4, own * state_bytes, 0, 0, 0), strict=True)))
     return max(moments, key=lambda items: sum(items.values()))
 
 
-def _moment(model, strategy, ranks, activations, element_bytes, state_bytes, micro_batches, at_end) -> dict[str, int]:
+def held_at(
+    end: bool,
+    model: Model,
+    strategy: str,
+    ranks: int,
+    activations: int,
+    *,
+    element_bytes: int,
+    state_bytes: int,
+    micro_batches: int,
+) -> dict[str, int]:
+    """Return the bytes that a rank holds where backward starts or, at its `end`, by the names in ITEMS."""
     whole = model.parameters * element_bytes
     if strategy in ("single", "ddp"):
-        # DistributedDataParallel's buckets are the gradients' memory and stay; a single GPU's go after the update.
-        kept = at_end or strategy == "ddp" or micro_batches > 1
+        # DDP's buckets are the gradients' memory and stay; a single GPU frees its gradients after the update.
+        gradients_stay = end or strategy == "ddp" or micro_batches > 1
         own, gathered, buffers = model.parameters, 0, 0
     else:
-        kept, own = at_end or micro_batches > 1, shard(model.shapes, ranks)
+        gradients_stay, own = end or micro_batches > 1, shard(model.shapes, ranks)
         root, block = (elements(shapes) * element_bytes for shapes in (model.root, model.block))
         gathered, buffers = {
-            # At the start two blocks are there, the one at work and the next, each with a buffer that brought it; at
-            # the end one, whose gradients stand beside it and in the buffer that takes them away. Parameters that
-            # are kept after forward go block by block. As one group everything is one block.
-            "fsdp_full": (root + block, 2 * block) if at_end else (root + 2 * block, 2 * block),
-            "fsdp_grad": (root + block, 2 * block) if at_end else (whole, block),
-            "fsdp_root": (whole, 2 * whole) if at_end else (whole, whole),
+            # At the start two blocks are whole, the one at work and the next, each with a buffer that brought it. At
+            # the end it is one, whose gradients stand beside it and in the buffer that takes them away. Parameters
+            # that are kept after forward go block by block. As one group everything is one block.
+            "fsdp_full": (root + block, 2 * block) if end else (root + 2 * block, 2 * block),
+            "fsdp_grad": (root + block, 2 * block) if end else (whole, block),
+            "fsdp_root": (whole, 2 * whole) if end else (whole, whole),
         }[strategy]
-    held = (own * element_bytes, own * element_bytes * kept, own * state_bytes, activations * (not at_end))
-    return dict(zip(ITEMS, (*held, gathered, buffers), strict=True))
+    return {
+        "parameters": own * element_bytes,
+        "gradients": own * element_bytes * gradients_stay,
+        "optimizer": own * state_bytes,
+        "activations": activations * (not end),
+        "gathered": gathered,
+        "buffers": buffers,
+    }
 
 
 PRECISIONS = {  # bytes per parameter: the weight (and its gradient), the optimizer's states

@@ -65,7 +65,7 @@ SLIPS = {
         ("stage >= 1", "stage >= 2", "stage"),
         ("8 * parameters", "4 * parameters", "one_state"),
         ("weights + gradients + states", "(weights + gradients + states) / 4", "numbers"),
-        ("stage >= 3", "stage >= 2", "bytes"),
+        ("stage >= 3", "stage >= 2", "ahead"),
     ],
     "sharding.smallest_stage": [
         ("range(4)", "reversed(range(4))", "largest"),

@@ -4,14 +4,22 @@ from labkit.engine.recordings import Recordings
 from lessons.sharding.charts import (
     batches_chart,
     breakdown_chart,
-    losses_chart,
     memory_chart,
     projection_chart,
-    scaling_chart,
+    strategies_chart,
     trace_chart,
     waterfall_chart,
 )
-from lessons.sharding.exercise import attempts, check, diagnose, held_bytes, hint, show_suspects, solution, suspects
+from lessons.sharding.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_fused,
+)
 from lessons.sharding.explorer import explore
 from lessons.sharding.plan import (
     Accumulation,
@@ -25,28 +33,36 @@ from lessons.sharding.plan import (
     Timeline,
     Trial,
 )
-from lessons.sharding.story.projection import explain_links, explain_projection
-from lessons.sharding.story.runs import (
-    explain_equality,
-    explain_overlap,
-    explain_report_setup,
-    explain_speed,
-    explain_strategies,
-    explain_training,
+from lessons.sharding.story import (
+    added_by_sharding,
+    as_the_report,
+    enough_sequences,
+    fastest_step,
+    hidden_share,
+    in_one_minute,
+    ledgers_agree,
+    lines_fit,
+    one_exchange,
+    projection_error,
+    same_training,
+    small_batch,
+    what_options_cost,
+    worth_it,
 )
-from lessons.sharding.tables.links import fits, links, projection
-from lessons.sharding.tables.training import (
+from lessons.sharding.tables import (
     accumulation,
     batches,
     equality,
+    fits,
     ladder,
-    losses,
+    links,
     memory,
     memory_timeline,
     operators,
     options,
     overlap,
     profile,
+    projection,
     reported,
     segments,
     sent,
@@ -54,7 +70,6 @@ from lessons.sharding.tables.training import (
     symptoms,
     trace_spans,
 )
-from lessons.sharding.targets import EXPECTED, scorecard
 
 _ON_TWO = ("accumulation", "asreported", "batches", "ladder", "losses", "profiles", "timeline")
 # The study trains on two GPUs. Its projection goes to eight: that lesson asks for the recordings nearest to eight.

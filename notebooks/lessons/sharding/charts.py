@@ -1,7 +1,8 @@
-"""Scaling, batches until they do not fit, projections, and the memory of a step, moment by moment."""
+"""Tables of lab 05 → figures: this run first, the recorded one beside it or, where both have one size, behind it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -10,183 +11,196 @@ from labkit.charts import canvas, ledgers, parts
 from labkit.charts.allocations import memory_layers
 from labkit.charts.ink import ink_on
 from labkit.charts.profile import breakdown_chart as breakdown_chart
-from labkit.charts.profile import setting_label
 from labkit.charts.profile import trace_chart as trace_chart
 from labkit.charts.waterfall import waterfall_chart as waterfall_chart
-from labkit.provenance import fact, sources, where
+from labkit.provenance import fact, sources
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
+from labkit.theory.memory import ITEMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LOADS = {"large": canvas.SERIES[0], "shared out": canvas.SERIES[4]}
-_STRATEGIES = {
-    "ddp": canvas.SERIES[0],
-    "fsdp_grad": canvas.SERIES[1],
-    "fsdp_full": canvas.SERIES[2],
-    "fsdp_root": canvas.SERIES[3],
-}
-_CURVES = [*canvas.SERIES, canvas.QUIET, canvas.INK, canvas.PUBLISHED]
-_PUBLISHED = {"ddp_speedup": ("^", "report, DDP"), "fsdp_speedup": ("v", "report, FSDP")}
+_LOADS = {"large": ("large batch", 1.0), "shared out": ("the report's batch, shared out", 0.45)}  # label, opacity
+_PUBLISHED = {"ddp": "ddp_speedup", "fsdp_grad": "fsdp_speedup", "fsdp_full": "fsdp_speedup"}
 
 
-def scaling_chart(*tables: pd.DataFrame) -> Figure:
-    """Efficiency beside one GPU, a bar per strategy and number of GPUs, a colour per load; a panel per run."""
-    figure, axes = parts.panels(len(tables), height=4.0)
-    for ax, every in zip(axes, tables, strict=True):
-        table = every[every["strategy"] != "single"]
-        settings = list(dict.fromkeys(zip(table["ranks"], table["strategy"], strict=True)))
-        parts.rows(ax, [f"{STRATEGY_LABELS[name]}\n{count} ranks" for count, name in settings], fontsize=8.5)
-        for load, color in _LOADS.items():
-            rows = table[table["load"] == load].set_index(["ranks", "strategy"]).reindex(settings)
-            at = [place + (-0.2 if load == "large" else 0.2) for place in range(len(settings))]
-            label = f"{load} batch" if load == "large" else "the report's batch, shared out"
-            whiskers = {"xerr": rows["spread_efficiency"], "capsize": 2, "ecolor": canvas.INK}
-            ax.barh(at, rows["efficiency"], 0.38, color=color, label=label, **whiskers)
-            for place, rate in zip(at, rows["tokens_per_s"], strict=True):
-                if pd.notna(rate):
-                    room = {"facecolor": color, "edgecolor": "none", "pad": 0.5}  # a whisker may begin there
-                    look = {"va": "center", "fontsize": 7.5, "color": ink_on(color), "bbox": room, "zorder": 4}
-                    ax.text(0.02, place, f"{units.number(rate)} tokens/s", **look)
-        ax.axvline(0.95, color=canvas.PREDICTED, ls=(0, (4, 2)), lw=1.3, label="target 0.95")
-        ax.set(title=where(every), xlabel="rate per GPU: times one GPU's rate")
-    longest = max((table["efficiency"] + table["spread_efficiency"].fillna(0.0)).max() for table in tables)
-    for ax in axes:
-        ax.set_xlim(0, max(1.1, 1.05 * longest))
-    canvas.legend_above(axes[0])
-    return canvas.finish(figure, sources(*tables))
+def strategies_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
+    """Per run, given as `strategies` and `memory`, a row: the part of one GPU's rate that is kept, and what is held.
+
+    On all GPUs of the run; the memory is that of the large batch, item by item, with the measured peak.
+    """
+    tables = [[_on_all(table) for table in run] for run in runs]
+    order = [name for name in STRATEGY_LABELS if any(name in set(pair[0]["strategy"]) for pair in tables)]
+    size = {"width": 11.5, "height": 0.9 + (0.9 + 0.42 * len(order)) * len(runs)}
+    figure, axes = canvas.canvas(2, len(runs), squeeze=False, **size)
+    for (rates, held), (left, right) in zip(tables, axes, strict=True):
+        _kept_rates(left, rates, order)
+        rows = held[held["load"] == "large"].set_index("strategy").reindex(order)
+        scale, unit = ledgers.memory_unit(rows["predicted"].max())
+        places = parts.rows(right, [""] * len(order))
+        ledgers.held_bars(right, places, {item: rows[item] / scale for item in ITEMS if rows[item].any()})
+        ledgers.peak_marks(right, places, rows["peak"] / scale)
+        if rows["predicted"].isna().all():
+            right.text(0.02, 0, "this run counted no memory", transform=right.get_yaxis_transform(), va="center")
+        right.set(title=f"Memory, {_run(rates)}", xlabel=f"{unit} each, large batch")
+    canvas.shared_legend(figure, axes.flat, columns=5)
+    return canvas.finish(figure, parts.own_scales(axes[:, 0]) + sources(*(table for run in runs for table in run)))
 
 
-def batches_chart(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
-    """Tokens per second, and memory beside its ledger, against the micro-batch; a cross where it did not fit."""
-    figure, (left, right) = parts.panels(2, height=3.8)
+def _on_all(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of one GPU alone and of all GPUs of the run."""
+    return table[table["ranks"].isin([1, table["ranks"].max()])]
+
+
+def _run(table: pd.DataFrame, alone: bool = False) -> str:
+    """Return whose run a panel shows, and on how many: "recorded run on 2 GPUs", or on one of them `alone`."""
+    run = "recorded run" if fact(table, "source").startswith("recorded") else "this run"
+    one, more = ("CPU process", "CPU processes") if fact(table, "small") else ("GPU", "GPUs")
+    return f"{run} on one {one}" if alone else f"{run} on {fact(table, 'ranks')} {more}"
+
+
+def _kept_rates(ax: Axes, table: pd.DataFrame, order: Sequence[str]) -> None:
+    """Draw two bars per strategy, the large batch above the batch that is shared out."""
+    parts.rows(ax, [STRATEGY_LABELS[name] for name in order])
+    color = canvas.RECORDED if fact(table, "source").startswith("recorded") else canvas.MEASURED
+    for load, (label, opacity) in _LOADS.items():
+        rows = table[table["load"] == load].set_index("strategy").reindex(order)
+        at = [place + (-0.2 if load == "large" else 0.2) for place in range(len(order))]
+        whiskers = {"xerr": 100 * rows["spread_efficiency"], "capsize": 2, "ecolor": canvas.INK}
+        ax.barh(at, 100 * rows["efficiency"], 0.38, color=(color, opacity), label=label, **whiskers)
+        for place, rate in zip(at, rows["tokens_per_s"], strict=True):
+            if pd.notna(rate):
+                look = {"va": "center", "fontsize": 7.5, "color": ink_on(color if opacity == 1 else "white")}
+                ax.text(2, place, f"{units.count(rate)} tokens/s", zorder=4, **look)
+    longest = 100 * (table["efficiency"] + table["spread_efficiency"].fillna(0.0)).max()
+    ax.set(title=f"Rate, {_run(table)}", xlabel="% of the rate of one alone, each", xlim=(0, max(110, 1.05 * longest)))
+
+
+def batches_chart(here: pd.DataFrame | None, recorded: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+    """Tokens per second, and memory beside its ledger, against the micro-batch; a cross where it did not fit.
+
+    `published` is drawn with the recorded run.
+    """
+    shown = parts.run_panels(here, recorded)
+    figure, axes = canvas.canvas(2, len(shown), squeeze=False, width=11.5, height=0.6 + 3.1 * len(shown))
+    for (left, right), layers in zip(axes, shown, strict=True):
+        scale, unit = ledgers.memory_unit(max(layer.table["predicted_mib"].max() for layer in layers), 4096)
+        for layer in layers:
+            _batches_layer(left, right, layer, scale)
+        if published is not None and any(layer.recorded for layer in layers):
+            printed = published[published["tokens_per_second"] != "OOM"].astype({"tokens_per_second": float})
+            style = {"color": canvas.PUBLISHED, "label": "published (H100)"}
+            left.plot(printed["batch"], printed["tokens_per_second"], "^", **style)
+        table = layers[-1].table
+        for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} on one GPU")):
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(table["micro_batch"], table["micro_batch"])
+            ax.set(title=f"{title}, {_run(table, alone=True)}", xlabel="sequences simultaneously (log)", ylabel=label)
+            ax.minorticks_off()
+            ax.yaxis.set_major_formatter(lambda value, _: units.count(value) if value == int(value) else f"{value:g}")
+            ax.set_ylim(0, 1.12 * ax.get_ylim()[1])
+            ax.grid(axis="y")
+    axes[-1, 0].plot([], [], color=canvas.THEORY, marker="|", label="ledger")
+    canvas.shared_legend(figure, axes[:, 0])
+    return canvas.finish(figure, parts.own_scales(axes[:, 0]) + sources(here, recorded, published))
+
+
+def _batches_layer(left: Axes, right: Axes, layer: parts.Layer, scale: float) -> None:
+    """Draw a run's rates on the left and its peaks on the right; the ledger once, for the run in front."""
+    table = layer.table
     fits = table[table["tokens_per_s"].notna()]
-    style = {"marker": "o", "capsize": 3, "color": canvas.MEASURED, "label": "measured"}
+    style = {"marker": "o", "capsize": 3, "color": layer.color, "label": layer.label}
     left.errorbar(fits["micro_batch"], fits["tokens_per_s"], yerr=fits["spread_tokens_per_s"], **style)
-    scale, unit = ledgers.memory_unit(table["predicted_mib"].max(), 4096)
-    right.plot(table["micro_batch"], table["predicted_mib"] / scale, color=canvas.THEORY, marker="|", label="ledger")
-    right.plot(table["micro_batch"], table["peak_mib"] / scale, "o", color=canvas.MEASURED)
+    right.plot(table["micro_batch"], table["peak_mib"] / scale, "o", color=layer.color)
+    if layer.behind:
+        return
+    right.plot(table["micro_batch"], table["predicted_mib"] / scale, color=canvas.THEORY, marker="|", zorder=1)
     for row in table[table["tokens_per_s"].isna()].itertuples():
         at = (row.micro_batch, row.predicted_mib / scale)
         right.plot(*at, "X", ms=10, color=canvas.SERIES[5])
         parts.beside(right, *at, row.status, ha="right", xytext=(-8, 0))
-    if published is not None:
-        known = published[published["tokens_per_second"] != "OOM"].astype({"tokens_per_second": float})
-        left.plot(known["batch"], known["tokens_per_second"], "^", color=canvas.PUBLISHED, label="published (H100)")
-    for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} on one GPU")):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(table["micro_batch"], table["micro_batch"])
-        ax.set(title=f"{title}: {where(table)}", xlabel="sequences at once (log)", ylabel=label)
-        ax.minorticks_off()
-        ax.yaxis.set_major_formatter(lambda value, _: units.number(value, 6).partition(".")[0] if value else "0")
-        ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-        ax.grid(axis="y")
-    left.plot([], [], color=canvas.THEORY, marker="|", label="ledger")
-    canvas.legend_above(left)
-    return canvas.finish(figure, sources(table, published))
 
 
-def projection_chart(table: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
-    """How much of a single GPU's speed each GPU keeps, by their number: lines projected, dots measured.
+def memory_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
+    """Per run, given as `memory_timeline` and `segments`, a row: memory in use by kind, moment by moment, and segments.
 
-    Dashed is what would be if α did not grow with the ring. Triangles are published speed-ups over their number of
-    GPUs; the dotted line is where a node ends.
+    A step of the stairs is a segment, the largest first; its blue part is in use. A run on CPUs has no such record:
+    only the others are drawn. Raises ValueError where none is left.
     """
-    from matplotlib.ticker import PercentFormatter
-
-    figure, ax = canvas.canvas(height=4.2)
-    for place, (strategy, rows) in enumerate(table.groupby("strategy", sort=False)):
-        color, dodge = _STRATEGIES[strategy], 2 ** (0.06 * (place - 1.5))  # so that no dot hides another
-        ax.plot(rows["gpus"], rows["efficiency"], color=color, lw=1.5, label=STRATEGY_LABELS[strategy])
-        ax.plot(rows["gpus"], rows["efficiency_at_fixed_alpha"], color=color, lw=1, ls=(0, (4, 2)))
-        ax.scatter(dodge * rows["gpus"], rows["efficiency"] / (1 + rows["error"]), color=color, s=36, zorder=3)
-    ax.plot([], [], color=canvas.QUIET, lw=1, ls=(0, (4, 2)), label="α fixed")
-    if table["error"].notna().any():
-        ax.scatter([], [], color=canvas.QUIET, s=36, label="measured")
-    if published is not None:
-        for column, (marker, name) in _PUBLISHED.items():
-            style = {"color": canvas.PUBLISHED, "marker": marker, "s": 36, "label": name, "zorder": 2}
-            ax.scatter(published["gpus"], published[column] / published["gpus"], **style)
-    _gpus_axis(ax, sorted(set(table["gpus"])), fact(table, "per_node"))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set(xlabel="GPUs, one micro-batch each (log)", ylabel="% of one GPU's speed, per GPU")
-    ax.set_title(f"Micro-batch {fact(table, 'micro_batch')}: lines projected from links and one GPU")
-    ax.grid(axis="y")
-    canvas.legend_above(ax, columns=4)
-    return canvas.finish(figure, sources(table, published))
+    recorded = [run for run in runs if not any(table.empty for table in run)]
+    if not recorded:
+        raise ValueError("none of these runs has a record of the GPU's memory")
+    rows = len(recorded)
+    figure, axes = canvas.canvas(2, rows, squeeze=False, width=11.5, height=0.8 + 3.4 * rows, width_ratios=(3, 2))
+    for (timeline, segments), (left, right) in zip(recorded, axes, strict=True):
+        memory_layers(left, timeline)
+        most = units.gib(timeline["allocated_mib"].max() / 1024)
+        left.set(xlabel="ms", ylabel="GiB", title=f"Memory, {_run(timeline, alone=True)}: at most {most}")
+        _segments(right, segments)
+    canvas.shared_legend(figure, (axes[0, 0], axes[0, 1]), columns=4)
+    letters = "F, B, O: forward, backward, optimizer · "
+    return canvas.finish(figure, letters + sources(*(table for run in recorded for table in run)))
 
 
-def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
-    """Mark each number of GPUs, and where a node ends: between it and twice as many, so that no dot is hidden."""
-    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(gpus), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
-    if per_node < max(gpus):
-        end = per_node * 2**0.5
-        ax.axvline(end, color=canvas.QUIET, ls=":", lw=1.2)
-        style = {"fontsize": 9, "color": canvas.QUIET, "transform": ax.get_xaxis_transform()}
-        ax.text(end, 0.03, "one node ", ha="right", **style)
-        ax.text(end, 0.03, " several nodes", ha="left", **style)
-
-
-def memory_chart(timeline: pd.DataFrame, segments: pd.DataFrame) -> Figure:
-    """Memory in use by kind, moment by moment; beside it the allocator's segments at the end of backward.
-
-    A step of the stairs is a segment, the largest first; its blue part is in use.
-    """
-    figure, (left, right) = parts.panels(2, height=4.4, gridspec_kw={"width_ratios": (3, 2)})
-    if timeline.empty or segments.empty:
-        for ax in (left, right):
-            ax.set(title="Memory", xlabel="ms", ylabel="GiB", xticks=[], yticks=[])
-            ax.text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=ax.transAxes)
-        return canvas.finish(figure, sources(timeline, segments))
-    memory_layers(left, timeline)
-    most = units.gib(timeline["allocated_mib"].max() / 1024)
-    left.set(xlabel="ms", ylabel="GiB", title=f"{setting_label(timeline)}: at most {most}")
+def _segments(ax: Axes, segments: pd.DataFrame) -> None:
     bars = segments[segments["segments"] == 1]
     edges = [place - 0.5 for place in range(len(bars) + 1)]
-    right.stairs(bars["segment_mib"], edges, fill=True, color=canvas.IDLE, label="reserved, not in use")
-    right.stairs(bars["allocated_mib"], edges, fill=True, color=canvas.COMPUTE, label="in use")
+    ax.stairs(bars["segment_mib"], edges, fill=True, color=canvas.IDLE, label="reserved, not in use")
+    ax.stairs(bars["allocated_mib"], edges, fill=True, color=canvas.COMPUTE, label="in use")
     unused, reserved = units.percent(fact(segments, "unused_share")), units.gib(segments["segment_mib"].sum() / 1024)
     smaller = int(segments["segments"].sum()) - len(bars)
     more = f"\n({smaller} smaller ones are not drawn)" if smaller else ""
-    right.set(title=f"{unused} of {reserved} not in use", ylabel="MiB", xlabel=f"segments, largest first{more}")
-    right.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
-    right.grid(axis="y")
-    canvas.shared_legend(figure, (left, right), columns=4)
-    return canvas.finish(figure, sources(timeline, segments))
+    ax.set(title=f"{unused} of {reserved} not in use", ylabel="MiB", xlabel=f"segments, largest first{more}")
+    ax.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
+    ax.grid(axis="y")
 
 
-def losses_chart(losses: pd.DataFrame, options: pd.DataFrame) -> Figure:
-    """The loss of every strategy and option by step; beside it their rates, and their peaks (or activations)."""
-    from matplotlib.ticker import MaxNLocator
+def projection_chart(
+    recorded: pd.DataFrame, here: pd.DataFrame | None = None, published: pd.DataFrame | None = None
+) -> Figure:
+    """A panel per strategy: the % of one GPU's speed that each GPU keeps, by their number.
 
-    figure, (left, middle, right) = parts.panels(3, height=5.2, gridspec_kw={"width_ratios": (5, 4, 4)})
-    names = [
-        f"{STRATEGY_LABELS[row.strategy]}{f',{chr(10)}{row.option}' if row.option else ''}"
-        for row in options.itertuples()
-    ]
-    for place, (name, row) in enumerate(zip(names, options.itertuples(), strict=True)):
-        one = losses[(losses["strategy"] == row.strategy) & (losses["option"] == row.option)]
-        style = {"lw": 6 - 0.6 * place, "alpha": 0.9, "color": _CURVES[place % len(_CURVES)]}
-        left.plot(one["iteration"], one["loss"], label=name.replace("\n", " "), **style)
-    left.set(title=where(losses), xlabel="step", ylabel="mean loss of all samples")
-    left.grid(axis="y")
-    memory, what = ("peak_mib", "peak") if options["peak_mib"].notna().any() else ("activations_mib", "activations")
-    scale, unit = ledgers.memory_unit(options[memory].max())
-    for ax, values, title in (
-        (middle, options["tokens_per_s"], "tokens/second"),
-        (right, options[memory] / scale, f"{what}, {unit}"),
-    ):
-        parts.rows(ax, names if ax is middle else [""] * len(names), fontsize=8)
-        ax.barh(range(len(names)), values, parts.BAR, color=[_CURVES[i % len(_CURVES)] for i in range(len(names))])
-        for place, value in enumerate(values):
-            parts.beside(ax, value, place, units.number(value), fontsize=8)
-        ax.xaxis.set_major_locator(MaxNLocator(3))
-        ax.xaxis.set_major_formatter(lambda value, _: units.count(value))
-        ax.set(xlabel=title, title=title.partition(",")[0].capitalize(), xlim=(0, 1.35 * values.max()))
-    canvas.legend_above(left, columns=4)
-    return canvas.finish(figure, sources(losses))
+    The band is projected from the recorded links: its upper edge keeps α, its lower one lets α grow with the ring. Dots
+    are measured, recorded and here; `here` is drawn where it was measured alone. Triangles are published speed-ups.
+    """
+    names = [name for name in STRATEGY_LABELS if name in set(recorded["strategy"])]
+    figure, axes = parts.panels(len(names), height=3.9, width=11.5, sharey=True)
+    for ax, name in zip(axes, names, strict=True):
+        rows = recorded[recorded["strategy"] == name]
+        edges = 100 * rows["efficiency"], 100 * rows["efficiency_at_fixed_alpha"]
+        ax.fill_between(rows["gpus"], *edges, color=canvas.IDLE, label="projected")
+        ax.plot(rows["gpus"], edges[0], color=canvas.THEORY, lw=1)
+        _measured(ax, rows, canvas.RECORDED, "recorded run", zorder=3)
+        if here is not None and fact(here, "source") != fact(recorded, "source"):
+            own = here[here["strategy"] == name].dropna(subset="error")
+            ax.plot(
+                own["gpus"], 100 * own["efficiency"], "_", color=canvas.THEORY, ms=16, mew=2, label="projected here"
+            )
+            _measured(ax, own, canvas.MEASURED, "this run", zorder=4)
+        if published is not None and name in _PUBLISHED:
+            kept = 100 * published[_PUBLISHED[name]] / published["gpus"]
+            ax.plot(published["gpus"], kept, "^", color=canvas.PUBLISHED, label="published")
+        _gpus_axis(ax, sorted(set(recorded["gpus"])), fact(recorded, "per_node"))
+        ax.set(title=f"{STRATEGY_LABELS[name]}, % kept", xlabel="GPUs (log)")
+        ax.grid(axis="y")
+    axes[0].set(ylabel="% of one GPU's speed, per GPU", ylim=(None, 101))
+    canvas.shared_legend(figure, axes)
+    note = f"{fact(recorded, 'micro_batch')} sequences per GPU"
+    return canvas.finish(figure, f"{note} · {sources(recorded, here, published)}")
+
+
+def _measured(ax: Axes, rows: pd.DataFrame, color: str, label: str, *, zorder: int) -> None:
+    kept = 100 * rows["efficiency"] / (1 + rows["error"])
+    ax.plot(rows["gpus"], kept, "o", color=color, label=label, zorder=zorder)
+
+
+def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
+    """Mark every second number of GPUs, and where a node ends."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(gpus[::2]), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
+    if per_node < max(gpus):
+        ax.axvline(per_node * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)

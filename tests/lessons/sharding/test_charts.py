@@ -56,26 +56,28 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("names", [("full",), ("four",), ("gone",), ("small",), ("small", "full"), ("gone", "four")])
-def test_scaling_chart(runs, names):
-    tables = [sharding.strategies(runs[name]) for name in names]
-    figure = checked(sharding.scaling_chart(*tables))
-    assert len(figure.axes) == len(tables)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["target 0.95", LARGE, SHARED]
-    for ax, table in zip(figure.axes, tables, strict=True):
-        rows = table[table["strategy"] != "single"]
-        wide = sorted(patch.get_width() for patch in ax.patches if patch.get_width() > 0)
-        assert wide == pytest.approx(sorted(rows["efficiency"].dropna()))
-        assert len(ax.texts) == rows["tokens_per_s"].notna().sum(), "each bar that was measured has its rate"
-        settings = rows[["ranks", "strategy"]].drop_duplicates()
-        assert len(ax.get_yticklabels()) == len(settings)
-        assert ax.get_ylim()[0] > ax.get_ylim()[1], "the fewest ranks are on top"
+def test_strategies_chart(runs, names):
+    pairs = [(sharding.strategies(runs[name]), sharding.memory(runs[name])) for name in names]
+    figure = checked(sharding.strategies_chart(*pairs))
+    assert len(figure.axes) == 2 * len(pairs)
+    assert {LARGE, SHARED} <= {text.get_text() for text in figure.legends[0].get_texts()}
+    for (rates, held), left, right in zip(pairs, figure.axes[::2], figure.axes[1::2], strict=True):
+        rows = rates[rates["ranks"].isin([1, rates["ranks"].max()])]
+        wide = sorted(patch.get_width() for patch in left.patches if patch.get_width() > 0)
+        assert wide == pytest.approx(sorted(100 * rows["efficiency"].dropna()))
+        assert len(left.texts) == rows["tokens_per_s"].notna().sum(), "each bar that was measured has its rate"
+        drawn = sum(patch.get_width() for patch in right.patches if patch.get_width() > 0)
+        shown = held[(held["load"] == "large") & held["ranks"].isin([1, held["ranks"].max()])]
+        scale = 1024 if shown["predicted"].max() > 2048 else 1
+        assert drawn == pytest.approx(shown["predicted"].sum() / scale), "the items add up to the ledger"
+        assert left.get_ylim()[0] > left.get_ylim()[1], "one GPU alone is on top"
 
 
 @pytest.mark.parametrize("printed", [None, published("gpt2_batch_size")])
 @pytest.mark.parametrize("name", ["batches", "few"])
 def test_batches_chart(runs, name, printed):
     table = sharding.batches(runs[name])
-    figure = checked(sharding.batches_chart(table, printed))
+    figure = checked(sharding.batches_chart(None, table, printed))
     rate, memory = figure.axes
     unfit = table["tokens_per_s"].isna()
     crosses = [line for line in memory.lines if line.get_marker() == "X"]
@@ -91,6 +93,15 @@ def test_batches_chart(runs, name, printed):
     triangles = [line for line in rate.lines if line.get_marker() == "^"]
     assert [len(line.get_xdata()) for line in triangles] == ([] if printed is None else [5]), "one did not fit"
     assert all(ax.get_ylim()[0] == 0 for ax in figure.axes)
+
+
+def test_this_run_stands_above_the_recorded_one(runs):
+    here, recorded = sharding.batches(runs["few"]), sharding.batches(runs["batches"])
+    figure = checked(sharding.batches_chart(here, recorded, published("gpt2_batch_size")))
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert len(titles) == 4 and "one CPU process" in titles[0] and "one GPU" in titles[2]
+    triangles = [sum(line.get_marker() == "^" for line in ax.lines) for ax in figure.axes]
+    assert triangles == [0, 0, 1, 0], "published rates stand beside the recorded ones"
 
 
 @pytest.mark.parametrize("names", [("ladder",), ("short",), ("short", "ladder")])

@@ -6,10 +6,10 @@ from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import sharding
-from lessons.sharding.exercise import SETTINGS, held_bytes, judge, verdict_of
+from lessons.sharding.exercises import held_bytes, judge, verdict_of
 
 RIGHT_ANSWER = code_of("lessons.sharding.solutions.held_bytes")
-
+SETTINGS = sharding.check.by_name["held_bytes"].inputs
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -24,30 +24,18 @@ def own(parameters, ranks, stage):
     ("function", "kinds"),
     [
         (own, set()),
-        (lambda p, n, s: 1.005 * own(p, n, s), set()),
-        (lambda p, n, s: 1.02 * own(p, n, s), {"bytes"}),
+        (lambda p, n, s: 1.02 * own(p, n, s), {"wrong"}),
         (lambda p, n, s: own(p, n, max(0, s - 1)), {"stage"}),
-        (lambda p, n, s: own(p, n, s) / 8, {"impossible", "bytes"}),
-        (lambda p, n, s: 16 * p / n if s == 0 else own(p, n, s), {"bytes"}),
-        (lambda p, n, s: -own(p, n, s), {"impossible"}),
-        (lambda p, n, s: 0.9 * own(p, n, s), {"impossible", "bytes"}),
         (lambda p, n, s: own(p, n, min(3, s + 1)), {"ahead"}),
         (lambda p, n, s: own(p, n, s) / 4, {"numbers"}),
         (lambda p, n, s: own(p, n, s) - 4 * p / (n if s else 1), {"one_state"}),
         (lambda p, n, s: p * ((4 + 12 / n), (2 + 14 / n), 16 / n)[s - 1] if s else 16 * p, {"mixed"}),
         (lambda p, n, s: n * own(p, n, s), {"together"}),
-        (lambda p, n, s: 32 * p / n if s == 0 else own(p, n, s), {"bytes"}),
-        (lambda p, n, s: own(p, 2, s), {"bytes"}),
-        (lambda p, n, s: own(p, n, s) if n % 2 == 0 else own(p, n + 1, s), {"impossible", "bytes"}),
-        (lambda p, n, s: own(p, n, s) + own(p, n, 0) / n, {"bytes"}),
-        (lambda p, n, s: own(p, n, s) / 2**20, {"impossible"}),
+        (lambda p, n, s: (1.5 if s == 0 else 1) * own(p, n, s), {"wrong"}),
         (lambda p, n, s: [own(p, n, s)], {"form"}),
-        (lambda p, n, s: 10**400, {"form"}),
-        (lambda p, n, s: float("inf"), {"form"}),
         (lambda p, n, s: f"{own(p, n, s)} bytes", {"form"}),
         (lambda p, n, s: None, {"form"}),
-        (lambda p, n, s: True, {"form"}),
-        (lambda p, n, s: float("nan"), {"form"}),
+        (lambda p, n, s: float("nan"), {"wrong"}),
     ],
 )
 def test_each_fault_by_its_kind(function, kinds):
@@ -59,12 +47,6 @@ def test_each_fault_by_its_kind(function, kinds):
 
 def test_a_stage_shards_what_it_says():
     assert [held_bytes(10, 2, stage) for stage in range(4)] == [160, 120, 100, 80]
-    faults = judge([own(p, n, max(0, s - 1)) for p, n, s in SETTINGS]).faults
-    assert (
-        faults["stage"]
-        == "for 774 million parameters on 2 ranks, stage 1, it gives what stage 0 holds; stage 1 shards "
-        "the optimizer's states"
-    )
 
 
 def test_answers_in_a_worker():

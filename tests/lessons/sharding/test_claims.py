@@ -11,30 +11,22 @@ from lessons import sharding
 FIGURES = {  # printed, recomputed, holds
     "parameters": (474.7, 2952.7, False),
     "peak": (3076.27, 11810.8, False),
+    "memory_at_64": (60, 114.883, False),
+    "parameter_count": (774_439_808, 774_030_080, True),
+    "kernel_time": (7010.3, 6930.4, False),
     "states_by_batch": (1997, 11810.8, False),
     "memory_per_sequence": (1764, 6381.23, False),
     "measured_rate": (32582, 7506.22, False),
-    "measured_ddp": (1.93, 1.98724, True),
-    "measured_gradient_only": (1.92, 1.98536, True),
-    "measured_full": (1.91, 1.96905, True),
     "one_sequence": (15619, 3760.8, False),
     "full_saving": (3.0, 2.0, False),
     "gradient_only_saving": (1.5, 1.07266, False),
     "differences": (0.86, 0.92388, True),
-    "parts_under_full_sharding": (4, 8.5, False),
-    "parts_under_gradient_only": (8, 11.5, False),
-    "optimizer_states": (6, 6.192, True),
-    "optimizer_states_elsewhere": (2, 6.192, False),
     "activations": (900, 14110.7, False),
     "larger_batch": (5, 1.0916, False),
     "rate": (32582, 5835.8, False),
-    "sequences_per_step": (32, 178.66, False),
     "rate_in_float32": (170, 67.0, False),
     "fewer_all_reduces": (4, 2, False),
-    "projected_speed": (4, 10, False),
-    "window_adds_up": (7010.3, 7010.3, True),
     "window_is_a_step": (7010.3, 2915, False),
-    "gathers_of_gradient_only": (37, 73, False),
     "reduce_scatters": (0, 37, False),
     "time_of_gathers": (2.13, 0.5221, None),
     "sent_by_ddp": (475, 3096.12, False),
@@ -43,6 +35,10 @@ WORDS = {
     "precision": ("FP16 mixed precision", "float32", False),
     "model_of_the_rate": ("GPT-2 Large", "GPT-2 small", False),
     "ranking": ("gradient-only, DDP, full", "DDP, gradient-only, full", False),
+    "parts": ("4, 8", "8.5, 11.5", False),
+    "speedups": ("1.93, 1.91, 1.92", "1.99, 1.97, 1.99", True),
+    "links": ("32, 900", "64, 478", False),
+    "gathered_by_gradient_only": ("gradients and optimizer states", "parameters", False),
     "efficiency_lost": ("0.51, 0.89, 0.16 %", "3.7, 4.5, 4.2 %", False),
     "projected_memory": ("8, 6, 4.5", "7.5, 5.25, 4.12", False),
     "exposed": ("7.9, 4.6, 1.7", "3.3, 2.4, 2.1", False),
@@ -89,24 +85,22 @@ def test_figures_in_the_reasons_of_memory():
 
 def test_figures_in_the_reasons_of_speed():
     steps = sharding.reported(replay(sharding.RECORDED["asreported"])).set_index("strategy")
-    assert steps["step_ms"].drop("single").round(1).to_dict() == {
-        "ddp": 2196.7,
-        "fsdp_grad": 2198.8,
-        "fsdp_full": 2217.0,
-    }
-    assert steps["spread_step_ms"].max() < 0.75
-    efficiency = 100 * steps[["speedup", "printed_speedup"]].drop("single") / 2
-    assert efficiency["speedup"].round(1).tolist() == [99.4, 99.3, 98.5]
-    assert efficiency["printed_speedup"].tolist() == pytest.approx([96.5, 96, 95.5])
-    rows = tables.published("gpt2_breakdown").set_index("strategy")
-    grown = 100 * (rows["kernel_ms"] / rows["kernel_ms"]["baseline"] - 1) / rows["loss_percent"]
-    assert grown[["ddp", "fsdp_full", "fsdp_grad"]].tolist() == pytest.approx([2.7, 1.7, 6.6], abs=0.06)
-    window = (
-        rows["kernel_ms"]
-        / 1e3
-        / (tables.published("gpt2_strategies").set_index("strategy")["train_seconds_20_steps"] / 20)
-    )
-    assert window.round(1).to_dict() == {"baseline": 1.2, "ddp": 2.4, "fsdp_full": 2.4, "fsdp_grad": 2.4}
+    assert steps["spread_step_ms"].max() < 0.75, "± 0.7 ms at most"
+    apart = (steps["speedup"] / steps["printed_speedup"] - 1).drop("single")
+    assert apart.between(0.0295, 0.04).all(), "3 to 4 % apart"
+    last = tables.published("gpt2_projection").set_index("gpus").loc[8, ["ddp_speedup", "fsdp_speedup"]]
+    assert (1 - last / 8).tolist() == pytest.approx([0.15, 0.10]), "15 and 10 % are lost"
+    window = tables.published("gpt2_breakdown").set_index("strategy")["kernel_ms"] / 1e3
+    steps_s = tables.published("gpt2_strategies").set_index("strategy")["train_seconds_20_steps"] / 20
+    assert (window / steps_s).round(1)["ddp"] == 2.4
+    batches = tables.published("gpt2_batch_size").set_index("batch")["memory_mb"]
+    assert float(batches[32]) == 58438, "of 32 sequences"
+
+
+def test_eight_claims_are_shown_and_not_all_of_them_fail():
+    shown = judged()[judged()["chosen"]]
+    assert len(shown) == 8 and set(shown["holds"]) == {True, False}
+    assert "optimizer_states" in judged().index and judged().loc["optimizer_states", "printed"] == "6, 2"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +111,17 @@ def test_figures_in_the_reasons_of_speed():
         ("full_saving", None, "strategies", "strategy", "fsdp_full", {"peak_memory_gb": 6}),
         ("gradient_only_saving", False, "strategies", "strategy", "fsdp_grad", {"peak_memory_gb": 9}),
         ("gradient_only_saving", True, "strategies", "strategy", "fsdp_grad", {"peak_memory_gb": 11}),
-        ("parts_under_full_sharding", True, "rank_memory", "part", "total", {"gigabytes": 8.5}),
+        ("parts", False, "rank_memory", "part", "total", {"gigabytes": 8.5}),
+        ("memory_at_64", True, "statements", "statement", "memory of 64 sequences", {"value": 115}),
+        (
+            "gathered_by_gradient_only",
+            True,
+            "statements",
+            "statement",
+            "gathered by gradient-only",
+            {"value": "parameters"},
+        ),
+        ("optimizer_states", True, "statements", "statement", "optimizer states in another place", {"value": 6}),
         ("activations", True, "statements", "statement", "most activations", {"value": 14_100}),
         ("rate", True, "strategies", "strategy", "baseline", {"tokens_per_second": 5836}),
         ("rate_in_float32", True, "strategies", "strategy", "baseline", {"tokens_per_second": 5836}),
@@ -126,11 +130,11 @@ def test_figures_in_the_reasons_of_speed():
         ("ranking", True, "strategies", "strategy", "fsdp_grad", {"train_seconds_20_steps": 58.2}),
         ("differences", False, "strategies", "strategy", "fsdp_full", {"train_seconds_20_steps": 61}),
         ("differences", False, "strategies", "strategy", "fsdp_grad", {"train_seconds_20_steps": 58.2}),
-        ("measured_ddp", False, "strategies", "strategy", "ddp", {"speedup": 1.9}),
+        ("speedups", False, "strategies", "strategy", "ddp", {"speedup": 1.9}),
         ("fewer_all_reduces", True, "statements", "statement", "fewer all-reduces by accumulation", {"value": 2}),
-        ("projected_speed", True, "projection", "gpus", 8, {"fsdp_speedup": 7.6}),
+        ("projected_speed", True, "projection", "gpus", 8, {"fsdp_speedup": 7.6, "ddp_speedup": 7.6}),
         ("collectives_called", False, "operators", "calls", 109, {"calls": 13}),
-        ("window_adds_up", False, "breakdown", "strategy", "ddp", {"idle_ms": 90}),
+        ("kernel_time", False, "breakdown", "strategy", "ddp", {"kernel_ms": 6930.4}),
         ("time_of_gathers", True, "operators", "calls", 37, {"microseconds": 26_000}),
         ("sent_by_ddp", True, "statements", "statement", "sent by ddp per step", {"value": 3096}),
     ],

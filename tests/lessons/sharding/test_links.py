@@ -1,12 +1,11 @@
-"""Lab 05's lines and projections: exact lines come back, steps are those computed by hand, sentences go both ways."""
+"""Lab 05's lines and projections: exact lines come back, steps are those computed by hand."""
 
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from figures import checked
-from made import CPU, attributed, gpu_node, write_run
+from made import CPU, gpu_node, write_run
 
 from labkit.tables.lines import fits, links
 from labkit.tables.published import published
@@ -16,8 +15,7 @@ from labkit.theory.shapes import Model, elements
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
 from lessons.sharding.charts import projection_chart
 from lessons.sharding.plan import Links, Strategies
-from lessons.sharding.story.projection import explain_links, explain_projection
-from lessons.sharding.tables.links import projection
+from lessons.sharding.tables import projection
 from lessons.sharding.theory import project
 
 NAMES = ("all-reduce", "all-gather", "reduce-scatter")
@@ -204,71 +202,17 @@ def test_projection_says_what_it_lacks(tmp_path):
         projection(links_run(tmp_path / "few", sizes=(64,)), steps)
 
 
-def test_charts(tmp_path):
+def test_the_projection_is_drawn_beside_what_was_measured(tmp_path):
     run = links_run(tmp_path / "eight", ranks=(2, 4, 8))
     table = projection(run, steps_run(tmp_path / "steps"))
-    checked(projection_chart(table, published("gpt2_projection")))
-    few = projection(run, steps_run(tmp_path / "few", gpus=2), gpus=(1, 2, 4))
-    assert "one node " not in [text.get_text() for text in checked(projection_chart(few)).axes[0].texts]
-
-
-def lines(*rows):
-    names = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def test_the_lines_are_told():
-    text = explain_links(lines(("all-reduce", 2, 20.0, 250.0, 0.04, 4.77)), False).data
-    assert "| 2 | all-reduce | 20.0 µs | 250 GB/s | 4.77 MiB |" in text and "within 20 % of its line" in text
-    assert "CPU processes" in explain_links(lines(), True).data and "at two sizes" in explain_links(lines(), True).data
-    bent = explain_links(lines(("all-gather", 2, 20.0, 250.0, 0.34, 4.77)), False).data
-    assert "all-gather on 2 ranks by up to 34 %" in bent and "of its line" not in bent
-
-
-@pytest.mark.parametrize(
-    ("alpha_us", "verdict"),
-    [(22.0, "**Part of α is no hop**"), (60.0, "α grows as a ring"), (99.0, "more than a ring explains")],
-)
-def test_how_latency_grew_is_told(alpha_us, verdict):
-    grown = lines(("all-reduce", 2, 20.0, 250.0, 0.0, 4.77), ("all-reduce", 4, alpha_us, 250.0, 0.0, 4.77))
-    text = explain_links(grown, False).data
-    assert "From 2 to 4 ranks" in text and "the ring's hops 3.0×" in text and verdict in text
-
-
-def projected(*, error=0.02, last=0.95, latency=10.0, fixed=0.96, eight=0.98, strategy="fsdp_full"):
-    nan = math.nan
-    names = ["gpus", "efficiency", "error", "exposed_ms", "communication_ms", "latency_ms", "efficiency_at_fixed_alpha"]
-    rows = [
-        (1, 1.0, nan, 0, 0, 0, 1),
-        (2, 0.99, error, 1, 10, 1, 0.99),
-        (8, eight, nan, 4, 40, 4, 0.99),
-        (64, last, nan, 30, 100, latency, fixed),
-    ]
-    return attributed([{"strategy": strategy} | dict(zip(names, row, strict=True)) for row in rows], source="made")
-
-
-@pytest.mark.parametrize(
-    ("table", "said", "unsaid"),
-    [
-        (projected(error=0.005), "lose 1.0 % of the speed, measured 1.5 %. The projection is right", "wrong"),
-        (projected(), "measured 2.9 %. **The projection is wrong**: the model leaves out", "is right"),
-        (
-            projected(error=-0.012),
-            "on 2 GPUs: projected to lose 1.0 % of the speed, measured -0.20 %. **The projection is wrong",
-            "is right",
-        ),
-        (projected(error=math.nan), "**FSDP full** was not measured", "right"),
-        (projected(), "It keeps 95 % of the speed on 64 GPUs", "less than"),
-        (projected(last=0.6), "there 60 %. The cause is bandwidth: transfers are 90 %", "latency"),
-        (projected(last=0.6, latency=80.0), "The cause is latency, which is 80 %", "bandwidth"),
-        (projected(last=0.6, latency=80.0), "**If α stays as it is, 96 % remain.**", "It keeps"),
-        (projected(last=0.6, latency=80.0, fixed=0.7), "From 64 GPUs on", "If α stays"),
-        (projected(), "this projection 7.84× (FSDP full): **more**", "less"),
-        (projected(eight=0.7), "this projection 5.60× (FSDP full): **less**", "more"),
-        (projected(eight=0.91), "7.28× (FSDP full): the same within", "**less"),
-        (projected(strategy="ddp"), "**DDP**", "the report projects"),
-    ],
-)
-def test_the_projection_is_told(table, said, unsaid):
-    text = explain_projection(table, False, published=published("gpt2_projection")).data
-    assert said in text and unsaid not in text, text
+    few = projection(run, steps_run(tmp_path / "few", gpus=2, slower={"ddp": 1.02}))
+    here = few.assign()
+    here.attrs = table.attrs | {"source": "measured here"}
+    figure = checked(projection_chart(table, here, published("gpt2_projection")))
+    assert len(figure.axes) == len(STRATEGIES)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["projected", "recorded run", "projected here", "this run", "published"]
+    dots = {line.get_label(): line for line in figure.axes[0].lines}["this run"]
+    assert dots.get_ydata() == pytest.approx([100 / 1.02]), "two GPUs alone were measured"
+    alone = [text.get_text() for text in checked(projection_chart(table)).legends[0].get_texts()]
+    assert alone == ["projected", "recorded run"]

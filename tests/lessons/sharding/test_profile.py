@@ -199,7 +199,7 @@ def test_trace_chart(runs):
 
 
 def test_memory_chart(runs):
-    figure = checked(memory_chart(memory_timeline(runs["full"]), segments(runs["full"])))
+    figure = checked(memory_chart((memory_timeline(runs["full"]), segments(runs["full"]))))
     phases = [text.get_text() for text in figure.axes[0].texts]
     assert phases == ["forward", "backward", "O"] * 3
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
@@ -209,6 +209,15 @@ def test_memory_chart(runs):
     assert "30 smaller" in figure.axes[1].get_xlabel()
 
 
-def test_a_run_without_gpu_memory_says_so(runs):
-    figure = memory_chart(memory_timeline(runs["small"]), segments(runs["small"]))
-    assert "no GPU memory" in checked(figure).axes[0].texts[0].get_text()
+def test_a_run_without_gpu_memory_is_left_out(runs):
+    pairs = {name: (memory_timeline(run), segments(run)) for name, run in runs.items()}
+    assert len(checked(memory_chart(pairs["small"], pairs["full"])).axes) == 2
+    with pytest.raises(ValueError, match="record of the GPU's memory"):
+        memory_chart(pairs["small"])
+
+
+def test_traces_of_two_machines_have_their_own_axes(runs):
+    tables = [trace_spans(runs[name], "fsdp") for name in ("small", "full")]
+    figure = checked(trace_chart(*tables, own_axes=True))
+    assert [len(ax.get_yticks()) for ax in figure.axes] == [2, 4], "every rank of both"
+    assert [ax.get_title(loc="left").split(",")[1].strip() for ax in figure.axes] == ["small size", "full size"]

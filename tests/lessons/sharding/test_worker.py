@@ -14,8 +14,9 @@ from labkit.tables.rows import entries
 from labkit.theory.gpt import LADDER
 from labkit.worker.gpt import Gpt, samples
 from lessons import sharding
-from lessons.sharding.exercise import verdict_of
+from lessons.sharding.exercises import verdict_of
 from lessons.sharding.plan import VARIANTS
+from lessons.sharding.tables import losses as losses_of
 from lessons.sharding.worker import trials as links
 
 CPU = torch.device("cpu")
@@ -214,7 +215,7 @@ def test_recomputing_keeps_less_and_compression_sends_less_of_the_same_training(
     assert gradients["float16 gradients"] == pytest.approx(gradients[""] / 2)
     assert gradients["recomputed"] == gradients[""]
     assert 0 < gradients["PowerSGD"] < 0.7 * gradients[""]
-    losses = sharding.losses(run)
+    losses = losses_of(run)
     assert len(losses) == len(variants) * 4 and losses["loss"].gt(0).all()
     first = losses[(losses["strategy"] == "single") & (losses["iteration"] == 0)]["loss"].iloc[0]
     assert losses[losses["iteration"] == 3]["loss"].max() < first, "it learns"

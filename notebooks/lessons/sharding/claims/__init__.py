@@ -1,1 +1,1 @@
-"""Claims of the study of GPT-2 Large on two H100s: what it holds, how fast it is, what its profile shows."""
+"""Claims of a study of GPT-2 Large on two H100s: of memory, of speed, and of its profile, recomputed."""

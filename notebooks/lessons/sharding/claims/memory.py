@@ -2,164 +2,251 @@
 
 from __future__ import annotations
 
-from labkit.engine.run import replay
-from labkit.tables.claims import claim
+from typing import Any
+
+import pandas as pd
+
+from labkit.tables.claims import within
 from labkit.tables.published import published
-from lessons.sharding.claims.figures import (
+from lessons.sharding.claims.report import (
     GPUS,
     LARGE,
+    LARGE_STATES_BYTES,
     MIB,
     MODELS,
-    REPORT,
-    STATE_BYTES,
+    OUR_RUN,
+    ROUNDED_GB,
+    SAME,
+    STRATEGIES,
+    TEXT,
+    at_least,
+    equal,
+    joined,
     kept_share,
-    listed,
     memory_line,
     printed,
-    same,
+    recorded,
+    saving_bounds,
     stated,
+    stated_rows,
 )
-from lessons.sharding.tables.training import reported
 
-_LARGE_STATES = STATE_BYTES * MODELS[LARGE].parameters  # bytes
-_ROUNDED_GB = 0.5  # of figures printed in whole GB
-
-
-@claim(REPORT, "474.7 MB of parameters are GPT-2 Large's", "MB", digits=5)
-def parameters():
-    """In float32 a parameter takes 4 bytes. The printed size is that of GPT-2 small, which has 124 million parameters;
-    GPT-2 Large has 774 million."""
-    megabytes, formula = printed("memory", "megabytes", "item")["parameters"], 4 * MODELS[LARGE].parameters / MIB
-    return megabytes, formula, same(megabytes, formula)
+_STATES = ("optimizer states", "optimizer states in another place")
+_BATCHES, _MEMORY = "memory by batch size", "memory of one GPU"
 
 
-@claim(REPORT, "GPT-2 Large trains with a peak of 3 076 MB (recomputed: the least possible)", "MB", digits=5)
-def peak():
-    """Parameters, gradients and AdamW's two states take 16 bytes per parameter in float32. These alone are four times
-    the printed peak, so the peak is impossible."""
-    megabytes, least = printed("memory", "megabytes", "item")["peak allocated"], _LARGE_STATES / MIB
-    return megabytes, least, megabytes >= least
+def _states_mib() -> float:
+    return LARGE_STATES_BYTES / MIB
 
 
-@claim(REPORT, "the memory by batch size leaves room for GPT-2 Large's states", "MB", digits=5)
-def states_by_batch():
-    """A line through the batches from 8 on leaves 1 997 MB for no sequence at all. This is room for the states of
-    GPT-2 small, 1 899 MB. It is no room for those of GPT-2 Large."""
-    start, states = memory_line()[1], _LARGE_STATES / MIB
-    return round(start), states, start >= states / 1.02
-
-
-@claim(REPORT, "each sequence adds 1 764 MB to GPT-2 Large's memory (recomputed: our run of its setup)", "MB", digits=4)
-def memory_per_sequence():
-    """This is the slope of the line through the report's batches. Our run trains GPT-2 Large in float32 with plain
-    attention, eight sequences at a time. Its peak without the states is several times as much per sequence."""
-    run = replay("h200x2/sharding/asreported")
-    peak_mib = reported(run).set_index("strategy").loc["single", "peak_mib"]
-    measured = (peak_mib - _LARGE_STATES / MIB) / stated("micro-batch")
-    return round(memory_line()[0]), measured, same(memory_line()[0], measured)
-
-
-@claim(REPORT, "one sequence at a time needs 15 619 MB", "MB", digits=4)
-def one_sequence():
-    """A batch of 4 prints the same memory. Something reserved that much: the line through the larger batches asks for
-    a quarter of it."""
+def _at_batch(sequences: float) -> float:
+    """Return the MiB that the line through the report's batches asks for."""
     per_sequence, start = memory_line()
-    megabytes = float(printed("batch_size", "memory_mb", "batch")[1])
-    return megabytes, start + per_sequence, same(megabytes, start + per_sequence)
+    return start + per_sequence * sequences
 
 
-def _saving(strategy: str) -> tuple[float, float, float]:
-    """Return the printed peak over the printed sharded one, and the least and the most that rounding to GB allows."""
-    gigabytes = printed("strategies", "peak_memory_gb")
-    whole, sharded = gigabytes["baseline"], gigabytes[strategy]
-    least, most = (
-        (whole - _ROUNDED_GB) / (sharded + _ROUNDED_GB),
-        (whole + _ROUNDED_GB) / (sharded - _ROUNDED_GB),
-    )
-    return whole / sharded, least, most
+def _per_sequence() -> float:
+    peak_mib = recorded().loc["single", "peak_mib"]
+    return (peak_mib - _states_mib()) / stated("micro-batch")
 
 
-@claim(REPORT, "full sharding divides peak memory by 3 on two GPUs", "×", digits=2, recomputes="the most possible")
-def full_saving():
-    """Two GPUs that share everything hold one half each. Rounding to whole GB does not explain more than that."""
-    saving, least, _ = _saving("fsdp_full")
-    possible = 1 / kept_share("fsdp_full", GPUS)
-    return saving, possible, None if least <= possible else False
+def _room() -> float:
+    """Return how many times as many sequences fit 80 GB with one half of GPT-2 Large's states as with all of them."""
+    before, after = (80e9 - share * LARGE_STATES_BYTES for share in (1, kept_share("fsdp_full", GPUS)))
+    return after / before
 
 
-@claim(
-    REPORT,
-    "gradient-only divides peak memory by 1.5 on two GPUs",
-    "×",
-    recomputes="DDP's peak over gradient-only's, our run of its setup on 2 × H200",
-)
-def gradient_only_saving():
-    """Each GPU keeps 10 of 16 bytes of states, which allows 1.6 at most. This bound confirms nothing, because a peak
-    also holds activations, which are not sharded. With 14 111 MB of them, by its own table of batch sizes, 1.2 is the
-    most. The printed whole GB mean 1.35 at least."""
-    saving, least, most = _saving("fsdp_grad")
-    peak_mib = reported(replay("h200x2/sharding/asreported")).set_index("strategy")["peak_mib"]
-    measured = peak_mib["ddp"] / peak_mib["fsdp_grad"]
-    return saving, measured, bool(least <= measured <= most)
+def _gradient_only() -> float:
+    peak_mib = recorded()["peak_mib"]
+    return peak_mib["ddp"] / peak_mib["fsdp_grad"]
 
 
-def _parts(strategy: str) -> tuple[float, float, bool]:
-    gigabytes = published("gpt2_rank_memory").set_index(["strategy", "part"])["gigabytes"][strategy]
-    added = float(gigabytes.drop("total").sum())
-    return gigabytes["total"], added, same(gigabytes["total"], added)
+def _parts() -> tuple[list[float], list[float]]:
+    """Return the printed totals of what a GPU holds under full and gradient-only, and their parts added up, in GB."""
+    rows = published("gpt2_rank_memory").pivot_table(index="strategy", columns="part", values="gigabytes")
+    rows = rows.loc[["fsdp_full", "fsdp_grad"]]
+    return rows["total"].tolist(), rows.drop(columns="total").sum(axis=1).tolist()
 
 
-@claim(REPORT, "under full sharding a GPU holds 3 + 3 + 1 + 1.5 = 4 GB", "GB")
-def parts_under_full_sharding():
-    """The parts add up to twice the printed total. One half of GPT-2 Large's states alone is 6.2 GB."""
-    return _parts("fsdp_full")
+def _adamw_gb() -> float:
+    return 8 * MODELS[LARGE].parameters / 1e9
 
 
-@claim(REPORT, "under gradient-only sharding a GPU holds 6 + 3 + 1 + 1.5 = 8 GB", "GB")
-def parts_under_gradient_only():
-    """The parts add up to more than the printed total."""
-    return _parts("fsdp_grad")
-
-
-def _adamw(place: str) -> tuple[float, float, bool]:
-    gigabytes = 8 * MODELS[LARGE].parameters / 1e9
-    return stated(place), gigabytes, abs(stated(place) - gigabytes) <= _ROUNDED_GB
-
-
-@claim(REPORT, "AdamW's states take 6 GB", "GB")
-def optimizer_states():
-    """AdamW keeps two float32 numbers per parameter."""
-    return _adamw("optimizer states")
-
-
-@claim(REPORT, "AdamW's states take 2 GB (in another place)", "GB")
-def optimizer_states_elsewhere():
-    """AdamW keeps two float32 numbers per parameter. The report has 6 GB in one place and 2 GB in another."""
-    return _adamw("optimizer states in another place")
-
-
-@claim(REPORT, "activations take 800 to 900 MB", "MB", digits=5)
-def activations():
-    """By its own table of batch sizes each sequence adds 1 764 MB, and it trains eight sequences at a time."""
-    most, needed = stated("most activations"), memory_line()[0] * stated("micro-batch")
-    return most, needed, same(most, needed)
-
-
-@claim(REPORT, "sharding leaves room for a 5 times larger batch", "×")
-def larger_batch():
-    """Activations limit the batch, and they are not sharded: each sequence adds 1 764 MB. On 80 GB, one half of GPT-2
-    Large's states makes room for 9 % more sequences."""
-    per_sequence = memory_line()[0] * MIB
-    before, after = ((80e9 - share * _LARGE_STATES) / per_sequence for share in (1, kept_share("fsdp_full", GPUS)))
-    return stated("larger batch by sharding"), after / before, after / before >= stated("larger batch by sharding")
-
-
-@claim(REPORT, "on 2, 4 and 8 GPUs gradient-only sharding needs 8, 6 and 4.5 GB", "GB")
-def projected_memory():
-    """It starts from 12 GB on one GPU. Sharding 12 of 16 bytes leaves 6 to 12.5 % less than the report prints. From
-    12.4 GB, GPT-2 Large's states before rounding, it leaves 3 to 10 % less. None of these figures has room for
-    activations. A projection holds within 5 %."""
+def _projected() -> tuple[pd.Series, pd.Series]:
+    """Return the printed GB of gradient-only on 2, 4 and 8 GPUs, and by the rule from those on one GPU."""
     rows = published("gpt2_projection").set_index("gpus")["fsdp_grad_memory_gb"]
     rule = rows[1] * kept_share("fsdp_grad", rows.index.to_series())
-    more = rows.index > 1
-    return listed(rows[more]), listed(rule[more]), bool(((rows / rule - 1).abs() <= 0.05).all())
+    return rows[rows.index > 1], rule[rows.index > 1]
+
+
+def _projection_holds(*_figures: Any) -> bool:
+    rows, rule = _projected()
+    return bool(((rows / rule - 1).abs() <= 0.05).all())
+
+
+CLAIMS = stated_rows(
+    {
+        "name": "peak",
+        "where": _MEMORY,
+        "says": "GPT-2 Large trains with a peak of 3 076 MB",
+        "printed": lambda: printed("memory", "megabytes", "item")["peak allocated"],
+        "recomputed": _states_mib,
+        "recomputes": "the least: 16 bytes per parameter",
+        "holds": at_least,
+        "unit": "MB",
+        "digits": 5,
+        "chosen": True,
+        "reason": "Parameters, gradients and two states of AdamW alone are four times the printed peak. "
+        "The figures are those of GPT-2 small.",
+    },
+    {
+        "name": "full_saving",
+        "where": STRATEGIES,
+        "says": "Full sharding divides the peak by 3 on two GPUs",
+        "printed": lambda: saving_bounds("fsdp_full")[0],
+        "recomputed": lambda: 1 / kept_share("fsdp_full", GPUS),
+        "recomputes": "the most possible",
+        "holds": lambda _, most: None if saving_bounds("fsdp_full")[1] <= most else False,
+        "unit": "×",
+        "digits": 2,
+        "chosen": True,
+        "reason": "Two GPUs that share everything hold one half each. Rounding to whole GB explains no more.",
+    },
+    {
+        "name": "larger_batch",
+        "where": TEXT,
+        "says": "Sharding leaves room for a 5 times larger batch: 12 of 80 GB are in use",
+        "printed": lambda: stated("larger batch by sharding"),
+        "recomputed": _room,
+        "recomputes": "one half of the states makes room",
+        "holds": lambda figure, most: most >= figure,
+        "unit": "×",
+        "chosen": True,
+        "reason": "Activations fill the rest, and no strategy shards them: each sequence adds 1 764 MB.",
+    },
+    {
+        "name": "memory_at_64",
+        "where": _BATCHES,
+        "says": "64 sequences run out of memory, which confirms a need of about 60 GB",
+        "printed": lambda: stated("memory of 64 sequences"),
+        "recomputed": lambda: _at_batch(64) / 1e3,
+        "recomputes": "the line through its own batches",
+        "holds": within(1.1),
+        "unit": "GB",
+        "digits": 4,
+        "chosen": True,
+        "reason": "60 GB would fit into 80 GB. The printed 58 438 MB are those of 32 sequences.",
+    },
+    {
+        "name": "parameters",
+        "where": _MEMORY,
+        "says": "474.7 MB of parameters are GPT-2 Large's",
+        "printed": lambda: printed("memory", "megabytes", "item")["parameters"],
+        "recomputed": lambda: 4 * MODELS[LARGE].parameters / MIB,
+        "holds": SAME,
+        "unit": "MB",
+        "digits": 5,
+        "reason": "In float32 a parameter takes 4 bytes. 474.7 MB hold the 124 million of GPT-2 small.",
+    },
+    {
+        "name": "parameter_count",
+        "where": TEXT,
+        "says": "GPT-2 Large has 774 439 808 parameters",
+        "printed": lambda: stated("parameters"),
+        "recomputed": lambda: MODELS[LARGE].parameters,
+        "recomputes": "with the head that shares the embedding's matrix",
+        "holds": within(1.001),
+        "digits": 9,
+        "reason": "The count is 0.05 % larger than that of the published model.",
+    },
+    {
+        "name": "states_by_batch",
+        "where": _BATCHES,
+        "says": "The memory by batch size leaves room for GPT-2 Large's states",
+        "printed": lambda: round(_at_batch(0)),
+        "recomputed": _states_mib,
+        "holds": lambda start, states: start >= states / 1.02,
+        "unit": "MB",
+        "digits": 5,
+        "reason": "A line through the batches from 8 on leaves 1 997 MB for no sequence: the states of GPT-2 small.",
+    },
+    {
+        "name": "memory_per_sequence",
+        "where": _BATCHES,
+        "says": "Each sequence adds 1 764 MB to GPT-2 Large's memory",
+        "printed": lambda: round(memory_line()[0]),
+        "recomputed": _per_sequence,
+        "recomputes": OUR_RUN,
+        "holds": SAME,
+        "unit": "MB",
+        "digits": 4,
+        "reason": "It is the slope of a line through its batches. Our run has the same precision and attention.",
+    },
+    {
+        "name": "one_sequence",
+        "where": _BATCHES,
+        "says": "One sequence needs 15 619 MB",
+        "printed": lambda: float(printed("batch_size", "memory_mb", "batch")[1]),
+        "recomputed": lambda: _at_batch(1),
+        "recomputes": "the line through its larger batches",
+        "holds": SAME,
+        "unit": "MB",
+        "digits": 4,
+        "reason": "A batch of 4 prints the same memory: something had reserved that much.",
+    },
+    {
+        "name": "gradient_only_saving",
+        "where": STRATEGIES,
+        "says": "Gradient-only divides the peak by 1.5 on two GPUs",
+        "printed": lambda: saving_bounds("fsdp_grad")[0],
+        "recomputed": _gradient_only,
+        "recomputes": f"DDP's peak over gradient-only's, {OUR_RUN}",
+        "holds": lambda _, measured: bool(saving_bounds("fsdp_grad")[1] <= measured <= saving_bounds("fsdp_grad")[2]),
+        "unit": "×",
+        "reason": "States alone allow 1.6. With the activations of its own table of batch sizes, 1.2 is the most.",
+    },
+    {
+        "name": "parts",
+        "where": "list of a GPU's memory",
+        "says": "Under full and gradient-only sharding a GPU holds 4 and 8 GB",
+        "printed": lambda: joined(_parts()[0]),
+        "recomputed": lambda: joined(_parts()[1]),
+        "recomputes": "the printed parts, added up",
+        "holds": equal,
+        "unit": "GB",
+        "reason": "The lists are 3 + 3 + 1 + 1.5 and 6 + 3 + 1 + 1.5 GB: more than their printed totals.",
+    },
+    {
+        "name": "optimizer_states",
+        "where": TEXT,
+        "says": "AdamW's states take 6 GB, and in another place 2 GB",
+        "printed": lambda: joined(map(stated, _STATES)),
+        "recomputed": _adamw_gb,
+        "holds": lambda *_: all(abs(stated(place) - _adamw_gb()) <= ROUNDED_GB for place in _STATES),
+        "unit": "GB",
+        "reason": "AdamW keeps two float32 numbers per parameter. The first figure holds.",
+    },
+    {
+        "name": "activations",
+        "where": TEXT,
+        "says": "Activations take 800 to 900 MB",
+        "printed": lambda: stated("most activations"),
+        "recomputed": lambda: memory_line()[0] * stated("micro-batch"),
+        "recomputes": "eight sequences, by its own batches",
+        "holds": SAME,
+        "unit": "MB",
+        "digits": 5,
+        "reason": "By its own table each sequence adds 1 764 MB, and it trains eight simultaneously.",
+    },
+    {
+        "name": "projected_memory",
+        "where": "projection",
+        "says": "On 2, 4 and 8 GPUs gradient-only sharding needs 8, 6 and 4.5 GB",
+        "printed": lambda: joined(_projected()[0]),
+        "recomputed": lambda: joined(_projected()[1]),
+        "recomputes": "its 12 GB on one GPU, 12 of 16 bytes sharded",
+        "holds": _projection_holds,
+        "unit": "GB",
+        "reason": "The rule gives 6 to 12.5 % less, and no figure has room for activations. Agreement is within 5 %.",
+    },
+)

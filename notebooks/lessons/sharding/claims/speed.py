@@ -2,176 +2,229 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
-from labkit.engine.run import replay
-from labkit.tables.claims import claim
+from labkit.tables.claims import within
 from labkit.tables.published import published
-from lessons.sharding.claims.figures import (
+from lessons.sharding.claims.report import (
     GPUS,
     H100,
     LARGE,
     MODELS,
-    REPORT,
-    listed,
+    NEAR,
+    OUR_RUN,
+    SAME,
+    STRATEGIES,
+    TEXT,
+    equal,
+    joined,
     printed,
-    same,
+    printed_rate,
+    rate_by_seconds,
+    recorded,
     stated,
+    stated_rows,
     tflops,
-    tokens_per_second,
 )
-from lessons.sharding.tables.training import reported
 
-_ROUNDED_S = 0.05  # of seconds printed with one decimal
+_PROFILE = "profile of a window"
+_ALIKE = within(1.04)  # speed-ups on other GPUs that count as equal
 _NAMES = {"ddp": "DDP", "fsdp_full": "full", "fsdp_grad": "gradient-only"}
-_NEAR = 0.1  # two models use a GPU alike within 10 %
-_ALIKE = 0.04  # largest relative difference of two speed-ups on other GPUs that count as equal
 
 
-@claim(REPORT, "GPT-2 Large reaches 32 582 tokens/s on one GPU", "tokens/s", digits=4)
-def rate():
-    """The report times 20 steps of 32 sequences of 1024 tokens. Its own seconds give 5.6 times less, by the same factor
-    in every row."""
-    return (given := _rate()), tokens_per_second(), same(given, tokens_per_second())
+def _in_float32() -> bool:
+    operators = published("gpt2_operators")["operation"]
+    matrix_products = printed("statements", "value", "statement")["kernel of matrix products"]
+    names = [*operators[operators.str.contains("AllReduce")], matrix_products]
+    return all("f32" in name for name in names)
 
 
-@claim(REPORT, "a step has 32 sequences", "sequences")
-def sequences_per_step():
-    """At the printed rate the printed seconds are enough for 179 sequences per step."""
-    batch = stated("global batch")
-    return batch, batch * _rate() / tokens_per_second(), same(_rate(), tokens_per_second())
+def _models_at_the_rate() -> str:
+    by_seconds = tflops(LARGE, rate_by_seconds())
+    return joined(name for name in MODELS if NEAR(tflops(name, printed_rate()), by_seconds)) or "none"
 
 
-@claim(REPORT, "the training runs in FP16 mixed precision")
-def precision():
-    """The kernels' names say float32: AllReduce_Sum_f32 for the gradients, gemm_f32f32_f32f32_f32 for the products."""
-    statements, operators = printed("statements", "value", "statement"), published("gpt2_operators")["operation"]
-    names = [*operators[operators.str.contains("AllReduce")], statements["kernel of matrix products"]]
-    in_float32 = all("f32" in name for name in names)
-    return statements["precision"], "float32" if in_float32 else "mixed", not in_float32
+def _ranked_names(ranked: pd.Series) -> str:
+    return joined(_NAMES[strategy] for strategy in ranked.index)
 
 
-@claim(REPORT, "GPT-2 Large at 32 582 tokens/s on one H100 (recomputed: the most possible in float32)", "TFLOP/s")
-def rate_in_float32():
-    """At the printed rate GPT-2 Large needs 170 TFLOP/s, and an H100 does at most 67 in float32, which the kernels
-    name. (In half precision it would be 17 % of what an H100 can do.) At the printed seconds the large model needs
-    30.4 TFLOP/s."""
-    return round(tflops(LARGE, _rate())), H100.tflops("fp32"), tflops(LARGE, _rate()) <= 1.02 * H100.tflops("fp32")
+def _seconds() -> pd.Series:
+    """Return the printed seconds of 20 steps on two GPUs, the fastest strategy first."""
+    return printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
 
 
-@claim(REPORT, "the model that reaches 32 582 tokens/s is GPT-2 Large")
-def model_of_the_rate():
-    """GPT-2 small at the printed rate does 28.0 TFLOP/s; GPT-2 Large at the printed seconds does 30.4. Both are about
-    44 % of an H100's float32. So the rate may be that of the small model. The table of batch sizes prints it for a
-    batch of 8."""
-    by_seconds = tflops(LARGE, tokens_per_second())
-    alike = [name for name in MODELS if abs(tflops(name, _rate()) / by_seconds - 1) <= _NEAR]
-    return LARGE, listed(alike) or "none", LARGE in alike
+def _slower(slowest: float, fastest: float) -> float:
+    return 100 * (slowest / fastest - 1)
 
 
-@claim(REPORT, "ranked by efficiency: gradient-only, then DDP, then full sharding")
-def ranking():
-    """The report ranks by the share of computing in a profiled window. By its own seconds DDP is first and
-    gradient-only second, in the order of our recorded steps on 2 × H200."""
-    shares = printed("breakdown", "compute_percent").drop("baseline").sort_values(ascending=False)
-    seconds = printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
-    return _names(shares), _names(seconds), list(shares.index) == list(seconds.index)
-
-
-@claim(
-    REPORT,
-    "the strategies differ on two GPUs (slowest over fastest)",
-    "%",
-    digits=2,
-    recomputes="our run of its setup on 2 × H200",
-    explained=True,
-)
-def differences():
-    """The printed seconds have no spread, and single timings do not decide less than 1 %. Our recorded run decides it,
-    on H200s: steps of 2 196.7 (DDP), 2 198.8 (gradient-only) and 2 217.0 ms (full), each ± 0.2 to 0.7 ms, in the
-    order of the printed seconds. Rounding to 0.1 s allows the report 0.69 to 1.03 %."""
-    seconds = printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
-    least, most = ((seconds.iloc[-1] + sign * _ROUNDED_S) / (seconds.iloc[0] - sign * _ROUNDED_S) for sign in (-1, 1))
-    steps = _recorded().loc[seconds.index]
-    measured = steps["step_ms"].iloc[-1] / steps["step_ms"].iloc[0]
-    later, earlier = (steps[["step_ms", "spread_step_ms"]].shift(n).iloc[1:] for n in (0, 1))
+def _differences_hold(*_figures: Any) -> bool:
+    """Return whether rounding to 0.1 s allows our difference, and our steps differ beyond noise in the same order."""
+    seconds, rounded = _seconds(), 0.05
+    least, most = (_slower(seconds.iloc[-1] + sign * rounded, seconds.iloc[0] - sign * rounded) for sign in (-1.0, 1.0))
+    steps = recorded().loc[seconds.index, ["step_ms", "spread_step_ms"]]
+    later, earlier = (steps.shift(count).iloc[1:] for count in (0, 1))
     apart = (later["step_ms"] - earlier["step_ms"]) > later["spread_step_ms"] + earlier["spread_step_ms"]
-    slower, measured_slower = (100 * (ratio - 1) for ratio in (seconds.iloc[-1] / seconds.iloc[0], measured))
-    return round(slower, 2), measured_slower, bool(least <= measured <= most and apart.all())
+    return bool(least <= _slower(steps["step_ms"].iloc[-1], steps["step_ms"].iloc[0]) <= most and apart.all())
 
 
-@claim(
-    REPORT,
-    "efficiency lost by DDP, full and gradient-only: 0.51, 0.89 and 0.16 %",
-    recomputes="by its own seconds, one GPU's over twice those of two",
-)
-def efficiency_lost():
-    """The printed figures are differences between shares of computing, each of another window. The windows themselves
-    grow over the baseline's by 2.7, 1.7 and 6.6 times as much. The figures of a claim agree within 10 %."""
+def _recorded_difference() -> float:
+    steps = recorded().loc[_seconds().index, "step_ms"]
+    return _slower(steps.iloc[-1], steps.iloc[0])
+
+
+def _lost() -> tuple[pd.Series, pd.Series]:
+    """Return the printed loss of efficiency, and that by one GPU's seconds over twice those of two, in percent."""
     lost, seconds = printed("breakdown", "loss_percent").dropna(), printed("strategies", "train_seconds_20_steps")
-    by_seconds = 100 * (1 - seconds["baseline"] / (GPUS * seconds[lost.index]))
-    holds = bool(((lost / by_seconds - 1).abs() <= 0.1).all())
-    return f"{listed(lost)} %", f"{listed(by_seconds.round(1))} %", holds
+    return lost, 100 * (1 - seconds["baseline"] / (GPUS * seconds[lost.index]))
 
 
-@claim(REPORT, "accumulation makes all-reduces 4 times fewer", "×")
-def fewer_all_reduces():
-    """With 32 sequences per step, 8 at a time on each of two GPUs, a step has two micro-batches: 32 / (8 · 2). One
-    exchange per step instead of two halves the all-reduces."""
-    fewer, times = stated("fewer all-reduces by accumulation"), stated("global batch") / (2 * stated("micro-batch"))
-    return fewer, times, same(fewer, times)
+def _on_two(column: str) -> list[float]:
+    """Return a column of our run of the report's configuration: DDP's, full sharding's, gradient-only's."""
+    return recorded().loc[["ddp", "fsdp_full", "fsdp_grad"], column].tolist()
 
 
-@claim(REPORT, "on 8 GPUs FSDP reaches 7.2 times one GPU's speed; communication takes 4 %", "% lost")
-def projected_speed():
-    """8 times the speed less 4 % would be 7.7 times. The report's 7.2 lose 10 %, and the rest has no explanation."""
+def _projected_speedups(least: bool) -> Any:
     last = published("gpt2_projection").iloc[-1]
-    lost = 100 * (1 - last["fsdp_speedup"] / last["gpus"])
-    return last["communication_percent"], lost, lost - last["communication_percent"] <= 2
+    if least:
+        return last["gpus"] * (1 - last["communication_percent"] / 100)
+    return joined(last[["ddp_speedup", "fsdp_speedup"]].tolist())
 
 
-def _recorded() -> pd.DataFrame:
-    """Return our recorded run of the report's configuration: float32, plain attention, 32 sequences per step."""
-    return reported(replay("h200x2/sharding/asreported")).set_index("strategy")
-
-
-@claim(REPORT, "one GPU reaches 32 582 tokens/s (recomputed: our run of its setup, on an H200)", "tokens/s")
-def measured_rate():
-    """GPT-2 Large in float32 with plain attention is far slower, also on a newer GPU. Its rate is near that of the
-    report's own seconds."""
-    measured = _recorded().loc["single", "tokens_per_s"]
-    return _rate(), measured, abs(measured / _rate() - 1) <= _NEAR
-
-
-_ON_H200S = "our run of its setup on 2 × H200; agreement is within 4 %"
-
-
-def _speedup(strategy: str) -> tuple[float, float, bool]:
-    row = _recorded().loc[strategy]
-    return row["printed_speedup"], row["speedup"], abs(row["speedup"] / row["printed_speedup"] - 1) <= _ALIKE
-
-
-@claim(REPORT, "DDP is 1.93 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
-def measured_ddp():
-    """The two speed-ups are 3 % apart. As efficiencies they are 99.4 % (our run) and 96.5 % (the report)."""
-    return _speedup("ddp")
-
-
-@claim(REPORT, "gradient-only is 1.92 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
-def measured_gradient_only():
-    """The two speed-ups are 3.4 % apart. As efficiencies they are 99.3 % (our run) and 96.0 % (the report)."""
-    return _speedup("fsdp_grad")
-
-
-@claim(REPORT, "full sharding is 1.91 times as fast on two GPUs", "×", recomputes=_ON_H200S, explained=True)
-def measured_full():
-    """The two speed-ups are 3.1 % apart. As efficiencies they are 98.5 % (our run) and 95.5 % (the report)."""
-    return _speedup("fsdp_full")
-
-
-def _names(ranked: pd.Series) -> str:
-    return listed(_NAMES[strategy] for strategy in ranked.index)
-
-
-def _rate() -> float:
-    return printed("strategies", "tokens_per_second")["baseline"]
+CLAIMS = stated_rows(
+    {
+        "name": "rate_in_float32",
+        "where": STRATEGIES,
+        "says": "GPT-2 Large trains at 32 582 tokens/s on one H100",
+        "printed": lambda: round(tflops(LARGE, printed_rate())),
+        "recomputed": lambda: H100.tflops("fp32"),
+        "recomputes": "the most in float32, which its kernels name",
+        "holds": lambda needed, most: needed <= 1.02 * most,
+        "unit": "TFLOP/s",
+        "chosen": True,
+        "reason": "By its printed seconds GPT-2 Large does 30 TFLOP/s, and so does GPT-2 small at the printed rate.",
+    },
+    {
+        "name": "ranking",
+        "where": _PROFILE,
+        "says": "Ranked by efficiency: gradient-only, then DDP, then full sharding",
+        "printed": lambda: _ranked_names(
+            printed("breakdown", "compute_percent").drop("baseline").sort_values(ascending=False)
+        ),
+        "recomputed": lambda: _ranked_names(_seconds()),
+        "recomputes": "by its own seconds",
+        "holds": equal,
+        "chosen": True,
+        "reason": "It ranks by the share of computing in a window. Our recorded steps have the order of its seconds.",
+    },
+    {
+        "name": "rate",
+        "where": STRATEGIES,
+        "says": "One GPU reaches 32 582 tokens/s",
+        "printed": printed_rate,
+        "recomputed": rate_by_seconds,
+        "recomputes": "20 steps of 32 × 1024 tokens, by its seconds",
+        "holds": SAME,
+        "unit": "tokens/s",
+        "digits": 4,
+        "reason": "Its own seconds give 5.6 times less, by the same factor in every row.",
+    },
+    {
+        "name": "measured_rate",
+        "where": STRATEGIES,
+        "says": "One GPU reaches 32 582 tokens/s",
+        "printed": printed_rate,
+        "recomputed": lambda: recorded().loc["single", "tokens_per_s"],
+        "recomputes": OUR_RUN,
+        "holds": NEAR,
+        "unit": "tokens/s",
+        "reason": "In float32 with plain attention a newer GPU is far slower, near the rate of its own seconds.",
+    },
+    {
+        "name": "model_of_the_rate",
+        "where": STRATEGIES,
+        "says": "The model that reaches 32 582 tokens/s is GPT-2 Large",
+        "printed": lambda: LARGE,
+        "recomputed": _models_at_the_rate,
+        "recomputes": "whose TFLOP/s at this rate are those of the seconds",
+        "holds": lambda model, models: model in models.split(", "),
+        "reason": "GPT-2 small at the printed rate does 28 TFLOP/s, GPT-2 Large by the printed seconds 30.",
+    },
+    {
+        "name": "precision",
+        "where": TEXT,
+        "says": "The training runs in FP16 mixed precision",
+        "printed": lambda: printed("statements", "value", "statement")["precision"],
+        "recomputed": lambda: "float32" if _in_float32() else "mixed",
+        "recomputes": "by the kernels' names",
+        "holds": lambda _, precision: precision != "float32",
+        "reason": "The kernels are AllReduce_Sum_f32 for gradients and gemm_f32f32_f32f32_f32 for products.",
+    },
+    {
+        "name": "differences",
+        "where": STRATEGIES,
+        "says": "The strategies differ on two GPUs: slowest over fastest",
+        "printed": lambda: round(_slower(_seconds().iloc[-1], _seconds().iloc[0]), 2),
+        "recomputed": _recorded_difference,
+        "recomputes": OUR_RUN,
+        "holds": _differences_hold,
+        "unit": "%",
+        "digits": 2,
+        "reason": "Single timings without a spread do not decide less than 1 %. Our steps, ± 0.7 ms at most, do.",
+    },
+    {
+        "name": "efficiency_lost",
+        "where": _PROFILE,
+        "says": "DDP, full and gradient-only lose 0.51, 0.89 and 0.16 % of efficiency",
+        "printed": lambda: f"{joined(_lost()[0])} %",
+        "recomputed": lambda: f"{joined(_lost()[1].round(1))} %",
+        "recomputes": "by its own seconds",
+        "holds": lambda *_: bool(((_lost()[0] / _lost()[1] - 1).abs() <= 0.1).all()),
+        "reason": "The printed figures are differences between shares of computing, each of another window.",
+    },
+    {
+        "name": "fewer_all_reduces",
+        "where": TEXT,
+        "says": "Accumulation makes all-reduces 4 times fewer",
+        "printed": lambda: stated("fewer all-reduces by accumulation"),
+        "recomputed": lambda: stated("global batch") / (2 * stated("micro-batch")),
+        "recomputes": "micro-batches per GPU and step",
+        "holds": SAME,
+        "unit": "×",
+        "reason": "32 sequences, 8 at a time on each of two GPUs, are two micro-batches: one exchange instead of two.",
+    },
+    {
+        "name": "projected_speed",
+        "where": "projection",
+        "says": "On 8 GPUs DDP and FSDP are 6.8 and 7.2 times as fast; communication takes 4 %",
+        "printed": lambda: _projected_speedups(least=False),
+        "recomputed": lambda: _projected_speedups(least=True),
+        "recomputes": "8 GPUs less 4 %",
+        "holds": lambda speedups, least: min(float(one) for one in speedups.split(", ")) >= 0.98 * least,
+        "unit": "×",
+        "reason": "The printed speed-ups lose 15 and 10 %. The rest has no explanation.",
+    },
+    {
+        "name": "speedups",
+        "where": STRATEGIES,
+        "says": "DDP, full and gradient-only are 1.93, 1.91 and 1.92 times as fast on two GPUs",
+        "printed": lambda: joined(_on_two("printed_speedup")),
+        "recomputed": lambda: joined(_on_two("speedup")),
+        "recomputes": f"{OUR_RUN}; agreement is within 4 %",
+        "holds": lambda *_: all(map(_ALIKE, _on_two("printed_speedup"), _on_two("speedup"))),
+        "unit": "×",
+        "reason": "The speed-ups are 3 to 4 % apart, on other GPUs.",
+    },
+    {
+        "name": "links",
+        "where": TEXT,
+        "says": "PCIe carries 32 GB/s, NVLink 900 GB/s",
+        "printed": lambda: joined([stated("PCIe"), stated("NVLink")]),
+        "recomputed": lambda: joined([H100.pcie_gb_per_s, round(H100.nvlink_gb_per_s)]),
+        "recomputes": "an H100's, in one direction",
+        "holds": equal,
+        "unit": "GB/s",
+        "reason": "900 GB/s adds both directions of NVLink; 32 GB/s is one direction of PCIe 4. An H100 has PCIe 5.",
+    },
+)
