@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from lessons.scaling.plan import RUNGS, Accuracy, Communication, Epochs, Knobs, Messages
-from lessons.scaling.tables.epochs import PARTS
+from lessons.scaling.tables import PARTS
 
 SHARES = {"input": 0.04, "copy": 0.02, "forward": 0.3, "backward": 0.5, "exposed": 0.06, "optimizer": 0.07}
 BYTES = 4 * 11_173_962

@@ -1,23 +1,29 @@
-"""What the report on ResNet-18 over more GPUs claims, recomputed from its own tables and from arithmetic."""
+"""What the report on ResNet-18 over more GPUs says, recomputed from its own tables, arithmetic and recorded runs."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
+from labkit.engine.run import replay
 from labkit.provenance import fact
-from labkit.tables.claims import Claim, Figure, Verdict, claim
+from labkit.tables.claims import Stated, undecided, within
 from labkit.tables.published import published
-from labkit.tables.resnet import candidates, published_bandwidth
+from labkit.tables.resnet import published_bandwidth
 from labkit.theory.images import TRAINING
-from lessons.scaling.tables.reading import published_shares, published_speedups
+from lessons.scaling.tables import exchange, messages, published_shares, published_speedups
 from lessons.scaling.theory import model
 
-_REPORT = "hpml4"
-_NEAR = 0.02  # of a printed figure: what rounding and another run explain
-_PREVIOUS = {128: 32, 512: 128}  # batches: each printed speed-up is over the batch before, at the same number of GPUs
-_BUFFER_KINDS = 2  # of a broadcast: float32 statistics and integer counts
+REPORT = "hpml4"
+SAME = within(1.02)  # of a printed figure: what rounding explains
+_BATCHES = (32, 128, 512)
+_RECORDED = "h200x2/scaling"
+
+
+def _joined(values: Any, digits: int = 2) -> str:
+    return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def _speedups() -> pd.DataFrame:
@@ -29,122 +35,220 @@ def _shares() -> pd.DataFrame:
     return table.set_index(["batch_per_gpu", "gpus"])
 
 
-def _statement(name: str) -> float:
-    return published("resnet_statements").set_index("statement")["value"][name].item()
+def _statement(name: str) -> Any:
+    return published("resnet_statements").set_index("statement")["value"][name]
 
 
-def _equal(printed: float, recomputed: float) -> bool:
-    return math.isclose(printed, recomputed, rel_tol=_NEAR)
+def _data_set_mb() -> float:
+    return 1e3 * float(_statement("data_set_gb"))
 
 
-def _speedup(batch: int, gpus: int, own: str) -> Claim:
-    """Return the claim of one printed speed-up; `own` is what the report's own seconds give, for the reason."""
-    many = f"{gpus} GPUs" if gpus > 1 else "1 GPU"
-    source = f"Batch {batch} is the first of its column, so 1 was printed."
-    if batch in _PREVIOUS:
-        source = f"The printed value compares batch {batch} with batch {_PREVIOUS[batch]}, both on {many}."
-
-    def compute() -> tuple[Figure, Figure, Verdict]:
-        row = _speedups().loc[(batch, gpus)]
-        return row["speedup_as_printed"], row["true_speedup"], _equal(row["speedup_as_printed"], row["true_speedup"])
-
-    compute.__name__, compute.__doc__ = f"speedup_{batch}_on_{gpus}", f"{source} The report's own seconds give {own}."
-    return claim(report=_REPORT, says=f"speed-up of {many} at batch {batch}", unit="×")(compute)
+def _column(name: str, gpus: int) -> list[float]:
+    """Return a column of the report's speed-ups, by batch."""
+    return [_speedups().loc[(batch, gpus), name] for batch in _BATCHES]
 
 
-speedup_128_on_1 = _speedup(128, 1, "1: one GPU is as fast as itself. All nine printed values follow this rule")
-speedup_32_on_2 = _speedup(32, 2, "1.58")
-speedup_32_on_4 = _speedup(32, 4, "1.58, an efficiency of 39 %")
-speedup_128_on_2 = _speedup(128, 2, "1.30")
-speedup_128_on_4 = _speedup(128, 4, "1.37, an efficiency of 34 %")
-speedup_512_on_2 = _speedup(512, 2, "1.66")
-speedup_512_on_4 = _speedup(512, 4, "1.72, an efficiency of 43 %")
+def _all_same(gpus: int) -> bool:
+    return all(map(SAME, _column("speedup_as_printed", gpus), _column("true_speedup", gpus)))
 
 
-@claim(report=_REPORT, says="4 GPUs halve the steps of 2 GPUs, and so the epoch at batch 32", unit="s")
-def halved_steps() -> tuple[Figure, Figure, Verdict]:
-    """A rank's steps halve from 2 to 4 GPUs. With the same time per step the epoch would take 15.4 s. In the report it
-    takes as long as on 2 GPUs. The report prints no steps, so it does not tell why: either the ranks did not share the
-    images anew, or something that does not divide takes the time."""
-    table = _speedups()["epoch_seconds"]
-    return table[32, 4], table[32, 2] / 2, _equal(table[32, 4], table[32, 2] / 2)
+def _speedup_row(gpus: int) -> dict[str, Any]:
+    """Return the claim on the printed speed-ups of this many GPUs, at the three batches."""
+    return {
+        "name": f"speedups_on_{gpus}",
+        "where": "table of speed-ups",
+        "says": f"Speed-ups of {gpus} GPUs at batch 32, 128 and 512 per GPU",
+        "printed": lambda: _joined(_column("speedup_as_printed", gpus)),
+        "recomputed": lambda: _joined(_column("true_speedup", gpus)),
+        "recomputes": "one GPU's seconds over these",
+        "holds": lambda *_: _all_same(gpus),
+        "unit": "×",
+        "reason": "Each printed value compares a batch with the one before, on as many GPUs: so 1.05 for one GPU.",
+    }
 
 
-@claim(report=_REPORT, says="4 GPUs halve the computing of 2 GPUs in an epoch", unit="×")
-def compute_does_not_fall() -> tuple[Figure, Figure, Verdict]:
-    """Each of 4 GPUs has half the images that each of 2 has, so its computing should halve. In the report it stays as
-    long at all three batches. The report does not tell why: either the ranks did not share the images anew, or the
-    clock shows something else."""
+def _seconds(gpus: int, batch: int = 32) -> float:
+    return _speedups().loc[(batch, gpus), "epoch_seconds"]
+
+
+def _compute_of_four() -> str:
+    """Return the printed computing of 4 GPUs over that of 2, over the batches."""
     compute = _shares()["compute_seconds"]
     ratios = compute.xs(4, level="gpus") / compute.xs(2, level="gpus")
-    return f"{ratios.min():.2f} to {ratios.max():.2f} ×", 0.5, bool((ratios < 0.75).all())
+    return f"{ratios.min():.2f} to {ratios.max():.2f}"
 
 
-@claim(report=_REPORT, says="communication in an epoch at batch 32 on 2 GPUs", unit="GB/s")
-def communication_is_loading() -> tuple[Figure, Figure, Verdict]:
-    """In every row the printed rate is 178 MB over the printed time, however many steps there are. That is a data set's
-    size, so the time may be the data loader's. The all-reduces of 782 steps move 44.7 MB each through every link: in
-    the printed 0.149 s that would need the recomputed rate."""
+def _first_row() -> pd.Series:
     table = published_bandwidth(published("resnet_compute_communication"))
-    row = table[(table["batch_per_gpu"] == 32) & (table["gpus"] == 2)].iloc[0]
-    return (
-        row["bandwidth_gb_per_second"],
-        row["needed_gb_per_s"],
-        _equal(row["bandwidth_gb_per_second"], row["needed_gb_per_s"]),
-    )
+    return table[(table["batch_per_gpu"] == 32) & (table["gpus"] == 2)].iloc[0]
 
 
-@claim(report=_REPORT, says="an epoch is computing and communication")
-def neither() -> tuple[Figure, Figure, Verdict]:
-    """Most of the epoch is in neither column. Waiting for images, copies, and the parts of a step that were not timed
-    are the likely rest."""
-    unexplained = _shares()["unexplained_share"]
-    return "100 % of it", f"{100 * (1 - unexplained.max()):.0f} to {100 * (1 - unexplained.min()):.0f} %", False
+def _known_share() -> str:
+    """Return which part of the epochs the two printed columns explain, at batch 32 and at the others."""
+    share = 100 * (1 - _shares()["unexplained_share"])
+    first, rest = share.xs(32, level="batch_per_gpu"), share.drop(32, level="batch_per_gpu")
+    return f"{first.min():.0f} to {first.max():.0f} (batch 32), {rest.min():.0f} to {rest.max():.0f}"
 
 
-@claim(report=_REPORT, says="4 GPUs beside 2 at batch 512, as its text says", unit="s")
-def text_and_table() -> tuple[Figure, Figure, Verdict]:
-    """The text says that 4 GPUs are half a second slower. The table says that they are faster by as much."""
-    printed, table = _statement("seconds_added_by_4_gpus_at_512"), _speedups()["epoch_seconds"]
-    found = (table[512, 4] - table[512, 2]).item()
-    return printed, found, printed * found > 0
-
-
-@claim(report=_REPORT, says="size of the data behind its bandwidth", unit="MB", digits=4)
-def size_behind_bandwidth() -> tuple[Figure, Figure, Verdict]:
-    """Bandwidth × time is the same size in every row: CIFAR-10's files on disk, in MiB. The text states another size.
-    A step's gradients, which are what GPUs exchange, are 44.7 MB."""
+def _step_ratio() -> float:
+    """Return the printed computing of a step at batch 512 over that at batch 32, on two GPUs."""
     table = published_bandwidth(published("resnet_compute_communication"))
-    sizes, printed = candidates(table), _statement("data_set_gb") * 1e3
-    fitting = sizes[sizes["fits"].astype(bool)]
-    recomputed = fact(table, "product_mb") if fitting.empty else fitting["megabytes"].iloc[0]
-    return printed, recomputed, _equal(printed, recomputed)
+    rows = table[table["gpus"] == 2].set_index("batch_per_gpu")
+    compute = _shares()["compute_seconds"].xs(2, level="gpus") / rows["steps"]
+    return round(compute[512] / compute[32], 2)
 
 
-@claim(report=_REPORT, says="bytes that GPUs exchange per step", unit="MB", digits=3)
-def gradient_bytes() -> tuple[Figure, Figure, Verdict]:
-    """The report takes the whole data set. A step's all-reduce has one float32 number for each parameter."""
-    return _statement("data_set_gb") * 1e3, 4 * model().parameters / 1e6, False
+def _recorded_step_ratio() -> float:
+    """Return the same of our recorded steps without their all-reduce."""
+    muted = exchange(replay(f"{_RECORDED}/communication")).set_index("gpu_batch")["muted_ms"]
+    return muted[512] / muted[32]
 
 
-@claim(report=_REPORT, says="`set_epoch` is synchronisation: its collectives")
-def set_epoch_synchronises() -> tuple[Figure, Figure, Verdict]:
-    """`set_epoch` stores a number on its own rank, from which the next order is shuffled. It calls no collective."""
-    return "some", 0, False
+def _broadcasts() -> int:
+    table = messages(replay(f"{_RECORDED}/messages")).set_index(["phase", "collective"])
+    return int(table.loc[("third step", "broadcast"), "calls"])
 
 
-@claim(report=_REPORT, says='besides gradients, DDP sends "locks": broadcasts per forward')
-def other_messages() -> tuple[Figure, Figure, Verdict]:
-    """DistributedDataParallel has no locks. In each forward it broadcasts BatchNorm's running statistics, one message
-    per type of number. When it is made, it compares shapes and broadcasts the weights; once it rebuilds its buckets."""
-    return "locks", _BUFFER_KINDS, False
+def _stated(**row: Any) -> Stated:
+    return Stated(report=REPORT, **row)
 
 
-@claim(
-    report=_REPORT, says="training accuracy with 4 × 512 after 5 epochs, above the 75.36 % of 1 GPU", unit="%", digits=4
+CLAIMS = (
+    _stated(**_speedup_row(2)),
+    _stated(**_speedup_row(4), chosen=False),
+    _stated(
+        name="bandwidth",
+        where="§3.1, batch 32 on 2 GPUs",
+        says="Bandwidth over the communication time, which is how long the data loader took",
+        printed=lambda: round(_first_row()["bandwidth_gb_per_second"], 3),
+        recomputed=lambda: _first_row()["needed_gb_per_s"],
+        recomputes="what gradients would need in this time",
+        holds=SAME,
+        unit="GB/s",
+        reason="782 all-reduces of 44.7 MB do not fit the time: it is the loader's, as the text says.",
+    ),
+    _stated(
+        name="computing_of_a_step",
+        where="table of computing, 2 GPUs",
+        says="A step computes 1.2 times as long with 512 images as with 32",
+        printed=_step_ratio,
+        recomputed=_recorded_step_ratio,
+        recomputes="our recorded steps on 2 × H200",
+        holds=within(1.25),
+        unit="×",
+        reason="16 times the images in 22 to 27 ms: a clock that does not wait for the GPU shows its launches.",
+    ),
+    _stated(
+        name="parts_of_an_epoch",
+        where="table of computing and communication",
+        says="An epoch is computing and communication",
+        printed=lambda: "100",
+        recomputed=_known_share,
+        recomputes="both columns over the epoch's seconds",
+        holds=lambda printed, recomputed: printed == recomputed,
+        unit="%",
+        reason="The loader's time is in the columns already. What the rest is, no table tells.",
+    ),
+    _stated(
+        name="data_set",
+        where="the text on bandwidth",
+        says="The bandwidth is that of a data set of 0.1718 GB",
+        printed=_data_set_mb,
+        recomputed=lambda: fact(published_bandwidth(published("resnet_compute_communication")), "product_mb"),
+        recomputes="bandwidth × time, in all six rows",
+        holds=SAME,
+        unit="MB",
+        digits=4,
+        reason="GPUs exchange gradients, 44.7 MB per step, not the data set.",
+    ),
+    _stated(
+        name="text_and_table",
+        where="text on 512 images per GPU",
+        says="4 GPUs are half a second slower than 2",
+        printed=lambda: float(_statement("seconds_added_by_4_gpus_at_512")),
+        recomputed=lambda: _seconds(4, 512) - _seconds(2, 512),
+        recomputes="by its table",
+        holds=lambda printed, recomputed: printed * recomputed > 0,
+        unit="s",
+        reason="By the table they are half a second faster.",
+    ),
+    _stated(
+        name="gradients_only",
+        where="Q7",
+        says="DDP exchanges gradients only",
+        printed=lambda: _statement("messages_in_q7"),
+        recomputed=lambda: f"gradients and {_broadcasts()} broadcasts",
+        recomputes="per step, our recorded run",
+        holds=lambda printed, recomputed: printed == recomputed,
+        reason="Before each forward DDP broadcasts BatchNorm's running statistics, one message per type of number.",
+    ),
+    _stated(
+        name="training_accuracy",
+        where="§4.1",
+        says="Training accuracy after 5 epochs is 78.34 %, above the 75.36 % of an earlier homework",
+        printed=lambda: published("resnet_accuracy")["train_accuracy_percent"].max(),
+        recomputed=lambda: f"{5 * math.ceil(TRAINING / 2048)} steps, if 4 × 512",
+        holds=undecided,
+        unit="%",
+        digits=4,
+        reason="One run each. The text names no batch, number of GPUs or learning rate.",
+    ),
+    _stated(
+        name="epoch_on_four",
+        where="table of seconds, batch 32",
+        says="An epoch takes as long on 4 GPUs as on 2",
+        printed=lambda: _seconds(4),
+        recomputed=lambda: _seconds(2) / 2,
+        recomputes="half the steps of 2 GPUs, each as long",
+        holds=undecided,
+        unit="s",
+        chosen=False,
+        reason="Either the ranks did not share the images anew, or something that does not divide takes the time.",
+    ),
+    _stated(
+        name="computing_on_four",
+        where="table of computing",
+        says="4 GPUs compute as long in an epoch as 2 do, at all batches",
+        printed=_compute_of_four,
+        recomputed=lambda: 0.5,
+        recomputes="half the images each",
+        holds=undecided,
+        unit="×",
+        chosen=False,
+        reason="Either the ranks did not share the images anew, or the clock shows something else.",
+    ),
+    _stated(
+        name="gradient_bytes",
+        where="the text on bandwidth",
+        says="GPUs exchange 0.1718 GB",
+        printed=_data_set_mb,
+        recomputed=lambda: 4 * model().parameters / 1e6,
+        recomputes="a float32 number per parameter and step",
+        holds=SAME,
+        unit="MB",
+        digits=3,
+        chosen=False,
+        reason="The report takes the size of the data set.",
+    ),
+    _stated(
+        name="set_epoch",
+        where="the text on synchronisation",
+        says="`set_epoch` is synchronisation: its collectives",
+        printed=lambda: "some",
+        recomputed=lambda: "none",
+        holds=lambda printed, recomputed: printed == recomputed,
+        chosen=False,
+        reason="`set_epoch` stores a number on its own rank, from which the next order is shuffled.",
+    ),
+    _stated(
+        name="locks",
+        where="the text on other messages",
+        says='Besides gradients, DDP sends "locks"',
+        printed=lambda: _statement("messages_besides_gradients"),
+        recomputed=lambda: f"{_broadcasts()} broadcasts per step",
+        recomputes="our recorded run",
+        holds=undecided,
+        chosen=False,
+        reason="It is right that more than gradients is sent. Locks are none of it.",
+    ),
 )
-def large_batch_trains_better() -> tuple[Figure, Figure, Verdict]:
-    """One run each, with other batches and no learning rates printed. For k times the batch, Goyal and others (2017)
-    need k times the rate and a gradual warm-up. Five epochs at 4 × 512 have 125 steps, so this cannot be decided."""
-    rows = published("resnet_accuracy")
-    return rows["train_accuracy_percent"].max(), f"{5 * math.ceil(TRAINING / 2048)} steps, 1 seed", None

@@ -1,17 +1,19 @@
-"""Tables and sentences of lab 13 on made runs in which a claim holds, and in which it does not."""
+"""Tables and verdicts of lab 13 on made runs in which a verdict holds, and in which it does not."""
 
+import pandas as pd
 import pytest
 from made import said
 from made_scaling import accuracy_run, communication_run, epochs_run, knobs_run, messages_run
 
+from labkit.tables.measures import scorecard_of
 from labkit.tables.targets import OPEN
 from labkit.theory.images import SAID
 from lessons import scaling
+from lessons.scaling.tables import PARTS, epochs
 
 
 def test_an_ideal_run_scales_ideally(tmp_path):
-    run = epochs_run(tmp_path / "run", step_ms=0.0)
-    table = scaling.scaling(run)
+    table = scaling.scaling(epochs_run(tmp_path / "run", step_ms=0.0))
     # 50 000 images do not divide into whole steps alike everywhere, and a rate counts the images that were trained
     assert table["efficiency"].between(0.99, 1.01).all()
     assert set(table["law"]) == {"strong", "weak"}
@@ -19,7 +21,8 @@ def test_an_ideal_run_scales_ideally(tmp_path):
     assert (strong["ranks"] * strong["gpu_batch"]).tolist() == [512, 512, 512]
     fits = scaling.laws(table)
     assert fits["share"].abs().max() < 0.01
-    said(scaling.explain_scaling(table, fits), ("4 GPUs reach 4.0×", "A rank's steps divide by the GPUs"), "do not")
+    said(scaling.speedups(table), ("Each of 4 GPUs keeps 100 % of one's rate at best",))
+    said(scaling.steps_divide(table), ("✔ A rank's steps divide",), "✘")
 
 
 def test_what_does_not_divide_is_found(tmp_path):
@@ -27,37 +30,37 @@ def test_what_does_not_divide_is_found(tmp_path):
     fits = scaling.laws(table).set_index("law")
     assert fits.loc["strong", "share"] == pytest.approx(0.2, abs=0.01)
     assert fits.loc["strong", "least"] < fits.loc["strong", "share"] < fits.loc["strong", "most"]
-    said(scaling.explain_scaling(table, scaling.laws(table)), "no number of GPUs exceeds")
+    said(scaling.serial_share(table, scaling.laws(table)), ("**Amdahl's serial share is 20", "the points allow"))
 
 
-def test_more_gpus_may_be_slower(tmp_path):
-    table = scaling.scaling(epochs_run(tmp_path / "run", step_ms=0.0, serial=3.0))
-    said(scaling.explain_scaling(table, scaling.laws(table)), "**More GPUs are slower than one**", "no number of GPUs")
+def test_a_serial_share_needs_points(tmp_path):
+    slower = scaling.scaling(epochs_run(tmp_path / "slower", step_ms=0.0, serial=3.0))
+    said(scaling.serial_share(slower, scaling.laws(slower)), "**More GPUs are slower than one**", "Amdahl")
+    two = scaling.scaling(epochs_run(tmp_path / "two", gpus=2))
+    said(scaling.serial_share(two, scaling.laws(two)), "**One point fits every law**", "Amdahl")
+    one = scaling.scaling(epochs_run(tmp_path / "one", gpus=1))
+    assert scaling.laws(one).empty
+    said(scaling.serial_share(one, scaling.laws(one)), "no serial share")
+    said(scaling.speedups(one), "two GPUs at least")
 
 
 def test_a_missing_sampler_shows_in_the_steps(tmp_path):
     table = scaling.scaling(epochs_run(tmp_path / "run", doubled=True))
-    said(scaling.explain_scaling(table, scaling.laws(table)), "**A rank's steps do not divide by the GPUs**")
-
-
-def test_one_gpu_scales_to_nothing(tmp_path):
-    table = scaling.scaling(epochs_run(tmp_path / "run", gpus=1))
-    assert scaling.laws(table).empty
-    said(scaling.explain_scaling(table, scaling.laws(table)), "two GPUs at least")
+    said(scaling.steps_divide(table), "✘ **A rank's steps do not divide by the ranks**", "✔")
 
 
 def test_any_number_of_gpus(tmp_path):
     run = epochs_run(tmp_path / "run", gpus=3)
-    assert sorted(set(scaling.epochs(run)["ranks"])) == [1, 2, 3]
+    assert sorted(set(epochs(run)["ranks"])) == [1, 2, 3]
     assert scaling.scaling(run)["efficiency"].notna().all()
 
 
 def test_parts_add_up_or_say_so(tmp_path):
     good, bad = (scaling.parts(epochs_run(tmp_path / str(rest), rest=rest)) for rest in (0.01, 0.1))
     assert good["rest_share"].to_numpy() == pytest.approx(0.01)
-    said(scaling.explain_parts(good), "explain every epoch to within 1.0 %", "not explained")
-    said(scaling.explain_parts(bad), "**10 % of an epoch is not explained**")
-    total = sum(bad[f"{part}_s"] for part in scaling.PARTS)
+    said(scaling.parts_add_up(good), "✔ The parts leave 1.0 % of an epoch open", "not explained")
+    said(scaling.parts_add_up(bad), "**10 % of an epoch is not explained**", "✔")
+    total = sum(bad[f"{part}_s"] for part in PARTS)
     assert total.to_numpy() == pytest.approx(bad["seconds"].to_numpy())
 
 
@@ -71,7 +74,7 @@ def test_what_backward_hides_comes_from_single_steps(tmp_path):
 
 def test_every_footer_names_the_images(tmp_path):
     run = epochs_run(tmp_path / "run")
-    for table in (scaling.epochs(run), scaling.parts(run), scaling.scaling(run)):
+    for table in (epochs(run), scaling.parts(run), scaling.scaling(run)):
         assert SAID["glyphs"] in table.attrs["source"]
 
 
@@ -83,34 +86,44 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
     assert four["apart_points"] == pytest.approx(1.0)
     assert table.loc[table["ranks"] == 2, "trace_ms"].isna().all(), "only all ranks are traced"
     assert four["bus_gb_per_s"] == pytest.approx(1.5 * 4 * 11_173_962 / 1e-3 / 1e9)
-    said(sentences(agree), ("agree within 1.0 points", "one process copies the model"), "differ by")
-    parts = ("**The three ways differ by 25 points**", "the trace 30 %", "the profiler slows")
-    said(sentences(apart), parts, "`no_sync` also")
-
-
-def sentences(run):
-    import pandas as pd
-
-    table = scaling.exchange(run)
-    lines = pd.DataFrame({"collective": ["all-reduce"], "backend": ["nccl"], "ranks": [4], "alpha_us": [20.0]})
-    lines["beta_gb_per_s"] = 1.5 * 4 * 11_173_962 / 0.94e-3 / 1e9
-    lines.attrs = {"source": "made", "small": False}
-    return scaling.explain_exchange(table, scaling.beside_line(table, lines), scaling.data_parallel(run))
+    said(scaling.ways_agree(table), "**The three ways agree within 1.0 points of a step.**", "differ")
+    said(
+        scaling.ways_agree(scaling.exchange(apart)),
+        ("**The three ways differ by 25 points", "trace shows most"),
+        "agree",
+    )
+    alone = scaling.exchange(communication_run(tmp_path / "alone", gpus=1))
+    said(scaling.ways_agree(alone), "One rank exchanges nothing")
 
 
 def test_a_line_promises_what_the_all_reduces_take(tmp_path):
-    said(sentences(communication_run(tmp_path / "run")), "what lab 09's line promises", "than promised")
+    table = scaling.exchange(communication_run(tmp_path / "run"))
+    rows = {"collective": ["all-reduce"], "backend": ["nccl"], "ranks": [4], "alpha_us": [20.0]}
+    for took_ms, part in ((0.94, "take what the fitted line promises"), (0.5, "what the fitted line promises")):
+        lines = pd.DataFrame(rows | {"beta_gb_per_s": [1.5 * 4 * 11_173_962 / took_ms * 1e3 / 1e9]})
+        lines.attrs = {"source": "made", "small": False}
+        text = scaling.beside_the_line(scaling.beside_line(table, lines)).data
+        assert part in text and ("×" in text) == (took_ms == 0.5), text
+    said(scaling.beside_the_line(scaling.beside_line(table, lines.iloc[:0])), "No line is recorded")
 
 
 def test_data_parallel_may_be_faster_too(tmp_path):
-    said(sentences(communication_run(tmp_path / "run", dp=0.5)), "DataParallel's step takes 0.50× DDP's.", "copies")
+    slow, fast = (communication_run(tmp_path / str(dp), dp=dp) for dp in (2.0, 0.5))
+    said(scaling.data_parallel_takes(scaling.data_parallel(slow)), ("2.0× DDP's**", "one process copies"))
+    said(scaling.data_parallel_takes(scaling.data_parallel(fast)), "DataParallel's step takes 0.50× DDP's.", "copies")
+    none = scaling.data_parallel(slow).iloc[:0]
+    said(scaling.data_parallel_takes(none), "needs two GPUs")
 
 
 def test_messages_besides_gradients(tmp_path):
     table = scaling.messages(messages_run(tmp_path / "run"))
-    parts = ("2 × broadcast (37.7 KiB)", "The second step calls 2 more", "Under `no_sync` no gradient is sent")
-    said(scaling.explain_messages(table), parts)
-    said(scaling.explain_messages(scaling.messages(messages_run(tmp_path / "loud", quiet=False))), "**`no_sync` sends")
+    said(
+        scaling.besides_gradients(table),
+        ("a step sends 2 broadcasts**", "leaves out the gradients alone"),
+        "sends gradients!",
+    )
+    loud = scaling.messages(messages_run(tmp_path / "loud", quiet=False))
+    said(scaling.besides_gradients(loud), "`no_sync` sends gradients!", "alone")
     orders = scaling.orders(messages_run(tmp_path / "orders"))
     assert (orders["with set_epoch"].nunique(), orders["without set_epoch"].nunique()) == (3, 1)
 
@@ -126,25 +139,18 @@ PERCENT = {
 }
 
 
-def test_accuracies_differ_or_are_not_resolved(tmp_path):
-    table = scaling.accuracy(accuracy_run(tmp_path / "run", PERCENT))
-    apart = scaling.differences(table).set_index("variant")
-    assert table.set_index("variant").loc["large", ["std_test_percent", "steps"]].tolist() == pytest.approx([0.5, 72])
-    assert apart.loc["unscaled", ["points", "resolved"]].tolist() == [pytest.approx(-20.2), True]
-    assert not apart.loc["sync_bn", "resolved"]
-    text = scaling.explain_accuracy(table, scaling.differences(table))
-    said(text, ("**20.2 ± 0.8 points fewer**", "**Not resolved by these data**", "no claim", "4.0× as fast")[:2])
-    said(text, ("nothing here is a claim about CIFAR-10", "trains 4.0× as fast"), "guessing")
-    some = accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0})
-    table = scaling.accuracy(some)
-    assert table.set_index("variant")["at_chance"].to_dict() == {**dict.fromkeys(PERCENT, 0), "large": 3}
-    said(scaling.explain_accuracy(table, scaling.differences(table)), "at chance in 3 of 3 seeds")
-    low = accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,))
-    table = scaling.accuracy(low)
-    said(scaling.explain_accuracy(table, scaling.differences(table)), ("guessing", "one seed"))
+def test_every_seed_counts(tmp_path):
+    table = scaling.accuracy(accuracy_run(tmp_path / "run", PERCENT)).set_index("variant")
+    assert table.loc["large", ["std_test_percent", "steps"]].tolist() == pytest.approx([0.5, 72])
+    assert len(table.loc["large", "percents"]) == table.loc["large", "seeds"] == 3
+    said(scaling.trained_alike(table.reset_index()), ("4.0× as fast", "**Its accuracy is -9.8 points off.**"), "little")
+    some = scaling.accuracy(accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0}))
+    said(scaling.trained_alike(some), "**In 3 of 3 seeds it has learnt little", "points off")
+    low = scaling.accuracy(accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,)))
+    said(scaling.trained_alike(low), "more than guessing", "as fast")
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
     assert alone["variant"].tolist() == ["reference", "one_gpu"]
-    said(scaling.explain_accuracy(alone, scaling.differences(alone)), "80.0 ± 0.5 %", "as fast")
+    said(scaling.trained_alike(alone), "lacks the large batch", "as fast")
 
 
 def test_rungs_and_their_share_of_the_roof(tmp_path):
@@ -153,26 +159,22 @@ def test_rungs_and_their_share_of_the_roof(tmp_path):
     assert table["batch"].tolist() == [512] * 5 + [2048] * 2
     last = table.iloc[-1]
     assert last["roof_share"] == pytest.approx(60e3 * 3.329e9 / 989.5e12, rel=0.01)
-    said(scaling.explain_roof(table), ("5.0×", "leave most of the matrix units idle"))
-    fast = scaling.ladder(
-        knobs_run(tmp_path / "fast", tuple(rate * 3 for rate in (12e3, 20e3, 21e3, 50e3, 60e3, 60e3, 60e3)))
-    )
-    said(scaling.explain_roof(fast), "uses 61 % of", "idle")
+    said(scaling.fastest_loop(table), ("one GPU 5.0× as fast.**", "of the datasheet's matrix rate"))
+    said(scaling.fastest_loop(table.assign(roof_share=float("nan"))), "5.0×", "datasheet")
+    said(scaling.fastest_loop(table.iloc[:1]), "No knob makes the loop faster")
 
 
-def test_targets_are_met_missed_or_open(tmp_path):
+def test_goals_are_met_missed_or_open(tmp_path):
     def efficiency(run):
-        card = scaling.scorecard(run).set_index("target")
+        card = scorecard_of(run).set_index("target")
         met = card.loc["efficiency at 2 GPUs, 512 images per GPU, device loader", "met"]
         return met if met == OPEN else bool(met)
 
     assert efficiency(epochs_run(tmp_path / "good", step_ms=0.1)) is True
     assert efficiency(epochs_run(tmp_path / "bad", serial=0.5)) is False
     assert efficiency(epochs_run(tmp_path / "near", step_ms=0.0, serial=0.052)) == OPEN
-    rest = scaling.scorecard(epochs_run(tmp_path / "rest", rest=0.05)).set_index("target")["met"]
+    rest = scorecard_of(epochs_run(tmp_path / "rest", rest=0.05)).set_index("target")["met"]
     assert not rest["largest part of an epoch that nothing explains"]
-    card = scaling.scorecard(communication_run(tmp_path / "steps", trace=3.0)).set_index("target")["met"]
+    card = scorecard_of(communication_run(tmp_path / "steps", trace=3.0)).set_index("target")["met"]
     assert card.tolist() == [False, True]
-    assert scaling.scorecard(epochs_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
-    named = {one.what for one in scaling.EXPECTED}
-    assert named <= {*scaling.scorecard(epochs_run(tmp_path / "all"))["target"], *card.index}
+    assert scorecard_of(epochs_run(tmp_path / "cpu", device="cpu", gpus=2)).empty

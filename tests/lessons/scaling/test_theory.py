@@ -7,9 +7,9 @@ import pytest
 from torch.utils.data import DistributedSampler
 
 from labkit.course.verdict import RIGHT
-from lessons import scaling
 from lessons.scaling import theory
-from lessons.scaling.exercise import SCHEDULES, SHARDS, judge_rates, judge_shard, verdict_of
+from lessons.scaling.exercises import SCHEDULES, SHARDS, judge_rates, judge_shard, verdict_of
+from lessons.scaling.explorer import picture
 
 
 @pytest.mark.parametrize("law", ["amdahl", "gustafson"])
@@ -151,6 +151,6 @@ def test_a_symptom_names_its_bug():
 
 
 def test_an_explorer_shows_every_count():
-    html = scaling.picture(128, 80, 3, 200, 80, 20_000)
+    html = picture(128, 80, 3, 200, 80, 20_000)
     assert all(f"{count} GPU" in html for count in (1, 2, 4, 8, 16))
-    assert "waiting for images" in scaling.picture(128, 80, 3, 200, 80, 2_000).partition("</div>")[0]
+    assert "waiting for images" in picture(128, 80, 3, 200, 80, 2_000).partition("</div>")[0]

@@ -6,10 +6,10 @@ from labkit.engine.errors import PlanError
 from labkit.engine.launch import launch
 from lessons import scaling
 from lessons.scaling.bugs import SYMPTOMS
-from lessons.scaling.exercise import verdict_of
+from lessons.scaling.exercises import verdict_of
 from lessons.scaling.plan import VARIANTS, Accuracy, Communication, Epochs, Messages, Trial
-from lessons.scaling.targets import caught
-from lessons.scaling.theory import bucket_count, model
+from lessons.scaling.tables import caught, epochs
+from lessons.scaling.theory import BASE_RATE, bucket_count, model
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 @pytest.mark.slow
 def test_epochs_in_parts_that_add_up():
     run = launch(Epochs.small(gpus=2, batches=(32,), training=64, processes=1), progress=False)
-    table = scaling.epochs(run)
+    table = epochs(run)
     assert set(table["loader"]) == {"device", "host"}
     assert (table["steps"] == 64 // (table["ranks"] * table["gpu_batch"])).all()
     parts = scaling.parts(run)
@@ -58,7 +58,7 @@ def test_trainings_learn_and_use_their_rate():
     plan = Accuracy.small(gpus=2, trainings=("reference", "large", "same_order"), training=128, epochs=3)
     run = launch(plan, progress=False)
     table = scaling.accuracy(run).set_index("variant")
-    assert table.loc["large", "rate"] == pytest.approx(scaling.BASE_RATE * 32 / 8)
+    assert table.loc["large", "rate"] == pytest.approx(BASE_RATE * 32 / 8)
     assert table.loc["large", "steps"] * 4 == table.loc["reference", "steps"]
     assert table["test_percent"].between(0, 100).all()
 

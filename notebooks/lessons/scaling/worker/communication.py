@@ -18,7 +18,7 @@ from lessons.scaling.worker.loop import Loop
 
 def communicate(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one strategy: DataParallel in the first process alone, DDP in all that the point uses."""
-    (_data_parallel if point.strategy == "dp" else _ddp)(worker, point)
+    (_data_parallel if point.strategy == "dp" else three_ways)(worker, point)
 
 
 def _batch(worker: Worker, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,11 +35,8 @@ def _rows(worker: Worker, entry: str, work: Callable, before: Callable = lambda:
         )
 
 
-def _ddp(worker: Worker, point: SimpleNamespace) -> None:
-    """Append rows of whole steps, of gradients with and without all-reduce, of waits, of the all-reduce alone; a trace.
-
-    The batch is ready on the device. `waited_ms`: from the last gradient to the end of the backward, in the stream.
-    """
+def three_ways(worker: Worker, point: SimpleNamespace) -> None:
+    """Append rows that show what a step's all-reduce costs, by two step times, by hooks, and in a trace."""
     loop, group = Loop(worker, point), worker.state.groups[point.ranks]
     images, labels = loop.ready(*_batch(worker, point.gpu_batch))
 
@@ -52,9 +49,11 @@ def _ddp(worker: Worker, point: SimpleNamespace) -> None:
         fence(group)
 
     _rows(worker, "step", step, settle)
+    # 1. two step times: with the all-reduce, and without
     _rows(worker, "gradients", lambda: loop.gradients(images, labels), settle)
     with loop.wrapped.no_sync():
         _rows(worker, "muted", lambda: loop.gradients(images, labels), settle)
+    # 2. hooks: from the last gradient to the end of backward, in the stream
     for iteration in range(worker.plan.repeats):
         settle()
         loop.begin()
@@ -62,6 +61,14 @@ def _ddp(worker: Worker, point: SimpleNamespace) -> None:
         worker.synchronize()
         worker.record(entry="waited", iteration=iteration, waited_ms=loop.ended()["exposed"])
     settle()
+    _alone(worker, step, group)
+    # 3. the trace; the tracer has all ranks meet
+    if point.ranks == worker.gpus:
+        traced(worker, step)
+
+
+def _alone(worker: Worker, step: Callable, group: dist.ProcessGroup | None) -> None:
+    """Append a row of the gradients that a step sends, and rows of the same all-reduces when nothing else runs."""
     with Collectives() as sent:
         step()
     sizes = [size for name, size in sent.each if name == "all-reduce"]
@@ -73,8 +80,6 @@ def _ddp(worker: Worker, point: SimpleNamespace) -> None:
             work.wait()  # pyright: ignore[reportOptionalMemberAccess]
 
     _rows(worker, "alone", exchange, lambda: fence(group) and None)
-    if point.ranks == worker.gpus:  # the tracer has all ranks meet
-        traced(worker, step)
 
 
 def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:

@@ -1,4 +1,4 @@
-"""Check the student's sampler and learning rates, and name the bug in a training."""
+"""The exercises of lab 13: cases, judges and hints of a sampler and of learning rates; then the bugs to name."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import close, is_number
-from labkit.course.lineup import line_up
+from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from lessons.scaling.bugs import SYMPTOMS
-from lessons.scaling.hints import HINTS
-from lessons.scaling.listings import CODES
-from lessons.scaling.tables.exchange import symptoms
+from lessons.scaling.tables import symptoms
 from lessons.scaling.theory import learning_rate, scaled_rate
 
-# images, ranks, drop_last
-_SIZES = ((12, 3, False), (10, 4, False), (10, 4, True), (3, 4, False), (2, 5, False), (101, 2, True))
-SCHEDULES = [[20, 4, 128, 128, 0.1], [50, 10, 512, 128, 0.1], [25, 0, 2048, 256, 0.05], [8, 8, 256, 128, 0.2]]
 _CLOSE = 1e-6
 
 
@@ -35,7 +35,23 @@ def shards_of(sizes: Iterable[tuple[int, int, bool]]) -> list[list]:
     ]
 
 
-SHARDS = shards_of(_SIZES)
+def _sizes(random: Random) -> list:
+    """Return the calls for two larger sizes, with and without `drop_last`, and for fewer images than ranks."""
+    sizes = [(random.randint(12, 60), random.randint(2, 6), drop) for drop in (False, True)]
+    return shards_of([*sizes, (10, 4, random.random() < 0.5), (2, random.randint(3, 5), False)])
+
+
+def _schedules(random: Random) -> list:
+    """Return five calls of `rates`: steps, warm-up steps, batch, base batch and base rate; one without warm-up."""
+    drawn = []
+    for number in range(5):
+        steps, base = random.randint(5, 60), random.choice((64, 128, 256))
+        warm_up = random.randint(1, steps - 1) if number else 0
+        drawn.append((steps, warm_up, base * random.choice((1, 2, 4, 8)), base, random.choice((0.05, 0.1))))
+    return drawn
+
+
+SHARDS, SCHEDULES = _sizes(Random(0)), _schedules(Random(0))
 
 
 def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
@@ -187,10 +203,80 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
 
 check = Exercises(
     "scaling",
-    Exercise("shard", SHARDS, judge_shard, hints=HINTS["shard"], grade=CORE),
-    Exercise("rates", SCHEDULES, judge_rates, hints=HINTS["rates"], grade=WARM_UP),
+    Exercise(
+        "shard",
+        judge=judge_shard,
+        cases=Cases(_sizes),
+        grade=CORE,
+        hints=(
+            "Which part must be the same on all ranks, and which differs? Try 10 images on 4 ranks by hand.",
+            "Shuffle with a generator that only the epoch seeds. Make the length divisible by the ranks: cut, or "
+            "repeat from the start (more than once, if there are fewer images than ranks). Then take every `ranks`-th"
+            " number.",
+            "`random.Random(epoch).shuffle(order)`. With `drop_last`: `order[: images - images % ranks]`. Without: "
+            "`filled = -(-images // ranks) * ranks`, then `(order * filled)[:filled]`. Return `order[rank::ranks]`.",
+        ),
+    ),
+    Exercise(
+        "rates",
+        judge=judge_rates,
+        cases=Cases(_schedules),
+        grade=WARM_UP,
+        hints=(
+            "What is the highest rate? The base rate belongs to the base batch.",
+            "The peak is the base rate times batch over base batch. Step k of the warm-up has (k + 1) parts of it. "
+            "After that, step k has (steps − k) of (steps − warm_up_steps) parts.",
+            "`peak = base_rate * batch / base_batch`. Two lists: `peak * (k + 1) / warm_up_steps` for the first "
+            "`warm_up_steps`, and `peak * (steps - k) / (steps - warm_up_steps)` for the rest.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
+
+_RIGHT = """
+sampler = DistributedSampler(
+    images, num_replicas=ranks, rank=rank)
+rate = base_rate * batch / base_batch
+for epoch in range(epochs):
+    sampler.set_epoch(epoch)
+    start = clock()
+    train(model, sampler, peak_rate=rate)
+    seconds.append(clock() - start)
+
+mine = test_images[rank::ranks]
+right, tested = evaluate(model, mine), len(mine)
+right, tested = all_reduce([right, tested])
+accuracy = right / tested
+epoch_seconds = mean(seconds[1:])
+"""
+CODES = edited(
+    _RIGHT,
+    {
+        "no_sampler": [("num_replicas=ranks, rank=rank", "num_replicas=1, rank=0")],
+        "no_set_epoch": [("    sampler.set_epoch(epoch)\n", "")],
+        "one_shard": [("right, tested = all_reduce([right, tested])\n", "")],
+        "unscaled": [("base_rate * batch / base_batch", "base_rate")],
+        "first_epoch": [("mean(seconds[1:])", "mean(seconds)")],
+    },
+)
+
+
 suspects, diagnose, show_suspects = line_up(
     "scaling", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
 )
+
+
+def why_the_batch() -> HTML:
+    """Ask why two GPUs keep less of their rate with few images each."""
+    return why(
+        "With 32 images per GPU, two GPUs keep much less of their rate than with 512. Why?",
+        ("Less computing hides the all-reduce", "The gradients stay as large; backward is too short to hide them."),
+        (
+            "A smaller batch sends more gradients",
+            "It sends the same bytes per step. A batch does not change the model.",
+        ),
+        (
+            "Small images load more slowly",
+            "They are the same images; waiting for them is a small part, as a chart below shows.",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Speed as pictures: the two laws, what an epoch is made of, how it scales, what an all-reduce costs."""
+"""Tables of lab 13 → figures: how epochs scale and what they are made of, what is exchanged, what is learnt."""
 
 from __future__ import annotations
 
@@ -164,3 +164,58 @@ def ways_chart(*tables: pd.DataFrame) -> Figure:
         ax.set(title=f"{where(table)}: GPUs × images", xlabel="exposed all-reduce, % of a step")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+
+
+_TRAININGS = {
+    "reference": "reference",
+    "one_gpu": "large batch, one GPU",
+    "large": "large batch, all GPUs",
+    "no_warm_up": "… without warm-up",
+    "unscaled": "… learning rate not scaled",
+    "same_order": "… without set_epoch",
+    "sync_bn": "… with SyncBatchNorm",
+}
+
+
+def accuracy_chart(*tables: pd.DataFrame) -> Figure:
+    """Accuracy on the test images after the last epoch, a dot per seed; a panel per run.
+
+    Beside each: GPUs × images per GPU, and the steps in all.
+    """
+    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
+    for ax, table in zip(axes, tables, strict=True):
+        labels = [
+            f"{_TRAININGS[row.variant]}\n{row.ranks} × {row.gpu_batch}, {row.steps} steps" for row in table.itertuples()
+        ]
+        places = parts.rows(ax, labels, fontsize=8.5)
+        color = canvas.RECORDED if fact(table, "source").startswith("recorded") else canvas.MEASURED
+        for place, percents in zip(places, table["percents"], strict=True):
+            look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 7}
+            ax.plot(percents, [place] * len(percents), "o", label="a seed" if place == 0 else None, **look)
+        ax.axvline(10, color=canvas.QUIET, lw=1, ls=(0, (2, 2)), label="guessing")
+        ax.set(title=where(table), xlabel="right answers on test images, %", xlim=(0, 104))
+        ax.set_xticks(range(0, 101, 20))
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, sources(*tables))
+
+
+def published_chart(table: pd.DataFrame) -> Figure:
+    """A report's speed-ups per setting: as printed, and what its own seconds mean over one GPU.
+
+    Takes `published_speedups`.
+    """
+    figure, (ax,) = parts.panels(1, rows=len(table), row_height=0.34)
+    places = parts.rows(ax, [f"{row.gpus} × {row.batch_per_gpu}" for row in table.itertuples()])
+    ax.hlines(places, table["speedup_as_printed"], table["true_speedup"], color=canvas.HAIRLINE, lw=2)
+    marks = {
+        "speedup_as_printed": ("printed", "^", canvas.PUBLISHED),
+        "true_speedup": ("its own seconds", "o", canvas.INK),
+    }
+    for column, (label, marker, color) in marks.items():
+        ax.plot(table[column], places, marker, color=color, ms=7, label=label)
+    ends = table[["speedup_as_printed", "true_speedup"]].max(axis=1)
+    for place, end, row in zip(places, ends, table.itertuples(), strict=True):
+        parts.beside(ax, end, place, units.seconds(row.epoch_seconds), fontsize=8)
+    ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times one GPU", xlim=(0.8, 2.2))
+    canvas.legend_above(ax)
+    return canvas.finish(figure, sources(table))

@@ -1,0 +1,141 @@
+"""What matters of lab 13: images per second, what each of two GPUs keeps, and whether an epoch is explained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
+from labkit.tables.measures import Measure
+from labkit.tables.targets import CODE, HOST
+from labkit.theory.images import CLASSES
+from labkit.theory.resnet import flop_per_image
+from lessons.scaling import tables
+from lessons.scaling.theory import bucket_count, model
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+    Shown = Callable[[Run], Measured | None]
+
+
+def _images(which: int) -> Shown:
+    """Return how a run gives the rate with its largest (-1) or smallest (0) batch per GPU."""
+
+    def measured(run: Run) -> Measured | None:
+        plan = run.plan
+        gpu_batch = sorted(plan.batches)[which]
+        steps = repeats(run, "step_ms", strategy="ddp", ranks=plan.gpus, gpu_batch=gpu_batch)
+        time = Measured.of(steps, f"{gpu_batch} images per GPU, width {plan.width}, float32, {workers(run)}")
+        flop = flop_per_image(plan.width, plan.blocks, CLASSES)
+        return time and time.rate(1e3 * gpu_batch * plan.gpus, most_per_second(run, flop, "float32", plan.gpus))
+
+    return measured
+
+
+def _figure(value: float, spread: float, run: Run) -> Measured:
+    spread = 0.0 if math.isnan(spread) else spread
+    return Measured(value, value - spread, value + spread, 1, workers(run))
+
+
+def _efficiency(loader: str) -> Shown:
+    """Return how a run shows which part of one GPU's rate each of two keeps, 512 images each."""
+
+    def measured(run: Run) -> Measured | None:
+        table = tables.scaling(run, loader)
+        for row in table[(table["law"] == "weak") & (table["ranks"] == 2) & (table["fixed"] == 512)].itertuples():
+            return _figure(float(row.efficiency), float(row.spread_efficiency), run)
+        return None
+
+    return measured
+
+
+def _rest(run: Run) -> Measured:
+    """Return the largest part of an epoch that no part explains, in percent."""
+    return _figure(100 * float(tables.parts(run)["rest_share"].max()), 0.0, run)
+
+
+def _apart(run: Run) -> Measured:
+    """Return by how many points of a step the three ways of measuring an all-reduce differ at most."""
+    table = tables.exchange(run)
+    return _figure(float(table.loc[table["ranks"] > 1, "apart_points"].max()), 0.0, run)
+
+
+def _wrong_gradients(run: Run) -> Measured:
+    """Return how many settings send other bytes, or other calls, than the formula."""
+    table, network = tables.exchange(run), (run.plan.width, run.plan.blocks)
+    wrong = (table["sent_bytes"] != 4 * model(*network).parameters) | (table["calls"] != bucket_count(*network))
+    return _figure(float(wrong.sum()), 0.0, run)
+
+
+def _missed_bugs(run: Run) -> Measured:
+    """Return how many wrong trainings are not caught, and how many right ones are accused."""
+    table = tables.symptoms(run)
+    return _figure(float((tables.caught(table) != (table["variant"] != "right")).sum()), 0.0, run)
+
+
+_GOAL = {"on_card": False, "least_gpus": 2}
+
+MEASURES = (
+    Measure(name="ResNet-18, DDP, large batch", unit="images/s", plan="communication", measured=_images(-1)),
+    Measure(
+        name="ResNet-18, DDP, small batch", unit="images/s", plan="communication", measured=_images(0), depends_on=HOST
+    ),
+    *(
+        Measure(
+            name=f"efficiency at 2 GPUs, 512 images per GPU, {loader} loader",
+            unit="×",
+            plan="epochs",
+            measured=_efficiency(loader),
+            comparison="≥",
+            goal=0.95,
+            depends_on=HOST,
+            **_GOAL,
+        )
+        for loader in ("device", "host")
+    ),
+    Measure(
+        name="largest part of an epoch that nothing explains",
+        unit="%",
+        plan="epochs",
+        measured=_rest,
+        better=LOWER,
+        comparison="≤",
+        goal=3,
+        depends_on=HOST,
+        **_GOAL,
+    ),
+    Measure(
+        name="three ways of measuring an all-reduce, most apart",
+        unit="points",
+        plan="communication",
+        measured=_apart,
+        better=LOWER,
+        comparison="≤",
+        goal=5,
+        **_GOAL,
+    ),
+    Measure(
+        name="settings whose gradients are not the formula's",
+        unit="settings",
+        plan="communication",
+        measured=_wrong_gradients,
+        better=LOWER,
+        comparison="=",
+        goal=0,
+        depends_on=CODE,
+        **_GOAL,
+    ),
+    Measure(
+        name="trainings that are judged wrongly",
+        unit="trainings",
+        plan="trial",
+        measured=_missed_bugs,
+        better=LOWER,
+        comparison="=",
+        goal=0,
+        depends_on=CODE,
+        **_GOAL,
+    ),
+)

@@ -1,0 +1,298 @@
+"""Rows of lab 13 → tables: epochs and their parts, what is exchanged, what is learnt, and a report's figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.node.limits import against_limit, spec
+from labkit.provenance import fact, like, of_source
+from labkit.tables.rates import PEAK
+from labkit.tables.rates import ladder as _ladder
+from labkit.tables.rows import entries
+from labkit.theory.images import SAID
+from labkit.theory.lines import GB
+from lessons.scaling.theory import GUESSING, fit_serial, training_flop
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+SETTING = ["loader", "ranks", "gpu_batch"]
+PARTS = ("input", "copy", "forward", "backward", "exposed", "optimizer", "rest")
+LAWS = {"strong": "amdahl", "weak": "gustafson"}
+
+
+def of_images(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
+    """Return the table, marked as measured by the run on its kind of images, with further facts."""
+    known = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus, **facts}
+    return of_source(table, f"{run.source}, {SAID[run.plan.images]}", small=run.plan.size == "small", **known)
+
+
+def epochs(run: Run) -> pd.DataFrame:
+    """Return one row per setting (SETTING): seconds of an epoch with spread and count, a rank's steps, images_per_s.
+
+    An epoch lasts as long as its slowest rank; the first one is a warm-up and left out. `images_per_s` counts all
+    ranks' images; `spread_images_per_s` is half the interquartile range.
+    """
+    table = run.medians(SETTING, "seconds")
+    rows = entries(run, "epoch")
+    done = rows[~rows["warm_up"].astype(bool)].groupby(SETTING)[["steps", "images"]].max().reset_index()
+    table = table.merge(done, on=SETTING, how="left")
+    table["images_per_s"] = table["ranks"] * table["images"] / table["seconds"]
+    table["spread_images_per_s"] = table["images_per_s"] * table["spread_seconds"] / table["seconds"]
+    return of_images(table.sort_values(SETTING, kind="stable", ignore_index=True), run)
+
+
+def parts(run: Run, exchanged: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return per setting (SETTING) what an epoch's seconds went into: a column for each of PARTS, and `seconds`.
+
+    All are means over ranks and timed epochs. `rest_s` is what no part explains, `rest_share` that part of the epoch.
+    `hidden_s` is the all-reduce behind the backward, from `exchange` of the same node; NaN where it was not measured.
+    """
+    rows = entries(run, "epoch")
+    rows = rows[~rows["warm_up"].astype(bool)]
+    named = [f"{part}_ms" for part in PARTS[:-1]]
+    table = rows.groupby(SETTING)[["seconds", "steps", *named]].mean().reset_index()
+    for part in PARTS[:-1]:
+        table[f"{part}_s"] = table.pop(f"{part}_ms") / 1e3
+    table["rest_s"] = table["seconds"] - sum(table[f"{part}_s"] for part in PARTS[:-1])
+    table["rest_share"] = table["rest_s"].abs() / table["seconds"]
+    table["hidden_s"] = float("nan")
+    if exchanged is not None:
+        own = exchanged.set_index(["ranks", "gpu_batch"])
+        keys = pd.MultiIndex.from_frame(table[["ranks", "gpu_batch"]])
+        table["hidden_s"] = table["steps"] * (own["hidden_share"] * own["alone_ms"]).reindex(keys).to_numpy() / 1e3
+    return of_images(table, run)
+
+
+def scaling(run: Run, loader: str = "device") -> pd.DataFrame:
+    """Return speed-up and efficiency over one GPU by law, batch and ranks, with half-spreads.
+
+    "strong": the batch over all GPUs stays (`fixed` names it), each GPU's share shrinks. "weak": each GPU's batch stays
+    and the work per step grows. Speed-up is the ratio of images per second; efficiency is speed-up over ranks.
+    """
+    table = epochs(run)
+    table = table[table["loader"] == loader]
+    largest = run.plan.batches[-1]
+    strong = table[table["gpu_batch"] == largest // table["ranks"]].assign(law="strong", fixed=largest)
+    weak = table[table["gpu_batch"].isin(run.plan.batches)].assign(law="weak")
+    weak["fixed"] = weak["gpu_batch"]
+    found = pd.concat([strong, weak], ignore_index=True)
+    one = found[found["ranks"] == 1].set_index(["law", "fixed"])
+    keys = pd.MultiIndex.from_frame(found[["law", "fixed"]])
+    base, base_spread = (one[name].reindex(keys).to_numpy() for name in ("images_per_s", "spread_images_per_s"))
+    found["speedup"] = found["images_per_s"] / base
+    relative = found["spread_images_per_s"] / found["images_per_s"] + base_spread / base
+    found["spread_speedup"] = np.where(found["ranks"] == 1, 0.0, found["speedup"] * relative)
+    for name in ("speedup", "spread_speedup"):
+        found[name.replace("speedup", "efficiency")] = found[name] / found["ranks"]
+    found = found.sort_values(["law", "fixed", "ranks"], kind="stable", ignore_index=True)
+    columns = ["law", "fixed", "ranks", "gpu_batch", "steps", "seconds", "count", "images_per_s"]
+    columns += ["speedup", "spread_speedup", "efficiency", "spread_efficiency"]
+    return like(found[columns], table, loader=loader)
+
+
+def laws(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the serial share fitted to each group of `scaling`: law, fixed, share, least and most.
+
+    Amdahl's law is fitted to strong scaling, Gustafson's to weak scaling; `lessons.scaling.theory.fit_serial` says
+    how, and what the interval is. No rows where nothing ran on two GPUs.
+    """
+    rows = []
+    for (law, fixed), group in table.groupby(["law", "fixed"], sort=False):
+        known = group[group["speedup"].notna()]
+        if known["ranks"].max() > 1:
+            found = fit_serial(LAWS[str(law)], known["ranks"], known["speedup"], known["spread_speedup"])
+            rows.append((law, fixed, found.share, found.least, found.most))
+    return like(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
+
+
+def ladder(run: Run) -> pd.DataFrame:
+    """Return per rung: its knob, step_ms, images_per_s with spread, times the rung before and the first, and its share.
+
+    `roof_share` is the network's FLOP per second over the datasheet's rate of the rung's precision; NaN where no
+    datasheet is known.
+    """
+    table = _ladder(run, unit="images")
+    precision = entries(run, "step").drop_duplicates("knob").set_index("knob")["precision"]
+    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    peaks = [known.tflops(PEAK[precision[knob]]) if known else None for knob in table["knob"]]
+    table["peak_tflops"] = pd.Series(peaks, dtype=float)
+    table["tflops"] = table["images_per_s"] * training_flop(run.plan.width, run.plan.blocks) / 1e12
+    table = against_limit(table, "tflops", "peak_tflops").rename(columns={"share_of_limit": "roof_share"})
+    return of_images(table, run, unit="images")
+
+
+BY = ["ranks", "gpu_batch"]
+WAYS = ("steps", "trace", "hooks")
+_TIMED = ("step", "gradients", "muted", "waited", "alone")
+
+
+def exchange(run: Run) -> pd.DataFrame:
+    """Return per number of ranks and batch per GPU what DDP's all-reduce costs, in ms, by three ways, and alone.
+
+    `steps_ms`: gradients with all-reduce less gradients without. `trace_ms`: kernels of NCCL while nothing computes
+    (only on all GPUs; else NaN). `hooks_ms`: what the stream waits from the last gradient to the backward's end. Each
+    `…_share` is that over the step; `apart_points` is by how many points these shares differ at most. `alone_ms`: the
+    same buckets, all-reduced when nothing else runs; `bus_gb_per_s` is theirs, as nccl-tests defines it. `hidden_share`
+    is the part of `alone_ms` that the hooks do not see.
+    """
+    rows = entries(run, "sent").groupby(BY)[["calls", "sent_bytes"]].max()
+    table = rows.astype(int)
+    for name in _TIMED:
+        own = entries(run, name)
+        own = own[own["strategy"] == "ddp"]
+        medians = _medians(own, f"{name}_ms")
+        table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
+    traced = entries(run, "profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
+    table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
+    table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
+    table["trace_ms"] = traced.reindex(table.index)
+    table["hooks_ms"] = table["waited_ms"]
+    for way in WAYS:
+        table[f"{way}_share"] = table[f"{way}_ms"] / table["step_ms"]
+    shares = table[[f"{way}_share" for way in WAYS]]
+    table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
+    table = table.reset_index()
+    several = table["ranks"] > 1
+    moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
+    table["bus_gb_per_s"] = (moved / table["alone_ms"] * 1e3 / GB).where(several)
+    table["hidden_share"] = (1 - table["hooks_ms"] / table["alone_ms"]).clip(lower=0).where(several)
+    return of_images(table, run)
+
+
+def _medians(rows: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return median and half the interquartile range per setting; an iteration lasts as long as its slowest rank."""
+    rows = rows[~rows["warm_up"].astype(bool)]
+    slowest = rows.groupby([*BY, "seed", "iteration"])[value].max().groupby(BY)
+    spread = (slowest.quantile(0.75) - slowest.quantile(0.25)) / 2
+    return pd.DataFrame({"median": slowest.median(), "spread": spread})
+
+
+def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
+    """Return `exchange` beside what lab 09's fitted lines promise for the same calls and bytes: line_ms, over_line.
+
+    `lines` is lab 09's table of fits. A line of another number of ranks promises nothing: NaN.
+    """
+    own = lines[(lines["collective"] == "all-reduce") & (lines["backend"] == "nccl")].set_index("ranks")
+    own = own.iloc[:0] if fact(table, "small") else own  # processes on a CPU speak gloo
+    alpha_us, beta = (own[name].reindex(table["ranks"]).to_numpy() for name in ("alpha_us", "beta_gb_per_s"))
+    moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
+    result = table[["ranks", "gpu_batch", "calls", "sent_bytes", "alone_ms", "spread_alone_ms", "bus_gb_per_s"]].copy()
+    result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
+    result["line_bus_gb_per_s"] = moved / result["line_ms"] * 1e3 / GB
+    result["over_line"] = result["alone_ms"] / result["line_ms"]
+    return like(result, table, lines)
+
+
+def data_parallel(run: Run) -> pd.DataFrame:
+    """Return per ranks and batch per GPU the step of DataParallel and of DDP in ms, and the first over the second.
+
+    Empty where DataParallel did not run: it needs two GPUs.
+    """
+    rows = entries(run, "step")
+    sides = {name: _medians(rows[rows["strategy"] == name], "step_ms") for name in ("ddp", "dp")}
+    table = sides["dp"].add_suffix("_dp").join(sides["ddp"].add_suffix("_ddp"), how="inner").reset_index()
+    names = {
+        f"{what}_{side}": f"{'spread_' if what == 'spread' else ''}{side}_ms"
+        for what in ("median", "spread")
+        for side in ("dp", "ddp")
+    }
+    table = table.rename(columns=names)
+    table["times"] = table["dp_ms"] / table["ddp_ms"]
+    table["spread_times"] = table["times"] * (
+        table["spread_dp_ms"] / table["dp_ms"] + table["spread_ddp_ms"] / table["ddp_ms"]
+    )
+    return of_images(table, run)
+
+
+def messages(run: Run) -> pd.DataFrame:
+    """Return what rank 0 called in each phase: phase, collective, calls, and the bytes of all of them."""
+    rows = entries(run, "message")
+    table = rows[rows["rank"] == 0][["phase", "collective", "calls", "sent_bytes"]].reset_index(drop=True)
+    return of_images(table.astype({"calls": int, "sent_bytes": int}), run)
+
+
+def orders(run: Run) -> pd.DataFrame:
+    """Return the first images of rank 0's epochs, with and without `set_epoch`: a row per epoch, a column per way."""
+    rows = entries(run, "order")
+    rows = rows[rows["rank"] == 0].assign(epoch=lambda own: own["epoch"].astype(int))
+    rows["numbers"] = [", ".join(map(str, numbers)) for numbers in rows["numbers"]]
+    rows["way"] = rows["set_epoch"].astype(bool).map({True: "with set_epoch", False: "without set_epoch"})
+    table = rows.pivot_table(index="epoch", columns="way", values="numbers", aggfunc="first").reset_index()
+    return of_images(table.rename_axis(columns=None), run)
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return per variant of a Trial, on rank 0: what it trained on, validated with, and the time that it reports."""
+    columns = ["variant", "ranks", "distinct", "repeated", "validated", "rate_over_due"]
+    columns += ["first_s", "later_s", "claimed_s"]
+    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    return of_images(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
+
+
+def caught(table: pd.DataFrame) -> pd.Series:
+    """Return, for each row of `symptoms`, whether its numbers give a fault away."""
+    return (
+        (table["distinct"] < 1)
+        | (table["repeated"] > 0.5)
+        | (table["validated"] < 1)
+        | ((table["rate_over_due"] - 1).abs() > 0.01)
+        | (table["claimed_s"] != table["later_s"])
+    )
+
+
+MEASURED = ("test_percent", "train_percent", "train_loss")
+
+
+def accuracy(run: Run) -> pd.DataFrame:
+    """Return one row per training, after its last epoch: mean over the seeds and standard deviation of MEASURED.
+
+    Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, at_chance (seeds that learnt
+    no more than guessing gives), percents (test_percent of each seed), seconds (of all epochs, the median over seeds),
+    then mean and `std_…` of each. A standard deviation of one seed is NaN.
+    """
+    rows = entries(run, "training")
+    knobs = ["variant", "ranks", "gpu_batch", "batch", "rate", "warm_up_epochs"]
+    seconds = rows.groupby(["variant", "seed"], sort=False)[["seconds", "steps"]].sum()
+    last = rows[rows["epoch"] == rows["epoch"].max()]
+    grouped = last.groupby(knobs, sort=False)
+    table = grouped[list(MEASURED)].mean()
+    for name in MEASURED:
+        table[f"std_{name}"] = grouped[name].std()
+    table["seeds"] = grouped.size()
+    table["percents"] = grouped["test_percent"].agg(list)
+    table["at_chance"] = grouped["test_percent"].agg(lambda percent: (percent < GUESSING + 5).sum())
+    table = table.reset_index()
+    by_variant = seconds.groupby("variant").median()
+    table["seconds"] = table["variant"].map(by_variant["seconds"])
+    table["steps"] = table["variant"].map(by_variant["steps"]).astype(int)
+    return of_images(table, run)
+
+
+def published_speedups(speedups: pd.DataFrame) -> pd.DataFrame:
+    """Return resnet_speedup.csv with what its own seconds mean.
+
+    `true_speedup`: one GPU's seconds over these, at the same batch per GPU. `efficiency`: that over the GPUs.
+    `previous_batch`: the previous batch's seconds over these, at the same number of GPUs (NaN for the first batch).
+    """
+    table = speedups.sort_values(["batch_per_gpu", "gpus"], ignore_index=True)
+    alone = table[table["gpus"] == 1].set_index("batch_per_gpu")["epoch_seconds"]
+    table["true_speedup"] = table["batch_per_gpu"].map(alone) / table["epoch_seconds"]
+    table["efficiency"] = table["true_speedup"] / table["gpus"]
+    table["previous_batch"] = table.groupby("gpus")["epoch_seconds"].shift() / table["epoch_seconds"]
+    return like(table, speedups, small=False)
+
+
+def published_shares(parts: pd.DataFrame, speedups: pd.DataFrame) -> pd.DataFrame:
+    """Return resnet_compute_communication.csv beside the epochs of the same settings.
+
+    `unexplained_share`: the part of the epoch that is neither the printed computing nor the printed communication.
+    """
+    keys = ["batch_per_gpu", "gpus"]
+    table = parts.merge(speedups[[*keys, "epoch_seconds"]], on=keys, how="left")
+    known = table["compute_seconds"] + table["communication_seconds"]
+    table["unexplained_share"] = 1 - known / table["epoch_seconds"]
+    return like(table, parts, speedups, small=False)

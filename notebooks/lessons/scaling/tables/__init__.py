@@ -1,1 +1,0 @@
-"""Rows of lab 13 → tables."""
