@@ -50,7 +50,6 @@ from lessons.ddp_fsdp.tables import (
     throughput,
     zero,
 )
-from lessons.ddp_fsdp.targets import EXPECTED, scorecard
 
 _MACHINES = ("h200x2", "h200x4")
 _ON_TWO = ("trial", "asreported", "accumulation", "zero1", "zero2", "zero3", "zero3_zero")

@@ -4,6 +4,7 @@ import pytest
 from figures import drawn
 
 from labkit.engine.run import replay
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
 
 SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
@@ -97,7 +98,7 @@ def test_accumulation_trades_rate_for_memory(runs):
 
 
 def test_targets_are_met(runs):
-    cards = {name: ddp_fsdp.scorecard(run) for name, run in runs.items()}
+    cards = {name: scorecard_of(run) for name, run in runs.items()}
     assert {name for name, card in cards.items() if len(card)} == {"strategies", "knobs", "trial"}
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
 

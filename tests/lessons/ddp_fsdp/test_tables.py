@@ -5,6 +5,7 @@ from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
 from labkit.tables.ledgers import MIB
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.plan import AsReported, Strategies, Trial
 
@@ -93,7 +94,7 @@ def met(card):
 
 
 def test_scorecard(tmp_path):
-    good = ddp_fsdp.scorecard(strategies_run(tmp_path / "good", step_ms={"single": 99.0}))
+    good = scorecard_of(strategies_run(tmp_path / "good", step_ms={"single": 99.0}))
     assert met(good) == {
         "DDP's rate ÷ rate alone, 4 GPUs, batch 64": True,
         "DDP's rate ÷ rate alone, 4 GPUs, batch 16": True,
@@ -102,19 +103,19 @@ def test_scorecard(tmp_path):
         "collectives that are not the formula's, of 16, 4 GPUs": True,
     }
     assert good["measured"].tolist() == pytest.approx([0.99, 0.99, 640, 2, 0], abs=1e-3)
-    near = ddp_fsdp.scorecard(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))
+    near = scorecard_of(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))
     assert near["met"].tolist()[:2] == ["open", "open"], "0.9498 ± 0.02 neither reaches 0.95 nor misses it"
-    bad = ddp_fsdp.scorecard(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
+    bad = scorecard_of(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
     assert not bad["met"].any()
     assert bad["measured"].tolist()[-2:] == pytest.approx([12, 16])
-    two = ddp_fsdp.scorecard(strategies_run(tmp_path / "two", gpus=2))
+    two = scorecard_of(strategies_run(tmp_path / "two", gpus=2))
     assert not two["target"].str.contains("415|float32").any(), "the rate is that of four GPUs"
 
 
 def test_scorecards_of_other_plans(tmp_path):
-    fast = ddp_fsdp.scorecard(knobs_run(tmp_path / "fast"))
+    fast = scorecard_of(knobs_run(tmp_path / "fast"))
     assert met(fast) == {"fastest setting ÷ first (float32, unfused AdamW), 4 GPUs": True}
-    assert not ddp_fsdp.scorecard(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
+    assert not scorecard_of(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
     for name, error in (("right", 2e-6), ("wrong", 0.2)):
         plan = Trial(device="cuda", gpus=4, size="full")
         rows = [
@@ -123,7 +124,7 @@ def test_scorecards_of_other_plans(tmp_path):
             for rank in range(4)
         ]
         run = write_run(tmp_path / name, plan, gpu_node(4), rows)
-        assert ddp_fsdp.scorecard(run)["met"].tolist() == [name == "right"]
+        assert scorecard_of(run)["met"].tolist() == [name == "right"]
         assert ddp_fsdp.equality(run)["equal"].tolist() == 4 * [name == "right"]
     broken = write_run(
         tmp_path / "broken", Trial(device="cuda", gpus=4, size="full", variants=("summed",)), gpu_node(4)
@@ -132,10 +133,10 @@ def test_scorecards_of_other_plans(tmp_path):
         broken.append(
             rank, {"point": 0, "seed": 0, "entry": "trial", "variant": "summed", "strategy": "ddp", "update_error": 3.0}
         )
-    assert ddp_fsdp.scorecard(broken).empty, "where no variant is right, no error is to be small"
-    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
-    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "one", gpus=1, strategies=("single",))).empty
-    assert ddp_fsdp.scorecard(zero_run(tmp_path / "zero")).empty
+    assert scorecard_of(broken).empty, "where no variant is right, no error is to be small"
+    assert scorecard_of(strategies_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
+    assert scorecard_of(strategies_run(tmp_path / "one", gpus=1, strategies=("single",))).empty
+    assert scorecard_of(zero_run(tmp_path / "zero")).empty
 
 
 def test_zero(tmp_path):
