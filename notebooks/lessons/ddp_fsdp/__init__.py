@@ -9,7 +9,7 @@ from lessons.ddp_fsdp.charts import (
     waterfall_chart,
     zero_chart,
 )
-from lessons.ddp_fsdp.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.ddp_fsdp.plan import (
     ZERO_RUNS,
     Accumulation,

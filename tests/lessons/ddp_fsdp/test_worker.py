@@ -7,7 +7,7 @@ from labkit.engine.launch import launch
 from labkit.theory.training import STRATEGIES
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.bugs import SYMPTOMS
-from lessons.ddp_fsdp.exercise import verdict_of
+from lessons.ddp_fsdp.exercises import verdict_of
 from lessons.ddp_fsdp.plan import VARIANTS, Accumulation, AsReported, Strategies, Trial
 
 SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
