@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from IPython.display import HTML
+
 from labkit.course.cases import Cases
 from labkit.course.exercise import written
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from lessons.ddp_fsdp.bugs import SYMPTOMS
 from lessons.ddp_fsdp.tables import symptoms
@@ -225,3 +228,16 @@ _CODES = edited(
 suspects, diagnose, show_suspects = line_up(
     "ddp_fsdp", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
 )
+
+
+def why_so_little() -> HTML:
+    """Ask why full sharding saves so little of the recorded run's memory."""
+    return why(
+        "Full sharding halves parameters, gradients and states on two GPUs. Why is so little of the peak saved?",
+        ("Most of the peak are activations", "They belong to the samples of a rank. No strategy here shards them."),
+        ("The gathered blocks come back", "True, but only two blocks and the rest of the model are whole at a time."),
+        (
+            "Two GPUs are too few",
+            "With more GPUs the saving grows a little. Even without any parameters, the activations stay.",
+        ),
+    )

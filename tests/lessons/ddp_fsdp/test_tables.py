@@ -4,6 +4,7 @@ import pytest
 from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
+from labkit.provenance import fact
 from labkit.tables.ledgers import MIB
 from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
@@ -27,32 +28,28 @@ def test_throughput_is_of_the_slowest_rank_and_beside_ranks_alone(tmp_path):
     assert without["efficiency"].isna().all()
 
 
-def test_differences_are_resolved_by_their_spreads(tmp_path):
-    run = strategies_run(tmp_path / "run")
-    table = ddp_fsdp.differences(ddp_fsdp.throughput(run))
-    assert table["strategy"].tolist() == 2 * ["fsdp_grad", "fsdp_full", "fsdp_root"]
+def test_rates_are_compared_with_ddps_and_their_spreads(tmp_path):
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run"))
     first = table[table["batch"] == 64].set_index("strategy")
-    assert first["percent"].tolist() == pytest.approx([100 * (100 / ms - 1) for ms in (104, 101, 250)])
-    assert first["resolved"].tolist() == [True, False, True]
-    assert first["spread_percent"].between(1, 5).all()
-    assert table.attrs["to"] == "ddp"
-    other = ddp_fsdp.differences(ddp_fsdp.throughput(run), to="fsdp_full").set_index("strategy")
-    assert set(other.index) == {"ddp", "fsdp_grad", "fsdp_root"}
+    sharded = first.loc[["fsdp_grad", "fsdp_full", "fsdp_root"]]
+    assert sharded["percent"].tolist() == pytest.approx([100 * (100 / ms - 1) for ms in (104, 101, 250)])
+    assert sharded["resolved"].tolist() == [True, False, True]
+    assert sharded["spread_percent"].between(1, 5).all()
+    assert first.loc[["single", "ddp"], "percent"].isna().all()
+    assert (len(table), fact(table, "batches")) == (10, (64, 16))
 
 
 @pytest.mark.parametrize("strategies", [("ddp",), ("single", "ddp"), ("single", "fsdp_full"), ("fsdp_full",)])
-def test_differences_of_nothing_are_an_empty_table(tmp_path, strategies):
-    table = ddp_fsdp.differences(ddp_fsdp.throughput(strategies_run(tmp_path / "run", strategies=strategies)))
-    assert table.empty
-    assert "percent" in table
+def test_without_two_to_compare_there_is_no_difference(tmp_path, strategies):
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run", strategies=strategies))
+    assert table["percent"].isna().all() and len(table) == 2 * len(strategies)
 
 
 def test_what_did_not_fit_has_no_rate_and_is_not_resolved(tmp_path):
-    table = ddp_fsdp.throughput(strategies_run(tmp_path / "run", failed=("fsdp_root",))).set_index("strategy")
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run", failed=("fsdp_root",))).set_index("strategy")
     assert set(table.loc["fsdp_root", "status"]) == {MEMORY}
-    assert table.loc["fsdp_root", "samples_per_s"].isna().all()
-    apart = ddp_fsdp.differences(table.reset_index()).set_index("strategy")
-    assert not apart.loc["fsdp_root", "resolved"].any()
+    assert table.loc["fsdp_root", ["samples_per_s", "percent"]].isna().all(axis=None)
+    assert not table.loc["fsdp_root", "resolved"].any()
 
 
 def test_a_ladder_and_one_with_a_failed_rung(tmp_path):
@@ -125,7 +122,7 @@ def test_scorecards_of_other_plans(tmp_path):
         ]
         run = write_run(tmp_path / name, plan, gpu_node(4), rows)
         assert scorecard_of(run)["met"].tolist() == [name == "right"]
-        assert ddp_fsdp.equality(run)["equal"].tolist() == 4 * [name == "right"]
+        assert ddp_fsdp.trained(run)["equal"].tolist() == 4 * [name == "right"]
     broken = write_run(
         tmp_path / "broken", Trial(device="cuda", gpus=4, size="full", variants=("summed",)), gpu_node(4)
     )
@@ -149,9 +146,6 @@ def test_zero(tmp_path):
     assert table.loc["ddp", "link_mib"] == pytest.approx(1.5 * 4 * 109_483_778 / MIB, rel=1e-3)
     assert table.loc["fsdp_full", "peak_mib"] < table.loc["ddp", "peak_mib"]
     assert ddp_fsdp.zero(zero_run(tmp_path / "cpu", device="cpu"))["peak_mib"].isna().all()
-    assert list(ddp_fsdp.features()) == ["FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
-    assert ddp_fsdp.features().map(bool).all(axis=None)
-    assert {"pipeline parallel", "tensor parallel", "choose it for"} <= set(ddp_fsdp.features().index)
 
 
 def reported_run(folder, plan, peak_mib=None):
