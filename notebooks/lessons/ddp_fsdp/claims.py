@@ -92,51 +92,60 @@ def _printed_mb(report: str) -> float:
 
 
 _RATES, _PEAKS = "table of DDP and FSDP: rates and step times", "table of DDP and FSDP: peak memory"
-_BATCH_AND_GPUS: dict[str, Any] = {"where": _RATES, "unit": "samples per GPU", "holds": _SAME}
-_RATE: dict[str, Any] = {"report": EIGHT, "where": _RATES, "unit": "samples/s", "holds": _SAME}
-_SLOWER: dict[str, Any] = {
-    "where": _RATES,
-    "unit": "%",
-    "digits": 2,
-    "recomputes": "two standard errors",
-    "holds": _undecided_unless(lambda printed, recomputed: printed > recomputed),
-}
+
+
+def _share(batch: int, *, chosen: bool) -> Stated:
+    return Stated(
+        name=f"share_of_{batch}_by_time",
+        report=EIGHT,
+        where=_RATES,
+        says=f"Four GPUs train a global batch of {batch}: each has a quarter of it",
+        printed=lambda: batch / _GPUS,
+        recomputed=partial(_samples_by_time, batch),
+        recomputes="from the time of a step",
+        holds=_SAME,
+        unit="samples per GPU",
+        reason="Compare the step with the other report's, of 16 samples per GPU: each GPU had the whole batch.",
+        chosen=chosen,
+    )
+
+
+def _counted_once(batch: int, *, chosen: bool) -> Stated:
+    return Stated(
+        name=f"rate_at_{batch}",
+        report=EIGHT,
+        where=_RATES,
+        says=f"DDP's rate at batch {batch}",
+        printed=lambda: _run(EIGHT, batch)["samples_per_second"],
+        recomputed=partial(_rate, batch),
+        recomputes=f"four GPUs with {batch} samples each",
+        holds=_SAME,
+        unit="samples/s",
+        reason="The report counts the batch once per step, but each of its four GPUs processed all of it.",
+        chosen=chosen,
+    )
+
+
+def _slower(name: str, report: str, batch: int, *, chosen: bool) -> Stated:
+    return Stated(
+        name=name,
+        report=report,
+        where=_RATES,
+        says=f"FSDP is slower than DDP at batch {batch}, by",
+        printed=partial(_loss_percent, report, batch),
+        recomputed=partial(_two_errors_percent, report, batch),
+        recomputes="two standard errors",
+        holds=_undecided_unless(lambda printed, recomputed: printed > recomputed),
+        unit="%",
+        digits=2,
+        reason="FSDP's three seeds differ a lot. A difference below two standard errors can be chance.",
+        chosen=chosen,
+    )
+
 
 CLAIMS = (
-    Stated(
-        name="share_of_64_by_time",
-        report=EIGHT,
-        says="Four GPUs train a global batch of 64: each has a quarter of it",
-        printed=lambda: 64 / _GPUS,
-        recomputed=partial(_samples_by_time, 64),
-        recomputes="from the time of a step",
-        reason="A step takes 3.7 times as long as the other report's with 16 samples per GPU. Each GPU had all 64.",
-        **_BATCH_AND_GPUS,
-    ),
-    Stated(
-        name="share_by_memory",
-        report=EIGHT,
-        where=_PEAKS,
-        says="Peaks at batch 16 and 64 of four GPUs that share a batch: the growth per sample",
-        printed=lambda: _GPUS * _printed_mb(EIGHT),
-        recomputed=partial(_printed_mb, FOUR),
-        recomputes="in the other report",
-        holds=_SAME,
-        unit="MB per sample",
-        digits=4,
-        reason="With the whole batch on each GPU, a sample takes a quarter of that: what it takes in the other report.",
-        chosen=False,
-    ),
-    Stated(
-        name="rate_at_64",
-        says="DDP's rate at batch 64",
-        printed=lambda: _run(EIGHT, 64)["samples_per_second"],
-        recomputed=partial(_rate, 64),
-        recomputes="four GPUs with 64 samples each",
-        reason="The report counts 64 samples per step, but each of its four GPUs processed 64. The other report has "
-        "415 samples/s.",
-        **_RATE,
-    ),
+    _share(64, chosen=True),
+    _counted_once(64, chosen=True),
     Stated(
         name="overhead",
         report=FOUR,
@@ -150,15 +159,7 @@ CLAIMS = (
         digits=2,
         reason="The report's own table prints a loss that is twice the stated limit.",
     ),
-    Stated(
-        name="slower_at_64_in_the_other",
-        report=EIGHT,
-        says="FSDP is slower than DDP at batch 64, by",
-        printed=partial(_loss_percent, EIGHT, 64),
-        recomputed=partial(_two_errors_percent, EIGHT, 64),
-        reason="FSDP's three seeds differ a lot. The difference is smaller than two standard errors: it can be chance.",
-        **_SLOWER,
-    ),
+    _slower("slower_at_64_in_the_other", EIGHT, 64, chosen=True),
     Stated(
         name="sent_by_ddp",
         report=EIGHT,
@@ -198,57 +199,36 @@ CLAIMS = (
         "what else grew with the batch.",
     ),
     Stated(
+        name="share_by_memory",
+        report=EIGHT,
+        where=_PEAKS,
+        says="Peaks at batch 16 and 64 of four GPUs that share a batch: the growth per sample",
+        printed=lambda: _GPUS * _printed_mb(EIGHT),
+        recomputed=partial(_printed_mb, FOUR),
+        recomputes="in the other report",
+        holds=_SAME,
+        unit="MB per sample",
+        digits=4,
+        reason="With the whole batch on each GPU, a sample takes a quarter of that: what it takes in the other report.",
+        chosen=False,
+    ),
+    Stated(
         name="shared_batch",
         report=FOUR,
+        where=_RATES,
         says="Four GPUs train a global batch of 64: each has a quarter of it",
         printed=lambda: 64 / _GPUS,
         recomputed=_shared,
         recomputes="64 are too many for an H100 in float32",
         reason="In the printed time no H100 computes 64 samples in float32.",
+        holds=_undecided_unless(lambda printed, recomputed: printed == recomputed),
+        unit="samples per GPU",
         chosen=False,
-        **_BATCH_AND_GPUS | {"holds": _undecided_unless(lambda printed, recomputed: printed == recomputed)},
     ),
-    Stated(
-        name="share_of_16_by_time",
-        report=EIGHT,
-        says="Four GPUs train a global batch of 16: each has a quarter of it",
-        printed=lambda: 16 / _GPUS,
-        recomputed=partial(_samples_by_time, 16),
-        recomputes="from the time of a step",
-        reason="A step takes as long as the other report's with 16 samples per GPU. Each GPU had all 16.",
-        chosen=False,
-        **_BATCH_AND_GPUS,
-    ),
-    Stated(
-        name="rate_at_16",
-        says="DDP's rate at batch 16",
-        printed=lambda: _run(EIGHT, 16)["samples_per_second"],
-        recomputed=partial(_rate, 16),
-        recomputes="four GPUs with 16 samples each",
-        reason="The report counts 16 samples per step, but each of its four GPUs processed 16.",
-        chosen=False,
-        **_RATE,
-    ),
-    Stated(
-        name="slower_at_64",
-        report=FOUR,
-        says="FSDP is slower than DDP at batch 64, by",
-        printed=partial(_loss_percent, FOUR, 64),
-        recomputed=partial(_two_errors_percent, FOUR, 64),
-        reason="The difference is beyond the spread of three seeds on one machine and day.",
-        chosen=False,
-        **_SLOWER,
-    ),
-    Stated(
-        name="slower_at_16",
-        report=EIGHT,
-        says="FSDP is slower than DDP at batch 16, by",
-        printed=partial(_loss_percent, EIGHT, 16),
-        recomputed=partial(_two_errors_percent, EIGHT, 16),
-        reason="The difference is beyond the spread of three seeds on one machine and day.",
-        chosen=False,
-        **_SLOWER,
-    ),
+    _share(16, chosen=False),
+    _counted_once(16, chosen=False),
+    _slower("slower_at_64", FOUR, 64, chosen=False),
+    _slower("slower_at_16", EIGHT, 16, chosen=False),
     Stated(
         name="saving",
         report=FOUR,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -60,52 +60,34 @@ def _efficiency(run: Run) -> Measured | None:
     return Measured.of(percents, _setting(run), 100)
 
 
-def _ddp(gpus: int, batch: int, column: str) -> Callable[[Run], Measured | None]:
-    """Return how a run on so many GPUs gives a figure of DDP from `throughput`."""
-
-    def measured(run: Run) -> Measured | None:
-        table = throughput(run)
-        rows = table[(table["strategy"] == "ddp") & (table["batch"] == batch) & table[column].notna()]
-        if run.plan.gpus != gpus or rows.empty:
-            return None
-        value, spread = rows[[column, f"spread_{column}"]].iloc[0]
-        return Measured(value, value - spread, value + spread, int(rows["count"].iloc[0]), workers(run))
-
-    return measured
+def _of_ddp(run: Run, batch: int, column: str) -> Measured | None:
+    """Return a figure of DDP from `throughput`, with its spread."""
+    table = throughput(run)
+    rows = table[(table["strategy"] == "ddp") & (table["batch"] == batch) & table[column].notna()]
+    if rows.empty:
+        return None
+    value, spread = rows[[column, f"spread_{column}"]].iloc[0]
+    return Measured(value, value - spread, value + spread, int(rows["count"].iloc[0]), workers(run))
 
 
-def _on(gpus: int, figure: Callable[[Run], float]) -> Callable[[Run], Measured | None]:
-    """Return how a run on so many GPUs gives a figure that does not vary from repeat to repeat."""
-
-    def measured(run: Run) -> Measured | None:
-        value = figure(run) if run.plan.gpus == gpus else float("nan")
-        return Measured.of([value], workers(run))
-
-    return measured
+def _unexplained(run: Run) -> Measured | None:
+    return Measured.of([100 * memory(run)["unexplained_share"].abs().max()], workers(run))
 
 
-def _unexplained(run: Run) -> float:
-    return 100 * memory(run)["unexplained_share"].abs().max()
+def _unequal(run: Run) -> Measured | None:
+    return Measured.of([float((~sent(run)["equal"].astype(bool)).sum())], workers(run))
 
 
-def _unequal(run: Run) -> float:
-    return float((~sent(run)["equal"].astype(bool)).sum())
-
-
-def _fastest(gpus: int) -> Callable[[Run], Measured | None]:
-    """Return how a run gives the ladder's best rate, divided by its first."""
-
-    def measured(run: Run) -> Measured | None:
-        table = ladder(run)
-        if run.plan.gpus != gpus or len(table) < 2:
-            return None
-        rates, spreads = table["samples_per_s"], table["spread_samples_per_s"]
-        best, first = table["times_first"].idxmax(), rates.first_valid_index()
-        times = table.loc[best, "times_first"]
-        spread = times * (spreads[best] / rates[best] + spreads[first] / rates[first])
-        return Measured(times, times - spread, times + spread, 1, workers(run))
-
-    return measured
+def _fastest(run: Run) -> Measured | None:
+    """Return the ladder's best rate, divided by its first."""
+    table = ladder(run)
+    rates, spreads = table["samples_per_s"], table["spread_samples_per_s"]
+    if len(table) < 2:
+        return None
+    best, first = table["times_first"].idxmax(), rates.first_valid_index()
+    times = table.loc[best, "times_first"]
+    spread = times * (spreads[best] / rates[best] + spreads[first] / rates[first])
+    return Measured(times, times - spread, times + spread, 1, workers(run))
 
 
 def _error(run: Run) -> Measured | None:
@@ -113,9 +95,43 @@ def _error(run: Run) -> Measured | None:
     return None if table.empty else Measured.of([1e6 * table[ERRORS].max(axis=None)], workers(run))
 
 
-_OF_STRATEGIES: dict[str, Any] = {"plan": "strategies", "on_card": False}
-_AT_LEAST: dict[str, Any] = {"comparison": "≥", "depends_on": HOST}
-_COUNTED: dict[str, Any] = {"better": LOWER, "depends_on": CODE}
+_AT_LEAST: dict[str, Any] = {"comparison": "≥", "depends_on": HOST, "on_card": False}
+_COUNTED: dict[str, Any] = {"comparison": "≤", "better": LOWER, "depends_on": CODE, "on_card": False}
+
+
+def _goals(gpus: int) -> tuple[Measure, ...]:
+    """Return the goals of a run on exactly so many GPUs: their names say the number."""
+
+    def goal(name: str, unit: str, measured: Callable, plan: str = "strategies", **fields: Any) -> Measure:
+        def on_so_many(run: Run) -> Measured | None:
+            return measured(run) if run.plan.gpus == gpus else None
+
+        return Measure(name=name, unit=unit, measured=on_so_many, plan=plan, least_gpus=gpus, **fields)
+
+    on = f"{gpus} GPUs"
+    rates = (
+        goal(
+            f"DDP's rate ÷ rate alone, {on}, batch {batch}",
+            "×",
+            partial(_of_ddp, batch=batch, column="efficiency"),
+            goal=0.95,
+            **_AT_LEAST,
+        )
+        for batch in (64, 16)
+    )
+    return (
+        *rates,
+        goal(f"largest unexplained share, of 10 peaks, {on}", "%", _unexplained, goal=10, **_COUNTED),
+        goal(
+            f"collectives that are not the formula's, of 16, {on}",
+            "",
+            _unequal,
+            goal=0,
+            **_COUNTED | {"comparison": "="},
+        ),
+        goal(f"fastest setting ÷ first (float32, unfused AdamW), {on}", "×", _fastest, "knobs", goal=4, **_AT_LEAST),
+    )
+
 
 MEASURES = (
     *(
@@ -123,75 +139,24 @@ MEASURES = (
         for strategy, name in _SHOWN.items()
     ),
     Measure(name="DDP's efficiency over GPUs that exchange nothing", unit="%", plan="strategies", measured=_efficiency),
-    *(
-        Measure(
-            name=f"DDP's rate ÷ rate alone, {gpus} GPUs, batch {batch}",
-            unit="×",
-            measured=_ddp(gpus, batch, "efficiency"),
-            goal=0.95,
-            least_gpus=gpus,
-            **_OF_STRATEGIES,
-            **_AT_LEAST,
-        )
-        for gpus, batch in product((2, 4), (64, 16))
-    ),
+    *_goals(2),
+    *_goals(4),
     Measure(
         name="DDP, float32, batch 64, 4 GPUs",
         unit="samples/s",
-        measured=_ddp(4, 64, "samples_per_s"),
+        plan="strategies",
+        measured=lambda run: _of_ddp(run, 64, "samples_per_s") if run.plan.gpus == 4 else None,
         goal=415,
         least_gpus=4,
-        **_OF_STRATEGIES,
         **_AT_LEAST,
-    ),
-    *(
-        Measure(
-            name=f"largest unexplained share, of 10 peaks, {gpus} GPUs",
-            unit="%",
-            measured=_on(gpus, _unexplained),
-            comparison="≤",
-            goal=10,
-            least_gpus=gpus,
-            **_OF_STRATEGIES,
-            **_COUNTED,
-        )
-        for gpus in (2, 4)
-    ),
-    *(
-        Measure(
-            name=f"collectives that are not the formula's, of 16, {gpus} GPUs",
-            unit="",
-            measured=_on(gpus, _unequal),
-            comparison="=",
-            goal=0,
-            least_gpus=gpus,
-            **_OF_STRATEGIES,
-            **_COUNTED,
-        )
-        for gpus in (2, 4)
-    ),
-    *(
-        Measure(
-            name=f"fastest setting ÷ first (float32, unfused AdamW), {gpus} GPUs",
-            unit="×",
-            plan="knobs",
-            measured=_fastest(gpus),
-            goal=4,
-            least_gpus=gpus,
-            on_card=False,
-            **_AT_LEAST,
-        )
-        for gpus in (2, 4)
     ),
     Measure(
         name="largest error of 4 strategies beside one process",
         unit="millionths",
         plan="trial",
         measured=_error,
-        comparison="≤",
         goal=1e6 * ROUNDING,
         least_gpus=2,
-        on_card=False,
         **_COUNTED,
     ),
 )
