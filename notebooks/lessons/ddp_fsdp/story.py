@@ -81,7 +81,7 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     else:
         error = here["counted_error"].max()
         agrees = "agrees with the formulas within" if error < 0.01 else "differs from the formulas by"
-        said = f"here, without an allocator to ask, what the ranks counted {agrees} {units.percent(error)}"
+        said = f"here, on CPUs, what the ranks counted {agrees} {units.percent(error)}"
     return verdict(f"{sentence}; {said}.", shown.rename(columns=names), summary="The recorded peaks")
 
 
@@ -162,7 +162,8 @@ def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -
 def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
     """Say what a sample adds with each attention, and whether the reports' figures fit; takes `per_sample`."""
     column = "peak_mb" if table["peak_mb"].notna().all() else "formula_mb"
-    rows = table.set_index(["attention", table["dropout"] > 0])[column]
+    rates = table.set_index(["attention", table["dropout"] > 0])["samples_per_s"]
+    rows = table.set_index(rates.index)[column]
     fitting = [
         f"{attention} attention {'with' if dropped else 'without'} dropout"
         for (attention, dropped), value in rows.items()
@@ -170,9 +171,9 @@ def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markd
     ]
     sizes = [units.number(rows[setting]) for setting in (("fused", True), ("plain", True))]
     fits = f"The reports' peaks fit {listed(fitting)}." if fitting else "Neither fits the reports."
-    return verdict(
-        f"**With dropout, a sample adds {sizes[0]} MB with fused attention and {sizes[1]} MB with plain.** {fits}"
-    )
+    rate = f"Plain attention trains at {units.percent(rates['plain', True] / rates['fused', True])} of the rate."
+    adds = f"**With dropout, a sample adds {sizes[0]} MB with fused attention and {sizes[1]} MB with plain.**"
+    return verdict(f"{adds} {rate} {fits}")
 
 
 def accumulation_trades(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:

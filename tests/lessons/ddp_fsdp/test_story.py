@@ -122,9 +122,9 @@ def test_knobs(tmp_path, rates, parts, unsaid):
 
 def reported(*peaks):
     """Give the memory per sample of fused and plain attention, without and with dropout."""
-    knobs = [("fused", 0.0), ("fused", 0.1), ("plain", 0.0), ("plain", 0.1)]
+    knobs = [("fused", 0.0, 300.0), ("fused", 0.1, 200.0), ("plain", 0.0, 200.0), ("plain", 0.1, 150.0)]
     rows = [(*knob, 300 + i, peak) for i, (knob, peak) in enumerate(zip(knobs, peaks, strict=True))]
-    return table(*rows, columns=["attention", "dropout", "formula_mb", "peak_mb"])
+    return table(*rows, columns=["attention", "dropout", "samples_per_s", "formula_mb", "peak_mb"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def reported(*peaks):
     [
         (
             reported(310, 320, 460, 660),
-            ("320 MB with fused attention and 660 MB with plain", "Neither fits"),
+            ("320 MB with fused attention and 660 MB with plain", "75 % of the rate", "Neither fits"),
             "peaks fit",
         ),
         (reported(310, 320, 460, 580), ("The reports' peaks fit plain attention with dropout.",), "Neither"),
