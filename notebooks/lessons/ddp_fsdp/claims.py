@@ -184,6 +184,7 @@ CLAIMS = (
         holds=_SAME,
         unit="MB",
         reason="The model has 109 million parameters, and a float32 number takes 4 bytes.",
+        chosen=False,
     ),
     Stated(
         name="fused_attention",
