@@ -61,6 +61,8 @@ class Plan:
             raise PlanError(f"gpus={self.gpus}: a run {bound}")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
+        if len({*self.seeds}) < len(self.seeds):
+            raise PlanError(f"seeds={self.seeds!r}: a seed comes twice, and its points cannot be told apart")
         self.validate()
 
     def _settle(self, here: node.Node) -> None:

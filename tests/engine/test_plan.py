@@ -153,6 +153,7 @@ def test_processes_stand_in_for_a_few_gpus_only(machine):
         ({"gpus": 1.5}, "gpus=1.5 is not a whole number"),
         ({"seeds": ()}, "at least one seed"),
         ({"seeds": ("one",)}, "at least one seed"),
+        ({"seeds": [0, 0]}, "a seed comes twice"),
     ],
 )
 def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):

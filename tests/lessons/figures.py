@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from labkit.charts.description import in_words
 
-UNITS = ("GB/s", "FLOP", "second", "ms", "µs", "bytes", "%", "times", "chunks", "which", "rank")
+UNITS = ("GB/s", "GiB", "MiB", "FLOP", "second", "ms", "µs", "bytes", "%", "times", "chunks", "which", "rank")
 SLACK = 1.0  # pixels that two boxes of letters may share
 
 

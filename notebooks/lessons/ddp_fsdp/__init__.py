@@ -1,16 +1,10 @@
 """Lab 04, ddp_fsdp: BERT replicated or sharded; what does a rank hold, what does it send, and what does that cost?"""
 
 from labkit.engine.recordings import Recordings
-from lessons.ddp_fsdp.charts import (
-    differences_chart,
-    ledger_chart,
-    per_sample_chart,
-    strategies_chart,
-    waterfall_chart,
-    zero_chart,
-)
-from lessons.ddp_fsdp.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, per_sample_chart, strategies_chart, zero_chart
+from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_so_little
 from lessons.ddp_fsdp.plan import (
+    BY_HAND,
     ZERO_RUNS,
     Accumulation,
     AsReported,
@@ -22,35 +16,33 @@ from lessons.ddp_fsdp.plan import (
     zero_plans,
 )
 from lessons.ddp_fsdp.story import (
-    explain_accumulation,
-    explain_equality,
-    explain_knobs,
-    explain_ledgers,
-    explain_memory,
-    explain_per_sample,
-    explain_sent,
-    explain_speed,
-    explain_strategies,
-    explain_zero,
+    accumulation_trades,
+    collectives_agree,
+    costs,
+    features,
+    in_one_minute,
+    knobs_gain,
+    ledger_holds,
+    same_training,
+    sample_memory,
+    sharding_saves,
+    zero_beside_fsdp,
 )
 from lessons.ddp_fsdp.tables import (
     accumulation,
-    differences,
-    equality,
-    features,
+    compared,
     holdings,
     ladder,
     memory,
     per_sample,
-    printed_differences,
     printed_per_sample,
     printed_runs,
     sent,
     symptoms,
     throughput,
+    trained,
     zero,
 )
-from lessons.ddp_fsdp.targets import EXPECTED, scorecard
 
 _MACHINES = ("h200x2", "h200x4")
 _ON_TWO = ("trial", "asreported", "accumulation", "zero1", "zero2", "zero3", "zero3_zero")

@@ -14,7 +14,6 @@ SYMPTOMS = {
 }
 
 VARIANTS = {
-    "right": {},
     "no_sampler": {"share": False},
     "summed": {"sum": True},
     "no_set_epoch": {"reshuffle": False},

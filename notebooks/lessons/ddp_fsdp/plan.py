@@ -15,7 +15,8 @@ from labkit.theory.shapes import Model, bert
 from labkit.theory.training import STRATEGIES, ZERO, Training
 
 BERT = configuration("bert-base")
-VARIANTS = ("right", "no_sampler", "summed", "no_set_epoch", "unused_parameter")
+BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for
+VARIANTS = ("right", *BY_HAND, "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 _SMALL = {
     "size": "small",
     "layers": 3,
@@ -204,7 +205,10 @@ def zero_plans(size: str, gpus: int, seeds: int) -> list[Zero]:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Bert):
-    """Strategies beside one process that trains on the same global batches, in float32 with SGD. Some have a bug."""
+    """Strategies beside one process that trains on the same global batches, in float32 with SGD.
+
+    Some variants are written by hand, some have a bug.
+    """
 
     SMALLER: ClassVar[dict[str, Any]] = {
         "hidden": 64,
@@ -225,5 +229,5 @@ class Trial(Bert):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
-            for strategy in self.strategies if variant == "right" else ("ddp",):
+            for strategy in self.strategies if variant == "right" else (BY_HAND.get(variant, "ddp"),):
                 yield self.setting(strategy) | {"variant": variant}

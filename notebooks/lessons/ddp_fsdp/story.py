@@ -1,208 +1,314 @@
-"""Tables of lab 04 → sentences: every claim is tested on the table before it is said."""
+"""Tables of lab 04 → verdicts: each compares on its table before it says one sentence."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.names import STRATEGY_NAMES
-from labkit.story.training import EXPLAINED
-from labkit.story.training import explain_equality as explain_equality
-from labkit.story.training import explain_knobs as explain_knobs
-from labkit.story.training import explain_sent as explain_sent
-from labkit.story.words import about_tables, bullets, listed, resolved, say, together
+from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
+from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.words import as_table, listed, resolved
+from lessons.ddp_fsdp import tables
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
-_NEAREST = (  # a ZeRO stage, the strategy of torch that is nearest, and how the two shard
-    ("zero1", "ddp", "DDP shards nothing; ZeRO-1 shards the optimizer states."),
-    ("zero2", "fsdp_grad", "Both shard states and gradients; FSDP also shards the parameters between steps."),
-    ("zero3", "fsdp_full", "Both shard parameters, gradients and states."),
-)
+_EXPLAINED = 0.1  # of the peak: what may stay unexplained
+_BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 
-@about_tables
-def explain_memory(table: pd.DataFrame) -> Markdown:
-    """Say whether the ledger explains the peaks, and what full sharding saves of a rank's memory."""
-    small = fact(table, "small")
-    if table["peak"].isna().all():
-        error = table["counted_error"].max()
-        counted = (
-            f"The parameters, states and activations that the ranks counted agree with the formulas to within "
-            f"{units.percent(error)}. There is no allocator's peak to compare with: this run was on CPUs."
-            if error < 0.01
-            else f"**What the ranks counted differs from the formulas by up to {units.percent(error)}.**"
-        )
-        return say(counted, _saving(table, "predicted"), small=small)
-    worst = table.loc[table["unexplained_share"].abs().idxmax()]
-    share, where = abs(worst["unexplained_share"]), f"{STRATEGY_NAMES[worst['strategy']]}, batch {worst['batch']}"
-    explained = (
-        f"**The ledger explains every peak.** The largest unexplained share is {units.percent(share)} ({where})."
-        if share <= EXPLAINED
-        else f"**{units.percent(share)} of a peak is not explained** ({where})."
+def sharding_saves(table: pd.DataFrame) -> Markdown:
+    """Say what full sharding saves of DDP's memory at the largest batch, by peaks where there are any."""
+    found = _saved(table)
+    if found is None:
+        return verdict("DDP and full sharding were not both measured.")
+    saved_mib, share, activations = found
+    if saved_mib <= 0:
+        return verdict("**Full sharding saves nothing here.**")
+    kept = (
+        f" Activations, which no strategy shards, are {units.percent(activations)} of it." if activations > 0.5 else ""
     )
-    return say(explained, _saving(table, "peak"), small=small)
+    saved = units.size(saved_mib * 2**20)
+    return verdict(f"**Full sharding saves {saved} per GPU, {units.percent(share)} of DDP's memory.**{kept}")
 
 
-def _saving(table: pd.DataFrame, column: str) -> str | None:
-    """Return what full sharding saves beside DDP at the largest batch, by the ledger or by the measured peak."""
-    rows = table[table["batch"] == table["batch"].max()].set_index("strategy")
-    if not {"ddp", "fsdp_full"} <= set(rows.index):
+def _saved(table: pd.DataFrame) -> tuple[float, float, float] | None:
+    """Return the MiB that full sharding saves, the share of DDP's memory, and the activations' share of that."""
+    rows = table[table["batch"] == table["batch"].max()] if "batch" in table else table
+    rows = rows.set_index("strategy")
+    if not {"ddp", "fsdp_full"} <= {*rows.index}:
         return None
+    column = "peak" if "peak" in rows and rows.loc[["ddp", "fsdp_full"], "peak"].notna().all() else "predicted"
     ddp, full = rows.loc["ddp"], rows.loc["fsdp_full"]
-    saved, basis = ddp[column] - full[column], "by the ledger" if column == "predicted" else "by the measured peaks"
-    if saved <= 0:
-        return f"**Full sharding saves nothing {basis}**: it needs {units.size(-saved * 2**20)} more than DDP."
-    kept = ddp["activations"] / ddp["predicted"]
-    activations = (
-        f" {units.percent(kept)} of DDP's memory are activations, which no strategy shards." if kept > 0.5 else ""
+    saved = ddp[column] - full[column]
+    return saved, saved / ddp[column], ddp["activations"] / ddp["predicted"]
+
+
+def same_training(table: pd.DataFrame) -> Markdown:
+    """Say whether torch's strategies and those by hand train as one process does; takes `trained`."""
+    names = [_BY_HAND.get(row.variant, STRATEGY_LABELS[row.strategy]) for row in table.itertuples()]
+    shown = (
+        table[["loss_error", "update_error"]].mul(1e6).set_axis(["losses", "changes of the weights"], axis="columns")
     )
-    size, share = units.size(saved * 2**20), units.percent(saved / ddp[column])
-    return f"Full sharding saves {size} {basis}, which is {share} of DDP's memory.{activations}"
+    shown.insert(0, "relative differences, in millionths", names)
+    wrong = [name for name, equal in zip(names, table["equal"], strict=True) if not equal]
+    if wrong:
+        return verdict(f"✘ **Trained otherwise than one process: {listed(wrong)}.**", shown)
+    worst = units.number(1e6 * table[["loss_error", "update_error"]].max(axis=None), 2)
+    ranks = fact(table, "ranks")
+    sentence = f"✔ **On {ranks} ranks all {len(table)} trainings have the losses and the weights of one process**"
+    return verdict(f"{sentence}, within {worst} millionths: that is rounding.", shown)
 
 
-@about_tables
-def explain_strategies(table: pd.DataFrame, apart: pd.DataFrame) -> Markdown:
-    """Say which strategies differ from DDP beyond noise, and what DDP loses to communication."""
-    sentences = [
-        f"At batch {row.batch} DDP trains {units.number(row.samples_per_s)} samples/s, {_beside_ranks_alone(row)}."
-        for row in table[table["strategy"] == "ddp"].itertuples()
-        if pd.notna(row.efficiency)
-    ]
-    measured = apart[apart["percent"].notna()]
-    clear = measured[measured["resolved"].astype(bool)]
-    for (batch, faster), rows in clear.groupby(["batch", clear["percent"] > 0], sort=False):
-        names, percents = [STRATEGY_NAMES[name] for name in rows["strategy"]], rows["percent"].abs()
-        ends = dict.fromkeys(f"{percent:.1f}" for percent in (percents.min(), percents.max()))
-        sentences.append(
-            f"At batch {batch} {listed(names)} {'are' if len(names) > 1 else 'is'} {'faster' if faster else 'slower'} "
-            f"than DDP beyond noise, by {' to '.join(ends)} %."
-        )
-    for beginning, rows in (
-        ("**Within noise**, compared with DDP", measured[~measured["resolved"].astype(bool)]),
-        ("Not measured", apart[apart["percent"].isna()]),
-    ):
-        names = [f"{STRATEGY_NAMES[row.strategy]} (batch {row.batch})" for row in rows.itertuples()]
-        sentences.append(f"{beginning}: {listed(names)}." if names else "")
-    return bullets(
-        *sentences if any(sentences) else ["There is no DDP run to compare with."], small=fact(table, "small")
+def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether the predicted memory explains what was measured here and in the recorded run; takes `memory`s."""
+    names = {"predicted": "predicted, MiB", "peak": "peak, MiB", "unexplained_share": "unexplained, %"}
+    shown = recorded[["strategy", "batch", *names]].replace({"strategy": STRATEGY_LABELS})
+    shown["unexplained_share"] *= 100
+    worst = recorded["unexplained_share"].abs().max()
+    sentence = f"**The ledger explains all but {units.percent(worst)} of each recorded peak**"
+    if worst > _EXPLAINED:
+        sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
+    if here["peak"].notna().any():
+        own = here["unexplained_share"].abs().max()
+        said = f"here all but {units.percent(own)}" if own <= _EXPLAINED else f"here {units.percent(own)} is not"
+    else:
+        error = here["counted_error"].max()
+        agrees = "agrees with the formulas within" if error < 0.01 else "differs from the formulas by"
+        said = f"here, on CPUs, what the ranks counted {agrees} {units.percent(error)}"
+    return verdict(f"{sentence}; {said}.", shown.rename(columns=names), summary="The recorded peaks")
+
+
+def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether the counted collectives are the formulas', here and in the recorded run; takes `sent`s."""
+    for name, table in (("here", here), ("in the recorded run", recorded)):
+        unequal = table[~table["equal"].astype(bool)]
+        if len(unequal):
+            first = unequal.iloc[0]
+            calls = f"{first['counted_calls']} calls, not {first['calls']}"
+            what = f"{STRATEGY_NAMES[first['strategy']]}, {first['collective']}: {calls}"
+            return verdict(f"✘ **{len(unequal)} kinds of collectives differ from the formulas {name}** ({what}).")
+    shown = recorded[recorded["batch"] == recorded["batch"].max()]
+    shown = shown[["strategy", "collective", "counted_calls", "counted_mib"]].replace({"strategy": STRATEGY_NAMES})
+    shown = shown.rename(columns={"counted_calls": "calls per step", "counted_mib": "MiB per step"})
+    sentence = "✔ **Every kind of collective agrees with its formula, in calls and bytes**"
+    text = verdict(f"{sentence}: {len(here)} here, {len(recorded)} in the recorded run.").data
+    return Markdown(f"{text}\n\nThe recorded run, at batch {recorded['batch'].max()}:\n\n{as_table(shown, 4)}")
+
+
+def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
+    """Say what sharding costs in the recorded run, and in a table in all runs; takes `compared`s."""
+    columns = {"this run": here, f"recorded, {fact(recorded, 'ranks')} GPUs": recorded}
+    columns |= {f"recorded, {fact(four, 'ranks')} GPUs": four}
+    shown = pd.DataFrame({name: _cost(table) for name, table in columns.items()}).rename_axis("finding").reset_index()
+    rows = recorded.set_index(["batch", "strategy"])
+    most, least = recorded["batch"].max(), recorded["batch"].min()
+    losses = [_difference(rows.loc[(batch, "fsdp_full")]) for batch in (most, least)]
+    sentence = f"**FSDP full beside DDP, recorded: {losses[0]} at the larger batch, {losses[1]} at the smaller.**"
+    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
+
+
+def _cost(table: pd.DataFrame) -> dict[str, str]:
+    """Return of a run, per finding, what replicating and sharding cost."""
+    found = {}
+    for role, batch in (("larger", table["batch"].max()), ("smaller", table["batch"].min())):
+        rows = table[table["batch"] == batch].set_index("strategy")
+        for name in ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root"):
+            row = rows.loc[name] if name in rows.index else None
+            what = f"{STRATEGY_NAMES[name]} ÷ {'ranks alone' if name == 'ddp' else 'DDP'}, {role} batch"
+            if row is None or (name == "ddp" and pd.isna(row["efficiency"])):
+                found[what] = "not measured"
+            elif name == "ddp":
+                noise = abs(row["efficiency"] - 1) <= row["spread_efficiency"]
+                found[what] = "same within noise" if noise else units.percent(row["efficiency"])
+            else:
+                found[what] = _difference(row)
+    return found
+
+
+def _difference(row: Any) -> str:
+    """Return how far a strategy's rate is from DDP's: "−1.7 %", or that it is the same within noise."""
+    if pd.isna(row["percent"]):
+        return "not measured"
+    return f"{row['percent']:+.1f} %".replace("-", "−") if row["resolved"] else "same within noise"
+
+
+def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
+    """Say what the knobs gain in the recorded run; the steps of all runs stand in a table. Takes `ladder`s."""
+    columns = {"this run, ms": here, f"recorded, {fact(recorded, 'ranks')} GPUs, ms": recorded}
+    columns |= {f"recorded, {fact(four, 'ranks')} GPUs, ms": four}
+    steps = {name: table.set_index("knob")["step_ms"].map(units.number) for name, table in columns.items()}
+    shown = pd.DataFrame(steps).reindex(recorded["knob"]).replace(units.NONE, "").fillna("").reset_index()
+    rows = recorded[recorded["samples_per_s"].notna()]
+    spread = rows["spread_samples_per_s"] / rows["samples_per_s"]
+    gains = rows.assign(clear=(rows["times_previous"] - 1).abs() > spread + spread.shift()).iloc[1:]
+    faster = gains[gains["clear"] & (gains["times_previous"] > 1)]
+    if faster.empty:
+        return verdict("**No knob made the recorded step faster beyond noise.**", shown)
+    most, best = faster.loc[faster["times_previous"].idxmax()], gains.loc[gains["samples_per_s"].idxmax()]
+    largest = f"the largest gain is {most['knob']}, {units.times(most['times_previous'])}"
+    sentence = (
+        f"**Up to {best['knob']}, the recorded step becomes {units.times(best['times_first'])} as fast**; {largest}."
     )
+    return verdict(sentence, shown, summary="The time of a step, also on four GPUs")
 
 
-def _beside_ranks_alone(row: Any) -> str:
-    """Return DDP's rate as a share of that of ranks that exchange nothing; a share above 1 can only be noise."""
-    share = f"{units.percent(row.efficiency)} of the rate of ranks that exchange nothing"
-    if abs(row.efficiency - 1) <= row.spread_efficiency:
-        return f"{share} (the difference is within noise)"
-    return share if row.efficiency < 1 else f"{share} (above 100 % only noise between the runs can explain)"
-
-
-@about_tables
-def explain_accumulation(table: pd.DataFrame) -> Markdown:
-    """Say what several micro-batches per step cost and save, and what an exchange after each of them costs."""
-    sentences, trades = [], []
-    for strategy, rows in table.groupby("strategy", sort=False):
-        once = rows[rows["synced"] == "last"]
-        whole, parts = (once.loc[once["micro_batches"].idxmin()], once.loc[once["micro_batches"].idxmax()])
-        every = rows[rows["synced"] == "every"].iloc[0]
-        kept, rate = parts["peak_mib"] / whole["peak_mib"], _compared(parts, whole, "the whole batch")
-        memory = f", with {units.percent(kept)} of its peak memory" if pd.notna(kept) else ""
-        trades.append(kept < 1 and _slower(parts, whole))
-        sentences += [
-            f"**{STRATEGY_NAMES[strategy]}**: {parts['micro_batches']} micro-batches and one exchange reach "
-            f"{rate}{memory}.",
-            f"**{STRATEGY_NAMES[strategy]}**: an exchange after every micro-batch sends "
-            f"{every['gradients_mib'] / parts['gradients_mib']:.0f} times the gradients. It reaches "
-            f"{_compared(every, parts, 'one exchange')}.",
-        ]
-    verdict = "**Accumulation saves memory and costs speed.** Use it where the whole batch does not fit."
-    return bullets(verdict if all(trades) else None, *sentences, small=fact(table, "small"))
-
-
-@about_tables
-def explain_ledgers(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
-    """Say what both ledgers say: memory, then collectives."""
-    return together(explain_memory(held), explain_sent(sent))
-
-
-@about_tables
-def explain_speed(ladder: pd.DataFrame, as_reported: pd.DataFrame, printed_mb: dict[str, float]) -> Markdown:
-    """Say what the knobs brought, then what dropout and attention product by product cost."""
-    return together(explain_knobs(ladder), explain_per_sample(as_reported, printed_mb))
-
-
-def _slower(row: pd.Series, base: pd.Series) -> bool:
-    rates, spreads = ([one[name] for one in (row, base)] for name in ("samples_per_s", "spread_samples_per_s"))
-    return rates[0] < rates[1] and resolved(*rates, *spreads)
-
-
-def _compared(row: pd.Series, base: pd.Series, name: str) -> str:
-    ratio = row["samples_per_s"] / base["samples_per_s"]
-    spreads = row["spread_samples_per_s"], base["spread_samples_per_s"]
-    if not resolved(row["samples_per_s"], base["samples_per_s"], *spreads):
-        return f"the rate of {name}, within noise"
-    return f"{units.percent(ratio)} of the rate of {name}"
-
-
-def explain_per_sample(table: pd.DataFrame, printed_mb: dict[str, float]) -> Markdown:
-    """Say what dropout and attention product by product add per sample, and whether that is what the reports need.
-
-    `printed_mb` is what a sample adds in each report, by the report's name.
-    """
-    rows = table.set_index(["attention", table["dropout"] > 0])
+def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
+    """Say what a sample adds with each attention, and whether the reports' figures fit; takes `per_sample`."""
     column = "peak_mb" if table["peak_mb"].notna().all() else "formula_mb"
-    least, most = rows.loc[("fused", False), column], rows.loc[("plain", True), column]
-    source = "by the measured peak" if column == "peak_mb" else "by formula"
-    slower = rows.loc[("plain", True), "samples_per_s"] / rows.loc[("fused", False), "samples_per_s"]
-    sentences = [
-        f"A sample adds {units.number(least)} MB with fused attention and no dropout. It adds {units.number(most)} MB "
-        f"with plain attention and dropout ({source}).",
-        f"With plain attention and dropout the model trains at {units.percent(slower)} of the rate that it has with "
-        "fused attention and no dropout.",
+    rates = table.set_index(["attention", table["dropout"] > 0])["samples_per_s"]
+    rows = table.set_index(rates.index)[column]
+    fitting = [
+        f"{attention} attention {'with' if dropped else 'without'} dropout"
+        for (attention, dropped), value in rows.items()
+        if all(abs(value / printed - 1) <= _CLOSE for printed in printed_mb.values())
     ]
-    if not fact(table, "small"):
-        needed = units.span(printed_mb.values(), units.number)
-        near = [
-            f"{attention} attention {'with' if dropped else 'without'} dropout"
-            for (attention, dropped), value in rows[column].items()
-            if all(abs(value / printed - 1) <= _CLOSE for printed in printed_mb.values())
-        ]
-        sentences.append(
-            f"The reports' {needed} MB per sample are those of {listed(near)}."
-            if near
-            else f"**No combination comes within 10 % of the reports' {needed} MB per sample.**"
-        )
-    return say(*sentences, small=fact(table, "small"))
+    sizes = [units.number(rows[setting]) for setting in (("fused", True), ("plain", True))]
+    fits = f"The reports' peaks fit {listed(fitting)}." if fitting else "Neither fits the reports."
+    rate = f"Plain attention trains at {units.percent(rates['plain', True] / rates['fused', True])} of the rate."
+    adds = f"**With dropout, a sample adds {sizes[0]} MB with fused attention and {sizes[1]} MB with plain.**"
+    return verdict(f"{adds} {rate} {fits}")
 
 
-def explain_zero(table: pd.DataFrame) -> Markdown:
-    """Say how each ZeRO stage compares with the nearest strategy of torch, how both differ, and what a stage sends."""
-    rows, sentences = table.set_index("strategy"), []
-    for zero, other, difference in _NEAREST:
-        if other not in rows.index:
-            continue
-        base = rows.loc[other]
-        for row in table[table["strategy"] == zero].to_dict("records"):
-            limits = {"zero": " with its limits at 0", "default": " with DeepSpeed's own limits"}.get(row["limits"], "")
-            speed = _compared(pd.Series(row), base, STRATEGY_NAMES[other])
-            memory = row["peak_mib"] / base["peak_mib"]
-            held = f" and {units.percent(memory)} of its peak memory" if pd.notna(memory) else ""
-            sentences.append(f"{STRATEGY_NAMES[zero]}{limits}: {speed}{held}. {difference}")
-    stages = [stage for stage in ("zero1", "zero2") if stage in rows.index]
-    if stages and "ddp" in rows.index:
-        ratios = {stage: rows.loc[stage, "link_mib"] / rows.loc["ddp", "link_mib"] for stage in stages}
-        more = {STRATEGY_NAMES[stage]: ratio for stage, ratio in ratios.items() if ratio > 1.1}
-        if more:
-            sentences.append(
-                f"In this run {listed(more)} {'send' if len(more) > 1 else 'sends'} "
-                f"{units.span(more.values(), units.times)} DDP's bytes. DeepSpeed all-reduces the gradients by "
-                "default, and gathers the parameters after the update. A reduce-scatter instead of the all-reduce "
-                "would do: with the all-gather it sends what DDP's all-reduce sends."
+def accumulation_trades(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what several micro-batches cost and save under DDP, recorded; the rest in a table. Takes `accumulation`s."""
+    shown = pd.concat([_trades(table).assign(run=name) for name, table in (("here", here), ("recorded", recorded))])
+    shown = shown[["run", *[name for name in shown if name != "run"]]]
+    rows = recorded[recorded["strategy"] == "ddp"].set_index(["synced", "micro_batches"])
+    count = recorded["micro_batches"].max()
+    whole, parts = rows.loc[("last", 1)], rows.loc[("last", count)]
+    rate, memory = (parts[name] / whole[name] for name in ("samples_per_s", "peak_mib"))
+    spreads = whole["spread_samples_per_s"], parts["spread_samples_per_s"]
+    slower = rate < 1 and resolved(whole["samples_per_s"], parts["samples_per_s"], *spreads)
+    if not (slower and memory < 1):
+        return verdict("**In the recorded run accumulation does not trade speed for memory.**", shown)
+    need = f"need {units.percent(memory)} of the peak, at {units.percent(rate)} of the rate"
+    return verdict(f"**{count} micro-batches {need}** (DDP, recorded).", shown, summary="Both strategies, both ways")
+
+
+def _trades(table: pd.DataFrame) -> pd.DataFrame:
+    """Return per strategy and way of exchanging: rate and peak, divided by the whole batch's, and gradients sent."""
+    rows = []
+    for strategy, group in table.groupby("strategy", sort=False):
+        whole = group[group["micro_batches"] == 1].iloc[0]
+        for row in group[group["micro_batches"] > 1].to_dict("records"):
+            peak = row["peak_mib"] / whole["peak_mib"]
+            rows.append(
+                {
+                    "strategy": STRATEGY_NAMES[str(strategy)],
+                    "exchanges per step": 1 if row["synced"] == "last" else row["micro_batches"],
+                    "rate ÷ whole batch": units.percent(row["samples_per_s"] / whole["samples_per_s"]),
+                    "peak ÷ whole batch": "not measured" if pd.isna(peak) else units.percent(peak),
+                    "gradients sent ÷ whole batch": units.times(row["gradients_mib"] / whole["gradients_mib"]),
+                }
             )
-        same = [STRATEGY_NAMES[stage] for stage in stages if STRATEGY_NAMES[stage] not in more]
-        if same:
-            sentences.append(f"{listed(same)} {'send' if len(same) > 1 else 'sends'} what DDP sends.")
-    return bullets(*sentences or ["Only one library was measured."], small=fact(table, "small"))
+    return pd.DataFrame(rows)
+
+
+def zero_beside_fsdp(table: pd.DataFrame) -> Markdown:
+    """Say how ZeRO-3 compares with FSDP full, and what ZeRO-1 and ZeRO-2 send; takes `zero`."""
+    rows = table.set_index(["strategy", "limits"])
+    needed = {("zero3", "default"), ("fsdp_full", ""), ("zero2", ""), ("ddp", "")}
+    if not needed <= {*rows.index}:
+        return verdict("This run did not measure both libraries.")
+    zero, full = rows.loc[("zero3", "default")], rows.loc[("fsdp_full", "")]
+    rate, memory = zero["samples_per_s"] / full["samples_per_s"], zero["peak_mib"] / full["peak_mib"]
+    peak = "" if pd.isna(memory) else f" and {units.percent(memory)} of its peak"
+    sent = rows.loc[("zero2", ""), "link_mib"] / rows.loc[("ddp", ""), "link_mib"]
+    return verdict(
+        f"**DeepSpeed's full sharding has {units.percent(rate)} of the rate of FSDP full{peak}.** "
+        f"Its other two stages send {units.times(sent)} DDP's bytes."
+    )
+
+
+def features() -> Markdown:
+    """Show what FSDP2 and ZeRO do alike and differently, by their documentation and DeepSpeed 0.19's source."""
+    rows = [
+        ("sharded", "parameters, gradients, states", "states", "states, gradients", "states, gradients, parameters"),
+        ("a shard is", "some rows of every parameter", *["a part of one flat buffer"] * 2, "a part of each, flat"),
+        (
+            "gradients are sent by",
+            "reduce-scatter",
+            *["all-reduce by default, reduce by option"] * 2,
+            "reduce-scatter",
+        ),
+        ("parameters are sent by", "all-gather per block", *["one all-gather per step"] * 2, "all-gather per module"),
+        ("backward and step", "your own loop", *["DeepSpeed's engine"] * 3),
+        ("can move to", "CPU", *["CPU: states"] * 2, "CPU or NVMe: states and parameters"),
+        ("bfloat16", "gathered from float32 shards", *["float32 copies, sharded"] * 3),
+        ("pipeline parallel", "torch.distributed.pipelining", *["its PipelineModule", "no"], "no"),
+        (
+            "tensor parallel",
+            "torch's parallelize_module, on one mesh",
+            *["AutoTP, Megatron-DeepSpeed"] * 2,
+            "Megatron-DeepSpeed",
+        ),
+        ("set up by", "calls in Python", *["a JSON configuration and a launcher"] * 3),
+        ("comes with", "PyTorch", *["its own library (Accelerate, Lightning use it)"] * 3),
+        (
+            "choose it for",
+            "plain PyTorch, with other kinds of parallelism",
+            "states too large, one copy fits",
+            "the same, gradients too",
+            "models too large for all GPUs: offloading",
+        ),
+    ]
+    table = pd.DataFrame(rows, columns=["", "FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"])
+    return Markdown(folded("FSDP2 and DeepSpeed's ZeRO, feature by feature", as_table(table)))
+
+
+def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth by the runs of each plan, here and recorded."""
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _same(runs: Mapping[str, Run]) -> str:
+    table = tables.trained(runs["trial"])
+    return f"differences up to {units.number(1e6 * table[['loss_error', 'update_error']].max(axis=None), 2)} millionths"
+
+
+def _saving(runs: Mapping[str, Run]) -> str | None:
+    found = _saved(tables.memory(runs["strategies"]))
+    return found and f"full sharding saves {units.percent(found[1])} of DDP's memory"
+
+
+def _traffic(runs: Mapping[str, Run]) -> str | None:
+    table = tables.sent(runs["strategies"])
+    table = table[(table["batch"] == table["batch"].max()) & (table["collective"] != "broadcast")]
+    twice = table["collective"].map({"all-reduce": 2.0}).fillna(1.0)
+    link = (table["counted_mib"] * twice).groupby(table["strategy"]).sum()
+    return (
+        f"FSDP full sends {units.times(link['fsdp_full'] / link['ddp'])} DDP's bytes" if "fsdp_full" in link else None
+    )
+
+
+def _beyond_noise(runs: Mapping[str, Run]) -> str:
+    table = tables.compared(runs["strategies"])
+    rows = table[(table["strategy"] == "fsdp_full") & (table["batch"] == table["batch"].max())]
+    return f"FSDP full beside DDP: {_difference(rows.iloc[0])}"
+
+
+def _knobs(runs: Mapping[str, Run]) -> str:
+    best = tables.ladder(runs["knobs"])["times_first"].max()
+    return f"up to {units.times(best)} as fast"
+
+
+def _parts(runs: Mapping[str, Run]) -> str:
+    row = _trades(tables.accumulation(runs["accumulation"])).iloc[0]
+    return f"rate {row['rate ÷ whole batch']}, peak {row['peak ÷ whole batch']}"
+
+
+_RULES = {
+    "Compare with one process before you time": _same,
+    "Sharding divides what belongs to parameters, not the activations": _saving,
+    "Full sharding gathers the parameters twice": _traffic,
+    "Call a strategy faster only beyond the noise": _beyond_noise,
+    "First choose the precision, then the strategy": _knobs,
+    "Accumulate where the whole batch does not fit": _parts,
+}

@@ -9,18 +9,18 @@ import pandas as pd
 
 from labkit.provenance import like, of_run, of_source, sources
 from labkit.tables import ledgers
-from labkit.tables.equality import equality as equality
+from labkit.tables.equality import ERRORS, ROUNDING
 from labkit.tables.ledgers import BY, MIB
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
-from labkit.tables.rates import differences as differences
+from labkit.tables.rates import differences, rates, with_efficiency
 from labkit.tables.rates import ladder as ladder
-from labkit.tables.rates import rates, with_efficiency
 from labkit.tables.rows import entries
-from labkit.theory.memory import ITEMS, bert_activations, ledger
-from labkit.theory.shapes import Model, bert
+from labkit.theory.memory import bert_activations, ledger
+from labkit.theory.shapes import bert
 from labkit.theory.traffic import Sent, through_a_link, traffic
 from labkit.theory.training import STRATEGIES
+from lessons.ddp_fsdp.plan import BY_HAND
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -42,6 +42,18 @@ def throughput(run: Run) -> pd.DataFrame:
     return with_efficiency(rates(run, _SETTING), "samples_per_s", ["batch", "precision"])
 
 
+def compared(run: Run) -> pd.DataFrame:
+    """Return `throughput`, and of each strategy but "single" how far its rate is from DDP's.
+
+    percent, spread_percent, and resolved: whether the difference is more than both spreads together.
+    """
+    table = throughput(run)
+    columns = ["strategy", "batch", "percent", "spread_percent", "resolved"]
+    apart = differences(table)[columns].astype({"batch": table["batch"].dtype})
+    joined = table.merge(apart, on=["strategy", "batch"], how="left")
+    return of_run(joined, run, batches=run.plan.batches)
+
+
 def forecast(plan: Bert, row: pd.Series | dict) -> dict[str, int]:
     """Return the bytes that a rank of a lab 04 point should hold at the fullest moment (float32 only), by item."""
     share = row["batch"] // row["ranks"]
@@ -54,33 +66,32 @@ def memory(run: Run) -> pd.DataFrame:
     return ledgers.memory(run, BY, forecast)
 
 
-def holdings(
-    ranks: int = 4,
-    hidden: int = 768,
-    layers: int = 12,
-    vocabulary: int = 30522,
-    batch: int = 16,
-    sequence: int = 512,
-    heads: int = 12,
-) -> pd.DataFrame:
-    """Return by theory what a rank holds and sends, a row per strategy: MiB by item, MiB through its link per step."""
-    model: Model = bert(hidden, layers, vocabulary, 512)
-    kept = bert_activations(layers, hidden, heads, batch, sequence)
+def holdings(ranks: int = 4, batch: int = 16) -> pd.DataFrame:
+    """Return by theory what a rank of BERT-base holds with `batch` samples of 512 tokens, a row per strategy.
+
+    Columns: strategy, MiB by item, predicted (their sum), link_mib (through its link per step).
+    """
+    kept = bert_activations(12, 768, 12, batch, 512)
     rows = []
     for strategy in STRATEGIES:
-        items = ledger(model, strategy, ranks, kept)
-        link = through_a_link(traffic(model, strategy, ranks), ranks)
-        rows.append(
-            {
-                "strategy": strategy,
-                **{item: items[item] / MIB for item in ITEMS},
-                "predicted": sum(items.values()) / MIB,
-                "link_mib": link / MIB,
-            }
-        )
-    table = pd.DataFrame(rows)
-    source = f"theory: BERT-base, {ranks} ranks, {batch} samples of {sequence} tokens per rank, float32, AdamW"
-    return of_source(table, source, ranks=ranks)
+        items = {item: held / MIB for item, held in ledger(_MODEL, strategy, ranks, kept).items()}
+        link = through_a_link(traffic(_MODEL, strategy, ranks), ranks) / MIB
+        rows.append({"strategy": strategy} | items | {"predicted": sum(items.values()), "link_mib": link})
+    source = f"theory: BERT-base, {ranks} ranks, {batch} samples of 512 tokens per rank, float32, AdamW"
+    return of_source(pd.DataFrame(rows), source, ranks=ranks)
+
+
+def trained(run: Run) -> pd.DataFrame:
+    """Return how far each training of a Trial without a bug is from one process: variant, strategy, two errors, equal.
+
+    `loss_error` and `update_error` are relative, the largest over the ranks; both are less than ROUNDING in an equal
+    one. The variant is "right" for torch's own strategies.
+    """
+    by = ["variant", "strategy"]
+    rows = entries(run, "trial").reindex(columns=[*by, *ERRORS])
+    rows = rows[rows["variant"].isin(["right", *BY_HAND])]
+    table = rows.groupby(by, sort=False)[ERRORS].max().reset_index()
+    return of_run(table.assign(equal=(table[ERRORS] < ROUNDING).all(axis=1)), run)
 
 
 def symptoms(run: Run) -> pd.DataFrame:
@@ -118,41 +129,6 @@ def _zero_rows(run: Run) -> pd.DataFrame:
     table["link_mib"] = table["strategy"].map(link)
     table["calls"] = table["strategy"].map(rows.groupby("strategy")["calls"].sum())
     return table
-
-
-def features() -> pd.DataFrame:
-    """Return what FSDP2 and ZeRO do alike and differently, from their documentation and DeepSpeed 0.19's source."""
-    rows = [
-        ("sharded", "parameters, gradients, states", "states", "states, gradients", "states, gradients, parameters"),
-        ("a shard is", "some rows of every parameter", *["a part of one flat buffer"] * 2, "a part of each, flat"),
-        (
-            "gradients are sent by",
-            "reduce-scatter",
-            *["all-reduce by default, reduce by option"] * 2,
-            "reduce-scatter",
-        ),
-        ("parameters are sent by", "all-gather per block", *["one all-gather per step"] * 2, "all-gather per module"),
-        ("backward and step", "your own loop", *["DeepSpeed's engine"] * 3),
-        ("can move to", "CPU", *["CPU: states"] * 2, "CPU or NVMe: states and parameters"),
-        ("bfloat16", "gathered from float32 shards", *["float32 copies, sharded"] * 3),
-        ("pipeline parallel", "torch.distributed.pipelining", *["its PipelineModule", "no"], "no"),
-        (
-            "tensor parallel",
-            "torch's parallelize_module, on one mesh",
-            *["AutoTP, Megatron-DeepSpeed"] * 2,
-            "Megatron-DeepSpeed",
-        ),
-        ("set up by", "calls in Python", *["a JSON configuration and a launcher"] * 3),
-        ("comes with", "PyTorch", *["its own library (Accelerate, Lightning use it)"] * 3),
-        (
-            "choose it for",
-            "plain PyTorch, with other kinds of parallelism",
-            "states too large, one copy fits",
-            "the same, gradients too",
-            "models too large for all GPUs: offloading",
-        ),
-    ]
-    return pd.DataFrame(rows, columns=["", "FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]).set_index("")
 
 
 def accumulation(run: Run) -> pd.DataFrame:

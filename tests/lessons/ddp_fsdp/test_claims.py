@@ -23,6 +23,7 @@ FIGURES = {  # printed, recomputed, holds
     "saving": (733, 1252.94, True),
     "wrapping": (733, 1156.0, None),
     "memory_with_dropout": (574.601, 663.339, None),
+    "fused_attention": (570.151, 322.767, None),
 }
 
 
@@ -52,6 +53,7 @@ def test_figures_and_verdicts():
         ("overhead", True, FOUR, 64, "fsdp_full", {"samples_per_second": 415.0}),
         ("slower_at_64", None, FOUR, 64, "fsdp_full", {"samples_per_second_std": 5.0}),
         ("slower_at_64_in_the_other", True, EIGHT, 64, "fsdp_full", {"samples_per_second_std": 0.1}),
+        ("fused_attention", True, EIGHT, 64, "ddp", {"peak": 10945447594.0 + 48 * 323e6}),
         ("saving", False, FOUR, 64, "fsdp_full", {"peak": 9000.0}),
         ("saving_by_batch", False, EIGHT, 64, "fsdp_full", {"peak": 38312673450.0 - 300 * 2**20}),
         ("saving_by_batch", False, EIGHT, 64, "fsdp_full", {"peak": 35629350000.0}),

@@ -1,9 +1,9 @@
 """The recorded runs of lab 04: ledgers explain their peaks, formulas their traffic, and the lab's targets are met."""
 
 import pytest
-from figures import drawn
 
 from labkit.engine.run import replay
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
 
 SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
@@ -46,7 +46,7 @@ def test_traffic_is_the_formulas(runs):
 
 
 def test_every_strategy_trained_as_one_process(runs):
-    table = ddp_fsdp.equality(runs["trial"])
+    table = ddp_fsdp.trained(runs["trial"])
     assert set(table["strategy"]) == {"ddp"} | SHARDED
     assert table["equal"].all(), table
 
@@ -57,7 +57,7 @@ def test_rates_are_near_those_of_ranks_alone(runs):
     assert table["efficiency"].between(0.8, 1.02).all()
     rates = table.pivot_table(index="strategy", columns="batch", values="samples_per_s")
     assert (rates[64] > rates[16]).all()
-    apart = ddp_fsdp.differences(table)
+    apart = ddp_fsdp.compared(runs["strategies"])
     assert apart["percent"].abs().max() < 20
     assert apart["resolved"].any()
 
@@ -97,23 +97,15 @@ def test_accumulation_trades_rate_for_memory(runs):
 
 
 def test_targets_are_met(runs):
-    cards = {name: ddp_fsdp.scorecard(run) for name, run in runs.items()}
+    cards = {name: scorecard_of(run) for name, run in runs.items()}
     assert {name for name, card in cards.items() if len(card)} == {"strategies", "knobs", "trial"}
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
 
 
-def test_every_chart_and_sentence(runs):
-    held, rates = ddp_fsdp.memory(runs["strategies"]), ddp_fsdp.throughput(runs["strategies"])
-    apart, ladder = ddp_fsdp.differences(rates), ddp_fsdp.ladder(runs["knobs"])
-    drawn(ddp_fsdp.ledger_chart(held, held, guess=9.0), 2)
-    drawn(ddp_fsdp.strategies_chart(rates, rates, published=ddp_fsdp.printed_runs()), 2)
-    drawn(ddp_fsdp.differences_chart(apart, printed=ddp_fsdp.printed_differences()), 1)
-    drawn(ddp_fsdp.waterfall_chart(ladder, ladder), 2)
-    drawn(ddp_fsdp.zero_chart(ddp_fsdp.zero(*(runs[name] for name in ddp_fsdp.ZERO_RUNS))), 3)
-    as_reported = ddp_fsdp.per_sample(runs["asreported"])
-    drawn(ddp_fsdp.per_sample_chart(as_reported, as_reported, printed_mb=ddp_fsdp.printed_per_sample()), 2)
-    assert "as one process does" in ddp_fsdp.explain_equality(ddp_fsdp.equality(runs["trial"])).data
-    assert "16 collectives agree" in ddp_fsdp.explain_sent(ddp_fsdp.sent(runs["strategies"])).data
-    assert "Full sharding saves" in ddp_fsdp.explain_memory(held).data
-    assert "At batch 64 DDP trains" in ddp_fsdp.explain_strategies(rates, apart).data
-    assert "make the step 5.8× as fast" in ddp_fsdp.explain_knobs(ladder).data
+def test_in_one_minute(runs):
+    lines = ddp_fsdp.in_one_minute(runs, runs).data.splitlines()
+    assert lines[0] == "| rule | here | recorded |" and len(lines) == 2 + 6
+    shown = [line.split(" | ")[1] for line in lines[2:]]
+    assert shown == [line.split(" | ")[2].removesuffix(" |") for line in lines[2:]]
+    assert shown[1:3] == ["full sharding saves 7.8 % of DDP's memory", "FSDP full sends 1.4× DDP's bytes"]
+    assert shown[4:] == ["up to 5.8× as fast", "rate 88 %, peak 41 %"]

@@ -4,7 +4,9 @@ import pytest
 from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
+from labkit.provenance import fact
 from labkit.tables.ledgers import MIB
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.plan import AsReported, Strategies, Trial
 
@@ -26,32 +28,28 @@ def test_throughput_is_of_the_slowest_rank_and_beside_ranks_alone(tmp_path):
     assert without["efficiency"].isna().all()
 
 
-def test_differences_are_resolved_by_their_spreads(tmp_path):
-    run = strategies_run(tmp_path / "run")
-    table = ddp_fsdp.differences(ddp_fsdp.throughput(run))
-    assert table["strategy"].tolist() == 2 * ["fsdp_grad", "fsdp_full", "fsdp_root"]
+def test_rates_are_compared_with_ddps_and_their_spreads(tmp_path):
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run"))
     first = table[table["batch"] == 64].set_index("strategy")
-    assert first["percent"].tolist() == pytest.approx([100 * (100 / ms - 1) for ms in (104, 101, 250)])
-    assert first["resolved"].tolist() == [True, False, True]
-    assert first["spread_percent"].between(1, 5).all()
-    assert table.attrs["to"] == "ddp"
-    other = ddp_fsdp.differences(ddp_fsdp.throughput(run), to="fsdp_full").set_index("strategy")
-    assert set(other.index) == {"ddp", "fsdp_grad", "fsdp_root"}
+    sharded = first.loc[["fsdp_grad", "fsdp_full", "fsdp_root"]]
+    assert sharded["percent"].tolist() == pytest.approx([100 * (100 / ms - 1) for ms in (104, 101, 250)])
+    assert sharded["resolved"].tolist() == [True, False, True]
+    assert sharded["spread_percent"].between(1, 5).all()
+    assert first.loc[["single", "ddp"], "percent"].isna().all()
+    assert (len(table), fact(table, "batches")) == (10, (64, 16))
 
 
 @pytest.mark.parametrize("strategies", [("ddp",), ("single", "ddp"), ("single", "fsdp_full"), ("fsdp_full",)])
-def test_differences_of_nothing_are_an_empty_table(tmp_path, strategies):
-    table = ddp_fsdp.differences(ddp_fsdp.throughput(strategies_run(tmp_path / "run", strategies=strategies)))
-    assert table.empty
-    assert "percent" in table
+def test_without_two_to_compare_there_is_no_difference(tmp_path, strategies):
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run", strategies=strategies))
+    assert table["percent"].isna().all() and len(table) == 2 * len(strategies)
 
 
 def test_what_did_not_fit_has_no_rate_and_is_not_resolved(tmp_path):
-    table = ddp_fsdp.throughput(strategies_run(tmp_path / "run", failed=("fsdp_root",))).set_index("strategy")
+    table = ddp_fsdp.compared(strategies_run(tmp_path / "run", failed=("fsdp_root",))).set_index("strategy")
     assert set(table.loc["fsdp_root", "status"]) == {MEMORY}
-    assert table.loc["fsdp_root", "samples_per_s"].isna().all()
-    apart = ddp_fsdp.differences(table.reset_index()).set_index("strategy")
-    assert not apart.loc["fsdp_root", "resolved"].any()
+    assert table.loc["fsdp_root", ["samples_per_s", "percent"]].isna().all(axis=None)
+    assert not table.loc["fsdp_root", "resolved"].any()
 
 
 def test_a_ladder_and_one_with_a_failed_rung(tmp_path):
@@ -93,7 +91,7 @@ def met(card):
 
 
 def test_scorecard(tmp_path):
-    good = ddp_fsdp.scorecard(strategies_run(tmp_path / "good", step_ms={"single": 99.0}))
+    good = scorecard_of(strategies_run(tmp_path / "good", step_ms={"single": 99.0}))
     assert met(good) == {
         "DDP's rate ÷ rate alone, 4 GPUs, batch 64": True,
         "DDP's rate ÷ rate alone, 4 GPUs, batch 16": True,
@@ -101,20 +99,20 @@ def test_scorecard(tmp_path):
         "largest unexplained share, of 10 peaks, 4 GPUs": True,
         "collectives that are not the formula's, of 16, 4 GPUs": True,
     }
-    assert good["measured"].tolist() == pytest.approx([0.99, 0.99, 640, 2, 0], abs=1e-3)
-    near = ddp_fsdp.scorecard(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))
+    assert good["measured"].tolist() == pytest.approx([0.99, 0.99, 2, 0, 640], abs=1e-3)
+    near = scorecard_of(strategies_run(tmp_path / "near", step_ms={"single": 94.98}))
     assert near["met"].tolist()[:2] == ["open", "open"], "0.9498 ± 0.02 neither reaches 0.95 nor misses it"
-    bad = ddp_fsdp.scorecard(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
+    bad = scorecard_of(strategies_run(tmp_path / "bad", step_ms={"ddp": 160}, unexplained=0.12, calls=1))
     assert not bad["met"].any()
-    assert bad["measured"].tolist()[-2:] == pytest.approx([12, 16])
-    two = ddp_fsdp.scorecard(strategies_run(tmp_path / "two", gpus=2))
+    assert bad["measured"].tolist()[2:4] == pytest.approx([12, 16])
+    two = scorecard_of(strategies_run(tmp_path / "two", gpus=2))
     assert not two["target"].str.contains("415|float32").any(), "the rate is that of four GPUs"
 
 
 def test_scorecards_of_other_plans(tmp_path):
-    fast = ddp_fsdp.scorecard(knobs_run(tmp_path / "fast"))
+    fast = scorecard_of(knobs_run(tmp_path / "fast"))
     assert met(fast) == {"fastest setting ÷ first (float32, unfused AdamW), 4 GPUs": True}
-    assert not ddp_fsdp.scorecard(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
+    assert not scorecard_of(knobs_run(tmp_path / "slow", (290, 300, 310, 320, 330)))["met"].any()
     for name, error in (("right", 2e-6), ("wrong", 0.2)):
         plan = Trial(device="cuda", gpus=4, size="full")
         rows = [
@@ -123,8 +121,8 @@ def test_scorecards_of_other_plans(tmp_path):
             for rank in range(4)
         ]
         run = write_run(tmp_path / name, plan, gpu_node(4), rows)
-        assert ddp_fsdp.scorecard(run)["met"].tolist() == [name == "right"]
-        assert ddp_fsdp.equality(run)["equal"].tolist() == 4 * [name == "right"]
+        assert scorecard_of(run)["met"].tolist() == [name == "right"]
+        assert ddp_fsdp.trained(run)["equal"].tolist() == 4 * [name == "right"]
     broken = write_run(
         tmp_path / "broken", Trial(device="cuda", gpus=4, size="full", variants=("summed",)), gpu_node(4)
     )
@@ -132,10 +130,10 @@ def test_scorecards_of_other_plans(tmp_path):
         broken.append(
             rank, {"point": 0, "seed": 0, "entry": "trial", "variant": "summed", "strategy": "ddp", "update_error": 3.0}
         )
-    assert ddp_fsdp.scorecard(broken).empty, "where no variant is right, no error is to be small"
-    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
-    assert ddp_fsdp.scorecard(strategies_run(tmp_path / "one", gpus=1, strategies=("single",))).empty
-    assert ddp_fsdp.scorecard(zero_run(tmp_path / "zero")).empty
+    assert scorecard_of(broken).empty, "where no variant is right, no error is to be small"
+    assert scorecard_of(strategies_run(tmp_path / "cpu", device="cpu", gpus=2)).empty
+    assert scorecard_of(strategies_run(tmp_path / "one", gpus=1, strategies=("single",))).empty
+    assert scorecard_of(zero_run(tmp_path / "zero")).empty
 
 
 def test_zero(tmp_path):
@@ -148,9 +146,6 @@ def test_zero(tmp_path):
     assert table.loc["ddp", "link_mib"] == pytest.approx(1.5 * 4 * 109_483_778 / MIB, rel=1e-3)
     assert table.loc["fsdp_full", "peak_mib"] < table.loc["ddp", "peak_mib"]
     assert ddp_fsdp.zero(zero_run(tmp_path / "cpu", device="cpu"))["peak_mib"].isna().all()
-    assert list(ddp_fsdp.features()) == ["FSDP2", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
-    assert ddp_fsdp.features().map(bool).all(axis=None)
-    assert {"pipeline parallel", "tensor parallel", "choose it for"} <= set(ddp_fsdp.features().index)
 
 
 def reported_run(folder, plan, peak_mib=None):

@@ -1,4 +1,4 @@
-"""A strategy beside one process that trains on the same global batches, right or with one of the lab's bugs in it."""
+"""A strategy beside one process that trains on the same global batches: torch's, by hand, or with a bug in it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.trainer import Trainer
 from lessons.ddp_fsdp import bugs
+from lessons.ddp_fsdp.worker.by_hand import ByHand, average
 
 
 class _Unused(nn.Module):
@@ -40,16 +41,19 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     `repeated` the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is
     the first line of the error that the strategy raised.
     """
-    plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS[point.variant]
+    plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS.get(point.variant, {})
     tensors = samples(plan, plan.steps * batch, point.seed)
     reference = Trainer(Bert(plan, point.seed, worker.device), "single", None, worker.device, sgd)
     start = [weight.detach().clone() for weight in reference.weights()]
     model = Bert(plan, point.seed, worker.device)
     if variant.get("unused"):
         model = _Unused(model).to(worker.device)
-    trainer = train(model, point, group, worker.device, sgd)
-    if variant.get("sum"):
-        trainer.wrapped.register_comm_hook(group, _summed)
+    if point.variant == "own_shards":
+        trainer: Trainer = ByHand(model, group, worker.device, sgd)
+    else:
+        trainer = train(model, point, group, worker.device, sgd)
+    if hook := {"own_hook": average, "summed": _summed}.get(point.variant):
+        trainer.wrapped.register_comm_hook(group, hook)
     choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
     mine = batches(tensors, batch, worker.rank, point.ranks, point.seed, **choice)
     right = batches(tensors, batch, 0, 1, point.seed)

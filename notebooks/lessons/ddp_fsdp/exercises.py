@@ -1,33 +1,44 @@
-"""Check what the student wrote, and name the bug in a training that was tried beside one process."""
+"""The exercises of lab 04: bytes sent, DDP's buckets, and the bug in a training that was tried beside one process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
 from labkit.course.exercise import written
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import line_up
+from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from lessons.ddp_fsdp.bugs import SYMPTOMS
-from lessons.ddp_fsdp.hints import HINTS
-from lessons.ddp_fsdp.listings import CODES
 from lessons.ddp_fsdp.tables import symptoms
 
-SETTINGS = (
-    ([units.MIB] * 4, units.MIB, 2 * units.MIB),
-    ([5, 5, 5], 100, 100),
-    ([30 * units.MIB, units.MIB, units.MIB, 2 * units.MIB, 24 * units.MIB, 1], units.MIB, 25 * units.MIB),
-    ([89 * units.MIB, *[2 * units.MIB, 1024] * 20, 3 * units.MIB], units.MIB, 25 * units.MIB),
-)  # bytes of each gradient in the order of the parameters, the first bucket's cap, every other's
+
+def _models(random: Random) -> list:
+    """Return bytes of each gradient in the order of the parameters, the first bucket's cap, every other's."""
+    mib = units.MIB
+    edges = [
+        ([mib] * 4, mib, 2 * mib),
+        ([5, 5, 5], 100, 100),
+        ([30 * mib, mib, mib, 2 * mib, 24 * mib, 1], mib, 25 * mib),
+        ([89 * mib, *[2 * mib, 1024] * 20, 3 * mib], mib, 25 * mib),
+    ]
+    caps = random.sample(range(4, 30), 4)
+    return edges + [
+        ([random.randint(1, 40) * mib // 4 for _ in range(random.randint(3, 12))], mib, cap * mib) for cap in caps
+    ]
 
 
-def judge(given: list, settings: Sequence[tuple[list[int], int, int]] = SETTINGS) -> Verdict:
-    """Return the verdict on buckets: for each setting a list of lists of parameter numbers."""
+def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_models(Random(0)))) -> Verdict:
+    """Return the verdict on buckets: for each model a list of lists of parameter numbers."""
     faults: dict[str, str] = {}
-    for (sizes, first, cap), filled in zip(settings, given, strict=True):
+    for (sizes, first, cap), filled in zip(models, given, strict=True):
         fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
         if fault:
             faults.setdefault(fault[0], f"for {written('buckets', [sizes, first, cap])}, {fault[1]}")
@@ -99,16 +110,13 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-SENDERS = (
-    ("ddp", 109_482_240, 4),
-    ("fsdp_full", 109_482_240, 4),
-    ("fsdp_grad", 109_482_240, 4),
-    ("ddp", 1000, 2),
-    ("fsdp_full", 1000, 8),
-    ("fsdp_grad", 3000, 3),
-    ("ddp", 5000, 1),
-    ("fsdp_full", 5000, 1),
-)  # strategy, parameters, ranks
+def _trainings(random: Random) -> list:
+    """Return strategy, parameters and ranks; one rank sends nothing."""
+    strategies = ("ddp", "fsdp_full", "fsdp_grad")
+    drawn = [(strategy, random.randint(10**3, 10**9), random.randint(2, 16)) for strategy in strategies * 2]
+    return [*[(strategy, 109_482_240, 4) for strategy in strategies], ("fsdp_full", 5000, 1), *drawn]
+
+
 _PASSES = {"ddp": 2, "fsdp_full": 3, "fsdp_grad": 2}  # a reduce-scatter or an all-gather of everything is one
 
 
@@ -118,7 +126,7 @@ def _sent(strategy: str, parameters: int, ranks: int, passes: dict[str, int] = _
 
 judge_sent = judge_of(
     "sent_bytes",
-    SENDERS,
+    _trainings(Random(0)),
     _sent,
     (
         Mistake(
@@ -160,10 +168,76 @@ judge_sent = judge_of(
 
 check = Exercises(
     "ddp_fsdp",
-    Exercise("sent_bytes", SENDERS, judge_sent, hints=HINTS["sent_bytes"], grade=WARM_UP),
-    Exercise("buckets", SETTINGS, judge, hints=HINTS["buckets"], grade=CORE),
+    Exercise(
+        "sent_bytes",
+        judge=judge_sent,
+        grade=WARM_UP,
+        cases=Cases(_trainings),
+        hints=(
+            "List the collectives of a step for each strategy. The ledger of this lesson has them.",
+            "An all-reduce is a reduce-scatter and an all-gather. Each of these two sends (N − 1)/N of all bytes. "
+            "Count how many of them each strategy makes: for the gradients, and for the parameters in forward and "
+            "backward.",
+            "Count 2 for `ddp` and `fsdp_grad`, 3 for `fsdp_full`. Multiply by `(ranks - 1) / ranks * 4 * parameters`.",
+        ),
+    ),
+    Exercise(
+        "buckets",
+        judge=judge,
+        grade=CORE,
+        cases=Cases(_models),
+        hints=(
+            "Go through the example by hand: sizes 4, 2, 3, 1, first cap 1, cap 4. When is the first bucket closed?",
+            "Take the parameters from the last to the first. Before you add one, look whether the open bucket already"
+            " holds its cap. The first bucket has a cap of its own.",
+            "Keep `held` and `room`. For each number from the last: if `held >= room`, append a new list and set "
+            "`held, room = 0, cap_bytes`. Then append the number to `filled[-1]` and add its size to `held`.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose, show_suspects = line_up(
-    "ddp_fsdp", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+
+_RIGHT = """
+model = Bert()
+model = DistributedDataParallel(model)
+model.register_comm_hook(group, average)
+sampler = DistributedSampler(
+    samples, num_replicas=ranks, rank=rank)
+
+def average(group, bucket):
+    gradients = bucket.buffer() / ranks
+    work = all_reduce(gradients, async_op=True)
+    return work.get_future()
+
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for batch in loader(samples, sampler):
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+_CODES = edited(
+    _RIGHT,
+    {
+        "no_sampler": [("num_replicas=ranks, rank=rank", "num_replicas=1, rank=0")],
+        "summed": [("bucket.buffer() / ranks", "bucket.buffer()")],
+        "no_set_epoch": [("    sampler.set_epoch(epoch)\n", "")],
+        "unused_parameter": [("model = Bert()\n", "model = Bert()\nmodel.spare = Linear(8, 8)\n")],
+    },
 )
+suspects, diagnose, show_suspects = line_up(
+    "ddp_fsdp", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
+)
+
+
+def why_so_little() -> HTML:
+    """Ask why full sharding saves so little of the recorded run's memory."""
+    return why(
+        "Full sharding halves parameters, gradients and states on two GPUs. Why is so little of the peak saved?",
+        ("Most of the peak are activations", "They belong to the samples of a rank. No strategy here shards them."),
+        ("The gathered blocks come back", "True, but only two blocks and the rest of the model are whole at a time."),
+        (
+            "Two GPUs are too few",
+            "With more GPUs the saving grows a little. Even without any parameters, the activations stay.",
+        ),
+    )
