@@ -17,7 +17,6 @@ from lessons.precision_memory.tables.memory import (
     timeline,
 )
 from lessons.precision_memory.tables.numbers import dtypes, gradients, norms, running_sums, scaling, spacing, sums
-from lessons.precision_memory.targets import EXPECTED, all_targets, scorecard
 
 _PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}
