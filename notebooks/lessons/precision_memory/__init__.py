@@ -2,7 +2,7 @@
 
 from lessons.precision_memory.charts.memory import ledger_chart, pareto_chart, speed_chart, timeline_chart
 from lessons.precision_memory.charts.numbers import norms_chart, scaling_chart, spacing_chart, sums_chart
-from lessons.precision_memory.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.precision_memory.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.precision_memory.explorer import explore_bits
 from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Speed, Timeline, Trial
 from lessons.precision_memory.story.memory import explain_levers, explain_memory, explain_speed, explain_timeline
