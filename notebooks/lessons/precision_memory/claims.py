@@ -10,8 +10,7 @@ from labkit.engine.run import replay
 from labkit.tables.claims import Stated, within
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES, VOCABULARY
-from lessons.precision_memory.tables.memory import published_speed, speed
-from lessons.precision_memory.tables.numbers import dtypes
+from lessons.precision_memory.tables import dtypes, published_speed, speed
 from lessons.precision_memory.theory.floats import VALUE, WAYS, running
 from lessons.precision_memory.theory.memory import Shape, residual_bytes
 

@@ -17,11 +17,12 @@ from labkit.course.judging import close, is_number
 from labkit.course.lineup import Naming, lined_up, one_below_another
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.engine.launch import launch
 from labkit.story import units
 from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden
-from lessons.precision_memory.tables.memory import MIB, faults, symptoms
+from lessons.precision_memory.tables import MIB, faults, symptoms
 from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
 
 if TYPE_CHECKING:
@@ -231,3 +232,13 @@ def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markd
         "precision_memory", SYMPTOMS, len(SYMPTOMS), lambda: map(verdict_of, symptoms(run).to_dict("records"))
     )
     return naming if named is None else naming.reveal(named)
+
+
+def why_it_stalls() -> HTML:
+    """Ask why the bfloat16 sum stops."""
+    return why(
+        "Why does the bfloat16 sum stop?",
+        ("Its neighbours are too far apart there", "Half their distance is more than 0.01: each sum is rounded back."),
+        ("0.01 is no number of bfloat16", "True, it is rounded to 0.01001. But that changes a sum by 0.1 % only."),
+        ("The sum leaves bfloat16's range", "bfloat16 has float32's range: its largest number is about 3.4 × 10³⁸."),
+    )

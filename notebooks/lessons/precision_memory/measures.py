@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labkit.tables.key_figures import LOWER, Measured, repeats
 from labkit.tables.measures import Measure
 from labkit.tables.targets import CODE, HOST
-from lessons.precision_memory.tables.memory import faults, levers, memory, symptoms, timeline
-from lessons.precision_memory.tables.numbers import dtypes, sums
+from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 
 if TYPE_CHECKING:
@@ -48,6 +47,14 @@ def _timeline_beside_ledger(run: Run) -> Measured:
     return _counted(max(apart, key=abs))
 
 
+def _equal_sums(run: Run) -> Measured:
+    return _counted(sums(run)["equal"].dropna().sum())
+
+
+def _lowest_peak(run: Run) -> Measured:
+    return _counted(100 * levers(run)["peak_ratio"].min())
+
+
 def _float32_losses(run: Run) -> Measured:
     return _counted((dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]] == "float32").sum())
 
@@ -56,7 +63,21 @@ def _bugs_caught(run: Run) -> Measured:
     return _counted(sum(faults(row) == [row["variant"]] for row in symptoms(run).to_dict("records")))
 
 
-_GOAL = {"on_card": False, "depends_on": CODE, "least_gpus": 1}
+def _goal(name: str, plan: str, measured: Callable[[Run], Measured | None], *goal: Any, unit: str = "") -> Measure:
+    """Return a measure that any machine with a GPU shows, with its goal: a comparison and a number."""
+    comparison, number = goal
+    return Measure(
+        name=name,
+        unit=unit,
+        plan=plan,
+        measured=measured,
+        comparison=comparison,
+        goal=number,
+        on_card=False,
+        depends_on=CODE,
+        least_gpus=1,
+    )
+
 
 MEASURES = (
     *(
@@ -71,61 +92,10 @@ MEASURES = (
         )
         for phase in ("forward", "backward")
     ),
-    Measure(
-        name="ways to sum in which torch gives the simulated bits, of 5",
-        unit="",
-        plan="numbers",
-        measured=lambda run: _counted(sums(run)["equal"].dropna().sum()),
-        comparison="=",
-        goal=5,
-        **_GOAL,
-    ),
-    Measure(
-        name="dtype of the loss under autocast is float32, of 2",
-        unit="",
-        plan="numbers",
-        measured=_float32_losses,
-        comparison="=",
-        goal=2,
-        **_GOAL,
-    ),
-    Measure(
-        name="largest unexplained share of the peaks",
-        unit="%",
-        plan="memory",
-        measured=_largest_unexplained,
-        better=LOWER,
-        comparison="≤",
-        goal=10,
-        **_GOAL,
-    ),
-    Measure(
-        name="timeline's peak beside the ledger's",
-        unit="%",
-        plan="timeline",
-        measured=_timeline_beside_ledger,
-        better=LOWER,
-        comparison="within ±",
-        goal=10,
-        **_GOAL,
-    ),
-    Measure(
-        name="lowest peak of all levers, of the plain step's",
-        unit="%",
-        plan="levers",
-        measured=lambda run: _counted(100 * levers(run)["peak_ratio"].min()),
-        better=LOWER,
-        comparison="≤",
-        goal=50,
-        **_GOAL,
-    ),
-    Measure(
-        name="wrong loops caught, of 4",
-        unit="",
-        plan="trial",
-        measured=_bugs_caught,
-        comparison="=",
-        goal=4,
-        **_GOAL,
-    ),
+    _goal("ways to sum in which torch gives the simulated bits, of 5", "numbers", _equal_sums, "=", 5),
+    _goal("dtype of the loss under autocast is float32, of 2", "numbers", _float32_losses, "=", 2),
+    _goal("largest unexplained share of the peaks", "memory", _largest_unexplained, "≤", 10, unit="%"),
+    _goal("timeline's peak beside the ledger's", "timeline", _timeline_beside_ledger, "within ±", 10, unit="%"),
+    _goal("lowest peak of all levers, of the plain step's", "levers", _lowest_peak, "≤", 50, unit="%"),
+    _goal("wrong loops caught, of 4", "trial", _bugs_caught, "=", 4),
 )

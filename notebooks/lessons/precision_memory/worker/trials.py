@@ -12,7 +12,7 @@ import torch
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import MIB, Meter
 from lessons.precision_memory import bugs
-from lessons.precision_memory.theory.levers import MICRO_BATCHES
+from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.worker.memory import adamw, batch, model_of
 from lessons.precision_memory.worker.numbers import precision_context
 
