@@ -205,7 +205,7 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = here.head(_LISTED).rename(columns={"size_mib": "MiB", "count": "times", "source": "text"})
     shown["text"] = [f"`{text}`" if text else "(autograd's own thread)" for text in shown["text"].fillna("")]
     return verdict(
-        f"**The largest single allocation of the recorded run takes {units.size(top * units.MIB)}**: {what}.",
+        f"**In the recorded run the largest takes {units.size(top * units.MIB)}**: {what}.",
         shown,
         summary="The largest allocations of this run, with the line that made them",
     )
@@ -228,7 +228,7 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         f"**The leanest is *{name}***: {shares[0]} of the plain peak here, {shares[1]} recorded. Alone, "
         f"{listed(f'*{lever}*' for lever in sorted(idle))} leave the recorded peak as it is.",
         shown.astype(object).fillna("–"),
-        summary="All levers, as shares of the plain step; unbeaten: none needs less of one and no more of the other",
+        summary="All levers, over the plain step; unbeaten: none needs less of one, no more of the other",
     )
 
 

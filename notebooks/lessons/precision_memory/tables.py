@@ -12,7 +12,7 @@ from labkit.tables.profile import MOMENT
 from labkit.tables.rows import entries
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
-from lessons.precision_memory.theory.memory import ITEMS, fullest_moment, ledger, shape_of
+from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -25,12 +25,12 @@ _EXACT = VALUE * STEPS
 _SAME = 0.01  # of a peak
 
 
-def spacing(powers: range = range(-20, 21)) -> pd.DataFrame:
+def spacing() -> pd.DataFrame:
     """Return one row per format and power of two in its range: value, spacing, and relative spacing."""
     rows = [
         {"format": name, "value": 2.0**power, "spacing": form.spacing(2.0**power)}
         for name, form in FORMATS.items()
-        for power in powers
+        for power in range(-20, 21)
         if form.least <= 2.0**power <= form.largest
     ]
     table = pd.DataFrame(rows)
@@ -122,7 +122,7 @@ def scales_beside(table: pd.DataFrame) -> pd.DataFrame:
 def memory(run: Run) -> pd.DataFrame:
     """Return one row per precision, sequence and phase: MiB by item, their sum `predicted`, the peak, unexplained.
 
-    `moment` is the phase's fullest by formula. The peak is the allocator's; on a CPU it is counted storage by storage.
+    The items are those of the phase's fullest moment. The peak is the allocator's; on a CPU, storages are counted.
     `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A setting
     that ran out of memory has a status that says so, and no peak.
     """
@@ -131,11 +131,10 @@ def memory(run: Run) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         shape = shape_of(run.plan, **{name: row[name] for name in ("sequence", "precision")})
         items = {name: size / MIB for name, size in ledger(shape, row["phase"], row["update"]).items()}
-        moment = fullest_moment(shape, row["phase"], row["update"])
-        known = {name: row[name] for name in BY} | {"moment": moment, **items, "predicted": sum(items.values())}
+        known = {name: row[name] for name in BY} | {**items, "predicted": sum(items.values())}
         error = _counted_error(counted.loc[row["point"]], shape) if row["point"] in counted.index else float("nan")
         parts.append(known | {"peak": row["peak_mib"], "counted_error": error})
-    columns = [*BY, "moment", *ITEMS, "predicted", "peak", "counted_error"]
+    columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]
     table["unexplained_share"] = table["unexplained"] / table["peak"]

@@ -134,7 +134,7 @@ def test_bytes_as_computed(error, said):
 def test_largest_allocation(recorded):
     table = precision_memory.allocations(recorded["timeline"], "float32")
     said = precision_memory.largest_allocation(table, table).data
-    assert "takes 100 MiB**: exactly one float32 matrix of the SwiGLU" in said
+    assert "largest takes 100 MiB**: exactly one float32 matrix of the SwiGLU" in said
     other = like(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 

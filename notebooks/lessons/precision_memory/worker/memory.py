@@ -86,7 +86,7 @@ class Kept(Saved):
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         kept = super()._keep(tensor)
-        whole = tensor if tensor._base is None else tensor._base
+        whole = tensor if tensor._base is None else tensor._base  # a view stands for what it shows
         if whole.dim() == 2 and whole.dtype != torch.float32 and frozenset(whole.shape) in self.shapes:
             storage = tensor.untyped_storage()
             self.copied[storage.data_ptr()] = storage.nbytes()
