@@ -41,7 +41,7 @@ def _mixed_cost() -> float:
 
 
 def _later_step() -> float:
-    """Return the GB of a step that has moments: 12 bytes a parameter, and what the printed forward keeps."""
+    """Return the GB of a step that has optimizer states: 12 bytes a parameter, and what the printed forward keeps."""
     return _printed("forward", 512) + 8 * _shape().parameters / _GB
 
 
@@ -115,7 +115,7 @@ CLAIMS = (
         recomputed=_later_step,
         recomputes="a later step",
         holds=_NEAR,
-        reason="From the second step on, AdamW's moments lie beside the activations that the printed forward keeps. "
+        reason="From the second step on, AdamW's states lie beside the activations that the printed forward keeps. "
         "The report does not say which step.",
         **_PEAKS,
     ),

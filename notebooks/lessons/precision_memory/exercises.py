@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 # vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase: states, activations, logits, copies of
-# weights or a first step without moments decide, in turn
+# weights or a first step without optimizer states decide, in turn
 SHOWN = (
     (1000, 192, 768, 3, 4, 1, 16, "float32", "first"),
     (1000, 192, 768, 3, 4, 1, 16, "float32", "steady"),
@@ -85,13 +85,13 @@ def _missing_part(configuration: Sequence[Any], missing: float) -> str:
     """Return what the missing bytes may be."""
     vocabulary, hidden, inner, layers, *_, precision, phase = configuration
     weights = layers * (4 * hidden**2 + 3 * hidden * inner) + 2 * vocabulary * hidden
-    parts = {8: "AdamW's two moments take", 4: "the gradients take"}
+    parts = {8: "AdamW's states take", 4: "the gradients take"}
     parts |= {2: "the bfloat16 copies of the weights take"} if precision == "bfloat16" else {}
     for bytes_each, part in parts.items():
         if close(missing, bytes_each * weights, 0.15):
             return f": what is missing is as much as {part}"
     if missing < 0 and phase == "first":
-        return ": in the first step AdamW has no moments yet while the activations are there"
+        return ": in the first step AdamW has no states yet while the activations are there"
     return ""
 
 
@@ -170,8 +170,8 @@ check = Exercises(
         hints=(
             "There are two moments that can be the fullest: the loss, at the end of forward, and the optimizer's "
             "update. What is in memory at each of them?",
-            "At the loss: weights, moments if there was a step before, all activations, copies of the weights under "
-            "autocast, and what the loss needs beside its logits. At the update: weights, gradients and both moments. "
+            "At the loss: weights, optimizer states if there was a step before, all activations, copies of the weights "
+            "under autocast, and what the loss needs beside its logits. At the update: weights, gradients and states. "
             "Return the larger one.",
             "`matrices = layers * (4 * hidden**2 + 3 * hidden * inner) + hidden * vocabulary`, and the embedding "
             "comes on top. At the update there are 16 bytes per parameter. At the loss: 4 per parameter, 8 more in a "

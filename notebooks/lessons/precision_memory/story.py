@@ -32,7 +32,9 @@ def not_half(table: pd.DataFrame) -> Markdown:
         return verdict("This run lacks one of the two precisions.")
     least, most = (units.percent(ratios.iloc[end]) for end in (-1, 0))
     first = "**16 bits do not halve the memory**" if ratios.min() > 0.6 else "**16 bits about halve the memory**"
-    return verdict(f"{first}: the step needs {least} of it at the longest context, {most} at the shortest.")
+    return verdict(
+        f"{first}: mixed precision needs {least} of float32's at the longest context, {most} at the shortest."
+    )
 
 
 def _mixed_ratio(table: pd.DataFrame, phase: str) -> pd.Series:
@@ -152,20 +154,17 @@ def _whose(table: pd.DataFrame) -> str:
 
 def who_gains(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame) -> Markdown:
     """Say what mixed precision gains at most, beyond noise, and for which model, in each table of `speed`."""
-    said, parts = [], []
+    said, models, parts = [], set(), []
     for name, table in (("here", here), ("recorded", recorded), ("published", published)):
         gains = table.set_index(["model", "phase", "precision"])["gain"].rename(name)
         parts.append(gains.drop(index="float32", level="precision"))
         noise = table.get("spread_gain", pd.Series(0.0, table.index))
         clear = table[(table["precision"] == "bfloat16") & (table["gain"] - 1 > noise)]
-        if clear.empty:
-            said.append(f"nothing {name}")
-            continue
-        top, largest = clear.loc[clear["gain"].idxmax()], table["model"].iloc[-1]
-        model = "largest model" if top["model"] == largest else f"model {top['model']}"
-        said.append(f"{units.times(top['gain'])} {name} ({model})")
+        said.append(f"{units.times(clear['gain'].max())} {name}" if len(clear) else f"nothing {name}")
+        models |= {*clear.loc[clear["gain"] == clear["gain"].max(), "model"]}
     table = pd.concat(parts, axis=1).round(2).reset_index().astype(object).fillna("–")
-    sentence = f"**Beyond noise, mixed precision gains at most {said[0]}, {said[1]} and {said[2]}.**"
+    who = "the largest model gains most" if models == {here["model"].iloc[-1]} else "mixed precision gains at most"
+    sentence = f"**Beyond noise, {who}: {said[0]}, {said[1]}, {said[2]}.**"
     return verdict(sentence, table, summary="Times float32's speed, each model and pass")
 
 

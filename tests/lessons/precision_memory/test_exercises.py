@@ -45,9 +45,9 @@ def test_a_right_function_and_one_within_ten_percent_pass(measured):
 def test_what_is_missing_is_named(measured):
     no_states = due(lambda items, number: sum(items.values()) - items["optimizer"])
     said = " ".join(judge_peaks(no_states, measured).faults.values())
-    assert "as much as AdamW's two moments take" in said
+    assert "as much as AdamW's states take" in said
     always = due(lambda items, n: sum(items.values()) + 2 * items["parameters"] * (SHOWN[n][-1] == "first"))
-    assert "in the first step AdamW has no moments yet" in " ".join(judge_peaks(always, measured).faults.values())
+    assert "in the first step AdamW has no states yet" in " ".join(judge_peaks(always, measured).faults.values())
     assert "form" in judge_peaks([None] * len(measured), measured).faults
 
 

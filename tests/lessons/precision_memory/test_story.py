@@ -31,7 +31,9 @@ def peaks(ratio: float, unexplained: float = 0.01) -> pd.DataFrame:
     return made(rows)
 
 
-@pytest.mark.parametrize(("ratio", "said"), [(0.83, "do not halve the memory**: the step needs 83 %"), (0.5, "about")])
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(0.83, "do not halve the memory**: mixed precision needs 83 %"), (0.5, "about")]
+)
 def test_not_half(ratio, said):
     assert said in precision_memory.not_half(peaks(ratio)).data
 
@@ -123,7 +125,9 @@ def speed(gain: float, spread: float) -> pd.DataFrame:
 
 def test_who_gains():
     said = precision_memory.who_gains(speed(1.05, 0.1), speed(3.0, 0.1), speed(2.0, 0.1)).data
-    assert "nothing here, 3.0× recorded (largest model) and 2.0× published" in said
+    assert "the largest model gains most: nothing here, 3.0× recorded, 2.0× published" in said
+    small = speed(1.05, 0.0).assign(gain=[1.4, 1.1, 1.0, 1.0])
+    assert "mixed precision gains at most: 1.4× here" in precision_memory.who_gains(small, small, small).data
 
 
 @pytest.mark.parametrize(("error", "said"), [(0.0, "✔ Each item"), (0.002, "within 0.20 %"), (0.1, "✘"), (NAN, "no")])
