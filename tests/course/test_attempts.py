@@ -11,7 +11,7 @@ from attempts import ACCEPTED, REFUSED
 from labkit.course.cases import cases_of
 from labkit.course.verdict import RAISED, RIGHT, WRONG
 from labkit.engine.function import as_json
-from lessons.precision_memory.exercise import judge_peaks
+from lessons.precision_memory.exercises import judge_peaks
 from lessons.precision_memory.theory.memory import Shape, ledger
 
 STUDENTS = ("", "ada", "grace")  # "" stands for the notebook's check

@@ -17,7 +17,7 @@ from labkit.engine.function import as_json
 from lessons.benchmarking.exercise import judge_timed
 from lessons.benchmarking.plan import SITUATIONS
 from lessons.benchmarking.worker.device import drive
-from lessons.precision_memory.exercise import judge_peaks
+from lessons.precision_memory.exercises import judge_peaks
 
 RETURNS = [name for name in answers.exercises() if not name.startswith("broadcast.")]  # those fill buffers
 ODD = [math.nan, math.inf, -math.inf, 10**400, np.float32("nan"), np.float64("inf")]

@@ -1,23 +1,55 @@
-"""Lab 07, precision_memory: what do fewer bits change: in sums, in training, in time and in memory?"""
+"""Lab 07, precision_memory: what do 16 bits instead of 32 change: in sums, in training, in time and in memory?"""
 
-from lessons.precision_memory.charts.memory import ledger_chart, pareto_chart, speed_chart, timeline_chart
-from lessons.precision_memory.charts.numbers import norms_chart, scaling_chart, spacing_chart, sums_chart
-from lessons.precision_memory.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.precision_memory.charts import (
+    ledger_chart,
+    levers_chart,
+    scaling_chart,
+    spacing_chart,
+    speed_chart,
+    sums_chart,
+    timeline_chart,
+)
+from lessons.precision_memory.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_it_stalls,
+)
 from lessons.precision_memory.explorer import explore_bits
 from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Speed, Timeline, Trial
-from lessons.precision_memory.story.memory import explain_levers, explain_memory, explain_speed, explain_timeline
-from lessons.precision_memory.story.numbers import explain_autocast, explain_scaling, explain_sums
-from lessons.precision_memory.tables.memory import (
+from lessons.precision_memory.story import (
+    bytes_as_computed,
+    casts,
+    in_one_minute,
+    largest_allocation,
+    leanest,
+    ledger_explains,
+    norm_needs,
+    not_half,
+    scale_saves,
+    scaler_agrees,
+    sum_stalls,
+    who_gains,
+)
+from lessons.precision_memory.tables import (
     allocations,
+    gradients,
     levers,
     memory,
+    norms,
     published_speed,
+    running_sums,
+    scaling,
+    spacing,
     speed,
+    sums,
     symptoms,
     timeline,
 )
-from lessons.precision_memory.tables.numbers import dtypes, gradients, norms, running_sums, scaling, spacing, sums
-from lessons.precision_memory.targets import EXPECTED, all_targets, scorecard
 
 _PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}

@@ -1,4 +1,4 @@
-"""Knobs of lab 07: sums and dtypes, loss scaling, five sizes' speed, memory by phase, levers on it, and bugs."""
+"""Knobs of lab 07: sums and casts, loss scaling, five sizes' speed, memory by phase, levers on it, and bugs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.theory.transformer import SIZES, Course
-from lessons.precision_memory.theory.levers import LEVERS, VARIANTS
+from lessons.precision_memory.theory.levers import LEVERS
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")  # the last two by autocast
-SCALINGS = ("float32", "float16", "float16 scaled", "bfloat16")
-_SMALL: dict[str, Any] = {
+SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")
+VARIANTS = ("right", "list_of_losses", "kept_by_hook", "autocast_around_backward", "metric_keeps_graph")
+MICRO_BATCHES = 3  # of a trial's step
+CONFIGURATION = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence", "precision", "phase")
+_SHAPE = ("hidden", "inner", "layers", "heads")
+_SMALL: dict[str, Any] = dict(zip(_SHAPE, (64, 256, 4, 4), strict=True)) | {
     "size": "small",
-    "hidden": 64,
-    "inner": 256,
-    "layers": 4,
-    "heads": 4,
     "vocabulary": 500,
     "sequence": 24,
     "samples": 4,
     "warm_ups": 1,
     "repeats": 3,
 }
-_LARGEST = dict(zip(("hidden", "inner", "layers", "heads"), SIZES["2.7b"], strict=True))
+_TRIAL: dict[str, Any] = dict(zip(_SHAPE, (128, 512, 4, 4), strict=True)) | {
+    "vocabulary": 1200,
+    "sequence": 32,
+    "samples": 4,
+}
+_HIDDEN, _INNER, _LAYERS, _HEADS = SIZES["2.7b"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +41,20 @@ class OneGpu(Course):
     least: ClassVar[int] = 1
     most: ClassVar[int] = 1
     SMALLER: ClassVar[dict[str, Any]] = {}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS}  # by a point's knob
 
     gpus: int = 1
-    hidden: int = _LARGEST["hidden"]
-    inner: int = _LARGEST["inner"]
-    layers: int = _LARGEST["layers"]
-    heads: int = _LARGEST["heads"]
+    hidden: int = _HIDDEN
+    inner: int = _INNER
+    layers: int = _LAYERS
+    heads: int = _HEADS
     samples: int = 4
 
     def validate(self) -> None:
         super().validate()
         for knobs in self.knobs():
-            self.require("precision", knobs.get("precision", "float32"), PRECISIONS)
+            for name, allowed in self.ALLOWED.items():
+                self.require(name, knobs.get(name, allowed[0]), allowed)
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -68,20 +75,20 @@ class Numbers(OneGpu):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         yield {"experiment": "sums", "precision": "float32"}
-        for precision in ("float32", "float16", "bfloat16"):
-            yield {"experiment": "dtypes", "precision": precision}
-        for precision in ("float32", "float16", "bfloat16"):
-            yield {"experiment": "norms", "precision": precision}
+        for experiment in ("dtypes", "norms"):
+            for precision in ("float32", "float16", "bfloat16"):
+                yield {"experiment": experiment, "precision": precision}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling(OneGpu):
-    """Gradients by their exponent, and GradScaler's course: the smallest size, trained in four ways.
+    """Gradients by their exponent, and the course of a scale: the smallest size, trained in each of `ways`.
 
     A point sets way. The scale grows every `growth_interval` steps without overflow; torch's default is 2000.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"steps": 24, "growth_interval": 2}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"way": SCALINGS}
 
     hidden: int = SIZES["small"][0]
     inner: int = SIZES["small"][1]
@@ -91,11 +98,6 @@ class Scaling(OneGpu):
     steps: int = 80
     growth_interval: int = 4
     first_scale: float = 65536.0
-
-    def validate(self) -> None:
-        super().validate()
-        for way in self.ways:
-            self.require("way", way, SCALINGS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for way in self.ways:
@@ -110,6 +112,7 @@ class Speed(OneGpu):
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"shrink": 16, "shallow": 4, "precisions": ("float32", "bfloat16")}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS, "model": tuple(SIZES)}
 
     models: tuple[str, ...] = tuple(SIZES)
     precisions: tuple[str, ...] = ("float32", "tf32", "bfloat16")
@@ -117,11 +120,6 @@ class Speed(OneGpu):
     shallow: int = 1
     warm_ups: int = 3
     repeats: int = 10
-
-    def validate(self) -> None:
-        super().validate()
-        for model in self.models:
-            self.require("model", model, tuple(SIZES))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
@@ -176,16 +174,12 @@ class Levers(OneGpu):
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"sequence": 64}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"lever": tuple(LEVERS)}
 
     sequence: int = 1024
     levers: tuple[str, ...] = tuple(LEVERS)
     warm_ups: int = 2
     repeats: int = 5
-
-    def validate(self) -> None:
-        super().validate()
-        for lever in self.levers:
-            self.require("lever", lever, tuple(LEVERS))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for lever in self.levers:
@@ -195,34 +189,19 @@ class Levers(OneGpu):
 
 @dataclass(frozen=True, kw_only=True)
 class Hidden(OneGpu):
-    """The peaks that the exercise's function is to predict; a point sets all of a configuration.
-
-    A configuration: vocabulary, hidden, inner, layers, heads, samples, sequence, precision and phase.
-    """
+    """The peaks that the exercise's function is to predict; a point sets all of a configuration (CONFIGURATION)."""
 
     configurations: tuple[tuple, ...] = ((500, 64, 256, 2, 4, 2, 16, "float32", "steady"),)
 
     def validate(self) -> None:
         object.__setattr__(self, "configurations", tuple(map(tuple, self.configurations)))  # JSON gives lists
-        super().validate()
         if any(len(one) != len(CONFIGURATION) for one in self.configurations):
             raise PlanError(f"a configuration has {len(CONFIGURATION)} values: {', '.join(CONFIGURATION)}")
+        super().validate()
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for one in self.configurations:
             yield dict(zip(CONFIGURATION, one, strict=True)) | {"update": "fused"}
-
-
-CONFIGURATION = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence", "precision", "phase")
-_TRIAL: dict[str, Any] = {
-    "hidden": 128,
-    "inner": 512,
-    "layers": 4,
-    "heads": 4,
-    "vocabulary": 1200,
-    "sequence": 32,
-    "samples": 4,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,14 +209,10 @@ class Trial(OneGpu):
     """Training loops that hold more memory than they need, beside the right one; a point sets variant."""
 
     SMALLER: ClassVar[dict[str, Any]] = _TRIAL
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     steps: int = 4
-
-    def validate(self) -> None:
-        super().validate()
-        for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in dict.fromkeys(("right", *self.variants)):

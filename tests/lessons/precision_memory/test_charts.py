@@ -1,15 +1,16 @@
-"""Every chart of lab 07 draws, from small runs."""
+"""Every chart of lab 07 draws, from small runs and from recorded ones: this run first, the recorded one beside it."""
 
 import figures
-import numpy as np
 import pandas as pd
 import pytest
 from figures import checked
 
 from labkit import published
+from labkit.engine.run import replay
 from labkit.provenance import of_source
 from lessons import precision_memory
-from lessons.precision_memory.theory.levers import LEVERS
+
+PRECISIONS = ("float32", "bfloat16")
 
 
 @pytest.fixture(autouse=True)
@@ -17,60 +18,59 @@ def units(monkeypatch):
     monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB", "number", "sum", "error", "step", "input"))
 
 
-def test_theory():
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: replay(path) for name, path in precision_memory.RECORDED.items()}
+
+
+@pytest.fixture(params=["small", "full"])
+def runs(request, small, recorded):
+    """Gives a function from a plan's name to two runs: one of this machine, or one of full size, and the recorded."""
+    here = small if request.param == "small" else recorded.__getitem__
+    return lambda name: (here(name), recorded[name])
+
+
+def test_numbers(runs):
     checked(precision_memory.spacing_chart(precision_memory.spacing()))
-    checked(precision_memory.sums_chart(precision_memory.running_sums()))
-    checked(precision_memory.sums_chart(precision_memory.running_sums(), guess=4))
+    here, _ = runs("numbers")
+    for guess in (None, 7.5):
+        figure = precision_memory.sums_chart(precision_memory.running_sums(), precision_memory.sums(here), guess)
+        labels = [text.get_text() for text in checked(figure).legends[0].get_texts()]
+        assert ("your prediction" in labels) == (guess is not None) and "torch, this run" in labels
 
 
-def test_numbers(small):
-    checked(precision_memory.norms_chart(precision_memory.norms(small("numbers"))))
+def test_scaling(runs):
+    pairs = [(precision_memory.gradients(run), precision_memory.scaling(run)) for run in runs("scaling")]
+    assert len(checked(precision_memory.scaling_chart(*pairs)).axes) == 4
 
 
-@pytest.mark.slow
-def test_scaling(small):
-    run = small("scaling")
-    checked(precision_memory.scaling_chart(precision_memory.gradients(run), precision_memory.scaling(run)))
-
-
-def test_speed(small):
-    table = precision_memory.speed(small("speed"))
+def test_speed(runs):
+    tables = [*map(precision_memory.speed, runs("speed"))]
     figure = checked(
-        precision_memory.speed_chart(table, precision_memory.published_speed(published("transformer_steps")))
+        precision_memory.speed_chart(*tables, precision_memory.published_speed(published("transformer_steps")))
     )
     least, most = figure.axes[0].get_xlim()
     assert least == 0 and most > 3, "the report's largest gain is inside"
 
 
-def test_memory(small):
-    table = precision_memory.memory(small("memory"))
-    checked(precision_memory.ledger_chart(table))
-    checked(precision_memory.ledger_chart(table, guess=0.005))
+def test_ledger(runs):
+    tables = [*map(precision_memory.memory, runs("memory"))]
+    assert len(checked(precision_memory.ledger_chart(*tables)).axes) == 4
+    checked(precision_memory.ledger_chart(tables[1].query("phase == 'steady step'")))
 
 
 @pytest.mark.slow
-def test_timeline(small):
-    lines = [precision_memory.timeline(small("timeline"), name) for name in ("float32", "bfloat16")]
-    checked(precision_memory.timeline_chart(*lines))
+def test_timeline(runs):
+    lines = [[precision_memory.timeline(run, name) for name in PRECISIONS] for run in runs("timeline")]
+    assert len(checked(precision_memory.timeline_chart(*lines)).axes) == 4
 
 
 @pytest.mark.slow
-def test_pareto(small):
-    table = precision_memory.levers(small("levers"))
-    assert table["best"].any()
-    checked(precision_memory.pareto_chart(table))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_pareto_of_any_times_can_be_read(seed):
-    """Dots that lie on each other, in a column, or far apart; spreads of nothing to more than the time itself."""
-    random = np.random.default_rng(seed)
-    peaks = random.choice([24.0, 40.0, 41.0, 60.0], len(LEVERS))
-    times = 20 * np.exp([0.02, 0.2, 1.0, 2.0][seed % 4] * random.normal(size=len(LEVERS)))
-    table = pd.DataFrame({"lever": [*LEVERS], "peak_mib": peaks, "step_ms": times})
-    table["spread_step_ms"] = times * random.choice([0, 0.1, 1.5], len(LEVERS))
-    table["best"], table["best_exact"] = random.integers(2, size=(2, len(LEVERS))).astype(bool)
-    checked(precision_memory.pareto_chart(of_source(table, "no machine", ranks=1, device="cpu", sequence=32)))
+def test_levers(runs):
+    tables = [*map(precision_memory.levers, runs("levers"))]
+    figure = checked(precision_memory.levers_chart(*tables))
+    missing = [text for ax in figure.axes for text in ax.texts if "not measured" in text.get_text()]
+    assert len(missing) == 12 - len(tables[0]), "a lever that this machine did not run says so"
 
 
 @pytest.mark.parametrize("share", [0.008, 0.0091, 0.0097, 0.2])
@@ -83,4 +83,4 @@ def test_phases_of_any_length_can_be_read(share):
     for kind in ("optimizer", "gradients", "temporary"):
         table[f"{kind}_mib"] = 0.0
     made = of_source(table, "no machine", ranks=1, device="cpu", sequence=32, precision="float32")
-    checked(precision_memory.timeline_chart(made))
+    checked(precision_memory.timeline_chart([made]))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lessons.precision_memory.tables.numbers import running_sums, spacing
+from lessons.precision_memory.tables import running_sums, spacing
 from lessons.precision_memory.theory.floats import FORMATS, WAYS, running, stalls_at
 
 DTYPES = {

@@ -1,162 +1,163 @@
-"""Lab 07's sentences say what the table shows, and the opposite where it shows the opposite."""
+"""Each verdict of lab 07 follows its table: said where it holds, its opposite where it does not."""
 
 import pandas as pd
 import pytest
 
-from labkit.provenance import of_source
+from labkit.engine.run import replay
+from labkit.provenance import fact, like, of_source
 from lessons import precision_memory
-from lessons.precision_memory.tables.memory import unbeaten
+from lessons.precision_memory import tables
 from lessons.precision_memory.theory.floats import WAYS, running
-from lessons.precision_memory.theory.memory import ITEMS
+
+NAN = float("nan")
 
 
 def made(rows, **facts) -> pd.DataFrame:
-    return of_source(pd.DataFrame(rows), "measured here, made by hand", **{"device": "cuda"} | facts)
+    return of_source(pd.DataFrame(rows), "measured here, made by hand", **facts)
 
 
-def sums(**torchs) -> pd.DataFrame:
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: replay(path) for name, path in precision_memory.RECORDED.items()}
+
+
+def peaks(ratio: float, unexplained: float = 0.01) -> pd.DataFrame:
     rows = [
-        {"way": way, "theory": running(way)[-1], "equal": torchs.get(way, True), "error": running(way)[-1] - 10}
-        for way in WAYS
+        {"precision": precision, "sequence": sequence, "phase": phase, "peak": peak, "unexplained_share": unexplained}
+        for precision, peak in (("float32", 100.0), ("bfloat16", 100.0 * ratio))
+        for sequence in (128, 256)
+        for phase in ("first step", "steady step")
     ]
     return made(rows)
 
 
-def test_sums():
-    told = precision_memory.explain_sums(sums()).data
-    assert "The bfloat16 sum stops at 4" in told and "torch gives the bits" in told
-    told = precision_memory.explain_sums(sums(**{"float16 + float16": False})).data
-    assert "**torch differs from the simulated rounding** in float16 + float16" in told
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(0.83, "do not halve the memory**: mixed precision needs 83 %"), (0.5, "about")]
+)
+def test_not_half(ratio, said):
+    assert said in precision_memory.not_half(peaks(ratio)).data
 
 
-def casts(loss: str, device="cuda", norm="float32") -> pd.DataFrame:
-    names = ("parameters", "logits", "LayerNorm's output", "loss")
-    narrow = {"float16": ("float32", "float16", norm, loss), "bfloat16": ("float32", "bfloat16", norm, "float32")}
-    return made(
-        {"what": names, "float32": ["float32"] * 4} | {name: list(own) for name, own in narrow.items()}, device=device
+def test_the_ledger_explains_or_does_not():
+    assert "explains every peak" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.015)).data
+    assert "does not explain" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.2)).data
+
+
+def sums(**equal) -> pd.DataFrame:
+    ends = {way: running(way)[-1] for way in WAYS}
+    rows = [{"way": way, "theory": end, "torch": end, "equal": True, "error": end - 10} for way, end in ends.items()]
+    return made([row | {"equal": equal.get(row["way"], True)} for row in rows])
+
+
+def test_sum_stalls():
+    said = precision_memory.sum_stalls(sums()).data
+    assert "stops at 4**" in said and "✔" in said
+    assert (
+        "✘ torch's sum differs from the simulated one: float16 + float16"
+        in precision_memory.sum_stalls(sums(**{"float16 + float16": False})).data
     )
+    longer = sums().assign(theory=9.0)
+    assert "ends at 9**" in precision_memory.sum_stalls(longer).data
 
 
-def norms(worst: float, finite: bool = True) -> pd.DataFrame:
-    rows = [("float32", "mean", 1024.0, 1e-5, True), ("bfloat16", "mean", 1024.0, worst, finite)]
-    rows += [("float16", "deviation", 256.0, float("nan"), False)]
-    return made([dict(zip(("precision", "varied", "input_size", "error", "finite"), row, strict=True)) for row in rows])
-
-
-def test_autocast():
-    told = precision_memory.explain_autocast(casts("float32"), norms(0.15)).data
-    assert "**The loss is float32**" in told and "needs float32 statistics all the same" in told
-    assert "from a deviation of 256 on" in told and "On a CPU" not in told
-    told = precision_memory.explain_autocast(casts("float16", "cpu", "float16"), norms(0.01)).data
-    assert "**The loss is float16**" in told and "statistics are enough here" in told and "On a CPU" in told
-    assert "overflow, too" in precision_memory.explain_autocast(casts("float32"), norms(0.1, finite=False)).data
-
-
-def course(zero: tuple[float, float], skipped: int, last: float) -> pd.DataFrame:
-    rows = []
-    for way, share in (("float32", 0.0), ("float16", zero[0]), ("float16 scaled", zero[1])):
-        for step in range(4):
-            skips = way == "float16 scaled" and step < skipped
-            loss = last if way == "float16" else 5.0
-            rows.append(
-                {"way": way, "step": step, "loss": loss, "scale": 2.0**16, "skipped": skips, "zero_share": share}
-            )
-    return made(rows)
-
-
-def test_scaling():
-    lossy = made([{"of": "weights"}], lost={"weights": 0.2}, subnormal={"weights": 0.3})
-    told = precision_memory.explain_scaling(lossy, course((0.2, 0.0), 2, 5.5)).data
-    assert "float16 rounds 20 % of the gradients of weights to 0" in told and "**scaling saves them.**" in told
-    assert "2 of 4 steps overflow" in told and "at most 10 % (float16)" in told
-    fine = made([{"of": "weights"}], lost={"weights": 0.0}, subnormal={"weights": 0.0})
-    told = precision_memory.explain_scaling(fine, course((0.0, 0.0), 0, 5.0)).data
-    assert "float16 loses less than 0.1 %" in told and "makes no difference" in told and "without an overflow" in told
-
-
-def speed(gain: float, spread: float) -> pd.DataFrame:
-    phases = ("forward", "backward")
-    return made(
-        [{"model": "xl", "phase": p, "precision": "bfloat16", "gain": gain, "spread_gain": spread} for p in phases]
+def test_casts(recorded, monkeypatch):
+    said = precision_memory.casts(recorded["numbers"], recorded["numbers"]).data
+    assert "the loss is float32.**" in said and "recorded:" not in said
+    own = tables.dtypes(recorded["numbers"])
+    own.loc[own["what"] == "loss", "float16"] = "float16"
+    monkeypatch.setattr(tables, "dtypes", lambda run: own if run == "here" else own.assign(bfloat16="float32"))
+    monkeypatch.setattr(tables, "same_by_hand", lambda _: {"float16": True, "bfloat16": False})
+    said = precision_memory.casts("here", "there").data
+    assert (
+        "the loss is float16 and float32.**" in said and "✘ By hand" in said and "bfloat16 (recorded: float32)" in said
     )
 
 
 @pytest.mark.parametrize(
-    ("gain", "spread", "words"),
-    [(2.0, 0.1, "faster for xl"), (0.5, 0.1, "**slower** for xl"), (1.05, 0.1, "within noise")],
+    ("change", "said"),
+    [
+        ({}, "overflow from a deviation of 256 on; bfloat16 statistics are off by up to 15 %** (at a mean of 1024)"),
+        ({"finite": True}, "stay finite"),
+        ({"finite": False}, "bfloat16 statistics are not finite everywhere"),
+    ],
 )
-def test_speed(gain, spread, words):
-    assert words in precision_memory.explain_speed(speed(gain, spread)).data
+def test_norm_needs(change, said):
+    columns = ["precision", "varied", "input_size", "error", "finite"]
+    rows = [("bfloat16", "mean", 1024.0, 0.15, True), ("float16", "deviation", 256.0, NAN, False)]
+    table = made([dict(zip(columns, row, strict=True)) | change for row in rows])
+    assert said in precision_memory.norm_needs(table).data
 
 
-def test_tf32():
-    both = [speed(2.0, 0.1), speed(3.0, 0.1).assign(precision="tf32")]
-    assert "gains up to 3.0× for xl in forward" in precision_memory.explain_speed(made(pd.concat(both))).data
-    slower = [speed(2.0, 0.1), speed(1.05, 0.1).assign(precision="tf32")]
-    assert "TF32 is within noise" in precision_memory.explain_speed(made(pd.concat(slower))).data
-    assert "TF32" not in precision_memory.explain_speed(speed(2.0, 0.1)).data
+def course(scale: float = 4.0, loss: float = 2.0, zero: float = 0.15) -> pd.DataFrame:
+    ways = {"float16": zero, "float16 scaled": 0.0, "float16 GradScaler": 0.0, "float32": 0.0, "bfloat16": 0.0}
+    rows = [
+        {"way": way, "step": step, "loss": 2.0, "scale": 4.0, "skipped": False, "zero_share": share}
+        for way, share in ways.items()
+        for step in range(3)
+    ]
+    table = made(rows)
+    last = (table["way"] == "float16 scaled") & (table["step"] == 2)
+    table.loc[last, ["scale", "loss"]] = [scale, loss]
+    return table
 
 
-def test_the_published_times():
-    steps = precision_memory.published_speed(precision_memory_published())
-    told = precision_memory.explain_speed(speed(2, 0.1), steps).data
-    assert "5 of 10 times are *slower*" in told and "2.7b gains 3.0×" in told
+def test_scaler_agrees():
+    assert "✔ In all 3 steps" in precision_memory.scaler_agrees(course()).data
+    assert "and the same losses" in precision_memory.scaler_agrees(course()).data
+    assert "losses within 1" in precision_memory.scaler_agrees(course(loss=2.2)).data
+    assert "✘ Our scale differs from GradScaler's in 1 of 3" in precision_memory.scaler_agrees(course(scale=8.0)).data
+    one = course().query("way == 'float16 scaled'")
+    assert "one scaler only" in precision_memory.scaler_agrees(one).data
 
 
-def precision_memory_published():
-    from labkit import published
+@pytest.mark.parametrize(("zero", "said"), [(0.15, "saves gradients**: without it 15 %"), (0.0, "saves little")])
+def test_scale_saves(zero, said):
+    gradients = made([{"of": "weights"}], lost={"activations": 0.02})
+    assert said in precision_memory.scale_saves((gradients, course(zero=zero))).data
 
-    return published("transformer_steps")
+
+def speed(gain: float, spread: float) -> pd.DataFrame:
+    rows = [("small", 0.9), ("xl", gain)]
+    row = {"phase": "forward", "precision": "bfloat16", "spread_gain": spread}
+    table = made([row | {"model": model, "gain": own} for model, own in rows])
+    return pd.concat([table, table.assign(precision="float32", gain=1.0)], ignore_index=True)
 
 
-def held(unexplained: float, first: float, steady: float) -> pd.DataFrame:
-    rows = []
-    for sequence in (128, 256):
-        for phase, peak, moment in (("first step", first, "update"), ("steady step", steady, "loss")):
-            row = {"precision": "float32", "sequence": sequence, "phase": phase, "moment": moment, "peak": peak}
-            rows.append(row | dict.fromkeys(ITEMS, 0.0) | {"unexplained_share": unexplained})
+def test_who_gains():
+    said = precision_memory.who_gains(speed(1.05, 0.1), speed(3.0, 0.1), speed(2.0, 0.1)).data
+    assert "the largest model gains most: nothing here, 3.0× recorded, 2.0× published" in said
+    small = speed(1.05, 0.0).assign(gain=[1.4, 1.1, 1.0, 1.0])
+    assert "mixed precision gains at most: 1.4× here" in precision_memory.who_gains(small, small, small).data
+
+
+@pytest.mark.parametrize(("error", "said"), [(0.0, "✔ Each item"), (0.002, "within 0.20 %"), (0.1, "✘"), (NAN, "no")])
+def test_bytes_as_computed(error, said):
+    assert said in precision_memory.bytes_as_computed(made({"counted_error": [error]})).data
+
+
+def test_largest_allocation(recorded):
+    table = precision_memory.allocations(recorded["timeline"], "float32")
+    said = precision_memory.largest_allocation(table, table).data
+    assert "largest takes 100 MiB**: exactly one float32 matrix of the SwiGLU" in said
+    other = like(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
+    assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
+
+
+def levers(**ratios) -> pd.DataFrame:
+    rows = [
+        {"lever": lever.replace("_", " "), "peak_ratio": ratio, "time_ratio": 1.0, "best": False}
+        for lever, ratio in ratios.items()
+    ]
     return made(rows)
 
 
-def test_memory():
-    told = precision_memory.explain_memory(held(0.02, 50_000, 70_000)).data
-    assert (
-        "explains every peak" in told and "the same at contexts 128 and 256" in told and "more than the first" in told
-    )
-    told = precision_memory.explain_memory(held(0.2, 70_000, 70_000)).data
-    assert "**does not explain every peak**" in told and "more than the first" not in told
+def test_leanest():
+    said = precision_memory.leanest(levers(plain=1.0, a=0.5, b=1.0), levers(plain=1.0, a=0.4, b=1.0)).data
+    assert "leanest is *a***: 50 % of the plain peak here, 40 % recorded. Alone, *b* leave" in said
+    assert "did not run" in precision_memory.leanest(levers(a=NAN), levers(plain=1.0)).data
 
 
-def test_memory_of_mixed_precision():
-    plain = held(0.0, 50_000, 70_000)
-    mixed = plain.assign(precision="bfloat16", peak=plain["peak"] * [1.1, 0.8, 1.1, 0.8], copies=6000.0)
-    told = precision_memory.explain_memory(made(pd.concat([plain, mixed], ignore_index=True))).data
-    assert "raises 2 of 4 peaks, by up to 10 %" in told and "lowers 2, by up to 20 %" in told
-
-
-def lever(name, peak, ms) -> dict:
-    return {"lever": name, "peak_mib": peak, "step_ms": ms, "spread_step_ms": 0.1, "status": "ok"}
-
-
-def test_levers():
-    table = pd.DataFrame(
-        [lever("plain", 100.0, 10.0), lever("a", 50.0, 12.0), lever("b", 100.0, 11.0), lever("c", None, None)]
-    )
-    table["peak_ratio"], table["time_ratio"] = table["peak_mib"] / 100, table["step_ms"] / 10
-    table["best"] = table["best_exact"] = unbeaten(table)
-    assert table["best"].to_list() == [True, True, False, False]
-    table.loc[3, "status"] = "out of memory"
-    told = precision_memory.explain_levers(made(table)).data
-    assert "No lever beats *a* (50 % of the memory, 120 % of the time)" in told
-    assert "do not lower the peak: b" in told and "Not measured: c (out of memory)" in told
-
-
-def test_the_largest_allocation():
-    class Plan:
-        hidden, inner, samples, sequence = 256, 1024, 4, 128
-
-    rows = [{"size_mib": 1.0, "count": 3, "phase": "backward", "line": "a.py:1", "source": "x"}]
-    told = precision_memory.explain_timeline([made([])], made(rows), Plan).data
-    assert "exactly one float32 matrix of the perceptron" in told and "takes 512 KiB" in told
-    told = precision_memory.explain_timeline([made([])], made([rows[0] | {"size_mib": 3.0}]), Plan).data
-    assert "not the size of a float32 matrix" in told
+def test_one_minute_shows_both(recorded):
+    lines = precision_memory.in_one_minute(recorded, recorded).data.splitlines()
+    assert lines[0] == "| rule | here | recorded |" and len(lines) == 8
+    assert "ends at 4, a float32 sum at 10 |" in lines[2]

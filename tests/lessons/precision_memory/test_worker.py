@@ -3,8 +3,9 @@
 import pytest
 
 from lessons import precision_memory
+from lessons.precision_memory import tables
 from lessons.precision_memory.bugs import SYMPTOMS
-from lessons.precision_memory.tables.memory import faults
+from lessons.precision_memory.tables import faults, same_by_hand, scales_beside
 
 
 def test_torch_sums_as_simulated(small):
@@ -14,18 +15,22 @@ def test_torch_sums_as_simulated(small):
 
 
 def test_dtypes_of_a_step(small):
-    table = precision_memory.dtypes(small("numbers")).set_index("what")
+    table = tables.dtypes(small("numbers")).set_index("what")
     assert set(table["float32"]) == {"float32"}, "nullcontext casts nothing"
     for precision in ("float16", "bfloat16"):
         assert table.loc["first layer's output", precision] == table.loc["logits", precision] == precision
         assert (table.loc[["parameters", "loss", "gradients"], precision] == "float32").all()
 
 
+def test_autocast_by_hand_gives_the_same(small):
+    assert same_by_hand(small("numbers")) == {"float16": True, "bfloat16": True}
+
+
 def test_norms_need_range_and_digits(small):
     table = precision_memory.norms(small("numbers"))
     worst = table.groupby("precision")["error"].max()
     assert worst["float32"] < 1e-3 < 0.05 < worst["bfloat16"]
-    broken = table[~table["finite"].astype(bool)]
+    broken = table[~table["finite"]]
     assert set(broken["precision"]) == {"float16"} and broken["input_size"].min() <= 256
 
 
@@ -36,7 +41,9 @@ def test_the_scale_climbs_until_it_overflows(small):
     assert scaled["scale"].iloc[0] == 65536 and scaled["scale"].max() > 65536
     for step in scaled.index[scaled["skipped"]][:-1]:
         assert scaled["scale"][step + 1] == scaled["scale"][step] / 2
-    assert (table[table["way"] != "float16 scaled"]["scale"] == 1).all()
+    both = scales_beside(table)
+    assert len(both) == 12 and both["scale"].equals(both["scale_torch"]) and both["loss"].equals(both["loss_torch"])
+    assert (table[table["way"].isin(["float32", "float16", "bfloat16"])]["scale"] == 1).all()
     histogram = precision_memory.gradients(small("scaling"))
     assert histogram.groupby("of")["share"].sum().to_list() == pytest.approx([1, 1])
 
@@ -56,7 +63,8 @@ def test_a_timeline_has_two_steps_and_lines(small):
     for precision in ("float32", "bfloat16"):
         table = precision_memory.timeline(run, precision)
         phases = table.loc[table["phase"] != table["phase"].shift(), "phase"]
-        assert phases.to_list() == 2 * ["forward", "backward", "optimizer"]
+        # The last update may be shorter than the table's moments are apart.
+        assert phases.to_list()[:5] == ["forward", "backward", "optimizer", "forward", "backward"]
         assert table["optimizer_mib"].iloc[-1] == pytest.approx(2 * table["base_mib"].iloc[0], rel=0.02)
         top = precision_memory.allocations(run, precision)
         assert top["size_mib"].is_monotonic_decreasing

@@ -97,28 +97,29 @@ WAYS = {
 BLOCK = 32
 
 
-def running(way: str, value: float = VALUE, steps: int = STEPS) -> list[float]:
-    """Return the sum after each term, by simulated rounding; `way` is one of WAYS.
+def running(way: str) -> list[float]:
+    """Return the sum of VALUE after each of STEPS terms, by simulated rounding; `way` is one of WAYS.
 
     "kahan" keeps what each addition lost and adds it to the next term (Kahan, 1965). "blocks" sums 32 terms, then the
     blocks' sums: its value between two blocks is the total so far plus the open block.
     """
     total_name, term_name, algorithm = WAYS[way]
-    total, term = FORMATS[total_name], FORMATS[term_name].rounded(value)
+    total, term = FORMATS[total_name], FORMATS[term_name].rounded(VALUE)
     if algorithm == "kahan":
-        return _kahan(total, term, steps)
-    if algorithm == "blocks":
-        return _blocks(total, term, steps)
-    sums, held = [], 0.0
-    for _ in range(steps):
+        return _kahan(total, term)
+    block = BLOCK if algorithm == "blocks" else STEPS
+    sums, done, held = [], 0.0, 0.0
+    for step in range(1, STEPS + 1):
         held = total.rounded(held + term)
-        sums.append(held)
+        sums.append(total.rounded(done + held))
+        if step % block == 0:
+            done, held = sums[-1], 0.0
     return sums
 
 
-def _kahan(form: Format, term: float, steps: int) -> list[float]:
+def _kahan(form: Format, term: float) -> list[float]:
     sums, held, lost = [], 0.0, 0.0
-    for _ in range(steps):
+    for _ in range(STEPS):
         add = form.rounded(term - lost)
         new = form.rounded(held + add)
         lost = form.rounded(form.rounded(new - held) - add)
@@ -127,20 +128,10 @@ def _kahan(form: Format, term: float, steps: int) -> list[float]:
     return sums
 
 
-def _blocks(form: Format, term: float, steps: int) -> list[float]:
-    sums, done, block = [], 0.0, 0.0
-    for step in range(1, steps + 1):
-        block = form.rounded(block + term)
-        sums.append(form.rounded(done + block))
-        if step % BLOCK == 0:
-            done, block = sums[-1], 0.0
-    return sums
-
-
-def stalls_at(form: str, value: float = VALUE) -> float:
-    """Return the sum from which adding `value` changes nothing: half the spacing is more than the term."""
+def stalls_at(form: str) -> float:
+    """Return the sum from which adding VALUE changes nothing: half the spacing is more than the term."""
     known = FORMATS[form]
-    term = known.rounded(value)
+    term = known.rounded(VALUE)
     power = 2.0 ** (math.frexp(term)[1] - 1)
     while known.spacing(power) / 2 < term:
         power *= 2

@@ -20,8 +20,6 @@ LEVERS: dict[str, dict[str, Any]] = {
     "checkpoint + optimizer in backward": {"checkpoint": "every 1", "in_backward": True},
     "all: bfloat16, checkpoint, in backward": {"weights": "bfloat16", "checkpoint": "every 1", "in_backward": True},
 }
-VARIANTS = ("right", "list_of_losses", "kept_by_hook", "autocast_around_backward", "metric_keeps_graph")
-MICRO_BATCHES = 3  # of a trial's step
 
 
 class Block(NamedTuple):

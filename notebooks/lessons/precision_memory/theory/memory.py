@@ -75,35 +75,29 @@ def ledger(shape: Shape, phase: str, update: str = "fused") -> dict[str, int]:
     activations and, as backward begins, two float32 gradients of the logits; of the steady step the states, too), the
     end of backward (all gradients) or the update (gradients, states and what AdamW's kernels make).
     """
-    moments = _moments(shape, phase, update)
-    return max(moments.values(), key=lambda items: sum(items.values()))
+    return max(_moments(shape, phase, update), key=lambda items: sum(items.values()))
 
 
-def fullest_moment(shape: Shape, phase: str, update: str = "fused") -> str:
-    """Return at which moment a phase holds most: "forward", "loss", "backward" or "update"."""
-    moments = _moments(shape, phase, update)
-    return max(moments, key=lambda name: sum(moments[name].values()))
-
-
-def _moments(shape: Shape, phase: str, update: str) -> dict[str, dict[str, int]]:
+def _moments(shape: Shape, phase: str, update: str) -> list[dict[str, int]]:
+    """Return what each moment holds that can be the fullest."""
     held = dict.fromkeys(ITEMS, 0) | {"parameters": 4 * shape.parameters}
     if phase == "no_grad":
-        return {"forward": held | {"copies": shape.copies, "temporary": _inference(shape)}}
+        return [held | {"copies": shape.copies, "temporary": _inference(shape)}]
     logits = _logits(shape) - (2 * shape.tokens * shape.vocabulary if shape.copies and shape.gpu else 0)  # those kept
     full = {"copies": shape.copies, "activations": shape.kept, "temporary": logits}
     if phase == "forward":
-        return {"forward": held | full}
+        return [held | full]
     states = STATE_BYTES * shape.parameters
     before = states if phase == "steady step" else 0
     gradients = 4 * shape.parameters
     made = UPDATE_BYTES[update] * shape.parameters
-    return {
-        "loss": held
-        | full
-        | {"optimizer": before, "temporary": max(8 * shape.tokens * shape.vocabulary, _first_backward(shape))},
-        "backward": held | {"gradients": gradients, "optimizer": before, "temporary": shape.tokens * 4 * shape.hidden},
-        "update": held | {"gradients": gradients, "optimizer": states, "temporary": made},
-    }
+    at_the_loss = max(8 * shape.tokens * shape.vocabulary, _first_backward(shape))
+    in_backward = shape.tokens * 4 * shape.hidden
+    return [
+        held | full | {"optimizer": before, "temporary": at_the_loss},
+        held | {"gradients": gradients, "optimizer": before, "temporary": in_backward},
+        held | {"gradients": gradients, "optimizer": states, "temporary": made},
+    ]
 
 
 def _inference(shape: Shape) -> int:

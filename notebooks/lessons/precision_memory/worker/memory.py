@@ -86,7 +86,7 @@ class Kept(Saved):
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         kept = super()._keep(tensor)
-        whole = tensor if tensor._base is None else tensor._base
+        whole = tensor if tensor._base is None else tensor._base  # a view stands for what it shows
         if whole.dim() == 2 and whole.dtype != torch.float32 and frozenset(whole.shape) in self.shapes:
             storage = tensor.untyped_storage()
             self.copied[storage.data_ptr()] = storage.nbytes()
@@ -100,8 +100,7 @@ class Kept(Saved):
 def weigh(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row a phase (entry="memory"): the peak, and what is held when the phase is over.
 
-    Then one row of entry "counted": bytes of parameters, gradients and states as the tensors hold them, and what a
-    forward saved for its backward, the copies of weights apart.
+    Then one row of entry "counted": the bytes of what `held` finds.
     """
     with Meter(worker) as meter:
         training = Training(worker, point)
@@ -122,29 +121,24 @@ def weigh(worker: Worker, point: SimpleNamespace) -> None:
             sizes = {"peak_mib": meter.peak() / MIB, "held_mib": meter.held() / MIB}
             worker.record(entry="memory", phase=phase, **sizes)
             training.losses.clear()
-    _count(worker, training)
+    worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held(training).items()})
 
 
-def _count(worker: Worker, training: Training) -> None:
+def held(training: Training) -> dict[str, int]:
+    """Return the bytes of everything that a training step holds, read off the tensors."""
     with (kept := Kept(training.model)):
         loss = training.forward()
     activations = kept.bytes - kept.copies
-    loss.backward()  # what a hook saw saved is let go by a backward alone
+    loss.backward()
     weights = list(training.model.parameters())
-    states = [
-        value
-        for state in training.optimizer.state.values()
-        for value in state.values()
-        if torch.is_tensor(value) and value.dim()
-    ]
-    held = {
+    states = [value for state in training.optimizer.state.values() for value in state.values()]
+    return {
         "parameters": sum(weight.nbytes for weight in weights),
         "gradients": sum(weight.grad.nbytes for weight in weights if weight.grad is not None),
-        "optimizer": sum(state.nbytes for state in states),
+        "optimizer": sum(state.nbytes for state in states if state.dim()),  # the count of steps is a number
         "activations": activations,
         "copies": kept.copies,
     }
-    worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held.items()})
 
 
 def weigh_hidden(worker: Worker, point: SimpleNamespace) -> None:

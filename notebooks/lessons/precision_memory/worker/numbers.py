@@ -50,35 +50,55 @@ def precision_context(device: torch.device, precision: str) -> Any:
 class Toy(nn.Module):
     """The course's toy model: two matrices with a LayerNorm between them."""
 
-    def __init__(self, width: int = 16, labels: int = 8):
+    def __init__(self):
         super().__init__()
-        self.first = nn.Linear(width, 32, bias=False)
+        self.first = nn.Linear(16, 32, bias=False)
         self.norm = nn.LayerNorm(32)
-        self.last = nn.Linear(32, labels, bias=False)
+        self.last = nn.Linear(32, 8, bias=False)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        first = self.first(x)
+        normed = self.norm(first.relu())
+        logits = self.last(normed)
+        return named(first, normed, logits, functional.cross_entropy(logits, labels))
+
+
+def by_hand(model: Toy, x: torch.Tensor, labels: torch.Tensor, narrow: torch.dtype) -> dict[str, torch.Tensor]:
+    """Return what Toy.forward makes, cast to `narrow` and back as autocast does it."""
+    first = functional.linear(x.to(narrow), model.first.weight.to(narrow))
+    in_norm = torch.float32 if x.is_cuda else narrow  # on a CPU autocast leaves a norm in its input's format
+    normed = model.norm(first.relu().to(in_norm))
+    logits = functional.linear(normed.to(narrow), model.last.weight.to(narrow))
+    return named(first, normed, logits, functional.cross_entropy(logits.float(), labels))
+
+
+def named(first: torch.Tensor, normed: torch.Tensor, logits: torch.Tensor, loss: torch.Tensor) -> dict:
+    return {"first layer's output": first, "LayerNorm's output": normed, "logits": logits, "loss": loss}
 
 
 def dtypes(worker: Worker, point: SimpleNamespace) -> None:
-    """Append a row per tensor of a training step of the toy model: its dtype under the point's precision."""
+    """Append a row per tensor of the toy model's training step: its dtype under the point's precision.
+
+    Then, of a narrow precision, one row of entry "by hand": whether `by_hand` gives the same tensors and gradients.
+    """
     torch.manual_seed(point.seed)
     with worker.device:
         model = Toy()
         x, labels = torch.randn(4, 16), torch.arange(4)
     with precision_context(worker.device, point.precision):
-        first = model.first(x)
-        normed = model.norm(first.relu())
-        logits = model.last(normed)
-        loss = functional.cross_entropy(logits, labels)
-    loss.backward()
-    tensors: dict[str, Any] = {
-        "parameters": model.first.weight,
-        "first layer's output": first,
-        "LayerNorm's output": normed,
-        "logits": logits,
-        "loss": loss,
-        "gradients": model.first.weight.grad,
-    }
-    for what, tensor in tensors.items():
+        made = model(x, labels)
+    made["loss"].backward()
+    gradients: Any = [weight.grad for weight in model.parameters()]
+    for what, tensor in {"parameters": model.first.weight, **made, "gradients": gradients[0]}.items():
         worker.record(entry="dtype", what=what, dtype=str(tensor.dtype).removeprefix("torch."))
+    if point.precision != "float32":
+        model.zero_grad()
+        ours = by_hand(model, x, labels, getattr(torch, point.precision))
+        ours["loss"].backward()
+        own: Any = [weight.grad for weight in model.parameters()]
+        pairs = zip([*ours.values(), *own], [*made.values(), *gradients], strict=True)
+        same = all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs)
+        worker.record(entry="by hand", same=same)
 
 
 def norms(worker: Worker, point: SimpleNamespace) -> None:
@@ -105,8 +125,8 @@ def norms(worker: Worker, point: SimpleNamespace) -> None:
         worker.record(entry="norm", varied=varied, input_size=size, error=error if finite else None, finite=finite)
 
 
-def layer_norm_in(x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def layer_norm_in(x: torch.Tensor) -> torch.Tensor:
     """Return LayerNorm of the rows of x, every intermediate result rounded to the dtype of x."""
     centred = x - x.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1, keepdim=True)
-    return centred * torch.rsqrt(variance + eps)
+    return centred * torch.rsqrt(variance + 1e-5)

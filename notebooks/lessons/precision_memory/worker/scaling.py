@@ -16,6 +16,51 @@ _LOWEST = -60  # exponents below are counted together
 _LEARNING_RATE = 3e-4
 
 
+class Scaler:
+    """Loss scaling: the scale doubles after `interval` good steps; an overflow halves it and skips the update."""
+
+    def __init__(self, scale: float, interval: int):
+        self.scale, self.interval, self.good_steps = scale, interval, 0
+
+    def backward(self, loss: torch.Tensor) -> None:
+        (loss * self.scale).backward()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Update the weights, unless a gradient is infinite or NaN; return whether the update was skipped."""
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        gradients = [weight.grad.div_(self.scale) for weight in weights if weight.grad is not None]
+        skipped = not all(gradient.isfinite().all() for gradient in gradients)
+        self.good_steps = 0 if skipped else self.good_steps + 1
+        if skipped:
+            self.scale /= 2
+        else:
+            optimizer.step()
+        if self.good_steps == self.interval:
+            self.scale, self.good_steps = 2 * self.scale, 0
+        return skipped
+
+
+class TorchScaler:
+    """torch's GradScaler with the methods of Scaler; not enabled, it scales nothing."""
+
+    def __init__(self, scale: float, interval: int, device: torch.device, enabled: bool):
+        growth = {"init_scale": scale, "growth_interval": interval}
+        self.scaler = torch.amp.GradScaler(device.type, enabled=enabled, **growth)
+
+    @property
+    def scale(self) -> float:
+        return self.scaler.get_scale()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.scaler.scale(loss).backward()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        before = self.scale
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return self.scale < before
+
+
 def train_scaled(worker: Worker, point: SimpleNamespace) -> None:
     """Train the model in the point's way; append a row a step and, in float32, the gradients' histogram.
 
@@ -23,26 +68,25 @@ def train_scaled(worker: Worker, point: SimpleNamespace) -> None:
     entry="histogram" (of: "weights" or "activations"; exponent, gradients: how many have that power of two, and
     None as exponent for those that are 0).
     """
-    precision, scaled = point.way.split()[0], point.way.endswith(" scaled")
+    precision, _, how = point.way.partition(" ")
+    growth = worker.plan.first_scale, worker.plan.growth_interval
+    scaler: Any = Scaler(*growth)
+    if how != "scaled":
+        scaler = TorchScaler(*growth, worker.device, enabled=how == "GradScaler")
     model = model_of(worker, point)
     tokens, targets = batch(worker.plan, point.seed, worker.device)
     if precision == "float32":
         _histograms(worker, model, tokens, targets)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
-    plan: Any = worker.plan
-    growth = {"init_scale": plan.first_scale, "growth_interval": plan.growth_interval}
-    scaler = torch.amp.GradScaler(worker.device.type, enabled=scaled, **growth)
-    for step in range(plan.steps):
+    for step in range(worker.plan.steps):
         with precision_context(worker.device, precision):
             loss = model(tokens, targets)
-        scale = scaler.get_scale()
-        scaler.scale(loss).backward()
-        zero = _zero_share(model)
-        scaler.step(optimizer)
-        scaler.update()
+        row = {"step": step, "scale": scaler.scale}
+        scaler.backward(loss)
+        row["zero_share"] = _zero_share(model)
+        row["skipped"] = scaler.step(optimizer)
         optimizer.zero_grad()
-        skipped = scaled and scaler.get_scale() < scale
-        worker.record(entry="scaled step", step=step, loss=loss.item(), scale=scale, skipped=skipped, zero_share=zero)
+        worker.record(entry="scaled step", loss=loss.item(), **row)
 
 
 def _zero_share(model: nn.Module) -> float:

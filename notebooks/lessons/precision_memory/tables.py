@@ -1,30 +1,128 @@
-"""Rows → the ledger beside the peak, memory by moment and line, levers, times of the five sizes, and symptoms."""
+"""Rows of lab 07 → tables: sums, casts, norms, gradients and scales; speed, memory by item, levers, symptoms."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import like, of_run
+from labkit.provenance import like, of_run, of_source
 from labkit.tables.profile import MOMENT
 from labkit.tables.rows import entries
-from lessons.precision_memory.theory.levers import LEVERS, MICRO_BATCHES
-from lessons.precision_memory.theory.memory import ITEMS, fullest_moment, ledger, shape_of
+from lessons.precision_memory.plan import MICRO_BATCHES
+from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
+from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 MIB = 2**20
-_SAME = 0.01  # of a peak
+DTYPES = ["what", "float32", "float16", "bfloat16"]
+SPEEDS = ["model", "phase", "precision"]
 BY = ["precision", "sequence", "phase"]
-COUNTED = ("parameters", "gradients", "optimizer", "activations", "copies")
+_EXACT = VALUE * STEPS
+_SAME = 0.01  # of a peak
+
+
+def spacing() -> pd.DataFrame:
+    """Return one row per format and power of two in its range: value, spacing, and relative spacing."""
+    rows = [
+        {"format": name, "value": 2.0**power, "spacing": form.spacing(2.0**power)}
+        for name, form in FORMATS.items()
+        for power in range(-20, 21)
+        if form.least <= 2.0**power <= form.largest
+    ]
+    table = pd.DataFrame(rows)
+    table["relative"] = table["spacing"] / table["value"]
+    return of_source(table, "theory: IEEE 754 and its smaller relatives")
+
+
+def running_sums() -> pd.DataFrame:
+    """Return one row per way and term: step, total, and error, the total less step × 0.01; by simulated rounding."""
+    rows = [
+        {"way": way, "step": step, "total": total, "error": total - VALUE * step}
+        for way in WAYS
+        for step, total in enumerate(running(way), start=1)
+    ]
+    return of_source(pd.DataFrame(rows), "theory: simulated rounding")
+
+
+def sums(run: Run) -> pd.DataFrame:
+    """Return one row per way: the total by theory, the total that torch gives, whether they are equal, the error.
+
+    Ways that only theory knows (Kahan, blocks) have no torch total.
+    """
+    measured = entries(run, "sum").set_index("way")["total"]
+    rows = []
+    for way in WAYS:
+        total = running(way)[-1]
+        torchs = float(measured.get(way, math.nan))
+        equal = None if math.isnan(torchs) else total == torchs
+        rows.append({"way": way, "theory": total, "torch": torchs, "equal": equal, "error": total - _EXACT})
+    return of_run(pd.DataFrame(rows), run)
+
+
+def dtypes(run: Run) -> pd.DataFrame:
+    """Return one row per tensor of a step, one column per precision: the dtype that it had."""
+    rows = entries(run, "dtype")
+    table = rows.pivot_table(index="what", columns="precision", values="dtype", aggfunc="first", sort=False)
+    table = table.reset_index().reindex(columns=DTYPES)
+    table.columns.name = None
+    return of_run(table, run, device=run.plan.device)
+
+
+def same_by_hand(run: Run) -> dict[str, bool]:
+    """Return by precision whether autocast by hand gave the same tensors and gradients, bit for bit."""
+    rows = entries(run, "by hand")
+    return {} if rows.empty else dict(zip(rows["precision"], rows["same"].astype(bool), strict=True))
+
+
+def norms(run: Run) -> pd.DataFrame:
+    """Return one row per precision of LayerNorm's statistics, what is varied, and input: relative error, finite."""
+    rows = entries(run, "norm").reindex(columns=["precision", "varied", "input_size", "error", "finite"])
+    return of_run(rows.astype({"finite": bool}).reset_index(drop=True), run)
+
+
+def gradients(run: Run) -> pd.DataFrame:
+    """Return one row per kind (weights, activations) and exponent: the share of the gradients that has it.
+
+    Facts: `lost`, the share of each kind's nonzero gradients that float16 rounds to 0, and `subnormal`, the share that
+    it holds with fewer digits; both by exponent.
+    """
+    rows = entries(run, "histogram")[["of", "exponent", "gradients"]].dropna(subset="exponent")
+    table = rows.astype({"exponent": int}).reset_index(drop=True)
+    table["share"] = table["gradients"] / table.groupby("of")["gradients"].transform("sum")
+    half = FORMATS["float16"]
+    least, normal = math.log2(half.least), math.log2(half.least_normal)
+    lost, subnormal = {}, {}
+    for kind, own in table.groupby("of", sort=False):
+        lost[kind] = float(own.loc[own["exponent"] < least - 1, "share"].sum())
+        subnormal[kind] = float(own.loc[own["exponent"].between(least - 1, normal - 1), "share"].sum())
+    return of_run(table, run, lost=lost, subnormal=subnormal)
+
+
+def scaling(run: Run) -> pd.DataFrame:
+    """Return one row per way and step: loss, scale, skipped, and the share of the weights' gradients that are 0."""
+    columns = ["way", "step", "loss", "scale", "skipped", "zero_share"]
+    table = entries(run, "scaled step").reindex(columns=columns).reset_index(drop=True)
+    return of_run(table.astype({"step": int, "skipped": bool}), run)
+
+
+def scales_beside(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the scale and the loss of each step by the lesson's Scaler and by torch's GradScaler; takes `scaling`.
+
+    Columns: scale, scale_torch, loss, loss_torch. Empty where the run has only one of the two.
+    """
+    ours, torchs = (table[table["way"] == f"float16 {name}"] for name in ("scaled", "GradScaler"))
+    joined = ours.merge(torchs, on="step", suffixes=("", "_torch"))
+    return joined[["step", "scale", "scale_torch", "loss", "loss_torch"]]
 
 
 def memory(run: Run) -> pd.DataFrame:
     """Return one row per precision, sequence and phase: MiB by item, their sum `predicted`, the peak, unexplained.
 
-    `moment` is the phase's fullest by formula. The peak is the allocator's; on a CPU it is counted storage by storage.
+    The items are those of the phase's fullest moment. The peak is the allocator's; on a CPU, storages are counted.
     `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A setting
     that ran out of memory has a status that says so, and no peak.
     """
@@ -33,15 +131,14 @@ def memory(run: Run) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         shape = shape_of(run.plan, **{name: row[name] for name in ("sequence", "precision")})
         items = {name: size / MIB for name, size in ledger(shape, row["phase"], row["update"]).items()}
-        moment = fullest_moment(shape, row["phase"], row["update"])
-        known = {name: row[name] for name in BY} | {"moment": moment, **items, "predicted": sum(items.values())}
+        known = {name: row[name] for name in BY} | {**items, "predicted": sum(items.values())}
         error = _counted_error(counted.loc[row["point"]], shape) if row["point"] in counted.index else float("nan")
         parts.append(known | {"peak": row["peak_mib"], "counted_error": error})
-    columns = [*BY, "moment", *ITEMS, "predicted", "peak", "counted_error"]
+    columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]
     table["unexplained_share"] = table["unexplained"] / table["peak"]
-    return of_run(table, run, device=run.plan.device, samples=run.plan.samples)
+    return of_run(table, run, device=run.plan.device)
 
 
 def _counted_error(counted: pd.Series, shape: Any) -> float:
@@ -55,23 +152,27 @@ def timeline(run: Run, precision: str) -> pd.DataFrame:
     """Return the moments of memory (MOMENT) over the first step and a steady one, in a precision."""
     rows = entries(run, "memory timeline")
     rows = rows[rows["precision"] == precision]
-    facts = {"precision": precision, "sequence": run.plan.sequence, "device": run.plan.device}
+    facts = {"precision": precision, "sequence": run.plan.sequence}
     return of_run(rows.reindex(columns=MOMENT).reset_index(drop=True), run, **facts)
 
 
 def allocations(run: Run, precision: str) -> pd.DataFrame:
-    """Return the largest allocations of two steps: size_mib, count, phase, line, source; the largest first."""
+    """Return the largest allocations of two steps: size_mib, count, phase, line, source; the largest first.
+
+    Fact `matrix_mib`: the size of a float32 matrix of the SwiGLU.
+    """
     rows = entries(run, "allocation")
     rows = rows[rows["precision"] == precision]
     columns = ["size_mib", "count", "phase", "line", "source"]
-    return of_run(rows.reindex(columns=columns).astype({"count": int}).reset_index(drop=True), run, precision=precision)
+    plan = run.plan
+    facts = {"matrix_mib": 4 * plan.hidden * plan.inner / MIB, "precision": precision}
+    return of_run(rows.reindex(columns=columns).astype({"count": int}).reset_index(drop=True), run, **facts)
 
 
 def levers(run: Run) -> pd.DataFrame:
-    """Return one row per lever: peak_mib, step_ms with spread, both over the plain step's, and who beats whom.
+    """Return one row per lever: peak_mib, step_ms with spread, both over the plain step's, and `best`.
 
-    `best`: no other lever beats it (see `beaten`); `best_exact`: no other of those that leave the weights float32. A
-    lever that did not run has a status and no figures.
+    `best`: no other lever beats it (see `beaten`). A lever that did not run has a status and no figures.
     """
     table = run.medians(["lever"], "step_ms")
     peaks = entries(run, "memory").groupby("lever", sort=False)["peak_mib"].max().reset_index()
@@ -79,16 +180,8 @@ def levers(run: Run) -> pd.DataFrame:
     plain = table[table["lever"] == "plain"]
     for ratio, column in (("peak_ratio", "peak_mib"), ("time_ratio", "step_ms")):
         table[ratio] = table[column] / (plain[column].iloc[0] if len(plain) else float("nan"))
-    exact = ["weights" not in LEVERS[lever] for lever in table["lever"]]
-    table["best"], table["best_exact"] = unbeaten(table), unbeaten(table[exact]).reindex(table.index, fill_value=False)
-    facts = {"sequence": run.plan.sequence, "device": run.plan.device}
-    return of_run(table, run, **facts)
-
-
-def unbeaten(table: pd.DataFrame) -> pd.Series:
-    """Return for each row with figures whether no other row beats it."""
-    best = [pd.notna(row["peak_mib"]) and not beaten(row, table).any() for _, row in table.iterrows()]
-    return pd.Series(best, index=table.index, dtype=bool)
+    table["best"] = [pd.notna(row["peak_mib"]) and not beaten(row, table).any() for _, row in table.iterrows()]
+    return of_run(table, run, sequence=run.plan.sequence)
 
 
 def beaten(row: pd.Series, others: pd.DataFrame) -> pd.Series:

@@ -6,23 +6,21 @@ from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
 from lessons import precision_memory
-from lessons.precision_memory.exercise import (
-    CONFIGURATIONS,
-    PLACEMENTS,
-    judge_peaks,
-    judge_placement,
-    verdict_of,
-)
-from lessons.precision_memory.tables.memory import faults
-from lessons.precision_memory.theory.levers import best_placement
+from lessons.precision_memory.exercises import SHOWN, judge_peaks, judge_placement, verdict_of
+from lessons.precision_memory.tables import faults
+from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak
 from lessons.precision_memory.theory.memory import Shape, ledger
 
+PLACEMENTS = [
+    ([Block(*block) for block in blocks], budget)
+    for blocks, budget in precision_memory.check.by_name["placement"].inputs
+]
 RIGHT_ANSWER = code_of("lessons.precision_memory.solutions.peak_bytes")
 
 
 def due(change=lambda items, number: sum(items.values())) -> list[float]:
     found = []
-    for number, (*sizes, precision, phase) in enumerate(CONFIGURATIONS):
+    for number, (*sizes, precision, phase) in enumerate(SHOWN):
         found.append(change(ledger(Shape(*sizes, precision), f"{phase} step"), number))
     return found
 
@@ -35,7 +33,7 @@ def measured():
 def test_the_configurations_differ_in_what_decides(measured):
     leading = {max(items, key=items.get) for items in due(lambda items, _: items)}
     assert len(leading) >= 2
-    assert len(set(CONFIGURATIONS)) == len(CONFIGURATIONS)
+    assert len(set(SHOWN)) == len(SHOWN)
 
 
 def test_a_right_function_and_one_within_ten_percent_pass(measured):
@@ -47,9 +45,9 @@ def test_a_right_function_and_one_within_ten_percent_pass(measured):
 def test_what_is_missing_is_named(measured):
     no_states = due(lambda items, number: sum(items.values()) - items["optimizer"])
     said = " ".join(judge_peaks(no_states, measured).faults.values())
-    assert "as much as AdamW's two moments take" in said
-    always = due(lambda items, n: sum(items.values()) + 2 * items["parameters"] * (CONFIGURATIONS[n][-1] == "first"))
-    assert "in the first step AdamW has no moments yet" in " ".join(judge_peaks(always, measured).faults.values())
+    assert "as much as AdamW's states take" in said
+    always = due(lambda items, n: sum(items.values()) + 2 * items["parameters"] * (SHOWN[n][-1] == "first"))
+    assert "in the first step AdamW has no states yet" in " ".join(judge_peaks(always, measured).faults.values())
     assert "form" in judge_peaks([None] * len(measured), measured).faults
 
 
@@ -68,14 +66,12 @@ def test_placements():
     assert "budget" in judge_placement([[] for _ in PLACEMENTS]).faults
     assert "form" in judge_placement([None for _ in PLACEMENTS]).faults
     assert "bounds" in judge_placement([[99] for _ in PLACEMENTS]).faults
-    last = [*right[:4], [3], *right[5:]]
-    assert "while a block is computed again" in judge_placement(last).faults.get("budget", "")
+    kept = [([10.0, 1.0, 1.0] if number < 3 else [40.0, 1.0, 2.0]) for number in range(4)]
+    assert "while a block is computed again" in judge_placement([[3]], [(kept, 45.0)]).faults["budget"]
 
 
 def test_no_simple_rule_places_all():
     """Neither the largest first, nor the cheapest first, nor the first blocks first is best everywhere."""
-    from lessons.precision_memory.theory.levers import checkpointed_peak
-
     rules = {
         "largest": lambda blocks: sorted(range(len(blocks)), key=lambda at: -blocks[at].kept_mib),
         "cheapest": lambda blocks: sorted(range(len(blocks)), key=lambda at: blocks[at].forward_ms),

@@ -1,0 +1,235 @@
+"""Tables of lab 07 → figures: this run first, the recorded one beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.charts import canvas, ledgers
+from labkit.charts.allocations import memory_layers
+from labkit.charts.parts import Layer, beside, panels, rows
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
+from lessons.precision_memory.theory.levers import LEVERS
+from lessons.precision_memory.theory.memory import ITEMS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMAT_COLORS = dict(zip(FORMATS, (canvas.SERIES[n] for n in (0, 4, 3, 2, 1, 6)), strict=True))
+PRECISION_COLORS = {"float32": canvas.SERIES[0], "tf32": canvas.SERIES[4], "bfloat16": canvas.SERIES[2]}
+PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16 mixed"}
+PHASE_NAMES = {"forward": "forward, kept", "first step": "first step", "steady step": "steady step"}
+_RUNNING = ("float32 + float16", "float16 + float16", "bfloat16 + bfloat16")  # sums whose course is drawn
+_LEAST_SHARE = 1e-4  # of the gradients: rarer sizes are not drawn
+
+
+def spacing_chart(table: pd.DataFrame) -> Figure:
+    """The distance between neighbouring numbers by their size, a line per format; half of 0.01 is marked."""
+    figure, ax = canvas.canvas(height=4.2)
+    for name, own in table.groupby("format", sort=False):
+        width = 6 if name == "tf32" else 2  # float16 has as many digits and lies on it
+        style = {"color": FORMAT_COLORS[str(name)], "lw": width, "drawstyle": "steps-post", "label": name}
+        ax.plot(own["value"], own["spacing"], **style)
+    ax.axhline(2 * VALUE, color=canvas.INK, ls=(0, (3, 2)), lw=1)
+    beside(ax, table["value"].min(), 2 * VALUE, "spacing 0.02: adding 0.01 changes nothing above", va="bottom")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set(title="Spacing of floats: a few digits, at any size")
+    ax.set(xlabel="number (log)", ylabel="distance to the next number (log)")
+    ax.grid(axis="both")
+    canvas.legend_above(ax, columns=6)
+    return canvas.finish(figure, sources(table))
+
+
+def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> Figure:
+    """Left the running sum of 0.01, by simulated rounding; right the error of every way's end, torch's of this run.
+
+    Takes `running_sums` and `sums`; `guess` is a predicted end of the bfloat16 sum.
+    """
+    figure, (left, right) = canvas.canvas(2, width=11.5, height=4.2)
+    for way in _RUNNING:
+        own = running[running["way"] == way]
+        left.plot(own["step"], own["total"], color=FORMAT_COLORS[WAYS[way][0]], lw=2, label=way)
+    value = getattr(guess, "value", guess)
+    if value is not None:
+        left.axhline(value, color=canvas.PREDICTED, ls=(0, (3, 2)), lw=1.6, label="your prediction")
+    left.set(title="0.01, a thousand times", xlabel="terms added", ylabel="sum")
+    left.grid(axis="y")
+    places = rows(right, list(ends["way"]), fontsize=9)
+    errors = ends["error"].abs()
+    right.plot(errors, places, "D", ms=8, mfc="none", color=canvas.THEORY, label="simulated rounding")
+    torchs = (ends["torch"] - VALUE * STEPS).abs()
+    right.plot(torchs, places, "o", ms=4, color=canvas.MEASURED, label="torch, this run")
+    right.set_xlim(errors[errors > 0].min() / 4, 4 * errors.max())
+    canvas.logarithmic(right.xaxis)
+    for place in (place for place, error in zip(places, errors, strict=True) if error == 0):
+        right.text(0.02, place, "no error", transform=right.get_yaxis_transform(), va="center", fontsize=9)
+    right.set(title="Error of the sum", xlabel="distance from 10 (log)")
+    canvas.shared_legend(figure, (left, right), columns=6)
+    return canvas.finish(figure, sources(running, ends))
+
+
+def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
+    """A row per run: left the gradients by their power of two, with what float16 can hold; right the loss scale.
+
+    Takes a pair of tables per run: `gradients` and `scaling`.
+    """
+    figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3 * len(runs), width_ratios=(3, 2), squeeze=False)
+    half = FORMATS["float16"]
+    least, normal, most = (math.log2(one) for one in (half.least, half.least_normal, half.largest))
+    seen = pd.concat([histogram[histogram["share"] > _LEAST_SHARE] for histogram, _ in runs])
+    for (left, right), (histogram, course) in zip(grid, runs, strict=True):
+        left.axvspan(normal, most, color="#E7F2EC", lw=0, label="float16, all digits")
+        left.axvspan(least - 1, normal, color="#F4F4E4", lw=0, label="float16, fewer digits")
+        for of, color in (("activations", canvas.SERIES[4]), ("weights", canvas.SERIES[0])):
+            own = histogram[histogram["of"] == of]
+            style = {"color": color, "lw": 2, "drawstyle": "steps-mid", "label": f"gradients of {of}"}
+            left.plot(own["exponent"], 100 * own["share"], **style)
+        left.set(title=f"{where(histogram)}: gradients", ylabel="% of the gradients", ylim=(0, None))
+        left.set_xlabel("size of the gradient, power of two")
+        left.set_xlim(min(seen["exponent"].min(), least - 2), most + 1)
+        _scale(right, course[course["way"] == "float16 scaled"])
+    canvas.shared_legend(figure, grid.flat, columns=5)
+    return canvas.finish(figure, sources(*(table for pair in runs for table in pair)))
+
+
+def _scale(ax: Axes, course: pd.DataFrame) -> None:
+    ax.plot(course["step"], course["scale"], color=canvas.INK, lw=1.6, drawstyle="steps-post")
+    skipped = course[course["skipped"]]
+    style = {"ms": 7, "color": FORMAT_COLORS["float16"], "label": "overflow: step skipped"}
+    ax.plot(skipped["step"], skipped["scale"], "x", **style)
+    ax.set_yscale("log", base=2)
+    ax.set(title="The scale", xlabel="step", ylabel="loss scale (log)")
+    ax.grid(axis="y")
+
+
+def speed_chart(*tables: pd.DataFrame) -> Figure:
+    """How many times as fast as float32 each precision is, by size; a panel per phase and table, 1 marked."""
+    from matplotlib.lines import Line2D
+
+    phases = ("forward", "backward")
+    figure, grid = canvas.canvas(len(phases), len(tables), height=0.9 + 2.1 * len(tables), squeeze=False, sharex=True)
+    spreads = [table.get("spread_gain", 0.0 * table["gain"]) for table in tables]  # a report gives none
+    most = max((table["gain"] + spread).max() for table, spread in zip(tables, spreads, strict=True))
+    for row, table, spread in zip(grid, tables, spreads, strict=True):
+        for ax, phase in zip(row, phases, strict=True):
+            chosen = (table["phase"] == phase) & (table["precision"] != "float32")
+            _gains(ax, table[chosen], spread[chosen])
+            published = fact(table, "source").startswith("published")
+            ax.set_title(f"{'Published, A100' if published else where(table)}: {phase}")
+    for ax in grid[-1]:
+        ax.set(xlabel="times float32's speed", xlim=(0, 1.06 * most))
+    used = dict.fromkeys(name for table in tables for name in table["precision"] if name != "float32")
+    handles = [
+        Line2D([], [], color=PRECISION_COLORS[name], label=PRECISION_NAMES[name], marker="o", ls="") for name in used
+    ]
+    figure.legend(handles=handles, loc="outside upper right", ncols=3, fontsize=9)
+    return canvas.finish(figure, sources(*tables))
+
+
+def _gains(ax: Axes, table: pd.DataFrame, spread: pd.Series) -> None:
+    models, names = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["precision"]))
+    rows(ax, models)
+    for number, name in enumerate(names):
+        own = table[table["precision"] == name]
+        places = [models.index(model) + 0.22 * (number - (len(names) - 1) / 2) for model in own["model"]]
+        style = {"fmt": "o", "ms": 6, "color": PRECISION_COLORS[name], "ecolor": canvas.INK, "capsize": 2}
+        ax.errorbar(own["gain"], places, xerr=spread[own.index], **style)
+    ax.axvline(1, color=canvas.INK, lw=1)
+
+
+def ledger_chart(*tables: pd.DataFrame) -> Figure:
+    """A row of panels per run, one per precision: bars by item, one per phase and context; diamonds are the peaks."""
+    many = [
+        [
+            (phase, sequence)
+            for phase in PHASE_NAMES
+            if phase in set(table["phase"])
+            for sequence in sorted({*table["sequence"]})
+        ]
+        for table in tables
+    ]
+    precisions = list(dict.fromkeys(tables[0]["precision"]))
+    heights = [len(bars) for bars in many]
+    height = 1.0 + 0.8 * len(tables) + 0.27 * sum(heights)
+    figure, grid = canvas.canvas(
+        len(precisions),
+        len(tables),
+        height=height,
+        squeeze=False,
+        sharey="row",
+        sharex="row",
+        gridspec_kw={"height_ratios": heights},
+    )
+    for axes, table, bars in zip(grid, tables, many, strict=True):
+        scale, unit = ledgers.memory_unit(table["predicted"].max())
+        for ax, precision in zip(axes, precisions, strict=True):
+            own = table[(table["precision"] == precision) & table["phase"].isin(PHASE_NAMES)]
+            rows(ax, [f"{PHASE_NAMES[phase]}, {sequence}" for phase, sequence in bars], fontsize=9)
+            places = [bars.index((row.phase, row.sequence)) for row in own.itertuples()]
+            ledgers.held_bars(ax, places, {item: own[item].to_numpy() / scale for item in ITEMS})
+            ledgers.peak_marks(ax, places, own["peak"] / scale, size=26)
+            ax.set(title=f"{where(table)}: {PRECISION_NAMES[precision]}", xlabel=f"most memory in use, {unit}")
+            axes[0].set_ylabel("phase, context")
+            ax.set_xlim(0, 1.06 * max(table["peak"].max(), table["predicted"].max()) / scale)
+    canvas.legend_above(grid[0][0], columns=4)
+    return canvas.finish(figure, sources(*tables))
+
+
+def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
+    """Memory in use by kind over the first step and a steady one: a column per run, a panel per precision.
+
+    Takes a list of `timeline` tables per run.
+    """
+    figure, grid = canvas.canvas(len(runs), max(map(len, runs)), width=11.5, height=6.4, squeeze=False)
+    names = {"base": "parameters", "activations": "activations and copies of weights"}
+    for axes, tables in zip(grid.T, runs, strict=True):
+        scale, unit = ledgers.memory_unit(max(table["allocated_mib"].max() for table in tables))
+        for ax, table in zip(axes, tables, strict=True):
+            memory_layers(ax, table, scale, names)
+            precision = PRECISION_NAMES[fact(table, "precision")]
+            ax.set(title=f"{where(table)}: {precision}, context {fact(table, 'sequence')}", ylabel=unit)
+        axes[-1].set_xlabel("ms (first step, then a steady one)")
+    canvas.shared_legend(figure, list(grid.flat), columns=6)
+    return canvas.finish(figure, f"each panel has its own scale · {sources(*(one for run in runs for one in run))}")
+
+
+def levers_chart(*tables: pd.DataFrame) -> Figure:
+    """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run."""
+    layers = [Layer(table, recorded=fact(table, "source").startswith("recorded")) for table in tables]
+    names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
+    figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
+    for ax, column, label in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
+        places = rows(ax, names)
+        for number, layer in enumerate(layers):
+            ratios = layer.table.set_index("lever")[column].reindex(names)
+            aside = 0.16 * (2 * number - len(layers) + 1)
+            at = [place + aside for place in places]
+            spread = layer.table.set_index("lever")["spread_step_ms"].reindex(names) / _plain(layer, "step_ms")
+            whisker = None if column == "peak_ratio" else 100 * spread
+            ax.errorbar(100 * ratios, at, xerr=whisker, fmt="o", ms=6, capsize=2, color=layer.color, label=_name(layer))
+            style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
+            for place in (
+                place for place, ratio in zip(at, ratios, strict=True) if math.isnan(ratio) and ax is axes[0]
+            ):
+                ax.text(0.02, place, f"{layer.label}: not measured", **style)
+        ax.axvline(100, color=canvas.INK, lw=1)
+        ax.set_title(f"{label.capitalize()} of a steady step")
+        ax.set(xlabel=f"% of the plain step's {label}", xlim=(0, None))
+    canvas.legend_above(axes[0])
+    return canvas.finish(figure, sources(*tables))
+
+
+def _name(layer: Layer) -> str:
+    size = units.size(_plain(layer, "peak_mib") * units.MIB)
+    return f"{layer.label}, context {fact(layer.table, 'sequence')}, plain step {size}"
+
+
+def _plain(layer: Layer, column: str) -> float:
+    return layer.table.set_index("lever").loc["plain", column]

@@ -1,1 +1,0 @@
-"""Tables of lab 07 → figures."""

@@ -1,0 +1,244 @@
+"""The exercises of lab 07: the peak of a step, measured here beside the student's; checkpoints; loops with a bug."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from IPython.display import HTML, Markdown
+
+from labkit.course.cases import Cases
+from labkit.course.exercise import called, written
+from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
+from labkit.course.judging import close, is_number
+from labkit.course.lineup import Naming, lined_up, one_below_another
+from labkit.course.source import code_of
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
+from labkit.engine.launch import launch
+from labkit.story import units
+from lessons.precision_memory.bugs import SYMPTOMS
+from lessons.precision_memory.plan import Hidden
+from lessons.precision_memory.tables import MIB, faults, symptoms
+from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+# vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase: states, activations, logits, copies of
+# weights or a first step without optimizer states decide, in turn
+SHOWN = (
+    (1000, 192, 768, 3, 4, 1, 16, "float32", "first"),
+    (1000, 192, 768, 3, 4, 1, 16, "float32", "steady"),
+    (500, 96, 384, 6, 4, 4, 96, "float32", "steady"),
+    (500, 96, 384, 6, 4, 4, 96, "bfloat16", "steady"),
+    (6000, 64, 128, 2, 2, 4, 64, "float32", "steady"),
+    (800, 160, 640, 4, 4, 2, 76, "bfloat16", "steady"),
+    (400, 96, 384, 4, 4, 2, 96, "float32", "first"),
+)
+# Each student gets some of these, so that a grader measures each of them once.
+_HIDDEN = (
+    (1200, 160, 640, 3, 4, 1, 24, "float32", "first"),
+    (1200, 160, 640, 3, 4, 1, 24, "float32", "steady"),
+    (600, 128, 512, 5, 4, 4, 80, "float32", "steady"),
+    (600, 128, 512, 5, 4, 4, 80, "bfloat16", "steady"),
+    (5000, 64, 192, 2, 2, 4, 72, "float32", "steady"),
+    (900, 144, 576, 4, 4, 2, 66, "bfloat16", "steady"),
+    (300, 64, 256, 4, 4, 2, 64, "float32", "first"),
+)
+_ALLOWED = 0.10  # of the measured peak
+
+
+def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
+    """Compare the student's `peak_bytes` with peaks that are measured here, of the shown configurations."""
+    given = called(f"precision_memory.{exercise}", [list(one) for one in SHOWN], patience_s)
+    if isinstance(given, Verdict):
+        return given
+    run = launch(Hidden.sized(size, gpus=gpus, configurations=SHOWN))
+    verdict = judge_peaks(given, list(run.rows["peak_mib"] * MIB), run.plan.device)
+    return replace(verdict, printed=given.printed)
+
+
+def judge_peaks(
+    returned: list, measured: list[float], device: str = "cuda", configurations: Sequence[Sequence[Any]] = SHOWN
+) -> Verdict:
+    """Return the verdict on peaks in bytes beside the measured ones, one per configuration."""
+    faults: dict[str, str] = {}
+    for one, given, peak in zip(configurations, returned, measured, strict=True):
+        call = written("peak_bytes", list(one))
+        if not is_number(given):
+            why = ": is a `return` missing?" if given is None else ""
+            faults.setdefault("form", f"{call} gives {given!r:.60}, not a number of bytes{why}")
+        elif not close(given, peak, _ALLOWED):
+            found = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
+            kind = f"{one[-2]}, {one[-1]}{', too much' if given > peak else ''}"
+            faults.setdefault(kind, f"{call} gives {found}{_missing_part(one, peak - given)}")
+    counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
+    merits = (f"all {len(measured)} configurations are within {units.percent(_ALLOWED)} of {counter}",)
+    return Verdict("peak_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _missing_part(configuration: Sequence[Any], missing: float) -> str:
+    """Return what the missing bytes may be."""
+    vocabulary, hidden, inner, layers, *_, precision, phase = configuration
+    weights = layers * (4 * hidden**2 + 3 * hidden * inner) + 2 * vocabulary * hidden
+    parts = {8: "AdamW's states take", 4: "the gradients take"}
+    parts |= {2: "the bfloat16 copies of the weights take"} if precision == "bfloat16" else {}
+    for bytes_each, part in parts.items():
+        if close(missing, bytes_each * weights, 0.15):
+            return f": what is missing is as much as {part}"
+    if missing < 0 and phase == "first":
+        return ": in the first step AdamW has no states yet while the activations are there"
+    return ""
+
+
+def _configurations(random: Random) -> list:
+    return [_HIDDEN[number] for number in sorted(random.sample(range(len(_HIDDEN)), 4))]
+
+
+@functools.cache
+def _measured() -> tuple[dict[tuple, float], str]:
+    """Return the measured peaks of all configurations in bytes, and where they were measured."""
+    every = (*SHOWN, *_HIDDEN)
+    run = launch(Hidden.sized("auto", configurations=every), progress=False)
+    return dict(zip(every, run.rows["peak_mib"] * MIB, strict=True)), run.plan.device
+
+
+def _judge_hidden_peaks(given: list, inputs: list) -> Verdict:
+    peaks, device = _measured()
+    configurations = [tuple(one) for one in inputs]
+    return judge_peaks(given, [peaks[one] for one in configurations], device, configurations)
+
+
+def _placements(random: Random) -> list:
+    """Return blocks, (MiB kept, MiB of the input, ms) each, and budgets in MiB that some placement keeps."""
+    drawn = []
+    for _ in range(6):
+        blocks = []
+        for _ in range(random.randint(4, 6)):
+            kept_mib = random.randint(6, 20)
+            input_mib, forward_ms = random.randint(1, kept_mib // 2), random.randint(1, 9)
+            blocks.append([float(kept_mib), float(input_mib), float(forward_ms)])
+        chosen = {number for number in range(len(blocks)) if random.random() < 0.6}
+        drawn.append((blocks, checkpointed_peak([Block(*block) for block in blocks], chosen)))
+    return drawn
+
+
+_NARROW = [[19.0, 2.0, 4.0], [7.0, 5.0, 6.0], [9.0, 1.0, 1.0], [14.0, 4.0, 6.0], [12.0, 1.0, 7.0]]
+# Whoever takes a block's input off, when it is computed again, fails at the first.
+_SHOWN_PLACEMENTS = [(_NARROW, 34.0), *_placements(Random(0))]
+
+
+def judge_placement(given: list, inputs: Sequence[Any] = _SHOWN_PLACEMENTS) -> Verdict:
+    """Return the verdict on placements: for each list of blocks and its budget the numbers of those to checkpoint."""
+    faults: dict[str, str] = {}
+    for chosen, (blocks, budget) in zip(given, inputs, strict=True):
+        if fault := _placed_wrongly(chosen, [Block(*block) for block in blocks], budget):
+            faults.setdefault(fault[0], f"{written('placement', [blocks, budget])} gives {fault[1]}")
+    merits = ("every placement is within its budget, and no other one takes less time",)
+    return Verdict("placement", WRONG if faults else RIGHT, faults, () if faults else merits)
+
+
+def _placed_wrongly(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
+    if not isinstance(given, list) or not all(type(number) is int for number in given):
+        why = ": is a `return` missing?" if given is None else ""
+        return "form", f"{given!r:.60}, not a list of block numbers{why}"
+    if len(set(given)) < len(given) or not all(0 <= number < len(blocks) for number in given):
+        return "bounds", f"{given}, which has a block twice, or one that is not there"
+    peak = checkpointed_peak(blocks, set(given))
+    if peak > budget:
+        held = sum(one.input_mib if at in given else one.kept_mib for at, one in enumerate(blocks))
+        again = " while a block is computed again, because that block then keeps all" if held <= budget else ""
+        return "budget", f"{given}, whose peak is {peak:g} MiB{again}; the budget is {budget:g} MiB"
+    best = best_placement(blocks, budget)
+    if best is not None and recomputed_ms(blocks, set(given)) > best[1]:
+        return "time", f"{given}, which adds {recomputed_ms(blocks, set(given)):g} ms; {best[1]:g} ms are enough"
+    return None
+
+
+check = Exercises(
+    "precision_memory",
+    Exercise(
+        "peak_bytes",
+        SHOWN,
+        check=check_peaks,
+        grade=CORE,
+        cases=Cases(_configurations, _judge_hidden_peaks, may_import=("labkit.theory.transformer.activations",)),
+        hints=(
+            "There are two moments that can be the fullest: the loss, at the end of forward, and the optimizer's "
+            "update. What is in memory at each of them?",
+            "At the loss: weights, optimizer states if there was a step before, all activations, copies of the weights "
+            "under autocast, and what the loss needs beside its logits. At the update: weights, gradients and states. "
+            "Return the larger one.",
+            "`matrices = layers * (4 * hidden**2 + 3 * hidden * inner) + hidden * vocabulary`, and the embedding "
+            "comes on top. At the update there are 16 bytes per parameter. At the loss: 4 per parameter, 8 more in a "
+            "steady step, 2 per element of the matrices for bfloat16 copies, the activations, and `8 * tokens * "
+            "vocabulary`.",
+        ),
+    ),
+    Exercise(
+        "placement",
+        _SHOWN_PLACEMENTS,
+        judge=judge_placement,
+        grade=STRETCH,
+        cases=Cases(_placements),
+        hints=(
+            "Compute the peak of one placement by hand. In backward, the last block comes first; a checkpointed block "
+            "is computed again and then holds everything.",
+            "Write a function for the peak of a set of blocks. Then try all sets: there are 2 to the number of "
+            "blocks. Of those within the budget, take the one with least time.",
+            "`held` starts as the sum of inputs (checkpointed) and kept MiB (others); this is the first peak. For each "
+            "block from the last: if it is checkpointed, `held + kept` is a possible peak, and then `held -= input`; "
+            "otherwise `held -= kept`. `itertools.combinations` gives the sets.",
+        ),
+    ),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+
+
+def verdict_of(row: dict) -> Verdict:
+    """Return the verdict on one loop's symptoms: a sentence per fault."""
+    growth, after, peak = (units.gib(row[name] / 1024) for name in ("growth", "extra_after_backward", "extra_peak"))
+    sentences = {
+        "metric_keeps_graph": f"every step leaves {growth} behind, the size of the metrics' probabilities",
+        "kept_by_hook": f"every step leaves {growth} behind, the size of all blocks' outputs",
+        "autocast_around_backward": f"at the end of backward {after} too much is held, the size of the bfloat16 copies "
+        "of the weights",
+        "list_of_losses": f"the peak is {peak} higher and nothing stays: the activations of several micro-batches are "
+        "there simultaneously",
+    }
+    found = {kind: sentences[kind] for kind in faults(row)}
+    return Verdict(row["variant"], WRONG if found else RIGHT, found, () if found else ("nothing is held too long",))
+
+
+def suspects() -> tuple[str, ...]:
+    """Return the names of the broken loops, in an order that gives nothing away."""
+    return lined_up(SYMPTOMS)
+
+
+def show_suspects() -> HTML:
+    """Show the code that the workers ran for each suspect, under one name, in the order of the letters."""
+    return one_below_another(
+        [code_of(f"lessons.precision_memory.bugs.{name}").replace(f"def {name}(", "def run(") for name in suspects()]
+    )
+
+
+def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
+    """Ask which bug each suspect of a Trial run has, and then say it; or say it immediately for a dict by letter."""
+    naming = Naming(
+        "precision_memory", SYMPTOMS, len(SYMPTOMS), lambda: map(verdict_of, symptoms(run).to_dict("records"))
+    )
+    return naming if named is None else naming.reveal(named)
+
+
+def why_it_stalls() -> HTML:
+    """Ask why the bfloat16 sum stops."""
+    return why(
+        "Why does the bfloat16 sum stop?",
+        ("Its neighbours are too far apart there", "Half their distance is more than 0.01: each sum is rounded back."),
+        ("0.01 is no number of bfloat16", "True, it is rounded to 0.01001. But that changes a sum by 0.1 % only."),
+        ("The sum leaves bfloat16's range", "bfloat16 has float32's range: its largest number is about 3.4 × 10³⁸."),
+    )
