@@ -14,11 +14,6 @@ SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]
 
 
 @pytest.fixture(scope="module")
-def trial():
-    return launch(Trial.small(gpus=2, variants=VARIANTS), progress=False)  # torch's, by hand, and the bugs
-
-
-@pytest.fixture(scope="module")
 def strategies():
     return launch(Strategies.small(gpus=2, repeats=2), progress=False)
 
@@ -30,23 +25,13 @@ def three():
     return launch(Strategies.small(**knobs), progress=False)
 
 
-def test_every_strategy_trains_as_one_process_does(trial):
+def test_torchs_and_our_own_train_as_one_process_does_and_each_bug_is_named():
+    trial = launch(Trial.small(gpus=2, variants=VARIANTS), progress=False)
     table = ddp_fsdp.trained(trial)
     assert table["strategy"].tolist() == ["ddp", *SHARDED, "ddp", "fsdp_full"]
     assert table["variant"].tolist() == ["right"] * 4 + list(BY_HAND)
     assert table["equal"].all(), table
     assert table["update_error"].max() < 1e-5
-
-
-@pytest.mark.slow
-def test_three_ranks_train_as_one_process_does():
-    """Into three ranks the weights of a layer do not divide: a shard is padded."""
-    table = ddp_fsdp.trained(launch(Trial.small(gpus=3, variants=("right", *BY_HAND)), progress=False))
-    assert len(table) == 6
-    assert table["equal"].all(), table
-
-
-def test_each_bug_is_named_and_the_right_one_is_right(trial):
     found = {row["variant"]: set(verdict_of(row).faults) for row in ddp_fsdp.symptoms(trial).to_dict("records")}
     assert found == {name: set() for name in ("right", *BY_HAND)} | {name: {name} for name in SYMPTOMS}
     said = ddp_fsdp.diagnose(trial, {}).data
@@ -55,6 +40,14 @@ def test_each_bug_is_named_and_the_right_one_is_right(trial):
     assert all(any(f"**: {symptom}. " in line for line in named) for symptom in SYMPTOMS.values())
     assert "The first update is 2.00× the right one, as many as ranks" in said
     assert sorted(ddp_fsdp.suspects()) == sorted(SYMPTOMS)
+
+
+@pytest.mark.slow
+def test_three_ranks_train_as_one_process_does():
+    """Into three ranks the weights of a layer do not divide: a shard is padded."""
+    table = ddp_fsdp.trained(launch(Trial.small(gpus=3, variants=("right", *BY_HAND)), progress=False))
+    assert len(table) == 6
+    assert table["equal"].all(), table
 
 
 @pytest.mark.slow
