@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _BATCHES = (canvas.SERIES[0], canvas.SERIES[2], canvas.SERIES[3], canvas.SERIES[4], canvas.SERIES[1])
 _LAWS = {
-    "strong": (amdahl, "Strong: the batch over all GPUs stays"),
-    "weak": (gustafson, "Weak: each GPU's batch stays"),
+    "strong": (amdahl, "Strong: batch over all GPUs"),
+    "weak": (gustafson, "Weak: batch per GPU"),
 }
 _PARTS = {  # of an epoch: what a rank does, waits for, sends
     "input": ("waiting for images", canvas.WAIT),
-    "copy": ("host to device", "#8DB7CE"),
+    "copy": ("host to device", "#882255"),
     "forward": ("forward", canvas.COMPUTE),
     "backward": ("backward", "#4D9BC9"),
     "exposed": ("all-reduce, exposed", canvas.COMMUNICATE),
@@ -41,25 +41,18 @@ _WAYS = {
 _DASHES = (0, (4, 2))
 
 
-def laws_chart(shares: Sequence[float] = (0.01, 0.05, 0.2), most: int = 16, guess: Any = None) -> Figure:
-    """Amdahl's and Gustafson's speed-ups for several serial shares, by arithmetic.
-
-    `guess` is a predicted efficiency in percent on two GPUs, a number or a Prediction; it stands as a mark.
-    """
+def laws_chart() -> Figure:
+    """Amdahl's and Gustafson's speed-ups for several serial shares, by arithmetic, up to 16 GPUs."""
     figure, axes = parts.panels(2, height=3.9, sharey=True)
-    gpus = np.linspace(1, most, 100)
+    gpus, counts = np.linspace(1, 16, 100), (1, 2, 4, 8, 16)
     for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
         ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
-        for share, color in zip(shares, _BATCHES, strict=False):
+        for share, color in zip((0.01, 0.05, 0.2), _BATCHES, strict=False):
             ax.plot(gpus, [speedup(share, count) for count in gpus], color=color, label=f"{100 * share:g} % serial")
-        counts = [2**power for power in range(most.bit_length())]
         _gpu_axis(ax, counts)
         ax.set_yticks(counts)
         ax.set(title=title, xlabel="GPUs", ylabel="speed-up, times one GPU" if law == "strong" else "")
-    value = getattr(guess, "value", guess)
-    if value is not None:
-        axes[1].plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
-    canvas.shared_legend(figure, axes[::-1])
+    canvas.shared_legend(figure, axes)
     return canvas.finish(figure, "theory: Amdahl (1967), Gustafson (1988)")
 
 
@@ -77,24 +70,26 @@ def scaling_chart(
     """Speed-up against GPUs, strong and weak, with whiskers; the fitted laws as lines; a row of panels per run.
 
     Each pair is `scaling` and its `laws`. `published` is `published_speedups`: triangles at what a report's own seconds
-    mean. `guess` is a predicted efficiency in percent on two GPUs.
+    mean, with their batch, for as many GPUs as the runs have. `guess` is a predicted efficiency in percent on two GPUs.
     """
     rows = len(pairs)
     most = max(table["ranks"].max() for table, _ in pairs)
     figure, grid = canvas.canvas(2, rows, height=0.9 + 3.1 * rows, squeeze=False, sharex=True, sharey=True)
-    batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})
-    colors: dict[Any, str] = dict(zip(batches, itertools.cycle(_BATCHES), strict=False))  # the same in all panels
     for axes, (table, fits) in zip(grid, pairs, strict=True):
         for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
-            _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most, colors)
-            ax.set_title(f"{title.partition(':')[0]}. {where(table)}, {fact(table, 'loader')} loader")
+            _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most)
+            ax.set_title(f"{where(table)}. {title}")
         axes[0].set_ylabel("times one GPU's rate")
     last = grid[-1][1]
     if published is not None:
-        for fixed, own in published.groupby("batch_per_gpu"):
-            label = "published" if fixed == published["batch_per_gpu"].min() else None
-            last.plot(own["gpus"], own["true_speedup"], "^", color=canvas.PUBLISHED, mec="white", ms=8, label=label)
-        _gpu_axis(last, sorted({*published["gpus"], *(count for table, _ in pairs for count in table["ranks"])}))
+        shown = published[published["gpus"].between(2, most)]
+        last.plot(shown["gpus"], shown["true_speedup"], "^", color=canvas.PUBLISHED, ms=8, label="published, by batch")
+        largest = shown["batch_per_gpu"].max()
+        for row in (
+            shown.itertuples() if most <= 4 else ()
+        ):  # the largest batch's label above its mark, so that none hides another
+            look = {"ha": "right", "xytext": (-7, 6 if row.batch_per_gpu == largest else -6), "fontsize": 8}
+            parts.beside(last, row.gpus, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
     value = getattr(guess, "value", guess)
     if value is not None:
         last.plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
@@ -104,17 +99,14 @@ def scaling_chart(
     return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
 
 
-def _speedups(
-    ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int, colors: dict[Any, str]
-) -> None:
+def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int) -> None:
     """Draw one law's points and fitted lines, a colour per batch."""
     gpus = np.linspace(1, most, 60)
     ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
     fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
     for fixed, own in table.groupby("fixed"):
-        color = colors[fixed]
-        name = f"{fixed} on all" if own["law"].iloc[0] == "strong" else f"{fixed} per GPU"
-        look = {"color": color, "marker": "o", "ls": "", "capsize": 3, "label": name}
+        color = _BATCHES[int(math.log2(int(str(fixed)))) % len(_BATCHES)]  # a batch has one colour in all charts
+        look = {"color": color, "marker": "o", "ls": "", "capsize": 3, "label": f"batch {fixed}"}
         ax.errorbar(own["ranks"], own["speedup"], yerr=own["spread_speedup"], **look)
         if fixed in fitted:
             ax.plot(gpus, [speedup(fitted[fixed], count) for count in gpus], color=color, lw=1.2)
@@ -122,25 +114,14 @@ def _speedups(
 
 
 def parts_chart(*tables: pd.DataFrame) -> Figure:
-    """What an epoch is made of, in percent of it, a bar per setting, its seconds beside; a panel per run.
-
-    Hatched: an all-reduce that the backward hides.
-    """
+    """What an epoch is made of, in percent of it, a bar per setting, its seconds beside; a panel per run."""
     figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.3)
     for ax, table in zip(axes, tables, strict=True):
-        labels = [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()]
-        parts.rows(ax, labels, fontsize=8.5)
-        end: Any = pd.Series(0.0, table.index)
-        hidden: Any = end
+        parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()], fontsize=8.5)
+        end: Any = 0.0
         for part, (name, color) in _PARTS.items():
             share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
-            if part == "backward":
-                hidden = (100 * table["hidden_s"].fillna(0.0) / table["seconds"]).clip(upper=share)
-                start = end + share - hidden
             end = parts.bars(ax, share, start=end, color=color, label=name)
-        hatched = {"facecolor": "none", "edgecolor": canvas.COMMUNICATE, "hatch": "/////", "linewidth": 0}
-        if (hidden > 0).any():
-            ax.barh(range(len(table)), hidden, left=start, height=parts.BAR, label="all-reduce, hidden", **hatched)
         for place, row in enumerate(table.itertuples()):
             ax.text(103, place, units.seconds(row.seconds), va="center", fontsize=8)
         ax.set(title=where(table), xlabel="% of an epoch", xlim=(0, 124))
@@ -213,9 +194,9 @@ def published_chart(table: pd.DataFrame) -> Figure:
     }
     for column, (label, marker, color) in marks.items():
         ax.plot(table[column], places, marker, color=color, ms=7, label=label)
-    ends = table[["speedup_as_printed", "true_speedup"]].max(axis=1)
-    for place, end, row in zip(places, ends, table.itertuples(), strict=True):
-        parts.beside(ax, end, place, units.seconds(row.epoch_seconds), fontsize=8)
-    ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times one GPU", xlim=(0.8, 2.2))
+    for place, row in zip(places, table.itertuples(), strict=True):
+        ax.text(2.0, place, f"{units.seconds(row.epoch_seconds)} per epoch", va="center", fontsize=8)
+    ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times one GPU", xlim=(0.8, 2.3))
+    ax.set_xticks([0.8 + 0.2 * step for step in range(6)])
     canvas.legend_above(ax)
     return canvas.finish(figure, sources(table))

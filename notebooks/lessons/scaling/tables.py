@@ -45,11 +45,10 @@ def epochs(run: Run) -> pd.DataFrame:
     return of_images(table.sort_values(SETTING, kind="stable", ignore_index=True), run)
 
 
-def parts(run: Run, exchanged: pd.DataFrame | None = None) -> pd.DataFrame:
+def parts(run: Run) -> pd.DataFrame:
     """Return per setting (SETTING) what an epoch's seconds went into: a column for each of PARTS, and `seconds`.
 
     All are means over ranks and timed epochs. `rest_s` is what no part explains, `rest_share` that part of the epoch.
-    `hidden_s` is the all-reduce behind the backward, from `exchange` of the same node; NaN where it was not measured.
     """
     rows = entries(run, "epoch")
     rows = rows[~rows["warm_up"].astype(bool)]
@@ -59,11 +58,6 @@ def parts(run: Run, exchanged: pd.DataFrame | None = None) -> pd.DataFrame:
         table[f"{part}_s"] = table.pop(f"{part}_ms") / 1e3
     table["rest_s"] = table["seconds"] - sum(table[f"{part}_s"] for part in PARTS[:-1])
     table["rest_share"] = table["rest_s"].abs() / table["seconds"]
-    table["hidden_s"] = float("nan")
-    if exchanged is not None:
-        own = exchanged.set_index(["ranks", "gpu_batch"])
-        keys = pd.MultiIndex.from_frame(table[["ranks", "gpu_batch"]])
-        table["hidden_s"] = table["steps"] * (own["hidden_share"] * own["alone_ms"]).reindex(keys).to_numpy() / 1e3
     return of_images(table, run)
 
 

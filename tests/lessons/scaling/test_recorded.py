@@ -88,7 +88,7 @@ def test_every_chart_and_verdict(runs):
     said = [
         scaling.speedups(speed),
         scaling.steps_divide(speed),
-        scaling.parts_add_up(scaling.parts(runs["epochs"], exchanged)),
+        scaling.parts_add_up(scaling.parts(runs["epochs"])),
         scaling.beside_the_line(scaling.beside_line(exchanged, lines)),
         scaling.data_parallel_takes(scaling.data_parallel(runs["communication"])),
         scaling.in_one_minute(runs, runs),

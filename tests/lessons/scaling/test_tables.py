@@ -64,14 +64,6 @@ def test_parts_add_up_or_say_so(tmp_path):
     assert total.to_numpy() == pytest.approx(bad["seconds"].to_numpy())
 
 
-def test_what_backward_hides_comes_from_single_steps(tmp_path):
-    exchanged = scaling.exchange(communication_run(tmp_path / "steps", hooks=0.25))
-    table = scaling.parts(epochs_run(tmp_path / "run"), exchanged)
-    row = table[(table["ranks"] == 4) & (table["gpu_batch"] == 32) & (table["loader"] == "device")].iloc[0]
-    assert row["hidden_s"] == pytest.approx(row["steps"] * 0.75e-3)
-    assert table.loc[table["ranks"] == 1, "hidden_s"].isna().all()
-
-
 def test_every_footer_names_the_images(tmp_path):
     run = epochs_run(tmp_path / "run")
     for table in (epochs(run), scaling.parts(run), scaling.scaling(run)):
