@@ -34,6 +34,5 @@ from lessons.benchmarking.tables.steps import (
     warm_ups,
 )
 from lessons.benchmarking.tables.trials import symptoms
-from lessons.benchmarking.targets import EXPECTED, scorecard
 
 RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "firstcalls", "launches", "profiles", "trial")}
