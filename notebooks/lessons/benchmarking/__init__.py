@@ -8,7 +8,16 @@ from lessons.benchmarking.charts.steps import (
     modes_chart,
     phases_chart,
 )
-from lessons.benchmarking.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.benchmarking.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_so_far,
+)
 from lessons.benchmarking.explorer import explore
 from lessons.benchmarking.plan import FirstCalls, Launches, Profiles, Steps, Trial
 from lessons.benchmarking.story.firsts import explain_first_calls, explain_iterations
