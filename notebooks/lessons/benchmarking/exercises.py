@@ -26,7 +26,7 @@ from labkit.course.why import why
 from labkit.story import units
 from lessons.benchmarking.bugs import SYMPTOMS
 from lessons.benchmarking.plan import SITUATIONS, Answer
-from lessons.benchmarking.tables.trials import symptoms, wrong_by_rows
+from lessons.benchmarking.tables import symptoms, wrong_by_rows
 from lessons.benchmarking.theory.device import RAISES_AT, Device, replayed
 
 _STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
@@ -313,7 +313,7 @@ suspects, diagnose, show_suspects = line_up(
 def why_so_far() -> HTML:
     """Ask why an eager forward of the smallest size is so far above the least time of its FLOP."""
     return why(
-        "Its FLOP need a fraction of a millisecond. Why does an eager forward of `small` take so much longer?",
+        "Its FLOP need a fraction of a millisecond. Why does the smallest size's eager forward take so much longer?",
         ("The GPU waits for the host", "Each kernel is shorter than its launch. The GPU has no work most of the time."),
         ("The weights have to be read", "True, but that takes about a tenth of a millisecond from an H200's memory."),
         ("The first iterations are slow", "They are warm-ups here: the median leaves them out."),

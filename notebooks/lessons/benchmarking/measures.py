@@ -10,9 +10,7 @@ from labkit.tables.measures import Measure
 from labkit.tables.rates import PEAK
 from labkit.tables.targets import CODE, HOST
 from lessons.benchmarking.plan import Products
-from lessons.benchmarking.tables.launches import launches
-from lessons.benchmarking.tables.profiles import accounts
-from lessons.benchmarking.tables.trials import wrong_by_rows
+from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
