@@ -14,7 +14,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.engine.function import as_json
-from lessons.benchmarking.exercise import judge_timed
+from lessons.benchmarking.exercises import judge_timed
 from lessons.benchmarking.plan import SITUATIONS
 from lessons.benchmarking.worker.device import drive
 from lessons.precision_memory.exercises import judge_peaks

@@ -9,3 +9,60 @@ SYMPTOMS = {
     "uncleared": "gradients are never cleared: every backward adds to those before it",
     "data_inside": "each batch is made while the clock runs",
 }
+
+
+def unsynchronised(bench, repeats):
+    bench.model.eval()
+    batch, seconds = bench.batch(), []
+    for _ in range(3):
+        bench.step(batch)
+    for _ in range(repeats):
+        bench.clear()
+        begun = bench.clock()
+        bench.step(batch)
+        seconds.append(bench.clock() - begun)
+    return seconds
+
+
+def first_inside(bench, repeats):
+    bench.model.eval()
+    batch, seconds = bench.batch(), []
+    for _ in range(repeats):
+        bench.clear()
+        with bench.watch(seconds):
+            bench.step(batch)
+    return seconds
+
+
+def dropout_on(bench, repeats):
+    batch, seconds = bench.batch(), []
+    for _ in range(3):
+        bench.step(batch)
+    for _ in range(repeats):
+        bench.clear()
+        with bench.watch(seconds):
+            bench.step(batch)
+    return seconds
+
+
+def uncleared(bench, repeats):
+    bench.model.eval()
+    batch, seconds = bench.batch(), []
+    for _ in range(3):
+        bench.step(batch)
+    for _ in range(repeats):
+        with bench.watch(seconds):
+            bench.step(batch)
+    return seconds
+
+
+def data_inside(bench, repeats):
+    bench.model.eval()
+    batch, seconds = bench.batch(), []
+    for _ in range(3):
+        bench.step(batch)
+    for _ in range(repeats):
+        bench.clear()
+        with bench.watch(seconds):
+            bench.step(bench.batch())
+    return seconds

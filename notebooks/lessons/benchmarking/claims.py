@@ -1,123 +1,177 @@
-"""What a report says of its timed transformers: recomputed from its own tables, and from the recorded run."""
+"""What a report says of its timed transformers, recomputed from its own tables and from datasheets."""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import pandas as pd
 
 from labkit.node import limits
-from labkit.tables.claims import claim
+from labkit.tables.claims import Stated, within
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES
 from lessons.benchmarking.theory import forward_tflop, parameters_of
 
-_REPORT = "cs336-a2"
-_H100, _A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
+_H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
+_A100: Any = limits.spec("NVIDIA A100-SXM4-80GB")
 _L1_BYTES = 256 * 1024  # of one multiprocessor of an H100, shared memory included (its architecture white paper)
 _MULTIPROCESSORS = 132
 _ONLY_BACKWARD = 3  # times a forward: twice the FLOP, and half as much again for what else there is
-_NOISE = 0.1  # of a mean: a standard deviation above it is not small
+_NOISE = 10  # % of a mean: a standard deviation above it is not small
 _SAME_LAYER = 1.25  # the most over the least milliseconds per layer that still count as one figure
+_LAUNCH_BOUND = ["small", "medium", "large", "xl"]
 
 
-def _printed(phase: str, gpu: str = "H100", precision: str = "float32") -> pd.DataFrame:
-    """Return the printed steps of one phase: a row per model, seconds and seconds_std."""
+def _printed(phase: str, gpu: str = "H100") -> pd.DataFrame:
+    """Return the printed float32 steps of one phase: a row per model, ms and deviation_ms."""
     table = published("transformer_steps")
-    chosen = (table["phase"] == phase) & (table["gpu"] == gpu) & (table["precision"] == precision)
-    return table[chosen].set_index("model")
+    chosen = (table["phase"] == phase) & (table["gpu"] == gpu) & (table["precision"] == "float32")
+    rows = table[chosen].set_index("model")
+    return pd.DataFrame({"ms": 1e3 * rows["seconds"], "deviation_ms": 1e3 * rows["seconds_std"]})
 
 
 def _compile(mode: str, phase: str) -> pd.Series:
-    """Return the printed seconds of the table of torch.compile, by model."""
+    """Return the printed milliseconds of the table of torch.compile, by model."""
     table = published("transformer_compile")
-    return table[(table["mode"] == mode) & (table["phase"] == phase)].set_index("model")["seconds"]
+    return 1e3 * table[(table["mode"] == mode) & (table["phase"] == phase)].set_index("model")["seconds"]
 
 
-def _spec(gpu: str) -> limits.Spec:
-    """Return the datasheet of a GPU that has one."""
-    found = limits.spec(gpu)
-    assert found is not None
-    return found
+def _per_layer(ms: pd.Series) -> pd.Series:
+    """Return the milliseconds per layer of the four smaller models."""
+    return pd.Series({model: ms[model] / SIZES[model][2] for model in _LAUNCH_BOUND})
 
 
-def _layers(model: str) -> int:
-    return SIZES[model][2]
+def _flat(ms: pd.Series) -> bool:
+    each = _per_layer(ms)
+    return each.max() < _SAME_LAYER * each.min()
 
 
-@claim(_REPORT, "the standard deviation of backward is small after five warm-ups", "% of the mean, at most")
-def small_deviation():
-    """Recomputed from the printed pairs: it is 14 % or more of the mean at every size, and 26 % at the smallest. No
-    printed figure shows why. A host that launches unevenly may be the cause at the four smaller sizes, where it is the
-    limit. At 2.7b, with 14 %, the GPU is."""
+def _range(ms: pd.Series) -> str:
+    each = _per_layer(ms)
+    return f"{each.min():.2f} to {each.max():.2f} ms per layer"
+
+
+def _two(first: float, second: float) -> str:
+    return f"{first:.0f} and {second:.0f} ms"
+
+
+def _least_ms(model: str, forwards: int) -> tuple[float, float]:
+    """Return the least ms of a model's float32 FLOP, as many as of `forwards`, on an H100 and on an A100."""
+    flop = 1e3 * forwards * forward_tflop(model)
+    return flop / _H100.fp32_tflops, flop / _A100.fp32_tflops
+
+
+def _on_both(phase: str, model: str) -> tuple[float, float]:
+    """Return the printed ms of a phase on an H100 and on an A100."""
+    return _printed(phase)["ms"][model], _printed(phase, "A100")["ms"][model]
+
+
+def _gains() -> pd.Series:
+    """Return how many times as fast the printed forwards are when compiled."""
+    return _compile("eager", "forward") / _compile("compiled", "forward")
+
+
+def _largest_deviation() -> float:
     table = _printed("backward")
-    largest = 100 * (table["seconds_std"] / table["seconds"]).max()
-    return None, float(largest), bool(largest <= 100 * _NOISE)
+    return float((100 * table["deviation_ms"] / table["ms"]).max())
 
 
-@claim(_REPORT, "the forward of 2.7b is faster than that of xl", explained=True)
-def layers_not_parameters():
-    """It is. The four smaller sizes take 2.7 to 3.0 ms per layer, though a layer of xl has 4 times the weights of one
-    of small: the host's launches are timed. At 2.7b the GPU is the limit: compiled, with fewer launches, its forward
-    still takes 68 ms of 79. xl has 48 layers and waits for their launches; 2.7b has 32."""
-    seconds = _printed("forward")["seconds"]
-    each = [1e3 * value / _layers(model) for model, value in seconds.drop("2.7b").items()]
-    flat = max(each) / min(each) < _SAME_LAYER
-    printed = f"{1e3 * seconds['2.7b']:.0f} and {1e3 * seconds['xl']:.0f} ms"
-    recomputed = f"{min(each):.1f} to {max(each):.1f} ms per layer up to xl"
-    return printed, recomputed, bool(seconds["2.7b"] < seconds["xl"] and flat)
+_ABOUT: dict[str, Any] = {"report": "cs336-a2"}
+_H100_TABLE, _BOTH_TABLES = "table of steps on an H100", "tables of steps, H100 and A100"
+_COMPILE_TABLE = "table of torch.compile"
 
-
-@claim(_REPORT, "the backward of 2.7b takes 193 ms on an H100 in one table, and 676 ms on an A100 in another")
-def two_gpus():
-    """Both are possible, and not on one GPU: for these FLOP in float32 an A100 needs 357 ms at least."""
-    fast, slow = (_printed("backward", gpu)["seconds"]["2.7b"] for gpu in ("H100", "A100"))
-    least_fast, least_slow = (
-        2 * forward_tflop("2.7b") / (_spec(gpu).fp32_tflops or math.nan) for gpu in (_H100, _A100)
-    )
-    possible = fast >= least_fast and slow >= least_slow
-    recomputed = f"at least {1e3 * least_fast:.0f} and {1e3 * least_slow:.0f} ms"
-    return f"{1e3 * fast:.0f} and {1e3 * slow:.0f} ms", recomputed, bool(possible and fast < least_slow)
-
-
-@claim(_REPORT, "the backward of 2.7b takes 464 ms in the table of torch.compile, and 193 ms on the same H100")
-def third_backward():
-    """At 2.7b the backward is 2.4 times as long, ten standard deviations away, though the forwards are 6 % apart. So
-    the two tables do not time the same work. At the smaller sizes the first table's forward takes 1.5 to 1.7 times as
-    long, and at small its backward, too, takes longer (91 and 58 ms). So the hosts or the loops differ as well."""
-    printed = _printed("backward").loc["2.7b"]
-    third = _compile("eager", "backward")["2.7b"]
-    deviations = (third - printed["seconds"]) / printed["seconds_std"]
-    figures = f"{1e3 * third:.0f} and {1e3 * printed['seconds']:.0f} ms"
-    return figures, f"{deviations:.0f} standard deviations apart", bool(abs(deviations) <= 2)
-
-
-@claim(_REPORT, "the table of torch.compile times backward alone: its backward over its forward, compiled", "×")
-def only_backward():
-    """A backward takes twice the FLOP of its forward; here it takes 5.6 to 7.8 times as long. What is beyond twice
-    grows by 86 ms per billion parameters. Most likely the optimizer's step is inside this clock, and perhaps the
-    forward, too: beyond three forwards the three largest sizes leave an even 67 to 73 ms per billion parameters."""
-    ratio = _compile("compiled", "backward") / _compile("compiled", "forward")
-    return None, float(ratio.median()), bool(ratio.max() < _ONLY_BACKWARD)
-
-
-@claim(_REPORT, "compiling makes the forward 5.8 times (small) to 1.2 times (2.7b) as fast")
-def compiling_removes_launches():
-    """It does. Eager takes 1.8 ms per layer at the four smaller sizes, whose layers differ by 4 times in work: these
-    are launches. Compiled, a layer takes 0.3 to 1.1 ms, in the order of its work. So the gain is launches saved; only
-    what is left at 2.7b, where the GPU is the limit, can be fusion."""
-    eager, compiled = _compile("eager", "forward"), _compile("compiled", "forward")
-    each = [1e3 * value / _layers(model) for model, value in eager.drop("2.7b").items()]
-    gains, flat = eager / compiled, max(each) / min(each) < _SAME_LAYER
-    recomputed = f"eager: {min(each):.2f} to {max(each):.2f} ms per layer"
-    return f"{gains['small']:.1f} to {gains['2.7b']:.1f} ×", recomputed, bool(flat and gains.is_monotonic_decreasing)
-
-
-@claim(_REPORT, "after two warm-ups the L1 cache is full: how often small's weights fill all of it in one forward", "×")
-def cache_is_full():
-    """All 132 L1 caches of an H100 together hold 35 MB. The weights of the smallest model are 15 times as much, those
-    of 2.7b 400 times, and each forward reads them all. A cache of this size is refilled within microseconds, so no
-    iteration leaves one warm for the next. Later iterations are faster since code is loaded, handles are made and
-    memory is there: the profile of the first calls shows it."""
-    cache = _L1_BYTES * _MULTIPROCESSORS
-    return None, 4 * parameters_of("small") / cache, False
+CLAIMS = (
+    Stated(
+        name="layers_not_parameters",
+        where=_H100_TABLE,
+        says="The forward of 2.7b is faster than that of xl",
+        printed=lambda: _two(*_printed("forward")["ms"][["2.7b", "xl"]]),
+        recomputed=lambda: _range(_printed("forward")["ms"]),
+        recomputes="up to xl",
+        holds=lambda *_: _printed("forward")["ms"].idxmax() == "xl" and _flat(_printed("forward")["ms"]),
+        reason="Layers of 4 times the weights take as long: launches are timed. xl has 48 layers, 2.7b has 32.",
+        **_ABOUT,
+    ),
+    Stated(
+        name="slower_h100",
+        where=_BOTH_TABLES,
+        says="The forward of small takes 35 ms on an H100 and 28 ms on an A100",
+        printed=lambda: _two(*_on_both("forward", "small")),
+        recomputed=lambda: _two(*_least_ms("small", 1)),
+        recomputes="least times of the FLOP",
+        holds=lambda *_: all(_on_both("forward", "small")[at] > 2 * _least_ms("small", 1)[at] for at in (0, 1)),
+        reason="Neither GPU is the limit, so the faster host wins. This is so for medium and large, too.",
+        **_ABOUT,
+    ),
+    Stated(
+        name="two_gpus",
+        where=_BOTH_TABLES,
+        says="The backward of 2.7b takes 193 ms on an H100 and 676 ms on an A100",
+        printed=lambda: _two(*_on_both("backward", "2.7b")),
+        recomputed=lambda: _two(*_least_ms("2.7b", 2)),
+        recomputes="least times of the FLOP",
+        holds=lambda *_: all(_on_both("backward", "2.7b")[at] >= _least_ms("2.7b", 2)[at] for at in (0, 1)),
+        reason="Both are above their least times. One GPU could not give both: an A100 cannot reach the shorter one.",
+        **_ABOUT,
+    ),
+    Stated(
+        name="compiling_removes_launches",
+        where=_COMPILE_TABLE,
+        says="Compiling makes the forward 5.8 times (small) to 1.2 times (2.7b) as fast",
+        printed=lambda: f"{_gains()['small']:.1f} to {_gains()['2.7b']:.1f} ×",
+        recomputed=lambda: _range(_compile("eager", "forward")),
+        recomputes="eager, up to xl",
+        holds=lambda *_: _flat(_compile("eager", "forward")) and _gains().is_monotonic_decreasing,
+        reason="Eager, a layer of four sizes takes the same time: launches. Compiling saves them; 2.7b has few.",
+        **_ABOUT,
+    ),
+    Stated(
+        name="small_deviation",
+        where="text on five warm-ups",
+        says="After five warm-ups the standard deviation of backward is small",
+        printed=lambda: None,
+        recomputed=_largest_deviation,
+        recomputes="of the mean, at most",
+        holds=lambda _, recomputed: recomputed <= _NOISE,
+        reason="It is 14 % or more of the mean at every size. No printed figure shows why.",
+        unit="%",
+        **_ABOUT,
+    ),
+    Stated(
+        name="cache_is_full",
+        where="text on two warm-ups",
+        says="After two warm-ups the L1 cache is full",
+        printed=lambda: None,
+        recomputed=lambda: 4 * parameters_of("small") / (_L1_BYTES * _MULTIPROCESSORS),
+        recomputes="weights of small over all L1 caches of an H100",
+        holds=lambda _, recomputed: recomputed <= 1,
+        reason="Each forward reads all weights, so no iteration leaves this cache warm for the next one.",
+        unit="×",
+        **_ABOUT,
+    ),
+    Stated(
+        name="third_backward",
+        where=_COMPILE_TABLE,
+        says="The eager backward of 2.7b takes 464 ms",
+        printed=lambda: float(round(_compile("eager", "backward")["2.7b"])),
+        recomputed=lambda: _printed("backward")["ms"]["2.7b"],
+        recomputes="its other table, on an H100",
+        holds=within(1.25),
+        reason="This table names no GPU. But both forwards of 2.7b are 6 % apart: the clocks hold different work.",
+        unit="ms",
+        **_ABOUT,
+    ),
+    Stated(
+        name="only_backward",
+        where=_COMPILE_TABLE,
+        says="The compiled backward of 2.7b takes 439 ms, its forward 68 ms: the ratio",
+        printed=lambda: round((_compile("compiled", "backward") / _compile("compiled", "forward"))["2.7b"], 2),
+        recomputed=lambda: 2.0,
+        recomputes="FLOP of a backward over those of a forward",
+        holds=lambda printed, _: printed < _ONLY_BACKWARD,
+        reason="At every size the ratio is 5.6 or more. Most likely this clock holds the optimizer's step, too.",
+        unit="×",
+        chosen=False,
+        **_ABOUT,
+    ),
+)

@@ -140,12 +140,10 @@ class FirstCalls(Benchmark):
 
     probed_first: ClassVar[bool] = False
 
-    model: str = "small"
-    precision: str = "float32"
     iterations: int = 6
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        yield {"model": self.model, "precision": self.precision, "mode": "eager"}
+        yield {"model": "small", "precision": "float32", "mode": "eager"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +179,6 @@ class Launches(Benchmark):
     width_layers: int = 6
     reference_layers: int = 3
     models: tuple[str, ...] = NAMES
-    precision: str = "autocast"
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         hidden, inner, _, heads = self.dimensions("small")
@@ -194,7 +191,7 @@ class Launches(Benchmark):
 
     def _point(self, axis: str, model: str, hidden: int, inner: int, layers: int, heads: int) -> dict[str, Any]:
         shape = {"hidden": hidden, "inner": inner, "layers": layers, "heads": heads}
-        return {"axis": axis, "model": model, **shape, "precision": self.precision}
+        return {"axis": axis, "model": model, **shape, "precision": "autocast"}
 
 
 @dataclass(frozen=True, kw_only=True)

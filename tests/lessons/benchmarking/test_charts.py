@@ -2,7 +2,7 @@
 
 import pytest
 from figures import checked
-from made_benchmarking import firsts_run, launches_run, profiles_run, steps_run
+from made_benchmarking import launches_run, profiles_run, steps_run
 
 from labkit.course.predict import Prediction
 from labkit.tables.published import published
@@ -16,7 +16,7 @@ KNOBS = {"layers": 12, "kernels_per_layer": 30, "launch_us": 6, "width": 768, "t
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    made = {"steps": steps_run, "firsts": firsts_run, "launches": launches_run, "profiles": profiles_run}
+    made = {"steps": steps_run, "launches": launches_run, "profiles": profiles_run}
     return {
         (name, size): make(folder / f"{name}-{size}", **knobs)
         for name, make in made.items()
@@ -32,20 +32,16 @@ def labels(figure):
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
-def test_iterations_and_first_calls(runs):
+def test_iterations(runs):
     figure = checked(lab.iterations_chart(*both(runs, "steps", lab.iterations)))
     assert labels(figure) == ["small", "medium", "large", "xl", "2.7b"]
-    figure = checked(lab.first_calls_chart(*both(runs, "firsts", lab.first_kinds)))
-    assert {"loads code", "allocates", "launches", "operators"} <= set(labels(figure))
-    checked(lab.first_calls_chart(lab.first_kinds(runs["firsts", "full"])))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["This run, small size", "This run, full size"]
 
 
 def test_phases_stand_beside_the_published(runs):
     figure = checked(lab.phases_chart(*both(runs, "steps", lab.steps), published=published("transformer_steps")))
     assert {"forward", "backward", "optimizer", "least time of its FLOP"} <= set(labels(figure))
     assert "CS336" in figure.get_supxlabel()
-    small = checked(lab.phases_chart(lab.steps(runs["steps", "small"]), published=published("transformer_steps")))
-    assert "CS336" not in small.get_supxlabel()  # these are other sizes
 
 
 def test_modes_show_every_mode_and_the_prediction(runs):
@@ -53,7 +49,6 @@ def test_modes_show_every_mode_and_the_prediction(runs):
     figure = checked(lab.modes_chart(*tables, guess=Prediction("?", "ms", 3.0)))
     assert {"eager", "CUDA graph", "compiled", "compiled in a CUDA graph", "your prediction"} <= set(labels(figure))
     assert "your prediction" not in labels(checked(lab.modes_chart(*tables)))
-    checked(lab.modes_chart(tables[0], phase="step"))
 
 
 def test_launches_by_depth_and_width(runs):
@@ -64,18 +59,15 @@ def test_launches_by_depth_and_width(runs):
 
 
 def test_profiles(runs):
-    full, small = (runs["profiles", size] for size in ("full", "small"))
-    checked(lab.families_chart(lab.families(full)))
-    checked(lab.families_chart(lab.families(small)))
+    checked(lab.families_chart(*both(runs, "profiles", lab.families)))
+    figure = checked(lab.roofline_chart(*both(runs, "profiles", lab.roofline)))
+    assert "no roof is known" in figure.axes[0].get_title(loc="left")
+    assert "4 800 GB/s" in figure.axes[1].get_title(loc="left")
     figure = checked(
-        lab.roofline_chart(*(lab.roofline(full, model="2.7b", precision=p) for p in ("float32", "autocast")))
+        lab.timeline_chart(*lab.timelines(runs["profiles", "small"]), *lab.timelines(runs["profiles", "full"]))
     )
-    assert "4 800 GB/s" in figure.axes[0].get_title(loc="left")
-    checked(lab.roofline_chart(lab.roofline(small, model="small", precision="float32")))
-    figure = checked(lab.timeline_chart(*(lab.timeline(full, model=name) for name in ("small", "2.7b"))))
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["operators", "launches", "kernels"]
-    figure = checked(lab.timeline_chart(lab.timeline(small, model="small")))
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["operators"]
+    lanes = [[tick.get_text() for tick in ax.get_yticklabels()] for ax in figure.axes]
+    assert lanes == [["operators"]] * 2 + [["operators", "launches", "kernels"]] * 2
 
 
 def test_the_explorers_sentence_is_the_queues():

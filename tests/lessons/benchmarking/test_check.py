@@ -11,9 +11,9 @@ from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from lessons import benchmarking
 from lessons.benchmarking.bugs import SYMPTOMS
-from lessons.benchmarking.exercise import check, judge_timed, verdict_of
+from lessons.benchmarking.exercises import check, judge_timed, verdict_of
 from lessons.benchmarking.plan import SITUATIONS, VARIANTS
-from lessons.benchmarking.worker.answers import try_answer
+from lessons.benchmarking.worker import try_answer
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

@@ -1,10 +1,12 @@
-"""Sentences of lab 06 on tables in which a claim holds, and on others in which it does not."""
+"""Verdicts of lab 06 on tables in which a finding holds, and on others in which it does not."""
 
 import pytest
 from made import said
 from made_benchmarking import firsts_run, launches_run, profiles_run, steps_run
 
 from lessons import benchmarking as lab
+
+CPU = {"device": "cpu", "size": "small"}
 
 
 @pytest.fixture
@@ -19,103 +21,80 @@ def make(tmp_path):
     return make
 
 
+def test_the_larger_size_is_faster_where_launches_decide(make):
+    said(lab.larger_is_faster(lab.steps(make(steps_run))), "faster than the deepest one, with 1.7 times the work")
+    said(lab.larger_is_faster(lab.steps(make(steps_run, host_us=0.1))), "is slower than the deepest one")
+    table = lab.steps(make(steps_run)).assign(spread_ms=100.0)
+    said(lab.larger_is_faster(table), "within noise", "faster")
+
+
 def test_a_slow_first_iteration_moves_the_mean_and_not_the_median(make):
-    run = make(steps_run)
-    told = lab.explain_iterations(lab.iterations(run), lab.warm_ups(run))
-    said(
-        told, ("`small` takes 40×", "first work of this process", "From iteration 1 on", "decide a mean, not a median")
-    )
-    calm = make(steps_run, first=1.0)
-    table = lab.iterations(calm)
-    told = lab.explain_iterations(table[table["model"] == "small"], lab.warm_ups(calm))
-    said(told, ("takes 1.0×", "From iteration 0 on"))
-
-
-def test_iterations_that_never_settle_are_called_noisy(make):
-    run = make(steps_run)
-    table = lab.iterations(run)
-    table.loc[table["iteration"] == table["iteration"].max(), "times_later"] = 2.0
-    said(lab.explain_iterations(table, lab.warm_ups(run)), "do not settle", "From iteration")
+    run, calm = make(steps_run), make(steps_run, first=1.0)
+    said(lab.first_iteration(lab.iterations(run), lab.iterations(calm)), ("takes 40× as long", "1.0× as recorded"))
+    said(lab.mean_or_median(lab.warm_ups(run)), ("mean is 3.6× as large", "median 1.0×"))
+    flat = lab.warm_ups(calm).assign(mean_ms=1.0)
+    said(lab.mean_or_median(flat), "do not move the mean")
 
 
 def test_what_only_the_first_step_does(make):
-    run = make(firsts_run)
-    told = lab.explain_first_calls(lab.first_calls(run), lab.first_iterations(run))
-    said(told, ("loads code 400 ms", "`Runtime Triggered Module Loading` (400 ms)", "30 times"))
-    said(told, ("`cudaMalloc` (10.0 ms, nearly all in one of 30 calls)", "not what makes the first one slow"))
-    run = make(firsts_run, extra_us=0.0, mhz=(1000.0, 1980.0))
-    told = lab.explain_first_calls(lab.first_calls(run), lab.first_iterations(run))
-    said(told, "the first step is no slower", "loads code")
-    run = make(firsts_run, mhz=(1000.0, 1980.0))
-    said(lab.explain_first_calls(lab.first_calls(run), lab.first_iterations(run)), "still rising")
+    slow, calm, rising = make(firsts_run), make(firsts_run, extra_us=0.0), make(firsts_run, mhz=(1000.0, 1980.0))
+    told = lab.only_the_first(make(firsts_run, **CPU), slow)
+    said(told, ("81× as recorded", "mostly loading code and requests for memory", "driver for memory 30 times"))
+    said(told, ("| Runtime Triggered Module Loading | loads code | 40 | 400 | no |", "| 30 | 10.0 | yes |"))
+    said(told, "did not rise")
+    said(lab.only_the_first(slow, calm), "1.0× as recorded", "surplus is mostly")
+    said(lab.only_the_first(slow, rising), "still rose")
+    said(lab.only_the_first(make(firsts_run, **CPU), make(firsts_run, **CPU)), "surplus", ("driver", "clock"))
 
 
-def test_without_a_gpu_neither_clock_nor_allocations_are_told(make):
-    run = make(firsts_run, device="cpu", size="small")
-    told = lab.explain_first_calls(lab.first_calls(run), lab.first_iterations(run))
-    said(told, "This run is small", "MHz", "allocator")
-
-
-def test_steps_gain_by_precision_where_the_gpu_is_the_limit(make):
-    told = lab.explain_steps(lab.steps(make(steps_run)))
-    said(told, ("TF32 makes it", "fewer layers count for more"), "no gain", "impossible")
-    slow = lab.explain_steps(lab.steps(make(steps_run, host_us=500.0)))
-    said(
-        slow,
-        (
-            "**no gain in `small`, `medium`, `large`, `xl` and `2.7b`**",
-            "fewer layers count for more",
-            "A layer takes 12.5 ms",
-        ),
-    )
-    fast = lab.explain_steps(lab.steps(make(steps_run, host_us=0.1)))
-    said(fast, "the larger model is the slower one", "fewer layers")
-    said(lab.explain_steps(lab.steps(make(steps_run, fusion=3.0))), "shorter than this GPU allows")
+def test_bfloat16_gains_where_the_gpu_is_the_limit(make):
+    said(lab.faster_units(lab.steps(make(steps_run, host_us=0.1))), "as fast here", "no gain")
+    said(lab.faster_units(lab.steps(make(steps_run, host_us=50.0))), "no gain in `small`")
+    said(lab.faster_units(lab.steps(make(steps_run, host_us=900.0))), "makes no step faster")
 
 
 def test_modes_tell_launches_from_fusion(make):
-    told = lab.explain_modes(lab.modes(make(steps_run)))
-    said(told, ("**Launch-bound in eager**: `small`", "The GPU is the limit in `2.7b`", "still cost time in `small`"))
-    fast = lab.explain_modes(lab.modes(make(steps_run, host_us=0.1)))
-    said(fast, ("The GPU is the limit in", "Compiled, the GPU is the limit in every size"), "Launch-bound in eager")
-    small = make(steps_run, device="cpu", size="small")
-    said(lab.explain_modes(lab.modes(small)), "eager is the only mode", "Compiling")
+    run, fast, small = make(steps_run), make(steps_run, host_us=0.1), make(steps_run, **CPU)
+    bound = "`small`, `medium`, `large` and `xl` are launch-bound"
+    for here in (run, small):  # a run without CUDA graphs leaves the word to the recorded one
+        said(lab.launches_or_fusion(lab.modes(here), lab.modes(run)), (bound, "fusion then gains 1.4×"))
+    said(lab.launches_or_fusion(lab.modes(fast), lab.modes(run)), "no size is launch-bound", "`small` is")
 
 
 def test_the_launch_model_is_as_good_as_it_is(make):
-    told = lab.explain_launches(lab.launches(make(launches_run)))
-    said(told, "the host takes 6.00 µs to launch it, and the GPU 2.28 µs in `small` and 5.11 µs in `2.7b`")
-    said(told, ("25.0 kernels", "launch-bound at any depth", "From a width of 4 096 on", "as close as"))
-    said(lab.explain_launches(lab.launches(make(launches_run, off=1.5))), "further off than", "as close as")
-    said(lab.explain_launches(lab.launches(make(launches_run, host_us=0.001))), "limit at any depth", "launch-bound")
-    said(lab.explain_launches(lab.launches(make(launches_run, host_us=900.0))), "No width of the sweep")
-    small = make(launches_run, device="cpu", size="small")
-    said(lab.explain_launches(lab.launches(small)), "A CPU is host and device", "From a width")
+    small = lab.launches(make(launches_run, **CPU))
+    told = lab.launch_model(small, lab.launches(make(launches_run)))
+    said(
+        told, ("The model predicts", "From a width of 4 096 on", "25.0 kernels: 150 µs of the host", "6.00 µs at best")
+    )
+    said(lab.launch_model(small, lab.launches(make(launches_run, off=1.5))), "The model misses", "predicts")
+    said(lab.launch_model(small, lab.launches(make(launches_run, host_us=900.0))), "No width of the sweep")
 
 
-def profile(run):
-    kernels = lab.kernels(run, model="small", precision="float32")
-    return lab.explain_profile(lab.accounts(run), kernels, lab.families(run), lab.attention_parts(run))
+def test_two_clocks_agree_or_not(make):
+    agree, differ = (lab.accounts(make(profiles_run, apart=apart)) for apart in (0.01, 0.05))
+    said(lab.clocks_agree(agree, agree), "✔", "✘")
+    said(lab.clocks_agree(agree, differ), ("✘", "1.0 % here and 5.0 %"), "✔")
 
 
-def test_the_five_questions_are_answered_by_the_tables(make):
-    told = profile(make(profiles_run))
-    said(told, ("**they agree**", "10 % slower", "no kernel for", "`matmul_kernel` (60 %", "**it falls**"))
-    said(told, "the bytes explain its time, not the FLOP")
-    other = profile(make(profiles_run, apart=0.05, softmax_us=0.1))
-    said(other, ("**they do not agree**", "no better than the FLOP do"), "**they agree**")
-    small = profile(make(profiles_run, device="cpu", size="small"))
-    said(small, "This run is small", "waits for launches")
+def test_the_questions_are_answered_by_the_tables(make):
+    here, recorded = make(profiles_run, **CPU, softmax_us=0.05), make(profiles_run)
+    told = lab.five_answers(here, recorded)
+    said(told, ("| no GPU |", "`matmul_kernel`: 60 %, 40 calls", "in 4 of 4 settings", "its bytes: time 50 %"))
+    said(told, "its FLOP: time 0.62 %")
 
 
-def test_the_roofline_says_who_is_bound_by_what(make):
-    run = make(profiles_run)
-    told = lab.explain_roofline(lab.roofline(run, model="2.7b", precision="float32"))
-    said(told, ("`aten::mm` does most FLOP", "(compute)"), ("Memory bounds** `aten::mm`", "Faster than"))
-    run = make(profiles_run, mm_share=0.3)
-    wide = lab.explain_roofline(lab.roofline(run, model="2.7b", precision="autocast"))
-    said(wide, ("**Memory bounds** `aten::mm`", "Above the memory's roof: `aten::mm`"))
-    wrong = lab.roofline(make(profiles_run, mm_share=0.1), model="2.7b", precision="float32")
-    said(lab.explain_roofline(wrong), "**Faster than this GPU computes**: `aten::mm`", "Above the memory")
-    small = make(profiles_run, device="cpu", size="small")
-    said(lab.explain_roofline(lab.roofline(small, model="small", precision="float32")), "no roofs")
+def test_the_roofline_says_what_the_memory_bounds(make):
+    small, full = (lab.roofline(make(profiles_run, **knobs)) for knobs in (CPU, {}))
+    said(lab.bytes_or_flop(small, full), ("the memory bounds 98 %", "`aten::mm`"))
+    computing = full.assign(bound="compute", of_roof=0.5)
+    said(lab.bytes_or_flop(computing, full), "no large operator is bound by the memory")
+    said(lab.bytes_or_flop(computing.assign(of_roof=1.5), full), "Faster than this GPU computes", "bounds")
+
+
+def test_one_minute_shows_this_run_beside_the_recorded_one(make):
+    kinds = {"steps": steps_run, "launches": launches_run, "profiles": profiles_run}
+    here, recorded = ({name: make(kind, **knobs) for name, kind in kinds.items()} for knobs in (CPU, {}))
+    told = lab.in_one_minute(here, recorded)
+    said(told, ("| no GPU, no CUDA graph | `small` is", "µs per operator, its work included | 6.00 µs per launch |"))
+    said(told, "| not measured | the memory bounds")

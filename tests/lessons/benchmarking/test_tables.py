@@ -6,8 +6,10 @@ import pytest
 from made_benchmarking import HOST_US, KERNELS, firsts_run, launches_run, profiles_run, steps_run, trial_run
 
 from labkit.provenance import fact
+from labkit.tables.measures import scorecard_of
 from labkit.theory.transformer import NAMES
 from lessons import benchmarking as lab
+from lessons.benchmarking.tables import attention_parts, kernels
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,6 @@ def test_events_of_the_first_call_come_first(folder):
     table = lab.first_calls(run)
     assert list(table["event"].head(2)) == ["Runtime Triggered Module Loading", "cudaMalloc"]
     assert table.loc[0, "extra_ms"] == pytest.approx(400) and table.loc[0, "calls_first"] == 40
-    kinds = lab.first_kinds(run).set_index(["iteration", "kind"])["ms"]
-    assert kinds[0, "loads code"] == pytest.approx(400) and (3, "loads code") not in kinds.index
     assert list(lab.first_iterations(run)["device_allocations"]) == [30, 0, 0, 0, 0, 0]
 
 
@@ -108,66 +108,44 @@ def test_three_clocks_stand_side_by_side(folder):
 
 
 def test_kernels_and_families_are_shares_of_all(profiles):
-    kernels = lab.kernels(profiles, model="small", precision="float32")
-    assert kernels["kernel"].iloc[-1] == "all others"
-    assert kernels[["forward_share", "both_share"]].sum().to_list() == pytest.approx([1, 1])
-    assert kernels.iloc[0]["family"] == "matmul" and kernels.iloc[0]["forward_share"] == pytest.approx(0.6)
-    families = lab.families(profiles)
-    shares = families.groupby(["model", "precision", "phase"])["share"].sum()
+    top = kernels(profiles).groupby("phase").first()
+    assert set(top["family"]) == {"matmul"} and top["share"].tolist() == pytest.approx([0.6, 0.6])
+    shares = lab.families(profiles).groupby(["model", "precision", "phase"])["share"].sum()
     assert shares.to_numpy() == pytest.approx(1)
-    with pytest.raises(ValueError, match=r"2\.7b"):
-        lab.kernels(profiles, model="large", precision="float32")
 
 
 def test_an_operator_has_its_place_under_the_roofs(profiles):
-    table = lab.roofline(profiles, model="2.7b", precision="autocast").set_index("operator")
+    table = lab.roofline(profiles).set_index("operator")
     assert "aten::copy_" not in table.index  # it computes nothing
     product, times = table.loc["aten::mm"], table.loc["aten::mul"]
     assert product["flop_per_byte"] == pytest.approx(100) and product["bound"] == "memory"
     assert times["flop_per_byte"] == pytest.approx(1 / 12) and times["roof_tflops"] == pytest.approx(0.4)
-    assert fact(lab.roofline(profiles, model="2.7b", precision="float32"), "peak_tflops") == 67
-    wide = lab.roofline(profiles, model="2.7b", precision="float32").set_index("operator")
-    assert wide.loc["aten::mm", "bound"] == "compute"
+    assert fact(lab.roofline(profiles), "peak_tflops") == 989.5
 
 
 def test_softmax_stands_beside_the_products(profiles):
-    table = lab.attention_parts(profiles).set_index(["model", "precision", "part"])
-    softmax = table.loc[("small", "float32", "softmax")]
-    assert softmax["us_of_products"] == pytest.approx(0.5)
-    assert softmax["flop_of_products"] == pytest.approx(5 / (4 * 64))
+    softmax = attention_parts(profiles).set_index(["model", "precision"]).loc[("small", "float32")]
+    assert softmax["us"] == pytest.approx(0.5) and softmax["flop"] == pytest.approx(5 / (4 * 64))
 
 
 def test_a_trace_can_be_read_by_its_viewer(profiles, tmp_path):
-    file = lab.export_trace(profiles, model="small", precision="autocast", file=tmp_path / "trace.json")
+    first, second = lab.timelines(profiles)
+    assert (fact(first, "model"), fact(second, "model")) == ("small", "2.7b")
+    file = lab.export_trace(first, tmp_path)
     events = json.loads(file.read_text())["traceEvents"]
     drawn = [event for event in events if event["ph"] == "X"]
-    assert len(drawn) == len(lab.timeline(profiles, model="small")) == 36
+    assert len(drawn) == len(first) == 36
     assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "GPU"}
     assert all(event["dur"] > 0 and event["ts"] >= 0 for event in drawn)
-    assert lab.export_trace(profiles, model="small").parent == profiles.folder
-    with pytest.raises(ValueError, match=r"2\.7b, float32; small, autocast"):
-        lab.timeline(profiles, model="xl")
 
 
-def test_a_recorded_run_is_not_written_to(profiles):
-    from labkit.engine.run import Run
-
-    with pytest.raises(ValueError, match="recorded"):
-        lab.export_trace(Run(profiles.folder, recorded=True), model="small")
-
-
-def test_the_card_has_a_row_for_every_target(steps, launches, profiles, folder):
-    cards = [lab.scorecard(run) for run in (steps, launches, profiles, trial_run(folder / "trial"))]
-    shown = [row for card in cards for row in card.itertuples()]
-    assert {row.target for row in shown} == {target.what for target in lab.EXPECTED}
-    assert [row.met for row in shown] == ["stated"] * 15 + [True] * 3
-
-
-def test_a_target_is_missed_where_the_run_misses_it(tmp_path):
-    off = lab.scorecard(launches_run(tmp_path / "l", off=1.3))
+def test_a_run_shows_its_goals_and_a_miss_is_one(launches, profiles, folder, tmp_path):
+    cards = [scorecard_of(run) for run in (launches, profiles, trial_run(folder / "trial"))]
+    assert [met for card in cards for met in card["met"]] == [True] * 3
+    off = scorecard_of(launches_run(tmp_path / "l", off=1.3))
     assert list(off["measured"]) == pytest.approx([100 * (1 - 1 / 1.3)], rel=0.05)
-    apart = lab.scorecard(profiles_run(tmp_path / "p", apart=0.04))
-    caught = lab.scorecard(trial_run(tmp_path / "t", variants=("right", "uncleared")))
+    apart = scorecard_of(profiles_run(tmp_path / "p", apart=0.04))
+    caught = scorecard_of(trial_run(tmp_path / "t", variants=("right", "uncleared")))
     assert list(caught["measured"]) == [1]
     assert [list(card["met"]) for card in (off, apart, caught)] == [[False]] * 3
-    assert lab.scorecard(steps_run(tmp_path / "s", device="cpu", size="small")).empty
+    assert scorecard_of(steps_run(tmp_path / "s", device="cpu", size="small")).empty

@@ -8,8 +8,8 @@ import torch
 from labkit.engine.launch import launch
 from lessons import benchmarking as lab
 from lessons.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
+from lessons.benchmarking.worker.profiles import Traffic
 from lessons.benchmarking.worker.steps import Loop
-from lessons.benchmarking.worker.traffic import Traffic
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

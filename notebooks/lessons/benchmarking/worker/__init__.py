@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
+from labkit.engine.function import function_of
 from labkit.engine.worker import Worker
 from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as prepare
 from lessons.benchmarking.plan import Answer, FirstCalls, Launches, Products, Profiles, Trial
-from lessons.benchmarking.worker.answers import try_answer
+from lessons.benchmarking.worker.device import drive
 from lessons.benchmarking.worker.firsts import watch_first_calls
 from lessons.benchmarking.worker.launches import time_launches
-from lessons.benchmarking.worker.products import time_products
 from lessons.benchmarking.worker.profiles import profile_phases
-from lessons.benchmarking.worker.steps import Loop, time_phases
+from lessons.benchmarking.worker.steps import Loop, time_phases, time_products
 from lessons.benchmarking.worker.trials import put_on_trial
 
 
@@ -47,3 +48,10 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
         profile_phases(worker, point, loop)
     else:
         time_phases(worker, loop)
+
+
+def try_answer(worker: Worker, point: SimpleNamespace) -> None:
+    """Append what the student's `timed` returned for one kind of step, and its calls of the simulated device."""
+    if not callable(worker.state):
+        worker.state = function_of(Path(worker.plan.answers) / "benchmarking_timed.py", "timed")
+    worker.record(iteration=0, **drive(worker.state, point.situation))

@@ -1,4 +1,4 @@
-"""One model, its optimizer and a batch; its forward, forward + backward, and AdamW step as works that are timed."""
+"""One model, its optimizer and a batch; its forward, forward + backward, and AdamW step timed; products of matrices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from labkit.engine.worker import Worker
+from labkit.worker.settings import set_precision
 from labkit.worker.transformer import Transformer
 from lessons.benchmarking.plan import PHASES
 
@@ -104,6 +105,20 @@ def time_work(worker: Worker, work: Callable[[], Any], often: dict[str, Any], **
         times = {"ms": 1e3 * timing.seconds, "enqueue_ms": 1e3 * timing.result}
         clock = clock_mhz(worker.device)
         worker.record(**labels, iteration=timing.iteration, warm_up=timing.warm_up, **times, **clock)
+
+
+def time_products(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row per product: `ms`, and the GPU's clock right after it."""
+    set_precision(point.precision)
+    torch.manual_seed(point.seed)
+    dtype = torch.bfloat16 if point.precision == "bfloat16" else torch.float32
+    one, other, product = (torch.randn(point.side, point.side, device=worker.device, dtype=dtype) for _ in range(3))
+    worker.barrier()
+    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
+    for timing in worker.time(lambda: torch.mm(one, other, out=product), **often):
+        clock = clock_mhz(worker.device)
+        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds, **clock)
+    worker.barrier()
 
 
 def clock_mhz(device: torch.device) -> dict[str, float]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
 from torch import nn
 
 from labkit.engine.worker import Worker
+from lessons.benchmarking import bugs
 
 _LAYERS, _DROPOUT = 4, 0.1
 
@@ -61,6 +62,15 @@ class Bench:
         self.running = not self.running
         return time.perf_counter()
 
+    @contextmanager
+    def watch(self, seconds: list[float]) -> Iterator[None]:
+        """Time what stands inside until the device has done it, and append its seconds."""
+        self.synchronize()
+        begun = self.clock()
+        yield
+        self.synchronize()
+        seconds.append(self.clock() - begun)
+
     def _is_busy(self) -> bool:
         if self.stream is not None:
             return any(not future.done() for future in self.pending)
@@ -102,43 +112,16 @@ class Bench:
             self.stream.shutdown()
 
 
-def benchmark(
-    bench: Bench,
-    repeats: int,
-    *,
-    warm_ups: int = 3,
-    synchronises: bool = True,
-    evaluates: bool = True,
-    clears: bool = True,
-    makes_data_before: bool = True,
-) -> list[float]:
-    """Return the seconds of each forward and backward of the model, without dropout, on a batch that is there."""
-    if evaluates:
-        bench.model.eval()
-    batch = bench.batch()
-    for _ in range(warm_ups):
+def right(bench, repeats):
+    bench.model.eval()
+    batch, seconds = bench.batch(), []
+    for _ in range(3):
         bench.step(batch)
-    seconds = []
     for _ in range(repeats):
-        if clears:
-            bench.clear()
-        bench.synchronize()
-        begun = bench.clock()
-        bench.step(batch if makes_data_before else bench.batch())
-        if synchronises:
-            bench.synchronize()
-        seconds.append(bench.clock() - begun)
+        bench.clear()
+        with bench.watch(seconds):
+            bench.step(batch)
     return seconds
-
-
-BENCHMARKS: dict[str, Callable[[Bench, int], list[float]]] = {
-    "right": benchmark,
-    "unsynchronised": partial(benchmark, synchronises=False),
-    "first_inside": partial(benchmark, warm_ups=0),
-    "dropout_on": partial(benchmark, evaluates=False),
-    "uncleared": partial(benchmark, clears=False),
-    "data_inside": partial(benchmark, makes_data_before=False),
-}
 
 
 def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
@@ -151,7 +134,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     """
     plan = worker.plan
     bench = Bench(worker.device, plan.width, plan.rows, point.seed)
-    seconds = BENCHMARKS[point.variant](bench, plan.repeats)
+    seconds = (right if point.variant == "right" else getattr(bugs, point.variant))(bench, plan.repeats)
     grown = bench.gradient()
     bench.model.zero_grad()
     bench.step(bench.batch())
@@ -161,7 +144,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     seen = {name: getattr(bench, name) for name in ("in_flight", "steps_before", "batches_inside")}
     bench.close()
     judge = Bench(worker.device, plan.width, plan.rows, point.seed)
-    true_s = statistics.median(benchmark(judge, plan.repeats))
+    true_s = statistics.median(right(judge, plan.repeats))
     judge.close()
     worker.record(
         entry="trial",

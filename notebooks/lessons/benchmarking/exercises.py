@@ -1,4 +1,7 @@
-"""The student's `timed` and the benchmarks with a bug: how each is judged."""
+"""The exercises of lab 06: is a change faster, a loop that times steps of a simulated device, and broken benchmarks.
+
+Each exercise is one place: its judge, its cases and its hints; then the bugs to find.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,113 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
+from IPython.display import HTML
+
 from labkit.course import answers
+from labkit.course.cases import Cases
 from labkit.course.exercise import launched, printed_in, unanswered
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, close, is_number, judge_of
 from labkit.course.lineup import line_up
+from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from lessons.benchmarking.bugs import SYMPTOMS
-from lessons.benchmarking.hints import HINTS
-from lessons.benchmarking.listings import CODES
-from lessons.benchmarking.plan import Answer
-from lessons.benchmarking.tables.trials import symptoms, wrong_by_rows
+from lessons.benchmarking.plan import SITUATIONS, Answer
+from lessons.benchmarking.tables import symptoms, wrong_by_rows
 from lessons.benchmarking.theory.device import RAISES_AT, Device, replayed
+
+_STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
+COMPARED = (
+    (_STEADY, [0.050, 0.051, 0.049, 0.050, 0.051, 0.049, 0.050, 0.050]),
+    (_STEADY, [0.0995, 0.1005, 0.0985, 0.0995, 0.1015, 0.0975, 0.0995, 0.1005]),
+    (_STEADY, [0.080, 0.081, 0.079, 0.080, 0.082, 0.078, 0.080, 0.900]),
+    ([0.080, 0.081, 0.079, 0.080, 0.081], _STEADY),
+    ([1.0, 1.4, 0.7, 1.2, 0.9, 1.3], [0.9, 1.3, 0.6, 1.1, 0.8, 1.2]),
+    ([1.0, 1.02, 0.98, 1.01, 0.99], [0.97, 0.99, 0.95, 0.98, 0.96]),
+    ([1.0, 1.1, 0.9, 1.0, 3.0], [0.8, 0.81, 0.79, 0.8, 0.8]),
+    # As far apart as their noise exactly; less, but more than one noise alone; skewed, so that the ranges between the
+    # quartiles overlap, or not, though the medians say otherwise; in an order in which no pair belongs together.
+    ([8.0, 9.0, 10.0, 11.0, 12.0], [6.0, 7.0, 8.0, 9.0, 10.0]),
+    ([10.0, 9.0, 12.0, 11.0, 8.0], [8.3, 7.3, 9.3, 6.3, 10.3]),
+    ([6.0, 6.2, 10.0, 10.5, 10.6], [5.0, 4.9, 4.8, 6.5, 6.6]),
+    ([10.0, 9.9, 9.8, 14.0, 14.2], [8.5, 5.0, 4.9, 9.0, 9.2]),
+    ([1.1, 1.0, 1.2, 1.05, 1.15], [0.5, 0.62, 0.55, 0.6, 0.5]),
+)  # seconds of the steps before a change, and after it
+
+
+def _faster(before: list[float], after: list[float], middle: Any = statistics.median, noise: float = 1.0) -> Any:
+    """Return how many times faster the steps are after the change; None where the difference is within noise."""
+    halves = sum(_half_ranges(seconds)[0] for seconds in (before, after))
+    old, new = middle(before), middle(after)
+    return old / new if abs(old - new) > noise * halves else None
+
+
+judge_faster = judge_of(
+    "faster",
+    COMPARED,
+    _faster,
+    (
+        Mistake("noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by no more than their noise"),
+        Mistake(
+            "upside_down",
+            lambda old, new: 1 / found if (found := _faster(old, new)) else found,
+            "half the time is twice as fast, so 2, not 0.5",
+        ),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean),
+            "that compares the means, which one slow step changes",
+        ),
+        Mistake(
+            "mean",
+            lambda old, new: _faster(old, new, statistics.mean, noise=0),
+            "that compares the means, which one slow step changes, and takes no noise into account",
+        ),
+        Mistake(
+            "whole_range",
+            lambda old, new: _faster(old, new, noise=2),
+            "that takes the whole distance between the quartiles as noise; half of it is asked for",
+            throughout=True,
+        ),
+        Mistake(
+            "deviation",
+            lambda old, new: (
+                statistics.median(old) / statistics.median(new)
+                if abs(statistics.median(old) - statistics.median(new)) > statistics.stdev(old) + statistics.stdev(new)
+                else None
+            ),
+            "one slow step makes the standard deviation large; take half the distance between the quartiles",
+            throughout=True,
+        ),
+    ),
+    asked="a number or None",
+    rule="compare the medians; they differ if their distance is larger than the sum of both noises",
+    merit="a difference within noise is not called a gain, and one slow step changes nothing",
+)
+
+_UNCLEAR = (0.6, 1.6)  # a difference of this many times its noise depends on how quartiles are defined
+
+
+def _timings(random: Random) -> list:
+    """Return steps before and after a change: slower, faster, and the same within their noise."""
+    drawn: list[tuple] = []
+    ratios = [0.5, 0.7, 1.001, 1.002, 1.4, 2.0]
+    while ratios:
+        before, after = (
+            [round(length * random.uniform(0.97, 1.03), 5) for _ in range(random.randint(6, 10))]
+            for length in (0.1, 0.1 * ratios[-1])
+        )
+        noise = sum((high - low) / 2 for low, _, high in (statistics.quantiles(one, n=4) for one in (before, after)))
+        if not _UNCLEAR[0] < abs(statistics.median(before) - statistics.median(after)) / noise < _UNCLEAR[1]:
+            drawn.append((before, after))
+            ratios.pop()
+    return drawn
+
 
 _STEPS = {  # in words, by situation
     "asynchronous": "steps that return before their work is done",
@@ -147,6 +242,10 @@ def _half_ranges(measured: list[float]) -> list[float]:
     return [(high - low) / 2 for low, _, high in quartiles]
 
 
+def _steps(random: Random) -> list:
+    return [(situation, random.uniform(0.5, 4)) for situation in SITUATIONS]
+
+
 def verdict_of(row: dict[str, Any]) -> Verdict:
     """Return the verdict on one benchmark's symptoms: a sentence a fault."""
     said = (
@@ -166,81 +265,56 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-_STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
-COMPARED = (
-    (_STEADY, [0.050, 0.051, 0.049, 0.050, 0.051, 0.049, 0.050, 0.050]),
-    (_STEADY, [0.0995, 0.1005, 0.0985, 0.0995, 0.1015, 0.0975, 0.0995, 0.1005]),
-    (_STEADY, [0.080, 0.081, 0.079, 0.080, 0.082, 0.078, 0.080, 0.900]),
-    ([0.080, 0.081, 0.079, 0.080, 0.081], _STEADY),
-    ([1.0, 1.4, 0.7, 1.2, 0.9, 1.3], [0.9, 1.3, 0.6, 1.1, 0.8, 1.2]),
-    ([1.0, 1.02, 0.98, 1.01, 0.99], [0.97, 0.99, 0.95, 0.98, 0.96]),
-    ([1.0, 1.1, 0.9, 1.0, 3.0], [0.8, 0.81, 0.79, 0.8, 0.8]),
-    # As far apart as their noise exactly; less, but more than one noise alone; skewed, so that the ranges between the
-    # quartiles overlap, or not, though the medians say otherwise; in an order in which no pair belongs together.
-    ([8.0, 9.0, 10.0, 11.0, 12.0], [6.0, 7.0, 8.0, 9.0, 10.0]),
-    ([10.0, 9.0, 12.0, 11.0, 8.0], [8.3, 7.3, 9.3, 6.3, 10.3]),
-    ([6.0, 6.2, 10.0, 10.5, 10.6], [5.0, 4.9, 4.8, 6.5, 6.6]),
-    ([10.0, 9.9, 9.8, 14.0, 14.2], [8.5, 5.0, 4.9, 9.0, 9.2]),
-    ([1.1, 1.0, 1.2, 1.05, 1.15], [0.5, 0.62, 0.55, 0.6, 0.5]),
-)  # seconds of the steps before a change, and after it
-
-
-def _faster(before: list[float], after: list[float], middle: Any = statistics.median, noise: float = 1.0) -> Any:
-    """Return how many times faster the steps are after the change; None where the difference is within noise."""
-    halves = sum(_half_ranges(seconds)[0] for seconds in (before, after))
-    old, new = middle(before), middle(after)
-    return old / new if abs(old - new) > noise * halves else None
-
-
-judge_faster = judge_of(
-    "faster",
-    COMPARED,
-    _faster,
-    (
-        Mistake("noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by no more than their noise"),
-        Mistake(
-            "upside_down",
-            lambda old, new: 1 / found if (found := _faster(old, new)) else found,
-            "half the time is twice as fast, so 2, not 0.5",
-        ),
-        Mistake(
-            "mean",
-            lambda old, new: _faster(old, new, statistics.mean),
-            "that compares the means, which one slow step changes",
-        ),
-        Mistake(
-            "mean",
-            lambda old, new: _faster(old, new, statistics.mean, noise=0),
-            "that compares the means, which one slow step changes, and takes no noise into account",
-        ),
-        Mistake(
-            "whole_range",
-            lambda old, new: _faster(old, new, noise=2),
-            "that takes the whole distance between the quartiles as noise; half of it is asked for",
-            throughout=True,
-        ),
-        Mistake(
-            "deviation",
-            lambda old, new: (
-                statistics.median(old) / statistics.median(new)
-                if abs(statistics.median(old) - statistics.median(new)) > statistics.stdev(old) + statistics.stdev(new)
-                else None
-            ),
-            "one slow step makes the standard deviation large; take half the distance between the quartiles",
-            throughout=True,
-        ),
-    ),
-    asked="a number or None",
-    rule="compare the medians; they differ if their distance is larger than the sum of both noises",
-    merit="a difference within noise is not called a gain, and one slow step changes nothing",
-)
-
 check = Exercises(
     "benchmarking",
-    Exercise("faster", COMPARED, judge_faster, hints=HINTS["faster"], grade=WARM_UP),
-    Exercise("timed", check=check_timed, hints=HINTS["timed"], grade=CORE),
+    Exercise(
+        "faster",
+        COMPARED,
+        judge_faster,
+        grade=WARM_UP,
+        cases=Cases(_timings),
+        hints=(
+            "One slow step in a list changes some averages much and others hardly. Which one does this lesson report?",
+            "Take the median of each list, and half the distance between its quartiles. Only a difference above both "
+            "halves together is a difference.",
+            '`low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")`, and the half is `(high - low) /'
+            " 2`. Return `old / new` where `abs(old - new)` is above the sum of the halves, otherwise None.",
+        ),
+    ),
+    Exercise(
+        "timed",
+        check=check_timed,
+        grade=CORE,
+        cases=Cases(
+            _steps,
+            judge_timed,
+            driver="lessons.benchmarking.worker.device",
+            may_import=("lessons.benchmarking.worker.device", "lessons.benchmarking.theory.device"),
+        ),
+        hints=(
+            "`step()` returns before its work is done. What must happen between the step and the second reading of "
+            "the clock?",
+            "First call the step a few times without a clock. Then, for each measurement: wait for earlier work, read"
+            " the clock, step, wait, read the clock again.",
+            "In a loop of ten: `synchronize()`, `start = clock()`, `step()`, `synchronize()`, `seconds.append(clock()"
+            " - start)`. Before the loop, call `step()` three times.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
+_CODES = {
+    name: code_of(f"lessons.benchmarking.bugs.{name}").replace(f"def {name}(", "def benchmark(") for name in SYMPTOMS
+}
 suspects, diagnose, show_suspects = line_up(
-    "benchmarking", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+    "benchmarking", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
 )
+
+
+def why_so_far() -> HTML:
+    """Ask why an eager forward of the smallest size is so far above the least time of its FLOP."""
+    return why(
+        "Its FLOP need a fraction of a millisecond. Why does the smallest size's eager forward take so much longer?",
+        ("The GPU waits for the host", "Each kernel is shorter than its launch. The GPU has no work most of the time."),
+        ("The weights have to be read", "True, but that takes about a tenth of a millisecond from an H200's memory."),
+        ("The first iterations are slow", "They are warm-ups here: the median leaves them out."),
+    )

@@ -1,0 +1,258 @@
+"""Tables of lab 06 → figures: this run in the first panel, the recorded one in the last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.charts import canvas, parts
+from labkit.charts.ink import ink_on
+from labkit.charts.labels import Labels
+from labkit.provenance import fact, sources
+from labkit.story import units
+from lessons.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PHASES = {"forward": canvas.COMPUTE, "backward": "#6FA8D0", "optimizer": canvas.SERIES[2]}
+_MODES = {
+    "eager": canvas.SERIES[6],
+    "graph": canvas.SERIES[1],
+    "compiled": canvas.SERIES[2],
+    "compiled_graph": canvas.SERIES[3],
+}
+_HOST, _GPU, _MODEL = canvas.SERIES[2], canvas.COMPUTE, canvas.THEORY
+_FAMILY_COLORS = dict(
+    zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)
+)
+_SPANS = {"operator": "#BFBFBF", "launch": _HOST, "kernel": _GPU}
+_NAMED, _DRAWN = 0.02, 1e-4  # of the step: operators with less time have no name on the chart, or no dot
+_WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host still launches
+
+
+def _run(table: pd.DataFrame) -> str:
+    """Return whose run a panel shows, and its size."""
+    run = "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
+    return f"{run}, {'small' if fact(table, 'small') else 'full'} size"
+
+
+def _footer(*tables: pd.DataFrame | None, note: str = "") -> str:
+    scales = "each panel has its own scale · " if len(tables) > 1 else ""
+    return f"{note and f'{note} · '}{scales}{sources(*tables)}"
+
+
+def _setting(model: str, precision: str) -> str:
+    return f"{model}, {PRECISION_NAMES[precision]}"
+
+
+def iterations_chart(*tables: pd.DataFrame) -> Figure:
+    """Every iteration's ms by size, the first one on the left; a panel per run, warm-ups hollow."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = parts.panels(len(tables), height=4.0)
+    for ax, table in zip(axes, tables, strict=True):
+        for color, (model, rows) in zip(canvas.SERIES, table.groupby("model", sort=False), strict=False):
+            rows = rows.sort_values("iteration")
+            ax.plot(rows["iteration"], rows["ms"], color=color, lw=1.2, label=model)
+            for hollow, dots in rows.groupby(rows["warm_up"].astype(bool)):
+                fill = ax.get_facecolor() if hollow else color
+                ax.scatter(dots["iteration"], dots["ms"], s=24, edgecolor=color, color=fill, zorder=3)
+        canvas.logarithmic(ax.yaxis)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set(title=_run(table), xlabel="iteration (hollow: a warm-up)", ylabel="ms per float32 forward (log)")
+        ax.grid(axis="y")
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, _footer(*tables))
+
+
+def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
+    """Forward, backward and optimizer of an eager step, a bar per size and precision; a panel per run.
+
+    Backward is forward + backward less forward, the optimizer the step less both. Triangles: a report's forward, and
+    its forward and backward together, in float32 on an H100, on the last panel.
+    """
+    parted = [_phases(table) for table in tables]
+    figure, axes = parts.panels(len(tables), rows=max(map(len, parted)), row_height=0.3)
+    for ax, table, rows in zip(axes, tables, parted, strict=True):
+        parts.rows(ax, [_setting(*names) for names in rows.index], fontsize=8)
+        end: Any = 0.0
+        for part, color in _PHASES.items():
+            end = parts.bars(ax, rows[part], start=end, color=color, label=part)
+        if rows["least"].notna().any():
+            look = {"marker": "|", "s": 130, "color": canvas.THEORY, "zorder": 3}
+            ax.scatter(rows["least"], range(len(rows)), label="least time of its FLOP", **look)
+        if ax is axes[-1]:
+            _printed(ax, rows, published)
+        ax.set(title=_run(table), xlabel="ms per eager step")
+        ax.set_xlim(0, None)
+    canvas.shared_legend(figure, axes[::-1], columns=3)
+    return canvas.finish(figure, _footer(*tables, published))
+
+
+def _phases(table: pd.DataFrame) -> pd.DataFrame:
+    eager = table[table["mode"] == "eager"]
+    wide = eager.pivot_table(index=["model", "precision"], columns="phase", values="ms", aggfunc="first")
+    order = list(dict.fromkeys(zip(eager["model"], eager["precision"], strict=True)))
+    least = eager[eager["phase"] == "step"].set_index(["model", "precision"])["least_ms"]
+    parted = {"forward": wide["forward"], "backward": wide["both"] - wide["forward"]}
+    return pd.DataFrame(parted | {"optimizer": wide["step"] - wide["both"], "least": least}).reindex(order)
+
+
+def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
+    printed = published[(published["precision"] == "float32") & (published["gpu"] == "H100")]
+    wide = printed.pivot_table(index="model", columns="phase", values="seconds", aggfunc="first")
+    places = {model: place for place, (model, precision) in enumerate(rows.index) if precision == "float32"}
+    look = {"marker": "^", "s": 30, "color": canvas.PUBLISHED, "zorder": 4}
+    for both, label in ((False, "published, H100: forward, and with backward"), (True, None)):
+        seconds = [wide.loc[model].sum() if both else wide.loc[model, "forward"] for model in places]
+        ax.scatter([1e3 * one for one in seconds], [*places.values()], label=label, **look)
+
+
+def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
+    """The forward of the five sizes in bfloat16, a bar per mode with its share of the peak; a panel per run."""
+    shown = [table[(table["precision"] == "autocast") & (table["phase"] == "forward")] for table in tables]
+    figure, axes = parts.panels(len(tables), rows=max(map(len, shown)), row_height=0.26)
+    for ax, table, rows in zip(axes, tables, shown, strict=True):
+        first = rows["model"] != rows["model"].shift()
+        parts.rows(ax, list(rows["model"].where(first, "")), fontsize=9)
+        for place, row in enumerate(rows.itertuples()):
+            if pd.isna(row.ms):
+                parts.beside(ax, rows["ms"].min(), place, row.status, fontsize=8)
+                continue
+            ax.barh(place, row.ms, color=_MODES[row.mode], xerr=row.spread_ms, ecolor=canvas.INK, height=0.8)
+            of_peak = f", {units.percent(row.mfu)} of peak" if pd.notna(row.mfu) else ""
+            clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
+            text = f"{units.seconds(row.ms / 1e3)}{of_peak}"
+            parts.beside(ax, row.ms + row.spread_ms, place, text, fontsize=8, bbox=clear)
+        parts.swatches(ax, {NAMES[mode]: _MODES[mode] for mode in dict.fromkeys(rows["mode"])})
+        if ax is axes[-1]:
+            parts.guess_line(ax, guess)
+        ax.set(title=_run(table), xlabel="ms per forward, bfloat16")
+        ax.set_xlim(0, 1.5 * (rows["ms"] + rows["spread_ms"].fillna(0)).max())
+    canvas.shared_legend(figure, axes, columns=5)
+    return canvas.finish(figure, _footer(*tables, note="whisker: spread of the repeats"))
+
+
+def launches_chart(*tables: pd.DataFrame) -> Figure:
+    """A forward's ms by layers and by width: measured, the host's launches, the GPU's work, and the model's line.
+
+    Without a GPU the launches are not apart from the work: only what was measured is drawn.
+    """
+    figure, grid = canvas.canvas(2, len(tables), height=0.6 + 3.1 * len(tables), squeeze=False)
+    for axes, table in zip(grid, tables, strict=True):
+        for ax, (axis, column) in zip(axes, (("layers", "layers"), ("width", "hidden")), strict=True):
+            rows = table[table["axis"] == axis].sort_values(column)
+            x = rows[column]
+            dots = {"s": 26, "color": ax.get_facecolor(), "edgecolor": canvas.INK, "zorder": 3}
+            ax.scatter(x, rows["fastest_ms"], label="its fastest", **dots)
+            medians = {"yerr": rows["spread_ms"], "fmt": "o", "color": canvas.INK, "ms": 5}
+            ax.errorbar(x, rows["eager_ms"], label="eager forward (median)", **medians)
+            if rows["gpu_ms"].notna().any():
+                ax.plot(x, rows["host_ms"], color=_HOST, marker=".", lw=1.2, label="kernels × time per launch")
+                ax.plot(x, rows["gpu_ms"], color=_GPU, marker=".", lw=1.2, label="the GPU's work (CUDA graph)")
+                dashed = {"color": _MODEL, "lw": 1.2, "ls": (0, (4, 2))}
+                ax.plot(x, rows["predicted_ms"], label="model: the longer of both", **dashed)
+            for scale in (ax.xaxis, ax.yaxis):
+                canvas.logarithmic(scale)
+            ax.set_xticks(list(x), [str(value) for value in x], fontsize=8, rotation=45)
+            ax.minorticks_off()
+            ax.set(title=f"{_run(table)}: by {axis}", xlabel=f"{axis} (log)", ylabel="ms per forward (log)")
+            ax.grid(axis="y")
+    canvas.shared_legend(figure, list(grid.flat), columns=4)
+    return canvas.finish(figure, _footer(*tables))
+
+
+def timeline_chart(*tables: pd.DataFrame) -> Figure:
+    """A part of one profiled forward per panel: operators and launches of the host above, kernels below.
+
+    Of a CPU all of it: operators are all that there is.
+    """
+    figure, grid = canvas.canvas(1, len(tables), height=0.9 + 1.4 * len(tables), squeeze=False)
+    for ax, table in zip(grid[:, 0], tables, strict=True):
+        lanes = ["operators", "launches", "kernels"] if (table["span"] == "kernel").any() else ["operators"]
+        parts.rows(ax, lanes)
+        ax.grid(False)
+        ax.tick_params(axis="y", length=0)
+        whole_ms = table["end_ms"].max()
+        begin, end = (edge * whole_ms for edge in (_WINDOW if "kernels" in lanes else (0, 1)))
+        for place, (span, color) in enumerate(list(_SPANS.items())[: len(lanes)]):
+            rows = table[(table["span"] == span) & (table["end_ms"] > begin) & (table["start_ms"] < end)]
+            lengths = zip(rows["start_ms"], rows["end_ms"] - rows["start_ms"], strict=True)
+            ax.broken_barh(list(lengths), (place - 0.31, parts.BAR), facecolors=color, linewidth=0)
+        setting = _setting(fact(table, "model"), fact(table, "precision"))
+        part = f"{units.seconds((end - begin) / 1e3)} of {units.seconds(whole_ms / 1e3)}"
+        ax.set_title(f"{_run(table)}: forward of {setting}, {part}")
+        ax.set(xlim=(begin, end), xlabel="ms since the first operator began")
+    shown = {"operator": "the host: operators", "launch": "the host launches", "kernel": "the GPU works"}
+    parts.swatches(grid[0, 0], {shown[span]: color for span, color in _SPANS.items()})
+    canvas.legend_above(grid[0, 0])
+    return canvas.finish(figure, _footer(*tables))
+
+
+def families_chart(*tables: pd.DataFrame) -> Figure:
+    """Shares of all kernels' time by family, a bar per size, precision and phase; a panel per run."""
+    keys = ["model", "precision", "phase"]
+    wides = []
+    for table in tables:
+        order = list(dict.fromkeys(zip(*(table[key] for key in keys), strict=True)))
+        wide = table.pivot_table(index=keys, columns="family", values="share", aggfunc="first")
+        wides.append(wide.reindex(order).fillna(0.0))
+    figure, axes = parts.panels(len(tables), rows=max(map(len, wides)), row_height=0.3)
+    for ax, table, wide in zip(axes, tables, wides, strict=True):
+        names = [f"{_setting(model, precision)}, {NAMES[phase]}" for model, precision, phase in wide.index]
+        parts.rows(ax, names, fontsize=8)
+        end: Any = 0.0
+        for family in (family for family in FAMILIES if family in wide):
+            end = parts.bars(ax, 100 * wide[family], start=end, color=_FAMILY_COLORS[family], label=family)
+        for place, share in enumerate(wide.get("matmul", ())):
+            ax.text(1, place, units.percent(share), va="center", fontsize=8, color=ink_on(_FAMILY_COLORS["matmul"]))
+        ax.set(title=_run(table), xlabel="% of the time of all kernels", xlim=(0, 100))
+        ax.grid(False)
+    canvas.shared_legend(figure, axes[::-1], columns=7)
+    return canvas.finish(figure, sources(*tables))
+
+
+def roofline_chart(*tables: pd.DataFrame) -> Figure:
+    """Each operator's TFLOP/s by its FLOP per byte, under both roofs where they are known; a panel per run.
+
+    A dot's area shows its share of the time. Operators with less than 0.01 % of the time are left out.
+    """
+    figure, axes = parts.panels(len(tables), height=4.6)
+    shown = [table[table["share"] >= _DRAWN] for table in tables]
+    for ax, table in zip(axes, shown, strict=True):
+        peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
+        look = {"s": _area(table), "color": canvas.MEASURED, "alpha": 0.55, "linewidth": 0}
+        ax.scatter(table["flop_per_byte"], table["tflops"], **look)
+        low, high, top = table["flop_per_byte"].min() / 4, 6 * table["flop_per_byte"].max(), table["tflops"].max()
+        if rate == rate:
+            high, top = max(high, 3e3 * peak / rate), max(top, peak)
+            x = np.geomspace(low, high, 200)
+            ax.plot(x, np.minimum(x * rate / 1e3, peak), color=canvas.THEORY, lw=1.4)
+        ax.set(xlim=(low, high), ylim=(table["tflops"].min() / 4, 8 * top))
+        for scale in (ax.xaxis, ax.yaxis):
+            canvas.logarithmic(scale)
+        roofs = f"roofs: {units.rate(rate)}, {units.number(peak)} TFLOP/s" if rate == rate else "no roof is known"
+        setting = _setting("2.7b", fact(table, "precision"))
+        ax.set(title=f"{_run(table)}\n{setting}: {roofs}", xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
+        ax.grid(axis="both")
+    canvas.finish(figure, _footer(*tables, note="a dot's area: its share of the step's time"))
+    for ax, table in zip(axes, shown, strict=True):
+        _names(ax, table)
+    return figure
+
+
+def _names(ax: Any, rows: pd.DataFrame) -> None:
+    """Write the names of the operators beside their dots, those with the largest share of the time first."""
+    labels = Labels(ax, rows["flop_per_byte"], rows["tflops"], np.sqrt(_area(rows)))
+    shares = rows["share"].reset_index(drop=True)
+    for number in shares[shares >= _NAMED].sort_values(ascending=False).index:
+        name = rows["operator"].iloc[number].removeprefix("aten::").strip("_")[:26]
+        labels.beside([number], name, always=False, fontsize=7.5)
+
+
+def _area(rows: pd.DataFrame) -> pd.Series:
+    """Return the dots' areas in square points."""
+    return 20 + 900 * rows["share"]

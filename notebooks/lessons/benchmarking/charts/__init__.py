@@ -1,1 +1,0 @@
-"""Tables of lab 06 → figures: steps, launches, profiles."""

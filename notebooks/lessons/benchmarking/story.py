@@ -1,0 +1,295 @@
+"""Tables of lab 06 → verdicts: each compares on its table before it says one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.provenance import fact
+from labkit.story import units
+from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.words import as_table, listed, resolved
+from lessons.benchmarking import tables
+from lessons.benchmarking.theory import NAMES, PRECISION_NAMES
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_GAIN = 1.05  # a factor below this is no gain
+_EXPLAINED = 0.10  # of a measured time: what the launch model may miss
+_CLOSE = 0.03  # of the clock: two clocks that agree
+_ONE_CALL = 0.7  # of the extra time of all calls: one of them makes it
+_FALLS = 0.01  # a share that falls by less is the same
+_NAMED = 6  # events in a table
+_LARGE = 0.03  # of a step: operators that a table shows
+_NO_GPU = "no GPU"
+_SPENT = {"loads code": "loading code", "allocates": "requests for memory", "sets up": "set-up", "waits": "waiting"}
+
+
+def larger_is_faster(table: pd.DataFrame) -> Markdown:
+    """Say whether the eager bfloat16 forward of 2.7b is faster than that of xl, which has fewer parameters."""
+    rows = table[(table["mode"] == "eager") & (table["phase"] == "forward") & (table["precision"] == "autocast")]
+    rows = rows.set_index("model")
+    deep, large = rows.loc["xl"], rows.loc["2.7b"]
+    times = f"{units.number(large['ms'])} against {units.number(deep['ms'])} ms"
+    if not resolved(deep["ms"], large["ms"], deep["spread_ms"], large["spread_ms"]):
+        return verdict(f"Eager, the largest size and the deepest one take the same time within noise: {times}.")
+    if large["ms"] > deep["ms"]:
+        return verdict(f"Eager, the largest size is slower than the deepest one: {times}.")
+    work = f"{units.number(large['flop'] / deep['flop'], 2)} times the work"
+    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}**: {times}.")
+
+
+def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say how many times as long as later ones the very first forward takes, in both runs; takes `iterations`."""
+    first, second = (units.times(table.iloc[0]["times_later"]) for table in (here, recorded))
+    return verdict(
+        f"**The first forward of a process takes {first} as long as later ones here**, {second} as recorded."
+    )
+
+
+def _place(table: pd.DataFrame) -> str:
+    return "in the recorded run" if fact(table, "source").startswith("recorded") else "here"
+
+
+def mean_or_median(table: pd.DataFrame) -> Markdown:
+    """Say what keeping the first iterations does to the mean and to the median of a forward; takes `warm_ups`."""
+    rows = table[table["phase"] == "forward"].set_index("warm_ups")
+    mean, median = (rows[f"{name}_ms"].iloc[0] / rows[f"{name}_ms"].iloc[-1] for name in ("mean", "median"))
+    names = {"warm_ups": "iterations dropped", "mean_ms": "mean ms", "std_ms": "± (standard deviation)"}
+    names |= {"median_ms": "median ms", "spread_ms": "± (half the quartiles' distance)"}
+    shown = table.assign(phase=table["phase"].map(NAMES)).drop(columns="count").rename(columns=names)
+    if abs(mean - 1) <= abs(median - 1):
+        return verdict("The first iterations do not move the mean more than the median.", shown)
+    sentence = f"**Without warm-ups, {_place(table)}, a forward's mean is {units.times(mean)} as large"
+    return verdict(f"{sentence}**, its median {units.times(median)}.", shown)
+
+
+def only_the_first(here: Run, recorded: Run) -> Markdown:
+    """Say what a first step does that later ones do not; the events of both runs folded below."""
+    times, shown, kinds = [], [], pd.Series()
+    for run in (here, recorded):
+        steps, events = tables.first_iterations(run), tables.first_calls(run)
+        first, later = steps["ms"].iloc[0], steps["ms"].iloc[2:].median()
+        times.append(units.times(first / later))
+        kinds = events.groupby("kind")["extra_ms"].sum().sort_values(ascending=False)
+        top = events[(events["event"] != "other") & (events["kind"] != "Python") & (events["extra_ms"] > 0)]
+        top = top.head(_NAMED).assign(one_call=lambda rows: rows["longest_ms"] > _ONE_CALL * rows["extra_ms"])
+        columns = {"event": "event", "kind": "kind", "calls_first": "calls", "extra_ms": "ms more than later"}
+        columns |= {"one_call": "nearly all in one call"}
+        table = top[[*columns]].rename(columns=columns).replace({True: "yes", False: "no"})
+        shown.append(f"{_place(steps).capitalize()}:\n\n{as_table(table)}{_asked(steps)}")
+    sentence = f"**A first step takes {times[0]} as long as later ones here**, {times[1]} as recorded."
+    spent = [_SPENT.get(kind, kind) for kind in kinds[kinds > 0].index[:3]]
+    sentence = f"{sentence} The recorded surplus is mostly {listed(spent)}." if spent else sentence
+    return _folding(sentence, "The events with the largest surplus", *shown)
+
+
+def _folding(sentence: str, summary: str, *texts: str) -> Markdown:
+    """Return a verdict with texts and tables folded below it."""
+    below = folded(summary, "\n\n".join(texts))
+    return Markdown(f"{verdict(sentence).data}\n\n{below}")
+
+
+def _asked(steps: pd.DataFrame) -> str:
+    """Say how often the allocator asked the driver for memory, and whether the GPU's clock rose."""
+    asked, mhz = steps["device_allocations"], steps["sm_mhz"]
+    if asked.isna().any() or mhz.isna().any():
+        return ""
+    clock = "still rose" if mhz.iloc[-1] > 1.02 * mhz.iloc[0] else "did not rise"
+    first, second, later = (units.count(number) for number in (asked.iloc[0], asked.iloc[1], asked.iloc[2:].sum()))
+    requests = f"the allocator asked the driver for memory {first} times, then {second} and {later} times"
+    return f"\n\nIn the first step {requests}. The GPU's clock {clock} after it."
+
+
+def faster_units(table: pd.DataFrame) -> Markdown:
+    """Say where bfloat16 makes an eager step faster than float32, and where it does not."""
+    eager = table[(table["mode"] == "eager") & (table["phase"] == "step")]
+    wide = eager.pivot_table(index="model", columns="precision", values="ms", aggfunc="first", sort=False)
+    gains = wide[["float32"]].to_numpy() / wide
+    shown = pd.DataFrame({"model": wide.index, "float32 ms": wide["float32"].to_numpy()})
+    for precision in wide.columns.drop("float32"):
+        shown[f"times as fast in {PRECISION_NAMES[precision]}"] = gains[precision].to_numpy()
+    lost = [f"`{model}`" for model, gain in gains["autocast"].items() if gain < _GAIN]
+    most = f"up to {units.times(gains['autocast'].max())} as fast {_place(table)}"
+    if len(lost) == len(gains):
+        return verdict("**bfloat16 makes no step faster.**", shown)
+    return verdict(f"bfloat16 makes a step {most}{f'; **no gain in {listed(lost)}**' if lost else ''}.", shown)
+
+
+def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what launches and what fusion cost an eager forward, of this run where it has CUDA graphs; takes `modes`."""
+    table = here if here["graph_ms"].notna().any() else recorded
+    rows = table[table["phase"] == "forward"].dropna(subset=["graph_ms", "compiled_ms", "compiled_graph_ms"])
+    first = rows.iloc[0]
+    bound = [f"`{row.model}`" for row in rows.itertuples() if row.launches > _GAIN]
+    names = {"launches": "gain without launches", "fusion": "gain by fusion", "compiling": "gain by compiling"}
+    shown = rows[["model", *names]].rename(columns=names)
+    where = _place(table).capitalize()
+    if not bound:
+        return verdict(f"**{where} no size is launch-bound.**", shown)
+    sizes = "every size is" if len(bound) == len(rows) else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
+    gains = (
+        f"{units.times(first['launches'])} as fast without launches; fusion then gains {units.times(first['fusion'])}"
+    )
+    return verdict(f"**{where} {sizes} launch-bound when eager.** `{first['model']}` is {gains}.", shown)
+
+
+def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say how well launches and work predict the five sizes, of this run where it has a GPU; takes `launches`."""
+    table = recorded if here["gpu_ms"].isna().all() else here
+    sizes = table[table["axis"] == "model"]
+    error, knee = sizes["error"].abs().max(), fact(table, "knee_width")
+    names = {"kernels": "kernels", "fastest_ms": "fastest ms", "predicted_ms": "predicted ms"}
+    names |= {"eager_ms": "median ms", "gpu_us": "GPU's µs per kernel"}
+    shown = sizes[["model", *names]].rename(columns=names)
+    if knee == float("inf"):
+        turn = "No width of the sweep keeps the GPU busy."
+    else:
+        turn = f"From a width of {units.count(knee)} on, the GPU is the limit."
+    said = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
+    verb = "within" if error <= _EXPLAINED else "by up to"
+    sentence = f"{said} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}. {turn}"
+    facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
+    launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
+    more = (
+        f"A launch took the host {launch} µs at best. One small forward, timed before each measurement, took {low} to "
+        f"{high} µs per launch: the host's own speed changes. One more layer is {kernels} kernels: {host} µs of the "
+        f"host and {gpu} µs of the GPU."
+    )
+    return _folding(sentence, "All figures", as_table(shown), more)
+
+
+def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether the profiler and the host's clock time the same forwards alike; takes `accounts`."""
+    said, agree = [], True
+    for table in (here, recorded):
+        apart = table[table["phase"] == "forward"]["apart"].abs().max()
+        agree = agree and apart <= _CLOSE
+        said.append(f"{units.percent(apart)} {_place(table)}")
+    shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
+    names = {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
+    names |= {"busy_ms": "GPU busy, ms", "idle_share": "share without a kernel"}
+    sentence = f"{'✔' if agree else '✘'} The loop's clock and the profiler differ by at most {listed(said)}."
+    return verdict(sentence, shown.rename(columns=names), summary="The recorded run")
+
+
+def five_answers(here: Run, recorded: Run) -> Markdown:
+    """Answer the profiler's questions in a table, this run beside the recorded one; the kernels folded below."""
+    answers = {
+        "How long has the GPU no kernel, in a forward of `small`?": _idle,
+        "Which kernel takes most of a forward of `2.7b`, float32?": _top_kernel,
+        "Is it the same one with backward?": _same_kernel,
+        "What takes most besides products?": _besides,
+        "Share of products, from a forward to an AdamW step": _falls,
+        "Does softmax follow its bytes or its FLOP? All as shares of both products of attention": _softmax,
+    }
+    runs = {"here": here, "recorded": recorded}
+    rows = [[question, *(answer(run) for run in runs.values())] for question, answer in answers.items()]
+    kernels = tables.kernels(recorded).drop(columns="total_us")
+    kernels = kernels.assign(phase=kernels["phase"].map(NAMES))
+    table = as_table(pd.DataFrame(rows, columns=["question", *runs]))
+    below = folded("The recorded kernels of 2.7b, float32", as_table(kernels))
+    return Markdown(f"{table}\n\n{below}")
+
+
+def _idle(run: Run) -> str:
+    rows = tables.accounts(run).query("model == 'small' and phase == 'forward'")
+    return _NO_GPU if run.plan.device == "cpu" else f"{units.percent(rows['idle_share'].max())} of its time"
+
+
+def _top_kernel(run: Run) -> str:
+    top = tables.kernels(run).iloc[0]
+    return f"`{top['kernel'][:24]}`: {units.percent(top['share'])}, {top['calls']:.0f} calls"
+
+
+def _same_kernel(run: Run) -> str:
+    tops = tables.kernels(run).groupby("phase", sort=False)["kernel"].first()
+    return "yes" if len({*tops}) == 1 else f"no: `{tops.iloc[-1][:24]}`"
+
+
+def _besides(run: Run) -> str:
+    rows = tables.families(run)
+    rows = rows[(rows["phase"] == "forward") & (rows["family"] != "matmul") & (rows["model"] == rows["model"].iloc[-1])]
+    top = rows[rows["precision"] == rows["precision"].iloc[-1]].sort_values("share").iloc[-1]
+    return f"{top['family']}: {units.percent(top['share'])} (`{top['model']}`, {PRECISION_NAMES[top['precision']]})"
+
+
+def _falls(run: Run) -> str:
+    rows = tables.families(run).query("family == 'matmul'")
+    wide = rows.pivot_table(index=["model", "precision"], columns="phase", values="share", sort=False)
+    falls = int((wide["forward"] - wide["step"] > _FALLS).sum())
+    return f"it falls by more than one point in {falls} of {len(wide)} settings"
+
+
+def _softmax(run: Run) -> str:
+    table = tables.attention_parts(run)
+    off = {name: (table["us"] / table[name]).pipe(lambda x: x.where(x > 1, 1 / x)) for name in ("flop", "moved_bytes")}
+    follows = "its bytes" if off["moved_bytes"].median() < off["flop"].median() else "its FLOP"
+    us, flop, moved = (units.span(table[name], units.percent) for name in ("us", "flop", "moved_bytes"))
+    return f"{follows}: time {us}, bytes {moved}, FLOP {flop}"
+
+
+def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say which share of a step's time the memory bounds, of this run where its roofs are known; takes `roofline`."""
+    table = recorded if pd.isna(fact(here, "peak_tflops")) else here
+    large = table[table["share"] >= _LARGE].sort_values("share", ascending=False)
+    names = {"operator": "operator", "share": "share of the time", "flop_per_byte": "FLOP per byte"}
+    names |= {"tflops": "TFLOP/s", "bound": "bound by", "of_roof": "times its roof"}
+    shown = large[[*names]].rename(columns=names)
+    memory = large[large["bound"] == "memory"]
+    if (over := large[(large["bound"] == "compute") & (large["of_roof"] > 1)]["operator"].tolist()) != []:
+        return verdict(f"**Faster than this GPU computes: {listed(over)}**. Do not believe it.", shown)
+    if memory.empty:
+        return verdict(f"{_place(table).capitalize()} no large operator is bound by the memory.", shown)
+    share = units.percent(memory["share"].sum())
+    where = _place(table).capitalize()
+    top = memory.iloc[0]
+    sentence = (
+        f"**{where} the memory bounds {share} of the step's time**, most of it `{top['operator']}`, which reaches"
+    )
+    return verdict(f"{sentence} {units.percent(top['of_roof'])} of its roof.", shown)
+
+
+def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth here and in the recorded runs; takes runs by their plan."""
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _warm(runs: Mapping[str, Run]) -> str:
+    return f"the first forward takes {units.times(tables.iterations(runs['steps']).iloc[0]['times_later'])} as long"
+
+
+def _median(runs: Mapping[str, Run]) -> str:
+    rows = tables.warm_ups(runs["steps"]).query("phase == 'forward'")
+    mean, median = (rows[f"{name}_ms"].iloc[0] / rows[f"{name}_ms"].iloc[-1] for name in ("mean", "median"))
+    return f"without warm-ups the mean is {units.times(mean)} as large, the median {units.times(median)}"
+
+
+def _launch_bound(runs: Mapping[str, Run]) -> str:
+    gain = tables.modes(runs["steps"]).query("model == 'small' and phase == 'forward'")["launches"].iloc[0]
+    return f"`small` is {units.times(gain)} as fast in one launch" if gain > 0 else "no GPU, no CUDA graph"
+
+
+def _per_launch(runs: Mapping[str, Run]) -> str:
+    table = tables.launches(runs["launches"])
+    unit = "µs per launch" if table["gpu_ms"].notna().any() else "µs per operator, its work included"
+    return f"{units.number(fact(table, 'launch_us'))} {unit}"
+
+
+def _bytes(runs: Mapping[str, Run]) -> str | None:
+    table = tables.roofline(runs["profiles"])
+    memory = table[(table["bound"] == "memory") & (table["share"] >= _LARGE)]
+    return f"the memory bounds {units.percent(memory['share'].sum())} of a step" if len(memory) else None
+
+
+_RULES = {
+    "Drop the first iterations": _warm,
+    "Report the median": _median,
+    "Count launches before FLOP": _launch_bound,
+    "Know what a launch costs on your host": _per_launch,
+    "Below the roof's edge, save bytes": _bytes,
+}

@@ -1,1 +1,0 @@
-"""Tables of lab 06 → sentences."""

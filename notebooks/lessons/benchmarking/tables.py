@@ -1,0 +1,327 @@
+"""Rows of lab 06 → tables: times beside least times, first iterations, launches beside work, what the profiler saw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.node import limits
+from labkit.provenance import fact, of_run
+from labkit.tables.rates import PEAK
+from labkit.tables.rows import entries
+from labkit.theory.transformer import NAMES, forward_flop
+from lessons.benchmarking.plan import MODES, PHASES, PRECISIONS
+from lessons.benchmarking.theory import FAMILIES, FORWARDS, line
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+SETTING = ["model", "precision", "mode", "phase"]
+WARM_UPS = (0, 1, 2, 5)
+_ORDER = {"model": NAMES, "precision": PRECISIONS, "mode": MODES, "phase": PHASES, "family": FAMILIES}
+_LARGEST = "2.7b"
+_SHAPE = ["axis", "model", "hidden", "layers"]
+_PROFILED = ["model", "precision", "phase"]
+_TOP = 5  # kernels of each phase
+_GROWN = 1.5  # times the gradients of one backward
+
+
+def steps(run: Run) -> pd.DataFrame:
+    """Return one row per SETTING: its median, and how far it is from the least time of its FLOP.
+
+    Columns: layers, ms, spread_ms, count, status, ms_per_layer; flop (of one forward: 1, with backward: 3), tflops,
+    peak_tflops (the units' dense rate), mfu and verdict; least_ms, the time of these FLOP at that rate.
+    """
+    table = run.medians(SETTING, "ms").dropna(subset="phase")
+    table["layers"] = [run.plan.dimensions(model)[2] for model in table["model"]]
+    table["ms_per_layer"] = table["ms"] / table["layers"]
+    forwards = {model: _flop(run.plan, model) for model in dict.fromkeys(table["model"])}
+    table["flop"] = table["model"].map(forwards) * table["phase"].map(FORWARDS)
+    table["tflops"] = table["flop"] / table["ms"] / 1e9
+    datasheet = _datasheet(run)
+    peaks = [datasheet.tflops(PEAK[precision]) if datasheet else None for precision in table["precision"]]
+    table["peak_tflops"] = pd.Series(peaks, table.index, dtype=float)
+    table["least_ms"] = table["flop"] / table["peak_tflops"] / 1e9
+    table = limits.against_limit(table, "tflops", "peak_tflops").rename(columns={"share_of_limit": "mfu"})
+    return of_run(_sorted(table.drop(columns="limit")), run)
+
+
+def _datasheet(run: Run) -> limits.Spec | None:
+    return limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+
+
+def _flop(plan: Any, model: str) -> int:
+    return forward_flop(plan.shape(model), plan.dimensions(model)[0], plan.sequence, plan.samples)
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows by size, precision, mode, phase and family."""
+    by = [name for name in _ORDER if name in table]
+    return table.sort_values(by, key=lambda column: column.map(_ORDER[column.name].index), ignore_index=True)
+
+
+def modes(run: Run) -> pd.DataFrame:
+    """Return one row per model and phase in bfloat16: ms of every mode, what launches and fusion make of eager's time.
+
+    Columns: eager_ms, graph_ms, compiled_ms, compiled_graph_ms (NaN where not measured); `launches`: eager over graph,
+    the same kernels without their launches; `fusion`: graph over compiled_graph, other kernels without launches;
+    `compiling`: eager over compiled.
+    """
+    table = steps(run).query("precision == 'autocast'")
+    wide = table.pivot_table(values="ms", index=["model", "phase"], columns="mode", aggfunc="first")
+    wide = wide.reindex(columns=list(MODES)).add_suffix("_ms")
+    wide["launches"] = wide["eager_ms"] / wide["graph_ms"]
+    wide["fusion"] = wide["graph_ms"] / wide["compiled_graph_ms"]
+    wide["compiling"] = wide["eager_ms"] / wide["compiled_ms"]
+    return of_run(_sorted(wide.reset_index()), run)
+
+
+def iterations(run: Run, phase: str = "forward") -> pd.DataFrame:
+    """Return every eager float32 iteration of the five sizes, warm-ups included: model, iteration, warm_up, ms, sm_mhz.
+
+    `times_later`: an iteration over the median of those after all warm-ups. Of several seeds the first.
+    """
+    rows = entries(run, "phase").reindex(columns=[*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"])
+    rows = rows[(rows["precision"] == "float32") & (rows["mode"] == "eager") & (rows["phase"] == phase)]
+    rows = rows[rows["seed"] == rows["seed"].min()].drop(columns=["seed", "precision", "mode", "phase"])
+    later = rows[~rows["warm_up"].astype(bool)].groupby("model")["ms"].median()
+    rows["times_later"] = rows["ms"] / rows["model"].map(later)
+    return of_run(rows.reset_index(drop=True), run)
+
+
+def warm_ups(run: Run) -> pd.DataFrame:
+    """Return one row per phase of the smallest size and number of iterations dropped.
+
+    Columns: mean_ms, std_ms, median_ms, spread_ms and count. All use the same iterations but those dropped.
+    """
+    found = []
+    for phase in PHASES:
+        table = iterations(run, phase)
+        all_ms = table[table["model"] == NAMES[0]].sort_values("iteration")["ms"]
+        for dropped in WARM_UPS:
+            ms = all_ms.iloc[dropped:]
+            half = (ms.quantile(0.75) - ms.quantile(0.25)) / 2
+            found.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half, len(ms)))
+    columns = ["phase", "warm_ups", "mean_ms", "std_ms", "median_ms", "spread_ms", "count"]
+    return of_run(pd.DataFrame(found, columns=columns), run)
+
+
+def first_calls(run: Run) -> pd.DataFrame:
+    """Return one row per event of the host, most that only the first iteration has above: event, kind, and its times.
+
+    Columns: calls_first, longest_ms (of one call) and first_ms, of iteration 0; later_ms, the median of all after the
+    second; extra_ms, first less later.
+    """
+    rows = entries(run, "event").reindex(columns=["event", "kind", "iteration", "calls", "longest_us", "self_us"])
+    keys = ["event", "kind"]
+    wide = rows.pivot_table(index=keys, columns="iteration", values="self_us", aggfunc="sum").fillna(0.0) / 1e3
+    first = rows[rows["iteration"] == 0].groupby(keys)
+    table = pd.DataFrame({"calls_first": first["calls"].sum(), "longest_ms": first["longest_us"].max() / 1e3})
+    table = table.reindex(wide.index).fillna({"calls_first": 0}).astype({"calls_first": int})
+    table["first_ms"], table["later_ms"] = wide[0], wide[[number for number in wide if number > 1]].median(axis=1)
+    table["extra_ms"] = table["first_ms"] - table["later_ms"]
+    return of_run(table.reset_index().sort_values("extra_ms", ascending=False, ignore_index=True), run)
+
+
+def first_iterations(run: Run) -> pd.DataFrame:
+    """Return one row per profiled iteration: ms, gpu_ms, device_allocations (requests to the driver) and sm_mhz."""
+    columns = ["iteration", "ms", "gpu_ms", "device_allocations", "sm_mhz"]
+    return of_run(entries(run, "iteration").reindex(columns=columns).reset_index(drop=True), run)
+
+
+def launches(run: Run) -> pd.DataFrame:
+    """Return one row per forward: kernels, its eager time, the host's part and the GPU's, and what the model predicts.
+
+    Columns: axis, model, hidden, layers, kernels, busy_ms, eager_ms, spread_ms, fastest_ms (the fastest iteration),
+    enqueue_us (the least time per kernel in which the host launched all), gpu_ms (the same kernels from a CUDA graph;
+    NaN without a GPU), gpu_us per kernel, host_ms (kernels × launch_us), predicted_ms (the longer of host_ms and
+    gpu_ms), error (predicted over fastest, less one), launch_bound.
+
+    A host that is disturbed only adds time, so the model is of the fastest iterations; its one number, the fact
+    `launch_us`, is the median of enqueue_us over the sweep of layers: no size takes part. Further facts: `low_us` and
+    `high_us`, the first and last decile of what a launch of the same small forward took throughout; `knee_width`, from
+    which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and `layer_gpu_us` of one more
+    layer.
+    """
+    rows = entries(run, "launch").assign(model=lambda found: found["model"].fillna(""))
+    timed = rows[~rows["warm_up"].astype(bool)]
+    graph = timed[timed["mode"] == "graph"].groupby(_SHAPE, sort=False)["ms"].median()
+    eager = timed[timed["mode"] == "eager"]
+    by_shape = eager.groupby(_SHAPE, sort=False)
+    counts = entries(run, "kernels").assign(model=lambda found: found["model"].fillna(""))
+    table = counts.groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
+    half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
+    table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, fastest_ms=by_shape["ms"].min())
+    table["enqueue_us"] = 1e3 * by_shape["enqueue_ms"].min() / table["kernels"]
+    table["gpu_ms"] = graph.reindex(table.index)
+    table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
+    table = table.reset_index()
+    launch_us = float(table[table["axis"] == "layers"]["enqueue_us"].median())
+    table["host_ms"] = table["kernels"] * launch_us / 1e3
+    table["predicted_ms"] = table[["host_ms", "gpu_ms"]].max(axis=1)
+    table["error"] = table["predicted_ms"] / table["fastest_ms"] - 1
+    table["launch_bound"] = ~(table["gpu_ms"] > table["host_ms"])
+    low, high = eager["launch_us"].quantile([0.1, 0.9])
+    facts = {"launch_us": launch_us, "low_us": float(low), "high_us": float(high)}
+    return of_run(table, run, knee_width=_knee(table), **facts, **_per_layer(table))
+
+
+def _knee(table: pd.DataFrame) -> float:
+    """Return the least width from which the GPU takes longer than the launches; infinity without one, NaN on a CPU."""
+    sweep = table[table["axis"] == "width"]
+    if sweep["gpu_ms"].isna().any():
+        return float("nan")
+    bound = sweep[sweep["launch_bound"].astype(bool)]["hidden"].max()
+    beyond = sweep[~(sweep["hidden"] <= bound)]["hidden"]
+    return float(beyond.min()) if len(beyond) else float("inf")
+
+
+def _per_layer(table: pd.DataFrame) -> dict[str, float]:
+    """Return what one more layer costs, by the sweep of layers: kernels, the host's µs, the GPU's µs (NaN on a CPU)."""
+    sweep = table[table["axis"] == "layers"]
+    columns = {"layer_kernels": "kernels", "layer_host_us": "host_ms", "layer_gpu_us": "gpu_ms"}
+    costs = {name: line(list(sweep["layers"]), list(sweep[column]))[0] for name, column in columns.items()}
+    return costs | {name: 1e3 * costs[name] for name in costs if name.endswith("us")}
+
+
+def accounts(run: Run) -> pd.DataFrame:
+    """Return one row per model, precision and phase: what three clocks say of one phase, all in ms.
+
+    Columns: plain_ms (the host's clock without a profiler), clock_ms (with it), window_ms (the profiler, of these very
+    steps: first kernel's start to last one's end), busy_ms (something ran on the device), kernels; `apart`: window over
+    clock less one; `slowed`: clock over plain less one; `idle_share` of the window.
+    """
+    measured = ["plain_ms", "clock_ms", "window_ms", "busy_ms", "kernels"]
+    table = entries(run, "account").groupby(_PROFILED, sort=False)[measured].median().reset_index()
+    table["apart"] = table["window_ms"] / table["clock_ms"] - 1
+    table["slowed"] = table["clock_ms"] / table["plain_ms"] - 1
+    table["idle_share"] = 1 - table["busy_ms"] / table["window_ms"]
+    return of_run(table, run)
+
+
+def kernels(run: Run) -> pd.DataFrame:
+    """Return the kernels (on a CPU: operators) of the largest size in float32 that take most of each phase.
+
+    Columns: phase, kernel, family, calls, total_us and share (of all kernels of that phase).
+    """
+    rows = entries(run, "kernel").query("model == @_LARGEST and precision == 'float32' and phase != 'step'")
+    table = rows.groupby(["phase", "kernel", "family"], sort=False)[["calls", "total_us"]].mean().reset_index()
+    table["share"] = table["total_us"] / table.groupby("phase")["total_us"].transform("sum")
+    table = table[table["kernel"] != "others"].sort_values("share", ascending=False)
+    top = table.groupby("phase", sort=False).head(_TOP)
+    return of_run(top.sort_values("phase", key=lambda c: c.map(PHASES.index), kind="stable", ignore_index=True), run)
+
+
+def families(run: Run) -> pd.DataFrame:
+    """Return one row per model, precision, phase and family of kernels: its share of the time of all kernels."""
+    rows = entries(run, "kernel").reindex(columns=[*_PROFILED, "family", "total_us"])
+    table = rows.groupby([*_PROFILED, "family"], sort=False)["total_us"].sum().reset_index()
+    table["share"] = table["total_us"] / table.groupby(_PROFILED)["total_us"].transform("sum")
+    return of_run(_sorted(table.drop(columns="total_us")), run)
+
+
+def attention_parts(run: Run) -> pd.DataFrame:
+    """Return softmax beside the two matrix products of plain attention, one row per model and precision.
+
+    Columns: us, flop, moved_bytes: those of softmax over those of both products together.
+    """
+    keys, sums = ["model", "precision"], ["us", "flop", "moved_bytes"]
+    parts = entries(run, "attention").groupby([*keys, "part"], sort=False)[sums].median().reset_index("part")
+    products = parts[parts["part"].isin(["scores", "values"])].groupby(level=keys, sort=False)[sums].sum()
+    return of_run((parts[parts["part"] == "softmax"][sums] / products).reset_index(), run)
+
+
+def roofline(run: Run) -> pd.DataFrame:
+    """Return one row per operator that computes in an AdamW step of the largest size: its rate, and the roof above it.
+
+    In the plan's last precision. Columns: flop_per_byte, tflops, share of the step's time, roof_tflops; `bound` is the
+    roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1 below
+    the memory roof: its operands came out of the cache. Facts: precision, peak_tflops and gb_per_s, NaN where no
+    datasheet is known.
+    """
+    precision = run.plan.precisions[-1]
+    largest_step = "model == @_LARGEST and precision == @precision and phase == 'step'"
+    rows, kernel_rows = entries(run, "operator").query(largest_step), entries(run, "kernel").query(largest_step)
+    counted = ["calls", "total_us", "flop", "moved_bytes"]
+    table = rows.reindex(columns=["operator", *counted]).groupby("operator", sort=False)[counted].mean().reset_index()
+    table = _believed(table, kernel_rows)
+    table["share"] = table["total_us"] / table["total_us"].sum()
+    table = table[(table["flop"] > 0) & (table["moved_bytes"] > 0)].reset_index(drop=True)
+    table["flop_per_byte"] = table["flop"] / table["moved_bytes"]
+    table["tflops"] = table["flop"] / table["total_us"] / 1e6
+    datasheet = _datasheet(run)
+    peak = (datasheet.tflops(PEAK[precision]) if datasheet else None) or float("nan")
+    rate = (datasheet.hbm_gb_per_s if datasheet else None) or float("nan")
+    memory_roof = table["flop_per_byte"] * rate / 1e3
+    table["roof_tflops"] = np.minimum(memory_roof, peak)
+    table["bound"] = np.where(memory_roof < peak, "memory", "compute") if datasheet else "no limit known"
+    table["of_roof"] = table["tflops"] / table["roof_tflops"]
+    return of_run(table, run, precision=precision, peak_tflops=peak, gb_per_s=rate)
+
+
+def _believed(table: pd.DataFrame, kernel_rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with the optimizer's time from the kernels where it exceeds that of all kernels together.
+
+    Watching host and GPU at once, the profiler may give one kernel more time than the step has: an H200's float32
+    AdamW of 2.7b got 0.5 s in a step of 0.28 s, twice; watching the GPU alone, 0.027 s.
+    """
+    whole = kernel_rows["total_us"].sum()
+    optimizer_us = kernel_rows[kernel_rows["family"] == "optimizer"]["total_us"].sum()
+    wrong = (table["total_us"] > whole) & table["operator"].str.contains("adamw")
+    return table.assign(total_us=table["total_us"].mask(wrong, optimizer_us))
+
+
+def timelines(run: Run) -> list[pd.DataFrame]:
+    """Return the spans of each forward that the plan draws, a table each, with its model and precision as facts.
+
+    Columns: lane ("host" or "GPU"), span, what, family, start_ms, end_ms.
+    """
+    tables = []
+    for setting in run.plan.drawn:
+        model, precision = setting.split()
+        spans = run.spans[(run.spans["model"] == model) & (run.spans["precision"] == precision)]
+        spans = spans[spans["point"] == spans["point"].max()]
+        table = spans[["lane", "span", "what", "family"]].reset_index(drop=True)
+        for edge in ("start", "end"):
+            table[f"{edge}_ms"] = (spans[f"{edge}_us"] / 1e3).to_numpy()
+        tables.append(of_run(table, run, model=model, precision=precision))
+    return tables
+
+
+def export_trace(spans: pd.DataFrame, folder: Path) -> Path:
+    """Write the spans of one forward into the folder, as a trace that ui.perfetto.dev opens; return the file."""
+    target = folder / f"trace-{fact(spans, 'model')}-{fact(spans, 'precision')}.json"
+    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(spans["lane"]))}
+    named = [
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": n, "args": {"name": lane}} for lane, n in lanes.items()
+    ]
+    drawn = []
+    for row in spans.itertuples(index=False):
+        when = {"ts": 1e3 * row.start_ms, "dur": 1e3 * (row.end_ms - row.start_ms)}
+        what = {"name": row.what, "cat": f"{row.span},{row.family}"}
+        drawn.append({"ph": "X", "pid": 0, "tid": lanes[row.lane], **what, **when})
+    target.write_text(json.dumps({"traceEvents": [*named, *drawn], "displayTimeUnit": "ms"}))
+    return target
+
+
+def symptoms(run: Run) -> pd.DataFrame:
+    """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.put_on_trial`)."""
+    seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
+    columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
+    return of_run(entries(run, "trial").reindex(columns=columns).reset_index(drop=True), run)
+
+
+def wrong_by_rows(row: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a benchmark, by what it did alone: names of bugs, none for a right one."""
+    signs = {
+        "unsynchronised": row["in_flight"] > 0,
+        "first_inside": row["steps_before"] == 0,
+        "dropout_on": row["loss_apart"] > 0,
+        "uncleared": row["gradient_times"] > _GROWN,
+        "data_inside": row["batches_inside"] > 0,
+    }
+    return [name for name, shown in signs.items() if shown]

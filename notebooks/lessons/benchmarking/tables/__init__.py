@@ -1,1 +1,0 @@
-"""Rows of lab 06 → tables: times beside least times, launches beside work, what the profiler saw."""
