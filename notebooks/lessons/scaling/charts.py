@@ -124,7 +124,7 @@ def parts_chart(*tables: pd.DataFrame) -> Figure:
             end = parts.bars(ax, share, start=end, color=color, label=name)
         for place, row in enumerate(table.itertuples()):
             ax.text(103, place, units.seconds(row.seconds), va="center", fontsize=8)
-        ax.set(title=where(table), xlabel="% of an epoch", xlim=(0, 124))
+        ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="% of an epoch", xlim=(0, 124))
         ax.set_xticks(range(0, 101, 20))
     canvas.shared_legend(figure, axes, columns=4)
     return canvas.finish(figure, sources(*tables))

@@ -41,7 +41,7 @@ def speedups(table: pd.DataFrame) -> Markdown:
         return verdict("One GPU scales to nothing: speed-up needs two GPUs at least.")
     best, worst = rows.loc[rows["efficiency"].idxmax()], rows.loc[rows["efficiency"].idxmin()]
     name = f"{best['ranks']} {'processes' if fact(table, 'small') else 'GPUs'}"
-    names = {"efficiency": "efficiency", "spread_efficiency": "±", "seconds": "epoch, s", "images_per_s": "images/s"}
+    names = {"efficiency": "efficiency", "seconds": "epoch, s", "images_per_s": "images/s"}
     shown = table[["law", "fixed", "ranks", "speedup", *names]].rename(columns=names)
     if best["fixed"] == worst["fixed"]:
         kept = units.percent(best["efficiency"])
@@ -102,8 +102,8 @@ def parts_add_up(table: pd.DataFrame) -> Markdown:
         return verdict(f"**{units.percent(worst)} of an epoch is not explained** ({_setting(row)}).")
     unexplained = "less than 0.1 %" if worst < 0.001 else units.percent(worst)
     return verdict(
-        f"✔ The parts leave {unexplained} of an epoch open. **Waiting for images takes {units.percent(waits.max())} at "
-        f"most, the exposed all-reduce {units.percent(exposed.max())}.**"
+        f"✔ The parts leave {unexplained} of an epoch open. **{_whose(table)} waiting for images takes "
+        f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
     )
 
 
@@ -112,19 +112,29 @@ def _setting(row: pd.Series) -> str:
     return f"{int(row['ranks'])} × {int(row['gpu_batch'])}"
 
 
+def _whose(table: pd.DataFrame) -> str:
+    """Return whose figures a verdict gives, as the beginning of its sentence."""
+    return "In the recorded run" if fact(table, "source").startswith("recorded") else "Here"
+
+
 def ways_agree(table: pd.DataFrame) -> Markdown:
     """Say whether three ways of measuring an all-reduce agree; takes `exchange`."""
     several = table[table["ranks"] > 1]
     if several.empty:
         return verdict("One rank exchanges nothing.")
-    names = {f"{way}_share": way for way in tables.WAYS} | {"hidden_share": "hidden", "alone_ms": "alone, ms"}
+    names = {f"{way}_share": way for way in tables.WAYS} | {
+        "alone_ms": "all-reduce alone, ms",
+        "hidden_share": "of which hidden",
+    }
     shown = several[["ranks", "gpu_batch", *names]].rename(columns=names)
     row, summary = several.loc[several["apart_points"].idxmax()], "Shares of a step, and the all-reduces alone"
     points = f"{units.number(row['apart_points'], 2)} points of a step"
     if row["apart_points"] <= AGREE_POINTS:
-        return verdict(f"**The three ways agree within {points}.**", shown, summary=summary)
+        return verdict(f"**{_whose(table)} the three ways agree within {points}.**", shown, summary=summary)
     most = max(tables.WAYS, key=lambda way: row[f"{way}_share"] if pd.notna(row[f"{way}_share"]) else -1.0)
-    return verdict(f"**The three ways differ by {points}** at worst. {_WHY[most]}", shown, summary=summary)
+    return verdict(
+        f"**{_whose(table)} the three ways differ by {points}** at worst. {_WHY[most]}", shown, summary=summary
+    )
 
 
 _WHY = {
@@ -183,10 +193,15 @@ def besides_gradients(table: pd.DataFrame) -> Markdown:
 def trained_alike(table: pd.DataFrame) -> Markdown:
     """Say whether the large batch learns in every seed; takes `accuracy`."""
     rows = [
-        (TRAININGS[str(row["variant"])], row["batch"], row["steps"], ", ".join(f"{one:.1f}" for one in row["percents"]))
+        (
+            TRAININGS[str(row["variant"])],
+            row["batch"],
+            row["seconds"],
+            ", ".join(f"{one:.1f}" for one in row["percents"]),
+        )
         for row in table.to_dict("records")
     ]
-    shown = pd.DataFrame(rows, columns=["training", "batch", "steps", "% right, seed by seed"])
+    shown = pd.DataFrame(rows, columns=["training", "batch", "seconds", "% right, seed by seed"])
     return verdict(_trained_alike(table), shown, summary="Every seed")
 
 
@@ -210,7 +225,9 @@ def fastest_loop(table: pd.DataFrame) -> Markdown:
     best = table.loc[table["images_per_s"].idxmax()]
     if len(table) < 2 or best["times_first"] <= 1:
         return verdict("**No knob makes the loop faster.**")
-    head = f"**All knobs up to {best['knob']} make one GPU {units.times(best['times_first'])} as fast.**"
+    head = (
+        f"**{_whose(table)} all knobs up to {best['knob']} make one GPU {units.times(best['times_first'])} as fast.**"
+    )
     if pd.isna(best["roof_share"]):
         return verdict(head)
     return verdict(f"{head} It uses {units.percent(best['roof_share'])} of the datasheet's matrix rate.")
