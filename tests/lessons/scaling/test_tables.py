@@ -78,10 +78,10 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
     assert four["apart_points"] == pytest.approx(1.0)
     assert table.loc[table["ranks"] == 2, "trace_ms"].isna().all(), "only all ranks are traced"
     assert four["bus_gb_per_s"] == pytest.approx(1.5 * 4 * 11_173_962 / 1e-3 / 1e9)
-    said(scaling.ways_agree(table), "**The three ways agree within 1.0 points of a step.**", "differ")
+    said(scaling.ways_agree(table), "**Here the three ways agree within 1.0 points of a step.**", "differ")
     said(
         scaling.ways_agree(scaling.exchange(apart)),
-        ("**The three ways differ by 25 points", "trace shows most"),
+        ("**Here the three ways differ by 25 points", "trace shows most"),
         "agree",
     )
     alone = scaling.exchange(communication_run(tmp_path / "alone", gpus=1))
