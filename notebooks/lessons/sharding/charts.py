@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LOADS = {"large": ("large batch", 1.0), "shared out": ("the report's batch, shared out", 0.45)}  # label, opacity
+_LOADS = {"large": 1.0, "shared out": 0.45}  # opacity of the bars
 _PUBLISHED = {"ddp": "ddp_speedup", "fsdp_grad": "fsdp_speedup", "fsdp_full": "fsdp_speedup"}
 
 
@@ -45,6 +45,8 @@ def strategies_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
         if rows["predicted"].isna().all():
             right.text(0.02, 0, "this run counted no memory", transform=right.get_yaxis_transform(), va="center")
         right.set(title=f"Memory, {_run(rates)}", xlabel=f"{unit} each, large batch")
+    swatches = {"large batch": canvas.QUIET, "the report's batch, shared out": canvas.IDLE}
+    parts.swatches(axes[0, 0], swatches)
     canvas.shared_legend(figure, axes.flat, columns=5)
     return canvas.finish(figure, parts.own_scales(axes[:, 0]) + sources(*(table for run in runs for table in run)))
 
@@ -65,15 +67,15 @@ def _kept_rates(ax: Axes, table: pd.DataFrame, order: Sequence[str]) -> None:
     """Draw two bars per strategy, the large batch above the batch that is shared out."""
     parts.rows(ax, [STRATEGY_LABELS[name] for name in order])
     color = canvas.RECORDED if fact(table, "source").startswith("recorded") else canvas.MEASURED
-    for load, (label, opacity) in _LOADS.items():
+    for load, opacity in _LOADS.items():
         rows = table[table["load"] == load].set_index("strategy").reindex(order)
         at = [place + (-0.2 if load == "large" else 0.2) for place in range(len(order))]
         whiskers = {"xerr": 100 * rows["spread_efficiency"], "capsize": 2, "ecolor": canvas.INK}
-        ax.barh(at, 100 * rows["efficiency"], 0.38, color=(color, opacity), label=label, **whiskers)
-        for place, rate in zip(at, rows["tokens_per_s"], strict=True):
-            if pd.notna(rate):
+        ax.barh(at, 100 * rows["efficiency"], 0.38, color=(color, opacity), **whiskers)
+        for place, kept in zip(at, rows["efficiency"], strict=True):
+            if pd.notna(kept):
                 look = {"va": "center", "fontsize": 7.5, "color": ink_on(color if opacity == 1 else "white")}
-                ax.text(2, place, f"{units.count(rate)} tokens/s", zorder=4, **look)
+                ax.text(2, place, f"{100 * kept:.0f} %", zorder=4, **look)
     longest = 100 * (table["efficiency"] + table["spread_efficiency"].fillna(0.0)).max()
     ax.set(title=f"Rate, {_run(table)}", xlabel="% of the rate of one alone, each", xlim=(0, max(110, 1.05 * longest)))
 
@@ -171,7 +173,7 @@ def projection_chart(
         rows = recorded[recorded["strategy"] == name]
         edges = 100 * rows["efficiency"], 100 * rows["efficiency_at_fixed_alpha"]
         ax.fill_between(rows["gpus"], *edges, color=canvas.IDLE, label="projected")
-        ax.plot(rows["gpus"], edges[0], color=canvas.THEORY, lw=1)
+        ax.plot(rows["gpus"], edges[0], color=canvas.THEORY, lw=1, label="… if α grows")
         _measured(ax, rows, canvas.RECORDED, "recorded run", zorder=3)
         if here is not None and fact(here, "source") != fact(recorded, "source"):
             own = here[here["strategy"] == name].dropna(subset="error")

@@ -203,7 +203,7 @@ suspects, diagnose, show_suspects = line_up(
 def why_fused() -> HTML:
     """Ask why fused attention makes the step so much faster."""
     return why(
-        "Fused attention computes the same numbers. Why is the step so much faster with it?",
+        "Fused attention computes the same numbers. Why is the recorded step so much faster with it?",
         (
             "It never writes the scores to memory",
             "They are a number per pair of tokens: memory, not arithmetic, was slow.",

@@ -65,7 +65,7 @@ def test_strategies_chart(runs, names):
         rows = rates[rates["ranks"].isin([1, rates["ranks"].max()])]
         wide = sorted(patch.get_width() for patch in left.patches if patch.get_width() > 0)
         assert wide == pytest.approx(sorted(100 * rows["efficiency"].dropna()))
-        assert len(left.texts) == rows["tokens_per_s"].notna().sum(), "each bar that was measured has its rate"
+        assert len(left.texts) == rows["efficiency"].notna().sum(), "each bar that was measured has its share"
         drawn = sum(patch.get_width() for patch in right.patches if patch.get_width() > 0)
         shown = held[(held["load"] == "large") & held["ranks"].isin([1, held["ranks"].max()])]
         scale = 1024 if shown["predicted"].max() > 2048 else 1

@@ -94,17 +94,17 @@ def rungs(*rates, mfu=0.52, spread=1.0):
 
 
 @pytest.mark.parametrize(
-    ("ladder", "said"),
+    ("here", "said"),
     [
-        (rungs(26e3, 52e3, 97e3), "make the step 3.7× as fast**, an MFU of 52 %. The largest gain is knob b: 2.0×."),
-        (rungs(8e3, 20e3, 16e3, mfu=NAN), "make the step 2.5× as fast**. The largest gain is knob b"),
-        (rungs(100.0, 100.5), "No knob makes the step faster beyond noise"),
-        (rungs(100.0, 150.0, spread=90.0), "No knob makes the step faster beyond noise"),
-        (rungs(100.0), "fewer than two settings"),
+        (rungs(8e3, 20e3, 16e3), "the knobs make the step 3.7× as fast**, an MFU of 52 %; here it is 2.5×."),
+        (rungs(100.0, 100.5), "Here no knob makes it faster beyond noise"),
+        (rungs(100.0, 150.0, spread=90.0), "Here no knob makes it faster beyond noise"),
+        (rungs(100.0), "Here fewer than two settings"),
     ],
 )
-def test_fastest_step(ladder, said):
-    assert said in sharding.fastest_step(ladder).data
+def test_fastest_step(here, said):
+    assert said in sharding.fastest_step(here, rungs(26e3, 52e3, 97e3)).data
+    assert "MFU" not in sharding.fastest_step(here, rungs(26e3, 52e3, mfu=NAN)).data
 
 
 def sizes(*rates, peaks=True):
