@@ -207,8 +207,9 @@ def _top_kernel(run: Run) -> str:
 
 
 def _same_kernel(run: Run) -> str:
-    tops = tables.kernels(run).groupby("phase", sort=False)["kernel"].first()
-    return "yes" if len({*tops}) == 1 else f"no: `{tops.iloc[-1][:24]}`"
+    tops = tables.kernels(run).groupby("phase", sort=False)[["kernel", "family"]].first()
+    name, family = tops.iloc[-1]
+    return "yes" if len({*tops["kernel"]}) == 1 else f"no: `{name[:24]}` ({family})"
 
 
 def _besides(run: Run) -> str:
