@@ -40,7 +40,7 @@ def larger_is_faster(table: pd.DataFrame) -> Markdown:
     if large["ms"] > deep["ms"]:
         return verdict(f"Eager, the largest size is slower than the deepest one: {times}.")
     work = f"{units.number(large['flop'] / deep['flop'], 2)} times the work"
-    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}**: {times}.")
+    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}.**")
 
 
 def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
