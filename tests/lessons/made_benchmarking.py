@@ -31,7 +31,7 @@ def phase_ms(plan, model, precision, mode, phase, *, host_us=HOST_US, fusion=FUS
     hidden, _, layers, _ = plan.dimensions(model)
     times = FORWARDS[phase]
     gpu = times * forward_flop(plan.shape(model), hidden, plan.sequence, plan.samples) / RATES[precision] * 1e3
-    gpu += 4.0 if phase == "step" and not plan.shrunk else 0.0
+    gpu += 4.0 if phase == "step" and plan.size == "full" else 0.0
     gpu /= fusion if mode.startswith("compiled") else 1
     host = (FIXED_US + times * KERNELS * layers * host_us) / 1e3
     host = 0.0 if mode.endswith("graph") else host / (3 if mode == "compiled" else 1)
@@ -52,7 +52,7 @@ def steps_run(folder, *, device="cuda", size="full", first=40.0, **hardware):
 
 
 def _plan(kind, device, size, **knobs):
-    small = {} if size == "full" else {"shrunk": True, "sequence": 32, "vocabulary": 500, **kind.SMALLER}
+    small = {} if size == "full" else kind.SMALLER
     return kind(device=device, size=size, **small, **knobs)
 
 
@@ -82,7 +82,7 @@ def firsts_run(folder, *, device="cuda", size="full", extra_us=400_000.0, mhz=(1
         for iteration in range(plan.iterations):
             loading, ms = (extra_us, 5 + extra_us / 1e3) if iteration == 0 else (0.0, 5.0)
             at = {"iteration": iteration, "warm_up": False}
-            seen = {"ms": ms, "gpu_ms": 3.0}
+            seen = {"ms": ms}
             if device == "cuda":
                 seen |= {"device_allocations": 30 if iteration == 0 else 0, "sm_mhz": mhz[iteration > 0]}
             rows.append(_knobs(point) | {"entry": "iteration"} | at | seen)
@@ -133,7 +133,7 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
         parts = attention_work(plan.samples, heads, plan.sequence, hidden // heads, width)
         for part, due in parts.items():
             us = softmax_us if part == "softmax" else 4.0
-            rows.append(knobs | {"entry": "attention", "part": part, "us": us, **vars(due)})
+            rows.append(knobs | {"entry": "attention", "part": part, "us": us, **due})
         if f"{point.model} {point.precision}" in plan.drawn:
             rows += [knobs | span for span in _spans(device)]
     return _write(folder, plan, rows, device)

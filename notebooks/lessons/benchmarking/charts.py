@@ -29,7 +29,7 @@ _FAMILY_COLORS = dict(
     zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)
 )
 _SPANS = {"operator": "#BFBFBF", "launch": _HOST, "kernel": _GPU}
-_NAMED, _DRAWN = 0.02, 1e-4  # of the step: operators with less time have no name on the chart, or no dot
+_NAMED, _DRAWN = 0.02, 1e-3  # of the step: operators with less time have no name on the chart, or no dot
 _WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host still launches
 
 
@@ -218,7 +218,7 @@ def families_chart(*tables: pd.DataFrame) -> Figure:
 def roofline_chart(*tables: pd.DataFrame) -> Figure:
     """Each operator's TFLOP/s by its FLOP per byte, under both roofs where they are known; a panel per run.
 
-    A dot's area shows its share of the time. Operators with less than 0.01 % of the time are left out.
+    A dot's area shows its share of the time. Operators with less than 0.1 % of the time are left out.
     """
     figure, axes = parts.panels(len(tables), height=4.6)
     shown = [table[table["share"] >= _DRAWN] for table in tables]
@@ -234,7 +234,7 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
         ax.set(xlim=(low, high), ylim=(table["tflops"].min() / 4, 8 * top))
         for scale in (ax.xaxis, ax.yaxis):
             canvas.logarithmic(scale)
-        roofs = f"roofs: {units.rate(rate)}, {units.number(peak)} TFLOP/s" if rate == rate else "no roof is known"
+        roofs = f"{units.rate(rate)}, {units.number(peak)} TFLOP/s" if rate == rate else "no roof is known"
         setting = _setting("2.7b", fact(table, "precision"))
         ax.set(title=f"{_run(table)}\n{setting}: {roofs}", xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
         ax.grid(axis="both")

@@ -157,7 +157,7 @@ CLAIMS = (
         recomputed=lambda: _printed("backward")["ms"]["2.7b"],
         recomputes="its other table, on an H100",
         holds=within(1.25),
-        reason="This table names no GPU. But both forwards of 2.7b are 6 % apart: the clocks hold different work.",
+        reason="This table names no GPU. But both forwards are 6 % apart: the clocks hold different work.",
         unit="ms",
         **_ABOUT,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -48,11 +48,18 @@ COMPARED = (
 )  # seconds of the steps before a change, and after it
 
 
-def _faster(before: list[float], after: list[float], middle: Any = statistics.median, noise: float = 1.0) -> Any:
+def _half_range(seconds: list[float]) -> float:
+    return _half_ranges(seconds)[0]
+
+
+def _none(_seconds: list[float]) -> float:
+    return 0.0
+
+
+def _faster(before: list, after: list, middle: Callable = statistics.median, noise: Callable = _half_range) -> Any:
     """Return how many times faster the steps are after the change; None where the difference is within noise."""
-    halves = sum(_half_ranges(seconds)[0] for seconds in (before, after))
     old, new = middle(before), middle(after)
-    return old / new if abs(old - new) > noise * halves else None
+    return old / new if abs(old - new) > noise(before) + noise(after) else None
 
 
 judge_faster = judge_of(
@@ -60,7 +67,9 @@ judge_faster = judge_of(
     COMPARED,
     _faster,
     (
-        Mistake("noise", lambda old, new: _faster(old, new, noise=0), "the medians differ by no more than their noise"),
+        Mistake(
+            "noise", lambda old, new: _faster(old, new, noise=_none), "the medians differ by no more than their noise"
+        ),
         Mistake(
             "upside_down",
             lambda old, new: 1 / found if (found := _faster(old, new)) else found,
@@ -73,22 +82,18 @@ judge_faster = judge_of(
         ),
         Mistake(
             "mean",
-            lambda old, new: _faster(old, new, statistics.mean, noise=0),
+            lambda old, new: _faster(old, new, statistics.mean, _none),
             "that compares the means, which one slow step changes, and takes no noise into account",
         ),
         Mistake(
             "whole_range",
-            lambda old, new: _faster(old, new, noise=2),
+            lambda old, new: _faster(old, new, noise=lambda seconds: 2 * _half_range(seconds)),
             "that takes the whole distance between the quartiles as noise; half of it is asked for",
             throughout=True,
         ),
         Mistake(
             "deviation",
-            lambda old, new: (
-                statistics.median(old) / statistics.median(new)
-                if abs(statistics.median(old) - statistics.median(new)) > statistics.stdev(old) + statistics.stdev(new)
-                else None
-            ),
+            lambda old, new: _faster(old, new, noise=statistics.stdev),
             "one slow step makes the standard deviation large; take half the distance between the quartiles",
             throughout=True,
         ),

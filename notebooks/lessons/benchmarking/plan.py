@@ -26,6 +26,7 @@ MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
 VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
 _FEW_WARM_UPS, _FEW_REPEATS = 2, 6
+_SEQUENCE = 128
 _HEAD = 64  # width of a head where a sweep chooses the number of heads
 
 
@@ -43,28 +44,31 @@ class Benchmark(Plan):
     most: ClassVar[int | None] = 1
     SMALLER: ClassVar[dict[str, Any]] = {}
 
+    samples: ClassVar[int] = 4
+
     gpus: int = 1
-    shrunk: bool = False  # the five sizes as CPUs run them
-    vocabulary: int = VOCABULARY
-    sequence: int = 128
-    samples: int = 4
     warm_ups: int = 3
     repeats: int = 10
 
     def validate(self) -> None:
-        if min(self.warm_ups, self.repeats, self.samples, self.sequence) < 1:
-            raise PlanError(
-                f"warm_ups={self.warm_ups}, repeats={self.repeats}, samples={self.samples}, sequence={self.sequence}: "
-                "at least 1 each"
-            )
+        if min(self.warm_ups, self.repeats) < 1:
+            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
         for knobs in self.knobs():
             for knob, known in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
                 if knobs.get(knob):
                     self.require(knob, knobs[knob], known)
 
+    @property
+    def vocabulary(self) -> int:
+        return SMALL_VOCABULARY if self.size == "small" else VOCABULARY
+
+    @property
+    def sequence(self) -> int:
+        return SMALL_SEQUENCE if self.size == "small" else _SEQUENCE
+
     def dimensions(self, model: str) -> tuple[int, int, int, int]:
         """Return hidden, inner, layers and heads of one of the five sizes, as this plan runs it."""
-        return (SMALL_SIZES if self.shrunk else SIZES)[model]
+        return (SMALL_SIZES if self.size == "small" else SIZES)[model]
 
     def shape(self, model: str) -> Model:
         """Return the parameters of one of the five sizes, as this plan runs it."""
@@ -73,9 +77,7 @@ class Benchmark(Plan):
 
     @classmethod
     def small(cls, **knobs) -> Self:
-        shared = {"shrunk": True, "vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
-        every: dict[str, Any] = {"size": "small", "repeats": 5} | shared | cls.SMALLER | knobs
-        return cls(**every)
+        return cls(**({"size": "small", "repeats": 5} | cls.SMALLER | knobs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,6 @@ class Steps(Benchmark):
 
     models: tuple[str, ...] = NAMES
     precisions: tuple[str, ...] = PRECISIONS
-    modes: tuple[str, ...] = MODES
     warm_ups: int = 5
 
     def often(self, precision: str) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Steps(Benchmark):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
             for precision in self.precisions:
-                for mode in self.modes:
+                for mode in MODES:
                     if mode == "eager" or (self.device == "cuda" and precision == "autocast"):
                         yield {"model": model, "precision": precision, "mode": mode}
 
@@ -124,8 +125,6 @@ class Products(Benchmark):
     repeats: int = 15
 
     def validate(self) -> None:
-        if min(self.warm_ups, self.repeats) < 1 or self.side < 2:
-            raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}, side={self.side}: at least 1, 1 and 2")
         for precision in self.precisions:
             self.require("precision", precision, PRODUCTS)
 
@@ -169,7 +168,7 @@ class Launches(Benchmark):
     """Forwards in bfloat16 by depth, by width, and of the five sizes: host's time, GPU's time, and kernels.
 
     A point's `axis` is "layers", "width" or "model"; the sweep of layers has the width of the smallest size. Before
-    every timed forward a reference of `reference_layers` such layers says how fast the host is just then.
+    every timed forward a reference of three such layers says how fast the host is just then.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
@@ -177,7 +176,6 @@ class Launches(Benchmark):
     depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     widths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 6144, 8192)
     width_layers: int = 6
-    reference_layers: int = 3
     models: tuple[str, ...] = NAMES
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -221,9 +219,7 @@ class Answer(Benchmark):
     """The student's `timed`, called with steps of a simulated device, whose right times are known exactly."""
 
     answers: str = ""  # the folder of the student's answers
-    situations: tuple[str, ...] = SITUATIONS
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for situation in self.situations:
-            self.require("situation", situation, SITUATIONS)
+        for situation in SITUATIONS:
             yield {"situation": situation}

@@ -40,7 +40,7 @@ def larger_is_faster(table: pd.DataFrame) -> Markdown:
     if large["ms"] > deep["ms"]:
         return verdict(f"Eager, the largest size is slower than the deepest one: {times}.")
     work = f"{units.number(large['flop'] / deep['flop'], 2)} times the work"
-    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}**: {times}.")
+    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}.**")
 
 
 def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -207,8 +207,9 @@ def _top_kernel(run: Run) -> str:
 
 
 def _same_kernel(run: Run) -> str:
-    tops = tables.kernels(run).groupby("phase", sort=False)["kernel"].first()
-    return "yes" if len({*tops}) == 1 else f"no: `{tops.iloc[-1][:24]}`"
+    tops = tables.kernels(run).groupby("phase", sort=False)[["kernel", "family"]].first()
+    name, family = tops.iloc[-1]
+    return "yes" if len({*tops["kernel"]}) == 1 else f"no: `{name[:24]}` ({family})"
 
 
 def _besides(run: Run) -> str:

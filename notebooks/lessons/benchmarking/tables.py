@@ -128,8 +128,8 @@ def first_calls(run: Run) -> pd.DataFrame:
 
 
 def first_iterations(run: Run) -> pd.DataFrame:
-    """Return one row per profiled iteration: ms, gpu_ms, device_allocations (requests to the driver) and sm_mhz."""
-    columns = ["iteration", "ms", "gpu_ms", "device_allocations", "sm_mhz"]
+    """Return one row per profiled iteration: ms, device_allocations (requests to the driver) and sm_mhz."""
+    columns = ["iteration", "ms", "device_allocations", "sm_mhz"]
     return of_run(entries(run, "iteration").reindex(columns=columns).reset_index(drop=True), run)
 
 

@@ -8,6 +8,7 @@ import torch
 from labkit.engine.launch import launch
 from lessons import benchmarking as lab
 from lessons.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
+from lessons.benchmarking.tables import attention_parts
 from lessons.benchmarking.worker.profiles import Traffic
 from lessons.benchmarking.worker.steps import Loop
 
@@ -78,7 +79,7 @@ def launched(tmp_path_factory):
         plans = {
             "steps": Steps.small(**few),
             "firsts": FirstCalls.small(iterations=3),
-            "profiles": Profiles.small(**few, steps=1),
+            "profiles": Profiles.small(**few | {"models": ("2.7b",)}, steps=1),
             "launches": Launches.small(**few, depths=(1, 2), widths=(32,)),
         }
         yield {name: launch(plan, progress=False) for name, plan in plans.items()}
@@ -98,9 +99,8 @@ def test_the_first_calls_are_seen_event_by_event(launched):
     iterations, events = (table(launched["firsts"]) for table in (lab.first_iterations, lab.first_calls))
     assert list(iterations["iteration"]) == [0, 1, 2]
     assert "aten::mm" in set(events["event"])
-    host_ms = lab.first_kinds(launched["firsts"]).groupby("iteration")["ms"].sum()
-    shares = host_ms.to_numpy() / iterations["ms"].to_numpy()
-    assert (shares > 0.5).all() and (shares < 2.5).all(), "two threads, of which one may wait for the other"
+    share = events["first_ms"].sum() / iterations["ms"].iloc[0]
+    assert 0.5 < share < 2.5, "two threads, of which one may wait for the other"
 
 
 @pytest.mark.slow
@@ -108,12 +108,12 @@ def test_a_profile_has_all_that_the_questions_need(launched):
     run = launched["profiles"]
     accounts = lab.accounts(run)
     assert list(accounts["phase"]) == list(PHASES) and (accounts["busy_ms"] <= accounts["window_ms"] * 1.001).all()
-    roofline = lab.roofline(run, model="small", precision="float32").set_index("operator")
-    hidden, inner, layers, _ = run.plan.dimensions("small")
+    roofline = lab.roofline(run).set_index("operator")
+    hidden, inner, layers, _ = run.plan.dimensions("2.7b")
     assert roofline.loc["aten::mm", "flop"] > 3 * 2 * 4 * 32 * layers * (4 * hidden**2 + 3 * hidden * inner)
     assert "optimizer" in set(lab.families(run)["family"])
-    assert set(lab.attention_parts(run)["part"]) == {"scores", "mask", "softmax", "values"}
-    assert len(lab.timeline(run, model="small")) > 20
+    assert (attention_parts(run)["us"] > 0).all()
+    assert len(run.spans) > 20
 
 
 @pytest.mark.slow

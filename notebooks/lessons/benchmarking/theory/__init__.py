@@ -86,33 +86,22 @@ def line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
     return fitted.slope, fitted.intercept
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of plain attention: FLOP, and the bytes that it reads and writes at least."""
-
-    flop: int
-    moved_bytes: int
-
-
 SOFTMAX_FLOP = 5  # a score: compare, subtract, exponential, add, divide
 
 
-def attention_work(samples: int, heads: int, sequence: int, width: int, element_bytes: int) -> dict[str, Part]:
-    """Return the parts of softmax(Q·Kᵀ + mask)·V, each its own kernel: its FLOP and the bytes of what it touches.
+def attention_work(
+    samples: int, heads: int, sequence: int, width: int, element_bytes: int
+) -> dict[str, dict[str, int]]:
+    """Return `flop` and `moved_bytes` of Q·Kᵀ ("scores"), softmax, and the product with V ("values"), a kernel each.
 
-    A product reads two matrices of sequence × width (or of scores and width) and writes the third; mask and softmax
-    read and write every score.
+    A product reads two matrices of sequence × width (or of scores and width) and writes the third; softmax reads and
+    writes every score.
     """
     matrices = samples * heads
     scores, rows = matrices * sequence**2, matrices * sequence * width
-    product = Part(2 * scores * width, element_bytes * (2 * rows + scores))
-    through = 2 * element_bytes * scores
-    return {
-        "scores": product,
-        "mask": Part(scores, through),
-        "softmax": Part(SOFTMAX_FLOP * scores, through),
-        "values": product,
-    }
+    product = {"flop": 2 * scores * width, "moved_bytes": element_bytes * (2 * rows + scores)}
+    softmax = {"flop": SOFTMAX_FLOP * scores, "moved_bytes": 2 * element_bytes * scores}
+    return {"scores": product, "softmax": softmax, "values": product}
 
 
 _KINDS = (  # the first line with a word that the event's name holds decides

@@ -11,7 +11,6 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from labkit.engine.worker import Worker
-from labkit.theory.intervals import length
 from lessons.benchmarking.theory import innermost, kind
 from lessons.benchmarking.worker.steps import Loop, clock_mhz
 
@@ -22,7 +21,7 @@ _RANGE = "iteration {}"
 def watch_first_calls(worker: Worker, loop: Loop) -> None:
     """Profile the first AdamW steps of this process, one range each, and append what the host and the GPU did.
 
-    Rows: entry="iteration" (ms, gpu_ms, device_allocations, sm_mhz) and entry="event" (event, kind, calls, longest_us
+    Rows: entry="iteration" (ms, device_allocations, sm_mhz) and entry="event" (event, kind, calls, longest_us
     of one call, self_us: the time in which nothing began after it and still went on).
     """
     on_gpu = worker.device.type == "cuda"
@@ -50,13 +49,8 @@ def _append(worker: Worker, events: list, iteration: int, timing: SimpleNamespac
     window = next(event.time_range for event in events if event.name == _RANGE.format(iteration) and _on_host(event))
     inside = [event for event in events if window.start <= event.time_range.start <= window.end]
     host = [event for event in inside if _on_host(event)]
-    gpu = [
-        (event.time_range.start, event.time_range.end)
-        for event in inside
-        if event.device_type == DeviceType.CUDA and not event.is_user_annotation
-    ]
     shared = {"iteration": iteration, "warm_up": False}
-    worker.record(entry="iteration", **shared, ms=1e3 * timing.seconds, gpu_ms=length(gpu) / 1e3, **more)
+    worker.record(entry="iteration", **shared, ms=1e3 * timing.seconds, **more)
     took = innermost((e.time_range.start, min(e.time_range.end, window.end), _name(e.name)) for e in host)
     lasted: dict[str, list[float]] = defaultdict(list)
     for event in host:

@@ -9,6 +9,8 @@ from labkit.engine.worker import Worker
 from lessons.benchmarking.worker.profiles import watched
 from lessons.benchmarking.worker.steps import Loop, captured, time_work
 
+_REFERENCE_LAYERS = 3
+
 
 class Reference:
     """A forward whose kernels are short, to say what the host takes to launch one."""
@@ -16,7 +18,7 @@ class Reference:
     def __init__(self, worker: Worker, point: SimpleNamespace):
         self.worker = worker
         hidden, inner, _, heads = worker.plan.dimensions("small")
-        self.loop = Loop(worker, point, (hidden, inner, worker.plan.reference_layers, heads))
+        self.loop = Loop(worker, point, (hidden, inner, _REFERENCE_LAYERS, heads))
         for _ in range(worker.plan.warm_ups):
             self.loop.forward()
         self.kernels = len(watched(worker, self.loop.forward, steps=1).events)

@@ -198,12 +198,10 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
     dtype = torch.bfloat16 if point.precision == "autocast" else torch.float32
     shape = (plan.samples, heads, plan.sequence, hidden // heads)
     q, k, v = (torch.randn(shape, device=device, dtype=dtype) for _ in range(3))
-    above = torch.ones(plan.sequence, plan.sequence, dtype=torch.bool, device=device).triu(1)
     scores = q @ k.transpose(-2, -1)
     weights = scores.softmax(-1)
     works = {
         "scores": lambda: q @ k.transpose(-2, -1),
-        "mask": lambda: scores.masked_fill(above, float("-inf")),
         "softmax": lambda: scores.softmax(-1),
         "values": lambda: weights @ v,
     }
@@ -211,7 +209,7 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
     for part, work in works.items():
         seen = watched(worker, work, _PART_CALLS)
         us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS
-        worker.record(entry="attention", part=part, us=us, **vars(due[part]))
+        worker.record(entry="attention", part=part, us=us, **due[part])
 
 
 @dataclass
