@@ -72,16 +72,16 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = recorded[["strategy", "batch", *names]].replace({"strategy": STRATEGY_LABELS})
     shown["unexplained_share"] *= 100
     worst = recorded["unexplained_share"].abs().max()
-    sentence = f"**The ledger explains all but {units.percent(worst)} of each recorded peak**"
+    sentence = f"**The ledger explains each recorded peak: at most {units.percent(worst)} is missing**"
     if worst > _EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
     if here["peak"].notna().any():
         own = here["unexplained_share"].abs().max()
-        said = f"here all but {units.percent(own)}" if own <= _EXPLAINED else f"here {units.percent(own)} is not"
+        said = f"here at most {units.percent(own)}" if own <= _EXPLAINED else f"here {units.percent(own)} is not"
     else:
         error = here["counted_error"].max()
         agrees = "agrees with the formulas within" if error < 0.01 else "differs from the formulas by"
-        said = f"here, on CPUs, what the ranks counted {agrees} {units.percent(error)}"
+        said = f"here, on CPUs, what the ranks hold, added up over their tensors, {agrees} {units.percent(error)}"
     return verdict(f"{sentence}; {said}.", shown.rename(columns=names), summary="The recorded peaks")
 
 
@@ -96,10 +96,11 @@ def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
             return verdict(f"✘ **{len(unequal)} kinds of collectives differ from the formulas {name}** ({what}).")
     shown = recorded[recorded["batch"] == recorded["batch"].max()]
     shown = shown[["strategy", "collective", "counted_calls", "counted_mib"]].replace({"strategy": STRATEGY_NAMES})
-    shown = shown.rename(columns={"counted_calls": "calls per step", "counted_mib": "MiB per step"})
+    shown = shown.rename(columns={"counted_calls": "calls per step", "counted_mib": "MiB of tensors per step"})
     sentence = "✔ **Every kind of collective agrees with its formula, in calls and bytes**"
-    text = verdict(f"{sentence}: {len(here)} here, {len(recorded)} in the recorded run.").data
-    return Markdown(f"{text}\n\nThe recorded run, at batch {recorded['batch'].max()}:\n\n{as_table(shown, 4)}")
+    text = verdict(f"{sentence}: {len(here)} here, {len(recorded)} in the recorded run, over all batches.").data
+    head = f"The recorded run, at batch {recorded['batch'].max()}. In a ring, an all-reduce sends its tensors twice:"
+    return Markdown(f"{text}\n\n{head}\n\n{as_table(shown, 4)}")
 
 
 def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
@@ -171,9 +172,11 @@ def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markd
     ]
     sizes = [units.number(rows[setting]) for setting in (("fused", True), ("plain", True))]
     fits = f"The reports' peaks fit {listed(fitting)}." if fitting else "Neither fits the reports."
-    rate = f"Plain attention trains at {units.percent(rates['plain', True] / rates['fused', True])} of the rate."
+    rate = units.percent(rates["plain", True] / rates["fused", True])
+    shown = table[["attention", "dropout", column, "samples_per_s"]]
+    shown = shown.rename(columns={column: "MB per sample", "samples_per_s": "samples/s"})
     adds = f"**With dropout, a sample adds {sizes[0]} MB with fused attention and {sizes[1]} MB with plain.**"
-    return verdict(f"{adds} {rate} {fits}")
+    return verdict(f"{adds} Plain attention trains at {rate} of fused attention's rate. {fits}", shown)
 
 
 def accumulation_trades(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -222,8 +225,8 @@ def zero_beside_fsdp(table: pd.DataFrame) -> Markdown:
     peak = "" if pd.isna(memory) else f" and {units.percent(memory)} of its peak"
     sent = rows.loc[("zero2", ""), "link_mib"] / rows.loc[("ddp", ""), "link_mib"]
     return verdict(
-        f"**DeepSpeed's full sharding has {units.percent(rate)} of the rate of FSDP full{peak}.** "
-        f"Its other two stages send {units.times(sent)} DDP's bytes."
+        f"**DeepSpeed's full sharding, at its default limits, has {units.percent(rate)} of the rate of "
+        f"FSDP full{peak}.** The two lower stages send {units.times(sent)} DDP's bytes."
     )
 
 

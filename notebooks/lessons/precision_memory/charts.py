@@ -44,7 +44,8 @@ def spacing_chart(table: pd.DataFrame) -> Figure:
     ax.set(xlabel="number (log)", ylabel="distance to the next number (log)")
     ax.grid(axis="both")
     canvas.legend_above(ax, columns=6)
-    return canvas.finish(figure, sources(table))
+    notes = "a flat left end: subnormal numbers, the smaller, the fewer digits · "
+    return canvas.finish(figure, notes + sources(table))
 
 
 def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> Figure:
@@ -91,7 +92,11 @@ def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
             own = histogram[histogram["of"] == of]
             style = {"color": color, "lw": 2, "drawstyle": "steps-mid", "label": f"gradients of {of}"}
             left.plot(own["exponent"], 100 * own["share"], **style)
-        left.set(title=f"{where(histogram)}: gradients", ylabel="% of the gradients", ylim=(0, None))
+        left.set(
+            title=f"{where(histogram)}: float32 gradients at the start",
+            ylabel="% of the gradients",
+            ylim=(0, None),
+        )
         left.set_xlabel("size of the gradient, power of two")
         left.set_xlim(min(seen["exponent"].min(), least - 2), most + 1)
         _scale(right, course[course["way"] == "float16 scaled"])
@@ -130,7 +135,7 @@ def speed_chart(*tables: pd.DataFrame) -> Figure:
         Line2D([], [], color=PRECISION_COLORS[name], label=PRECISION_NAMES[name], marker="o", ls="") for name in used
     ]
     figure.legend(handles=handles, loc="outside upper right", ncols=3, fontsize=9)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, "whiskers: the spread of both times · " + sources(*tables))
 
 
 def _gains(ax: Axes, table: pd.DataFrame, spread: pd.Series) -> None:

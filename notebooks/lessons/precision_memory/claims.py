@@ -113,7 +113,7 @@ CLAIMS = (
         says="A training step of 2.7b peaks at 55.3 GB at context 512",
         printed=lambda: _printed("train_step", 512),
         recomputed=_later_step,
-        recomputes="a later step",
+        recomputes="what the printed forward holds, and AdamW's states of 8 bytes per parameter",
         holds=_NEAR,
         reason="From the second step on, AdamW's states lie beside the activations that the printed forward keeps. "
         "The report does not say which step.",
@@ -133,7 +133,7 @@ CLAIMS = (
     Stated(
         name="slower_models",
         where="table of times on an A100",
-        says="With mixed precision a forward takes longer for these models",
+        says="With mixed precision a forward takes longer for at least these models",
         printed=lambda: _slower(published_speed(published("transformer_steps"))),
         recomputed=lambda: _slower(speed(replay(f"{_RECORDED}/speed"))),
         recomputes="recorded on an H200",

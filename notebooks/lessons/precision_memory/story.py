@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
 _NEAR = 0.10  # of a peak: what a formula may leave over
 _CLOSE = 0.01  # of a loss or of a tensor's bytes: equal but for rounding
+_WRONG = 0.1  # of a norm: more comes from overflow in some rows, not from rounding
 _LISTED = 8  # allocations that a table shows
 
 
@@ -31,10 +32,12 @@ def not_half(table: pd.DataFrame) -> Markdown:
     if ratios.empty:
         return verdict("This run lacks one of the two precisions.")
     least, most = (units.percent(ratios.iloc[end]) for end in (-1, 0))
-    first = "**16 bits do not halve the memory**" if ratios.min() > 0.6 else "**16 bits about halve the memory**"
-    return verdict(
-        f"{first}: mixed precision needs {least} of float32's at the longest context, {most} at the shortest."
+    halved = "do not halve" if ratios.min() > 0.6 else "about halve"
+    more = f", and more than float32 at context {ratios.idxmax()}" if ratios.max() > 1 else ""
+    sentence = (
+        f"**Half the bits {halved} the memory**: mixed precision needs {least} of float32's at the longest context"
     )
+    return verdict(f"{sentence}, {most} at the shortest{more}.")
 
 
 def _mixed_ratio(table: pd.DataFrame, phase: str) -> pd.Series:
@@ -89,7 +92,8 @@ def _by_hand(same: dict[str, bool]) -> str:
 
 def norm_needs(table: pd.DataFrame) -> Markdown:
     """Say from which deviation float16 statistics overflow, and how wrong bfloat16's are; takes `norms`."""
-    broken = table[(table["precision"] == "float16") & ~table["finite"] & (table["varied"] == "deviation")]
+    wrong = ~table["finite"] | (table["error"] > _WRONG)
+    broken = table[(table["precision"] == "float16") & wrong & (table["varied"] == "deviation")]
     narrow = table[table["precision"] == "bfloat16"]
     first = "float16 statistics stay finite"
     if len(broken):
@@ -99,10 +103,11 @@ def norm_needs(table: pd.DataFrame) -> Markdown:
     worst = narrow.loc[narrow["error"].idxmax()]
     where = f"at a {worst['varied']} of {worst['input_size']:g}"
     shown = table.pivot_table(index=["varied", "input_size"], columns="precision", values="error")
+    shown = shown.rename_axis(index={"varied": "of the input", "input_size": "is"})
     return verdict(
         f"**{first}; bfloat16 statistics are off by up to {units.percent(worst['error'])}** ({where}).",
         shown.map(lambda error: "not finite" if math.isnan(error) else f"{error:.1e}").reset_index(),
-        summary="The relative error by the format of the statistics",
+        summary="Relative error by the format of the statistics; deviations have mean 0, means have deviation 1",
     )
 
 
@@ -127,8 +132,8 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
         zero, last = ways["zero_share"].median(), ways["loss"].last()
         lost = fact(histogram, "lost")
         rows[_whose(course)] = {
-            "gradients of activations that float16 rounds to 0": units.percent(lost["activations"]),
-            "gradients of weights that are 0, float16": units.percent(zero["float16"]),
+            "first step: gradients of activations that float16 rounds to 0": units.percent(lost["activations"]),
+            "median step: gradients of weights that are 0, float16": units.percent(zero["float16"]),
             "… float16 with the scale": units.percent(zero["float16 scaled"]),
             "largest scale": f"2^{round(math.log2(scaled['scale'].max()))}",
             "steps skipped": f"{int(scaled['skipped'].sum())} of {len(scaled)}",
@@ -141,8 +146,8 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
     saved = "The scale saves gradients" if before > 2 * after and before > 0.001 else "The scale saves little"
     whose = _whose(runs[-1][1])
     return verdict(
-        f"**{saved}**: without it {units.percent(before)} of the weights' gradients are zero in the {whose}, with it "
-        f"{units.percent(after)}.",
+        f"**{saved}**: without it {units.percent(before)} of the weights' gradients are zero in the {whose}'s "
+        f"median step, with it {units.percent(after)}.",
         shown,
     )
 
@@ -160,8 +165,10 @@ def who_gains(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFram
         parts.append(gains.drop(index="float32", level="precision"))
         noise = table.get("spread_gain", pd.Series(0.0, table.index))
         clear = table[(table["precision"] == "bfloat16") & (table["gain"] - 1 > noise)]
-        said.append(f"{units.times(clear['gain'].max())} {name}" if len(clear) else f"nothing {name}")
-        models |= {*clear.loc[clear["gain"] == clear["gain"].max(), "model"]}
+        best = clear[clear["gain"] == clear["gain"].max()]
+        most = [f"{units.times(row.gain)} {name} ({row.phase})" for row in best.head(1).itertuples()]
+        said += most or [f"nothing {name}"]
+        models |= {*best["model"]}
     table = pd.concat(parts, axis=1).round(2).reset_index().astype(object).fillna("–")
     who = "the largest model gains most" if models == {here["model"].iloc[-1]} else "mixed precision gains at most"
     sentence = f"**Beyond noise, {who}: {said[0]}, {said[1]}, {said[2]}.**"
@@ -200,7 +207,8 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what the recorded run's largest allocation is; the largest of this run are folded. Takes `allocations`."""
     top, matrix = recorded["size_mib"].iloc[0], fact(recorded, "matrix_mib")
     what = "exactly one float32 matrix of the SwiGLU" if top == matrix else "not the size of a matrix of the SwiGLU"
-    what += f", made in {recorded['phase'].iloc[0]}"
+    made_in = recorded["phase"].iloc[0]
+    what += f", made in {made_in}" + (": a gradient, no activation" if made_in == "backward" else "")
     shown = here.head(_LISTED).rename(columns={"size_mib": "MiB", "count": "times", "source": "text"})
     shown["text"] = [f"`{text}`" if text else "(autograd's own thread)" for text in shown["text"].fillna("")]
     return verdict(
@@ -227,7 +235,8 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         f"**The leanest is *{name}***: {shares[0]} of the plain peak here, {shares[1]} recorded. Alone, "
         f"{listed(f'*{lever}*' for lever in sorted(idle))} leave the recorded peak as it is.",
         shown.astype(object).fillna("–"),
-        summary="All levers, over the plain step; unbeaten: none needs less of one, no more of the other",
+        summary="All levers, over the plain step; unbeaten: no other lever has a lower peak without taking "
+        "longer, or takes less time without a higher peak",
     )
 
 

@@ -125,9 +125,9 @@ def speed(gain: float, spread: float) -> pd.DataFrame:
 
 def test_who_gains():
     said = precision_memory.who_gains(speed(1.05, 0.1), speed(3.0, 0.1), speed(2.0, 0.1)).data
-    assert "the largest model gains most: nothing here, 3.0× recorded, 2.0× published" in said
+    assert "the largest model gains most: nothing here, 3.0× recorded (forward), 2.0× published (forward)" in said
     small = speed(1.05, 0.0).assign(gain=[1.4, 1.1, 1.0, 1.0])
-    assert "mixed precision gains at most: 1.4× here" in precision_memory.who_gains(small, small, small).data
+    assert "mixed precision gains at most: 1.4× here (forward)" in precision_memory.who_gains(small, small, small).data
 
 
 @pytest.mark.parametrize(("error", "said"), [(0.0, "✔ Each item"), (0.002, "within 0.20 %"), (0.1, "✘"), (NAN, "no")])
@@ -138,7 +138,10 @@ def test_bytes_as_computed(error, said):
 def test_largest_allocation(recorded):
     table = precision_memory.allocations(recorded["timeline"], "float32")
     said = precision_memory.largest_allocation(table, table).data
-    assert "largest takes 100 MiB**: exactly one float32 matrix of the SwiGLU" in said
+    assert (
+        "takes 100 MiB**: exactly one float32 matrix of the SwiGLU, made in backward: a gradient, no activation."
+        in said
+    )
     other = like(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 
