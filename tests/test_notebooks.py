@@ -10,8 +10,6 @@ from notebook_rules import CHECKED, COURSE, PARAMETERS, ROOT, RULES, SHORT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHARTS, EXPLORERS = notebook_rules.CHARTS or {"chart"}, notebook_rules.EXPLORERS or {"explore"}
-# The first lesson shows the machine, so there is nothing to predict in it.
-EXEMPT = {("00_start", "predict_first")}
 
 
 def test_there_are_notebooks():
@@ -22,8 +20,7 @@ def test_there_are_notebooks():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("name", RULES)
 def test_notebook_keeps_the_rule(path, name):
-    if (path.stem, name) not in EXEMPT:
-        assert list(RULES[name](nbformat.read(path, as_version=4))) == []
+    assert list(RULES[name](nbformat.read(path, as_version=4))) == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -197,7 +197,7 @@ def cost_run(
     folder, *, torchrun=7.0, launch=7.2, sweep=8.4, first_row=1.5, sweep_startup=1.2, pairs=5, ways=WAYS
 ) -> Run:
     """Write what launching cost, pair by pair, the first a warm-up; the machine slows down, alike for all of a pair."""
-    plan = LaunchCost(device="cpu", gpus=2, pairs=pairs, size="full", ways=ways)
+    plan = LaunchCost(device="cuda", gpus=2, pairs=pairs, size="full", ways=ways)
     rows = []
     for pair in range(pairs):
         for way, seconds in zip(WAYS, (torchrun, launch, sweep), strict=True):
@@ -208,7 +208,7 @@ def cost_run(
             row |= {"seconds": slow * seconds, "first_row_seconds": slow * (6.0 if way == "torchrun" else first_row)}
             startup = {"torchrun": 5.0, "launch": 1.0, "sweep": sweep_startup}[way]
             rows.append((0, row | {"startup_seconds": slow * startup}))
-    return write_run(folder, plan, CPU, rows)
+    return write_run(folder, plan, gpu_node(2), rows)
 
 
 def attributed(rows: list[dict], **attrs) -> pd.DataFrame:

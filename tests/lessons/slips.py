@@ -13,11 +13,11 @@ SLIPS = {
         ("rank % gpus_per_node", "rank // gpus_per_node", "wrong"),
     ],
     "start.first_cause": [
-        ("min(own, key=lambda report: report[1])", "own[0]", "latest"),
+        ("min(errors, key=lambda report: report[1])", "errors[0]", "latest"),
         ('"connection" not in report[2]', "True", "earliest"),
-        ("if own:", "if len(reports) == ranks:", "silent_first"),
-        ("min(own", "max(own", "latest"),
-        ("if own:", "if reports:\n        return reports[0][0]\n    if own:", "first_listed"),
+        ("if errors:", "if len(reports) == ranks:", "silent_first"),
+        ("min(errors", "max(errors", "latest"),
+        ("if errors:", "if reports:\n        return reports[0][0]\n    if errors:", "first_listed"),
     ],
     "topology.cpus": [
         ("int(ends[-1]) + 1", "int(ends[-1])", "end_left_out"),

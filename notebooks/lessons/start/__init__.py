@@ -1,20 +1,21 @@
 """Lab 00, start: this machine, and how a run works."""
 
 from lessons.start.charts import best_chart, collectives_drawing, cost_chart, startup_chart, sums_chart, wall_drawing
-from lessons.start.exercise import attempts, check, hint, solution
+from lessons.start.exercises import attempts, check, hint, solution, why_first
 from lessons.start.faults import cause, failures
 from lessons.start.plan import BertStep, Failure, Hello, LaunchCost
 from lessons.start.story import (
-    explain_cost,
-    explain_failure,
-    explain_left,
-    explain_ranks,
-    explain_size,
-    explain_startup,
-    point_to_claims,
+    all_there,
+    first_over_later,
+    first_sum,
+    in_one_minute,
+    longest_part,
+    nothing_left,
     show_error,
+    sweep_saves,
+    while_it_moves,
 )
-from lessons.start.tables import best_times, launch_costs, ranks, scorecard, startup, sums
+from lessons.start.tables import best_times, launch_costs, ranks, startup, sums
 
 RECORDED = "h200x4/start/hello"
 COST = "h200x4/start/launchcost"

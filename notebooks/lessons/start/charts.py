@@ -9,7 +9,7 @@ import pandas as pd
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
 from labkit.charts.parts import bars, beside, panels, rows, swatches
-from labkit.provenance import fact, sources
+from labkit.provenance import fact, sources, where
 from labkit.story import units
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ _PARTS_OF_START_UP = (  # in the order in which a rank goes through them; each k
     "conditions are measured",
     "the lab prepares",
 )
-_WAYS = {"torchrun": "bare torchrun, 1 point", "launch": "launch(), 1 point", "sweep": "launch(), a sweep"}
+_WAYS = {
+    "torchrun": "bare torchrun, 1 point",
+    "launch": "a later launch(), 1 point",
+    "sweep": "a later launch(), a sweep",
+}
 
 
 def wall_drawing() -> Figure:
@@ -35,7 +39,7 @@ def wall_drawing() -> Figure:
     ax.axis("off")
     ax.set(xlim=(0, 10), ylim=(0, 4), title="A run crosses a wall; two things cross it")
     for x, y, width, height, color, text in (
-        (0.2, 1.0, 2.6, 2.0, "#DCEBF5", "this notebook's kernel\n\nplans, tables, charts\nno torch, no GPU memory"),
+        (0.2, 1.0, 2.6, 2.0, "#DCEBF5", "this notebook's process\n\nplans, tables, charts\nno torch, no GPU memory"),
         (6.6, 3.05, 3.2, 0.62, "#FBEBD0", "rank 0 · GPU 0"),
         (6.6, 2.18, 3.2, 0.62, "#FBEBD0", "rank 1 · GPU 1"),
         (6.6, 1.31, 3.2, 0.62, "#FBEBD0", "rank 2 · GPU 2"),
@@ -55,8 +59,12 @@ def wall_drawing() -> Figure:
     return canvas.finish(figure, "torchrun's agent starts one worker process per GPU")
 
 
-def best_chart(table: pd.DataFrame) -> Figure:
-    """The least time for one gigabyte moved and one teraflop computed, by datasheet, a dot each: left is faster."""
+def best_chart(*tables: pd.DataFrame) -> Figure:
+    """The least time for one gigabyte moved and one teraflop computed, by datasheet, a dot each: left is faster.
+
+    The first table that has rows is drawn: this node's, then the recorded one's.
+    """
+    table = next(table for table in tables if len(table))
     figure, (ax,) = panels(1, rows=len(table))
     places = rows(ax, table["what"])
     moves = table["what"].str.startswith(("move", "read"))
@@ -67,40 +75,54 @@ def best_chart(table: pd.DataFrame) -> Figure:
         beside(ax, row.least_ms, place, f"{units.number(row.least_ms)} ms at {units.number(row.rate)} {row.unit}")
     ax.set_xlim(table["least_ms"].min() / 2, table["least_ms"].max() * 12)
     canvas.logarithmic(ax.xaxis)
-    ax.set(xlabel="least milliseconds (log)", title="No measurement on this GPU may be shorter than this")
+    ax.set(xlabel="least milliseconds (log)", title=f"No measurement may be shorter: {sources(table)}")
     canvas.legend_above(ax)
     return canvas.finish(figure, sources(table))
 
 
-def startup_chart(table: pd.DataFrame) -> Figure:
-    """Every rank's start-up as a timeline, rank 0 on top: what a launch costs before anything is measured."""
-    ranks = sorted(table["rank"].unique())
-    figure, (ax,) = panels(1, rows=len(ranks), row_height=0.38)
-    rows(ax, [str(rank) for rank in ranks])
-    parts = list(table["part"].unique())
-    named = _PARTS_OF_START_UP if set(parts) <= set(_PARTS_OF_START_UP) else parts  # early recordings had other names
-    colors = dict(zip(named, canvas.SERIES, strict=False))
-    for part in parts:
-        by_rank = table[table["part"] == part].set_index("rank").reindex(ranks)
-        bars(ax, by_rank["seconds"], start=by_rank["start_s"], color=colors[part], label=str(part))
-    ax.set(ylabel="rank", xlabel="seconds since the launch", title="Start-up, rank by rank")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))
-
-
-def sums_chart(table: pd.DataFrame) -> Figure:
-    """Each sum over all ranks, in order: the first one pays for the connections."""
-    figure, (ax,) = panels(1, height=3.2)
-    ax.plot(table["iteration"] + 1, 1e3 * table["seconds"], "o", color=canvas.COMMUNICATE, ms=6)
-    canvas.logarithmic(ax.yaxis)
-    ax.set(
-        xticks=[1, *range(5, len(table) + 1, 5)],
-        xlabel="which sum (1 is the first)",
-        ylabel="milliseconds (log)",
-        title=f"{len(table)} sums over {fact(table, 'ranks')} ranks, one after another",
+def startup_chart(*tables: pd.DataFrame) -> Figure:
+    """Every rank's start-up as a timeline, a panel per run, rank 0 on top: what passes before anything is measured."""
+    heights = [table["rank"].nunique() for table in tables]
+    figure, grid = canvas.canvas(
+        1, len(tables), height=1.2 * len(tables) + 0.4 * sum(heights), squeeze=False, sharex=True, height_ratios=heights
     )
-    ax.grid(axis="y")
-    return canvas.finish(figure, sources(table))
+    named = {part: None for table in tables for part in table["part"]}
+    if set(named) <= set(_PARTS_OF_START_UP):  # early recordings had other names
+        named = dict.fromkeys(_PARTS_OF_START_UP)
+    colors = dict(zip(named, canvas.SERIES, strict=False))
+    for ax, table in zip(grid[:, 0], tables, strict=True):
+        ranks = sorted(table["rank"].unique())
+        rows(ax, [f"rank {rank}" for rank in ranks])
+        for part in table["part"].unique():
+            by_rank = table[table["part"] == part].set_index("rank").reindex(ranks)
+            bars(ax, by_rank["seconds"], start=by_rank["start_s"], color=colors[part])
+        ax.set_title(f"{where(table)}: start-up, rank by rank")
+    grid[-1, 0].set_xlabel("seconds since the launch")
+    drawn = {part for table in tables for part in table["part"]}
+    swatches(grid[0, 0], {part: color for part, color in colors.items() if part in drawn})
+    canvas.legend_above(grid[0, 0], columns=4)
+    return canvas.finish(figure, sources(*tables))
+
+
+def sums_chart(*tables: pd.DataFrame) -> Figure:
+    """Each sum over all ranks, in order, a panel per run on one scale, with the median of all but the first."""
+    figure, axes = panels(len(tables), height=3.4, sharey=True)
+    for ax, table in zip(axes, tables, strict=True):
+        ms = 1e3 * table["seconds"]
+        ax.plot(table["iteration"] + 1, ms, "o", color=canvas.COMMUNICATE, ms=6)
+        ax.axhline(ms.iloc[1:].median(), color=canvas.QUIET, ls="--", label="median of the later sums")
+        ax.annotate("the first sum", (1, ms.iloc[0]), (-3, 7), textcoords="offset points")
+        ax.margins(y=0.25)
+        canvas.logarithmic(ax.yaxis)
+        ax.set(
+            xticks=[1, *range(5, len(table) + 1, 5)],
+            xlabel="which sum",
+            title=f"{where(table)}: {fact(table, 'ranks')} ranks",
+        )
+        ax.grid(axis="y")
+    axes[0].set_ylabel("milliseconds (log)")
+    canvas.legend_above(axes[-1])
+    return canvas.finish(figure, sources(*tables))
 
 
 def cost_chart(table: pd.DataFrame) -> Figure:

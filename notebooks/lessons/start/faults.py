@@ -30,10 +30,18 @@ def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
 
 
 def failures(errors: list[Any]) -> pd.DataFrame:
-    """Return one row per error: what the rank did, the class, the rank blamed, rows kept, processes left, seconds."""
+    """Return one row per error: what the rank did, the error, that rank and the one blamed, what is left, seconds."""
     rows = [
-        (e.run.plan.kind, type(e).__name__, e.rank, len(e.run.rows), len(members(e.run)), round(e.seconds, 1))
-        for e in errors
+        (
+            error.run.plan.kind,
+            type(error).__name__,
+            error.run.plan.rank,
+            error.rank,
+            len(error.run.rows),
+            len(members(error.run)),
+            round(error.seconds, 1),
+        )
+        for error in errors
     ]
-    columns = ["the_rank", "error", "blamed_rank", "rows_kept", "processes_left", "seconds"]
+    columns = ["the_rank", "error", "failed_rank", "blamed_rank", "rows_kept", "processes_left", "seconds"]
     return pd.DataFrame(rows, columns=columns)

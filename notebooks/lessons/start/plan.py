@@ -84,7 +84,7 @@ WAYS = ("torchrun", "launch", "sweep")
 class LaunchCost(Plan):
     """What launch() costs beside the bare torchrun command, and a sweep beside one point (`make bench`).
 
-    Measured on the host, `pairs` times in turns, all in one kernel: a bare torchrun of BertStep, a launch of the same
+    Measured on the host, `pairs` times in turns, all by one process: a bare torchrun of BertStep, a launch of the same
     plan, and a launch of `sweep_points` points. The first turn is a warm-up: it starts the agent.
     """
 

@@ -6,9 +6,9 @@ def place(rank, gpus_per_node):
 
 
 def first_cause(ranks, reports):
-    own = [report for report in reports if "connection" not in report[2]]
-    if own:
-        earliest = min(own, key=lambda report: report[1])
+    errors = [report for report in reports if "connection" not in report[2]]
+    if errors:
+        earliest = min(errors, key=lambda report: report[1])
         return earliest[0]
     reported = {report[0] for report in reports}
     return next(rank for rank in range(ranks) if rank not in reported)

@@ -1,138 +1,148 @@
-"""Tables of lab 00 → sentences: every claim is tested on the table before it is said."""
+"""Tables of lab 00 → verdicts: each compares on its table before it says one sentence."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import say
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import listed
+from lessons.start import tables
+
+_MOVE, _COMPUTE = "move 1 GB: host → GPU", "compute 1 TFLOP: bfloat16"
+_FIRST_IS_SLOW = 3  # times a later sum: what the first one must take to be called slow
 
 
-def explain_size(node, plan) -> Markdown:
-    """Say at which size the labs run here, and why."""
-    if plan.device == "cuda" and plan.size == "full":
-        alone = "Labs that need two GPUs run small, on CPU processes." if len(node.gpus) == 1 else None
-        full = f"This node has **{node.label}**: the labs run at full size, the size of the published reports."
-        return say(full, alone)
-    if plan.device == "cuda":
-        return say(
-            f"This node has **{node.label}**, and {plan.size} runs were asked for: the reports' figures "
-            "are at full size."
-        )
-    return say(
-        f"This machine shows no GPU, so **{plan.gpus} CPU processes stand in for GPUs**.",
-        "The labs run small, and beside every small result stands a recorded run on 4 × NVIDIA H200 at full size."
-        if plan.size == "small"
-        else None,
-    )
+def while_it_moves(table: pd.DataFrame) -> Markdown:
+    """Say how much a GPU could compute while a gigabyte comes in from the host; takes `best_times`."""
+    least = table.set_index("what")["least_ms"]
+    if not {_MOVE, _COMPUTE} <= {*least.index}:
+        return verdict("No datasheet of this GPU is at hand that has both rates.")
+    work = units.number(least[_MOVE] / least[_COMPUTE], 2)
+    return verdict(f"**While 1 GB comes in from the host, the GPU could do {work} TFLOP in bfloat16.**")
 
 
-def explain_ranks(table: pd.DataFrame) -> Markdown:
-    """Say whether every rank is there, on a device of its own, and added up right."""
-    count = len(table)
-    where = "each a process of its own"
-    if "gpu" in table:
-        where = "each on a GPU of its own" if table["gpu"].nunique() == count else "**but some share a GPU**"
-    if table["pid"].nunique() != count:
-        where = "**but some share a process**"
-    right = table["sum_is_right"].all()
-    sums = (
-        f"Each got the right sum of all ranks, {sum(range(count))}: they can communicate."
-        if right
-        else (
-            f"**Rank {', '.join(map(str, table.loc[~table['sum_is_right'], 'rank']))} got a wrong sum**: do "
-            "not trust this node's links."
-        )
-    )
-    if count == 1:
-        return say("One rank answered. It has no other rank to communicate with: two GPUs would show more.")
-    return say(f"{count} ranks answered, {where}.", sums)
+def all_there(table: pd.DataFrame) -> Markdown:
+    """Say whether every rank is there, on a device of its own, and added up right; takes `ranks`."""
+    if len(table) == 1:
+        return verdict("One rank answered. It has no other rank to add up with: two GPUs would show more.")
+    kind, column = ("GPU", "gpu") if "gpu" in table else ("process", "pid")
+    wrong = table.loc[~table["sum_is_right"].astype(bool), "rank"]
+    faults = [
+        *[
+            f"some ranks share a {name}"
+            for name, of in ((kind, column), ("process", "pid"))
+            if table[of].duplicated().any()
+        ],
+        *[f"rank {rank} got a wrong sum: do not trust this node's links" for rank in wrong],
+    ]
+    if faults:
+        return verdict(f"✘ **{'; '.join(dict.fromkeys(faults))}.**")
+    return verdict(f"✔ **{len(table)} ranks answered. Each has a {kind} of its own and got the right sum.**")
 
 
-def explain_startup(table: pd.DataFrame, sums: pd.DataFrame) -> Markdown:
-    """Say which part of the start-up is longest and what the first sum costs beside a later one."""
-    parts = table.groupby("part", sort=False)["seconds"].max()
-    total = table.groupby("rank")["end_s"].max().max()
-    longest = (
-        f"The second sum begins {units.seconds(total)} after the launch. The longest part of that: "
-        f"**{parts.idxmax()}** ({units.seconds(parts.max())})."
-    )
+def first_sum(sums: pd.DataFrame) -> Markdown:
+    """Say what the first sum costs beside a later one; takes `sums`."""
     first, later = sums["seconds"].iloc[0], sums["seconds"].iloc[1:].median()
-    if first > 3 * later:
-        pays = (
-            f"The first sum took {units.seconds(first)}, a later one {units.seconds(later)}: the first also sets up "
-            "the connections. **Never time the first.**"
-        )
-    else:
-        pays = (
-            f"The first sum took {units.seconds(first)}, a later one {units.seconds(later)}: here it costs little to "
-            "set up the connections."
-        )
-    return say(longest, pays)
+    took = f"The first sum took {units.seconds(first)}, a later one {units.seconds(later)}"
+    if not fact(sums, "on_gpus"):
+        return verdict(f"**{took}.** gloo had connected the processes before.")
+    if first <= _FIRST_IS_SLOW * later:
+        return verdict(f"{took}: here it costs little to connect.")
+    return verdict(f"**{took}.** In the first, NCCL also connects the GPUs.")
 
 
-def explain_failure(error) -> Markdown:
-    """Say what the error tells, and what was kept."""
-    rows = error.run.rows
-    kept = (
-        f"{len(rows)} row(s) from before are kept, in `error.run.rows`."
-        if len(rows)
-        else "Nothing had been measured before."
-    )
-    return say(
-        f"`{type(error).__name__}`: {error.sentence}.",
-        f"The cause is rank {error.rank}; the ranks that waited for it are not blamed."
-        if error.rank is not None
-        else None,
-        kept,
+def first_over_later(sums: pd.DataFrame) -> float:
+    """Return how many times the median of the later sums the first one took."""
+    return float(sums["seconds"].iloc[0] / sums["seconds"].iloc[1:].median())
+
+
+def longest_part(startup: pd.DataFrame) -> Markdown:
+    """Say when the ranks had met, and what took longest until then; takes `startup`."""
+    table = startup[startup["part"] != tables.FIRST_SUM]
+    parts = table.groupby("part", sort=False)["seconds"].max()
+    total = units.seconds(table["end_s"].max())
+    return verdict(
+        f"Before the first sum {total} pass; the longest part: **{parts.idxmax()}, {units.seconds(parts.max())}**."
     )
 
 
-def show_error(error) -> Markdown:
+def sweep_saves(costs: pd.DataFrame) -> Markdown:
+    """Say what a sweep of many points costs beside one point; takes `launch_costs`."""
+    ways, points = costs.set_index("way"), fact(costs, "points")
+    times = ways.loc["sweep", "seconds"] / ways.loc["launch", "seconds"]
+    shown = costs[["way", "seconds", "spread_seconds", "startup_seconds", "over_torchrun"]].round(2)
+    shown = shown.set_axis(["way", "wall time, s", "±", "of it start-up, s", "÷ torchrun"], axis="columns")
+    if times < points / 2:
+        return verdict(
+            f"**A launch of {points} points takes {units.times(times)} as long as one of a single point.**", shown
+        )
+    return verdict(
+        f"A launch of {points} points takes {units.times(times)} as long as one point: measuring takes longer.", shown
+    )
+
+
+def show_error(error: Exception) -> Markdown:
     """Show the whole text of the error, as the cell would have without the `try`."""
     return Markdown(f"```text\n{type(error).__name__}: {str(error).replace('```', '')}\n```")
 
 
-def explain_left(left: list) -> Markdown:
-    """Say whether processes of a run are left."""
-    if left:
-        return say(f"**{len(left)} process(es) of the run are still alive**: {', '.join(str(p.pid) for p in left)}.")
-    return say("No process of that run is left: its workers, torchrun and whatever they started have ended.")
+def nothing_left(table: pd.DataFrame) -> Markdown:
+    """Say whether every failed run named the rank that failed, kept its rows and left no process; takes `failures`."""
+    faults = {
+        "another rank is blamed": table["blamed_rank"] != table["failed_rank"],
+        "no row is kept": table["rows_kept"] == 0,
+        "processes are left": table["processes_left"] > 0,
+    }
+    said = [
+        f"{fault} where the rank {listed(table.loc[rows, 'the_rank'])}" for fault, rows in faults.items() if rows.any()
+    ]
+    if said:
+        return verdict(f"✘ **{'; '.join(said)}.**")
+    return verdict(f"✔ **All {len(table)} errors name the rank that failed. Rows are kept, and no process is left.**")
 
 
-def point_to_claims() -> Markdown:
-    """Say where all claims of published reports stand, with the labs' verdicts."""
-    return say(
-        "Each lab recomputes what published reports say about its subject. `make run` collects all these claims, with "
-        "printed figure, recomputed figure and verdict, on one page: `runs/report/claims.html`."
-    )
+def in_one_minute(here: Mapping[str, Any], recorded: Mapping[str, Any]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth here and in the recorded runs.
+
+    Both hold `hello`, a run; `cost`, a run of a LaunchCost, and `failures`, a table, where they were measured.
+    """
+    return one_minute(_RULES, here=here, recorded=recorded)
 
 
-def explain_cost(table: pd.DataFrame) -> Markdown:
-    """Say what launch() adds to torchrun, and what a sweep costs beside one point."""
-    rows = table.set_index("way")
-    extra, spread = rows.loc["launch", "over_torchrun"] - 1, rows.loc["launch", "spread_over_torchrun"]
-    if abs(extra) > spread:
-        adds = (
-            f"A later launch() takes {units.percent(abs(extra))} {'more' if extra > 0 else 'less'} than the bare "
-            "torchrun command."
-        )
-    else:
-        adds = f"A later launch() takes as long as the bare torchrun command within noise (± {units.percent(spread)})."
-    sweep = rows.loc["sweep", "seconds"] / rows.loc["launch", "seconds"]
-    points = fact(table, "points")
-    if sweep < points / 2:
-        once = (
-            f"**{points} points take {units.times(sweep)} as long as one point, not {points}×**: a sweep pays "
-            "start-up, the first step and the ending once."
-        )
-    else:
-        once = (
-            f"{points} points take {units.times(sweep)} as long as one point: here measuring takes longer than "
-            "start-up."
-        )
-    first = fact(table, "first_seconds")
-    agent = f"A kernel's first launch, which also starts the agent, took {units.seconds(first)}." if first > 0 else None
-    return say(adds, agent, once)
+def _least(measured: Mapping[str, Any]) -> str | None:
+    least = tables.best_times(measured["hello"].node).set_index("what")["least_ms"]
+    return f"1 GB from the host: {units.number(least[_MOVE])} ms or more" if _MOVE in least else None
+
+
+def _first(measured: Mapping[str, Any]) -> str:
+    return f"it took {units.times(first_over_later(tables.sums(measured['hello'])))} a later one"
+
+
+def _sweep(measured: Mapping[str, Any]) -> str | None:
+    if "cost" not in measured:
+        return None
+    costs = tables.launch_costs(measured["cost"])
+    seconds = costs.set_index("way")["seconds"]
+    return f"{fact(costs, 'points')} points take {units.times(seconds['sweep'] / seconds['launch'])} one point's time"
+
+
+def _left(measured: Mapping[str, Any]) -> str | None:
+    if "failures" not in measured:
+        return None
+    table = measured["failures"]
+    named = int((table["blamed_rank"] == table["failed_rank"]).sum())
+    return f"{named} of {len(table)} causes named, {int(table['processes_left'].sum())} processes left"
+
+
+_RULES = {
+    "No time is shorter than work ÷ the datasheet's rate": _least,
+    "Never time the first": _first,
+    "Measure all points of a sweep in one launch": _sweep,
+    "A failure names its rank, keeps its rows, leaves nothing": _left,
+}

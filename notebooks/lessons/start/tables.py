@@ -8,10 +8,11 @@ import pandas as pd
 
 from labkit.node.limits import least_seconds_to_move, spec
 from labkit.provenance import of_run, of_source
-from labkit.tables.targets import HOST, Target, card
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
+
+FIRST_SUM = "the first sum"
 
 
 def ranks(run: Run) -> pd.DataFrame:
@@ -40,7 +41,7 @@ def startup(run: Run) -> pd.DataFrame:
     sums = pd.DataFrame(
         {
             "rank": first.index,
-            "part": "the first sum",
+            "part": FIRST_SUM,
             "start_s": ends.to_numpy(),
             "end_s": (ends + first).to_numpy(),
         }
@@ -53,7 +54,8 @@ def startup(run: Run) -> pd.DataFrame:
 def sums(run: Run) -> pd.DataFrame:
     """Return each sum over all ranks in order: iteration (through all points), seconds (of the slowest rank)."""
     slowest = run.rows.groupby(["point", "iteration"])["seconds"].max()
-    return of_run(pd.DataFrame({"iteration": range(len(slowest)), "seconds": slowest.to_numpy()}), run)
+    table = pd.DataFrame({"iteration": range(len(slowest)), "seconds": slowest.to_numpy()})
+    return of_run(table, run, on_gpus=run.plan.device == "cuda")
 
 
 def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
@@ -81,53 +83,24 @@ def launch_costs(run: Run) -> pd.DataFrame:
 
     `startup_seconds` is the part before the last rank was ready, `first_row_seconds` the time to the first measured
     point. Ratios are medians over pairs, each measured back to back, with their own spread. The fact `first_seconds` is
-    what the kernel's first launch took, which starts the agent.
+    what the first launch of a notebook took, which starts the agent.
     """
     table = run.medians(["way"], "seconds").drop(columns="status")
     for value in ("startup_seconds", "first_row_seconds"):
-        table[value] = table["way"].map(_pairs(run, value).median())
-    ratios = _pairs(run).div(_pairs(run)["torchrun"], axis=0)
+        table[value] = table["way"].map(pairs(run, value).median())
+    ratios = pairs(run).div(pairs(run)["torchrun"], axis=0)
     table["over_torchrun"] = table["way"].map(ratios.median())
-    table["spread_over_torchrun"] = table["way"].map(ratios.apply(_half_spread))
+    table["spread_over_torchrun"] = table["way"].map(ratios.apply(half_spread))
     first = run.rows[run.rows["warm_up"].astype(bool) & (run.rows["way"] == "launch")]["seconds"].max()
     return of_run(table, run, points=run.plan.sweep_points, first_seconds=first)
 
 
-def _pairs(run: Run, value: str = "seconds") -> pd.DataFrame:
+def pairs(run: Run, value: str = "seconds") -> pd.DataFrame:
+    """Return one row per turn and one column per way to start: `value`, without the turn that is a warm-up."""
     rows = run.rows[~run.rows["warm_up"].astype(bool)]
     return rows.pivot_table(index="pair", columns="way", values=value)
 
 
-def _half_spread(values: pd.Series) -> float:
+def half_spread(values: pd.Series) -> float:
     """Return half the interquartile range."""
     return (values.quantile(0.75) - values.quantile(0.25)) / 2
-
-
-def scorecard(run: Run) -> pd.DataFrame:
-    """Return the targets that a run of this lab measures: the launch targets of a LaunchCost, none of a Hello."""
-    return card("start", _launch_targets(run) if run.plan.name == "launchcost" else [])
-
-
-def _launch_targets(run: Run) -> list[Target]:
-    """Return the launch targets of the ways that the run compares; the node's card measures but one way.
-
-    Ratios are medians over pairs, each measured back to back with a warm agent.
-    """
-
-    def target(what: str, value: str, way: str, over: str, goal: float, times: int = 1) -> Target | None:
-        if not {way, over} <= {*run.plan.ways}:
-            return None
-        seconds = _pairs(run, value)
-        ratios = seconds[way] / (times * seconds[over])
-        return Target(what, float(ratios.median()), "≤", goal, "×", spread=_half_spread(ratios), depends_on=HOST)
-
-    points = run.plan.sweep_points
-    sweep = f"start-up of a {points}-point sweep, divided by that of {points} launches"
-    targets = [
-        target("time of launch, divided by the bare torchrun command", "seconds", "launch", "torchrun", 1.10),
-        target(
-            "time to a later launch's first row, divided by torchrun's", "first_row_seconds", "launch", "torchrun", 0.25
-        ),
-        target(sweep, "startup_seconds", "sweep", "launch", 0.10, points),
-    ]
-    return [one for one in targets if one is not None]

@@ -16,12 +16,18 @@ def test_datasheet_charts(gpu):
     assert all(" ms at " in label.get_text() for label in figure.axes[0].texts), "labels in the axis's unit"
 
 
+def test_a_node_without_datasheet_shows_the_recorded_one():
+    figure = start.best_chart(start.best_times(CPU), start.best_times(CPU, "NVIDIA H200"))
+    assert "H200" in figure.axes[0].get_title(loc="left")
+
+
 @pytest.mark.parametrize(("gpus", "device"), [(4, "cuda"), (8, "cuda"), (2, "cpu")])
-def test_start_charts(tmp_path, gpus, device):
-    run = hello_run(tmp_path / "run", gpus=gpus, device=device)
-    figure = checked(start.startup_chart(start.startup(run)))
-    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "rank 0 is on top"
-    checked(start.sums_chart(start.sums(run)))
+def test_start_charts_draw_each_run_in_a_panel(tmp_path, gpus, device):
+    runs = hello_run(tmp_path / "run", gpus=gpus, device=device), hello_run(tmp_path / "other")
+    figure = checked(start.startup_chart(*map(start.startup, runs)))
+    assert all(ax.get_ylim()[0] > ax.get_ylim()[1] for ax in figure.axes), "rank 0 is on top"
+    assert [len(ax.get_yticks()) for ax in figure.axes] == [gpus, 4]
+    assert len(checked(start.sums_chart(*map(start.sums, runs))).axes) == 2
 
 
 def test_a_part_of_the_start_up_has_the_same_colour_in_every_run():
@@ -29,8 +35,8 @@ def test_a_part_of_the_start_up_has_the_same_colour_in_every_run():
         table = pd.DataFrame(
             {"rank": 0, "part": parts, "start_s": range(len(parts)), "end_s": range(1, len(parts) + 1), "seconds": 1.0}
         )
-        (ax,) = start.startup_chart(of_source(table, "made by hand")).axes
-        return {bars.get_label(): bars.patches[0].get_facecolor() for bars in ax.containers}
+        (ax,) = start.startup_chart(of_source(table, "made by hand", small=True)).axes
+        return {part: bars.patches[0].get_facecolor() for part, bars in zip(parts, ax.containers, strict=True)}
 
     short = colors("the process starts", "the ranks meet", "the first sum")
     long = colors("the process starts", "the ranks meet", "conditions are measured", "the first sum")

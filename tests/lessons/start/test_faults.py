@@ -14,7 +14,7 @@ def test_each_kind_comes_back_as_it_should(tmp_path, monkeypatch):
     errors = [start.cause(kind, size="small") for kind in ("raises", "killed", "leaves", "hangs")]
     table = start.failures(errors)
     assert table["error"].tolist() == ["WorkerRaised", "WorkerDied", "WorkerDied", "WorkerHung"]
-    assert table["blamed_rank"].tolist() == [1, 1, 1, 1]
+    assert table["blamed_rank"].tolist() == table["failed_rank"].tolist() == [1, 1, 1, 1]
     assert (table["rows_kept"] >= 4).all()
     assert (table["processes_left"] == 0).all()
     assert (table["seconds"] < 30).all()

@@ -9,6 +9,7 @@ from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, 
 from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, GpuState, RankState, Snapshot
 from labkit.provenance import fact
+from labkit.tables.measures import scorecard_of
 from labkit.tools.scorecard import scorecard
 from lessons import start
 
@@ -95,14 +96,14 @@ def test_launch_costs_compare_within_pairs(tmp_path):
     ],
 )
 def test_launch_scorecard(tmp_path, knobs, measured, met):
-    card = start.scorecard(cost_run(tmp_path / "run", **knobs))
+    card = scorecard_of(cost_run(tmp_path / "run", **knobs))
     assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
     assert card["met"].tolist() == met
 
 
 def test_a_run_of_the_node_s_card_compares_no_ways_and_has_no_launch_target(tmp_path):
-    assert start.scorecard(cost_run(tmp_path / "card", ways=("launch",))).empty
-    (target,) = start.scorecard(cost_run(tmp_path / "two", ways=("launch", "sweep")))["target"]
+    assert scorecard_of(cost_run(tmp_path / "card", ways=("launch",))).empty
+    (target,) = scorecard_of(cost_run(tmp_path / "two", ways=("launch", "sweep")))["target"]
     assert "sweep" in target
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,28 +23,35 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 
 
 def hello(worker: Worker) -> None:
-    """Record who and where this rank is, then how long each sum over all ranks takes."""
-    on_gpu = worker.device.type == "cuda"
-    name = torch.cuda.get_device_name(worker.device) if on_gpu else "CPU process"
-    free = torch.cuda.mem_get_info(worker.device)[0] / 2**30 if on_gpu else None
-    for begun, ended, what in worker.startup():
-        worker.span(what, "start-up", begun * 1e6, ended * 1e6)
+    """Say who this rank is, and add up all ranks' numbers, again and again."""
+    record_start_up(worker)
     ranks = torch.zeros(1, device=worker.device)
 
     def add_up() -> None:
         ranks.fill_(worker.rank)
-        dist.all_reduce(ranks)
+        dist.all_reduce(ranks)  # now every rank holds 0 + 1 + 2 + …
 
     for timing in worker.time(add_up, warm_ups=0, repeats=worker.plan.sums, before=worker.barrier):
         worker.record(
-            iteration=timing.iteration,
-            seconds=timing.seconds,
-            sum_of_ranks=ranks.item(),
-            pid=os.getpid(),
-            device=name,
-            free_gib=free,
-            cores=len(os.sched_getaffinity(0)),
+            iteration=timing.iteration, seconds=timing.seconds, sum_of_ranks=ranks.item(), **whereabouts(worker.device)
         )
+
+
+def record_start_up(worker: Worker) -> None:
+    """Record each part of this process's start-up as a span."""
+    for begun, ended, what in worker.startup():
+        worker.span(what, "start-up", begun * 1e6, ended * 1e6)
+
+
+def whereabouts(device: torch.device) -> dict[str, Any]:
+    """Return the process, its device, the device's free memory in GiB, and how many cores it may use."""
+    on_gpu = device.type == "cuda"
+    return {
+        "pid": os.getpid(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else "CPU process",
+        "free_gib": torch.cuda.mem_get_info(device)[0] / 2**30 if on_gpu else None,
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def fail(worker: Worker, point: SimpleNamespace) -> None:

@@ -1,0 +1,154 @@
+"""The exercises of lab 00: where a rank works, and which rank failed first."""
+
+from __future__ import annotations
+
+from random import Random
+
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
+from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from labkit.course.why import why
+
+_PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3))  # rank, GPUs per node
+_LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")
+# Ranks, and what some of them reported: rank, seconds, message.
+_REPORTS = (
+    (4, [[2, 10.31, _LOST[0]], [1, 10.3, "ValueError: 3 chunks"], [0, 10.32, _LOST[0]], [3, 10.33, _LOST[1]]]),
+    (2, [[0, 5.2, _LOST[0]]]),
+    (4, [[3, 7.5, _LOST[0]], [0, 7.4, _LOST[0]], [1, 7.6, _LOST[0]]]),
+    (3, [[1, 2.1, _LOST[0]], [0, 2.0, "out of memory"], [2, 1.5, "out of memory"]]),
+    (2, [[0, 2.9, _LOST[0]], [1, 3.0, "KeyError: 'step'"]]),
+    (3, [[0, 4.1, _LOST[0]], [1, 4.0, "ValueError: no rows"]]),
+    (3, [[2, 6.1, "lost the connection to rank 1"], [0, 6.2, "RuntimeError: connection to rank 2 timed out"]]),
+    (3, [[0, 8.0, "NCCL error: connection refused"], [2, 8.1, "out of memory"], [1, 8.2, "out of memory"]]),
+)
+
+
+def _places(random: Random) -> list:
+    return [(random.randint(0, 200), random.choice((1, 2, 4, 6, 8))) for _ in range(8)]
+
+
+def _reports(random: Random) -> list:
+    """Return reports with several errors, with one, and with none but lost connections."""
+    drawn = []
+    for errors in (2, 1, 0, 0, 1):
+        ranks = random.randint(3, 8)
+        times = random.sample(range(100, 900), ranks)
+        failed = random.sample(range(ranks), max(1, errors))
+        reports = []
+        for rank in range(ranks):
+            if rank in failed and errors:
+                reports.append([rank, times[rank] / 100, random.choice(("ValueError: 3 chunks", "out of memory"))])
+            elif rank not in failed:
+                reports.append([rank, times[rank] / 100, random.choice(_LOST)])
+        random.shuffle(reports)
+        drawn.append((ranks, reports))
+    return drawn
+
+
+def _time(report: list) -> float:
+    return report[1]
+
+
+def _errors(reports: list[list]) -> list[list]:
+    """Return the reports that are errors of the rank's own."""
+    return [report for report in reports if "connection" not in report[2]]
+
+
+def _silent(ranks: int, reports: list[list]) -> int:
+    return min({*range(ranks)} - {report[0] for report in reports})
+
+
+def _cause(ranks: int, reports: list[list]) -> int:
+    errors = _errors(reports)
+    return min(errors, key=_time)[0] if errors else _silent(ranks, reports)
+
+
+judge_place = judge_of(
+    "place",
+    _PLACES,
+    lambda rank, gpus: [rank // gpus, rank % gpus],
+    (
+        Mistake("swapped", lambda rank, gpus: [rank % gpus, rank // gpus], "node and GPU are swapped"),
+        Mistake("from_one", lambda rank, gpus: [rank // gpus + 1, rank % gpus + 1], "nodes and GPUs count from 0"),
+        Mistake(
+            "fraction", lambda rank, gpus: [rank / gpus, rank % gpus], "a node's number is whole: divide with `//`"
+        ),
+        Mistake("global_rank", lambda rank, gpus: [rank // gpus, rank], "GPUs are numbered from 0 on every node"),
+        Mistake("one_node", lambda rank, gpus: [0, rank], "there are more ranks than one node has GPUs"),
+    ),
+    asked="a list of two whole numbers, the node and the GPU",
+    rule="ranks fill node 0 first, one GPU after another, then node 1; both numbers count from 0",
+    merit="every rank has a GPU of its own, and node after node is filled",
+)
+judge_cause = judge_of(
+    "first_cause",
+    _REPORTS,
+    _cause,
+    (
+        Mistake("first_listed", lambda ranks, reports: reports[0][0], "reports arrive in any order: compare the times"),
+        Mistake(
+            "earliest",
+            lambda ranks, reports: min(reports, key=_time)[0],
+            "that rank only lost its connection to the one that failed",
+        ),
+        Mistake(
+            "latest",
+            lambda ranks, reports: max(_errors(reports), key=_time)[0],
+            "the first failure is the error with the smallest time",
+        ),
+        Mistake(
+            "silent_first", _silent, "another rank reported an error of its own: blame a silent rank only if none did"
+        ),
+    ),
+    asked="the number of a rank",
+    rule="take the earliest error that is no lost connection; if there is none, the rank that reported nothing",
+    merit="ranks that only lost their connection are not blamed, and a rank that was killed is found by its silence",
+)
+
+check = Exercises(
+    "start",
+    Exercise(
+        "place",
+        _PLACES,
+        judge_place,
+        grade=WARM_UP,
+        cases=Cases(_places),
+        hints=(
+            "Write down the ranks of two nodes with 4 GPUs each. Which ranks share a node?",
+            "The node is how many whole nodes are filled before this rank. The GPU is what is left.",
+            "`rank // gpus_per_node` is the node. `%` gives what is left. Return both in a list.",
+        ),
+    ),
+    Exercise(
+        "first_cause",
+        _REPORTS,
+        judge_cause,
+        grade=CORE,
+        cases=Cases(_reports),
+        hints=(
+            "Look at the messages first. Which of them say only that another rank is gone?",
+            "Two cases: some reports are errors of their own, or none are. In the first case, compare times. In the "
+            "second case, look for the rank that is missing.",
+            '`errors = [report for report in reports if "connection" not in report[2]]`. If `errors` has items, return '
+            "the rank of `min(errors, key=lambda report: report[1])`. Otherwise return the rank in `range(ranks)` that "
+            "is in no report.",
+        ),
+    ),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+
+
+def why_first() -> HTML:
+    """Ask why the first sum takes so much longer than the later ones."""
+    return why(
+        "All sums add up one number per rank. Why does the first one take so long on the GPUs?",
+        (
+            "It connects the ranks",
+            "The library opens its connections in the first call, and keeps them for later ones.",
+        ),
+        ("The tensor has to be allocated", "No: the code above makes the tensor before the clock starts."),
+        ("The GPU has to raise its clock", "A higher clock makes a small sum a little faster, not a thousand times."),
+    )
