@@ -23,16 +23,14 @@ NONE = "–"  # nothing to compare with, or nothing was run
 def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
     """Return lab, target, measured, goal, unit and met for each target of the given runs, and what measured it.
 
-    Without runs: of all recorded ones, of lessons that compute theirs and run nothing, and, as "not recorded", the
-    targets that a lab expects and no recorded run shows. `conditions` is about targets that several runs measure: it
-    says of each later run whether its figure is comparable with that of the first run, or what differs between the two.
+    Without runs: of all recorded ones, and, as "not recorded", the targets that a lab expects and no recorded run
+    shows. `conditions` is about targets that several runs measure: it says of each later run whether its figure is
+    comparable with that of the first run, or what differs between the two.
     """
     if runs is not None:
         return _joined([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
-    lessons = [_lab(name) for name in lesson_names()]
-    cards = [lesson.computed_scorecard() for lesson in lessons if hasattr(lesson, "computed_scorecard")]
-    cards += [_of_run(run) for run in recorded]
+    cards = [_of_run(run) for run in recorded]
     known = {key for one in cards for key in zip(one["lab"], one["target"], strict=True)}
     expected = [one for one in map(_expected, lesson_names()) if len(one)]
     missing = [one[[key not in known for key in zip(one["lab"], one["target"], strict=True)]] for one in expected]

@@ -1,4 +1,4 @@
-"""Tables → sentences: what takes the memory, what a GB is, which batch is compute-bound, and what was measured."""
+"""Tables of lab 12 → verdicts: each compares on its table before it says one sentence."""
 
 from __future__ import annotations
 
@@ -10,216 +10,181 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.words import about_tables, listed, say
+from labkit.story.verdict import verdict
+from labkit.story.words import as_table, listed
+from lessons.accounting import tables
 
 _STATES = ("parameters", "gradients", "optimizer")
-_MANY_GPUS = 512
 _NEAR = 0.005  # a label and a driver's size within half a percent are the same
-_PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16 with float32 states"}
 _POINT = 0.02  # of a single GPU's speed; less than this, or than the spread, is no difference
 _FULL = 0.9  # of a single GPU's speed
-_WAYS = {"at once": "at the same time", "in turn": "one after the other"}
 
 
-def both_units(size_bytes: float) -> str:
-    """Return a size in both units, each named: 3 518 GB = 3 276 GiB."""
-    sizes = {"GB": size_bytes / units.GB, "GiB": size_bytes / units.GIB}
-    return " = ".join(f"{units.number(size, 4 if size >= 1000 else 3)} {unit}" for unit, size in sizes.items())
-
-
-@about_tables
-def explain_memory(parts: pd.DataFrame, labels: pd.DataFrame, drivers: pd.DataFrame, over: pd.DataFrame) -> Markdown:
-    """Say, as bullets, what takes the memory, what a label's GB is, and on how many shards a device is large enough."""
-    bullets = [_kinds(parts), _labels(labels), _drivers(drivers), _shards(over)]
-    return Markdown("\n".join(f"- {bullet}" for bullet in bullets if bullet))
-
-
-def _kinds(parts: pd.DataFrame) -> str:
+def largest_kind(parts: pd.DataFrame) -> Markdown:
+    """Say what takes most of the memory, and from how many tokens on activations do; takes `parts`."""
     sizes = parts.set_index("kind")["bytes"]
-    states, tokens = sizes[list(_STATES)].sum(), fact(parts, "tokens")
-    token, largest = sizes["activations"] / tokens, sizes.idxmax()
-    billions = units.number(fact(parts, "parameters") / 1e9, 4)
-    return (
-        f"**The largest kind is {largest}: {units.percent(sizes.max() / sizes.sum())} of the memory.** "
-        f"{billions} billion parameters at {states / fact(parts, 'parameters'):g} bytes are {both_units(states)}. "
-        f"A token leaves {both_units(token)} of activations. "
-        f"So activations are as large as the states from {units.count(states / token)} tokens on."
+    token = sizes["activations"] / fact(parts, "tokens")
+    shown = parts.assign(
+        gb=parts["gb"].round(1), gib=parts["gib"].round(1), bytes_per_parameter=parts["bytes_per_parameter"].round(2)
+    )
+    name = {"optimizer": "the optimizer's states"}.get(sizes.idxmax(), sizes.idxmax())
+    most = f"**The largest part is {name}, {units.percent(sizes.max() / sizes.sum())} of the memory.**"
+    tokens = units.count(sizes[list(_STATES)].sum() / token)
+    return verdict(
+        f"{most} Activations are as large as all the rest from {tokens} tokens on.", shown.drop(columns="bytes")
     )
 
 
-def _labels(labels: pd.DataFrame) -> str:
-    counts = [f"{row.devices} {row.reading}" for row in labels.itertuples()]
-    sentence = f"The states of {both_units(fact(labels, 'total_bytes'))} need **{counts[0]}**, {listed(counts[1:])}."
-    return sentence + (" The reading makes no difference here." if len(set(labels["devices"])) == 1 else "")
-
-
-def _drivers(drivers: pd.DataFrame) -> str:
+def what_a_label_means(labels: pd.DataFrame, drivers: pd.DataFrame) -> Markdown:
+    """Say how many devices each reading of a label asks for, and how the drivers read it; takes `labels`, `drivers`."""
+    fewest, most = labels["devices"].min(), labels["devices"].max()
+    counted = f"**The reading decides between {fewest} and {most} devices.**"
+    if fewest == most:
+        counted = "The reading makes no difference here."
+    shown = drivers.drop(columns="driver_mib").round(2)
     if drivers.empty:
-        return ""
-    sizes = listed(
-        f"{row.gpu} has {units.number(row.label_gb)} GB on the label and {units.number(row.driver_gb, 4)} GB = "
-        f"{units.number(row.driver_gib, 4)} GiB by its driver"
-        for row in drivers.itertuples()
-    )
+        return verdict(counted)
+    names = listed(drivers["gpu"])
     if ((drivers["driver_gib"] / drivers["label_gb"] - 1).abs() <= _NEAR).all():
-        verdict = (
-            "**Here a label's GB is nearly a GiB.** CUDA itself needs some of the memory that the label leaves out."
-        )
+        meant = f"On the {names} a label's GB is nearly a GiB: read the driver's bytes."
     elif ((drivers["over_label"] - 1).abs() <= _NEAR).all():
-        verdict = "**Here a label's GB is 10⁹ bytes**, as it says."
+        meant = f"On the {names} a label's GB is 10⁹ bytes, as it says."
     else:
-        verdict = "Here a label's GB is neither 10⁹ bytes nor a GiB: read the driver's bytes."
-    return f"{sizes}. {verdict}"
+        meant = f"On the {names} a label's GB is neither a GB nor a GiB: read the driver's bytes."
+    return verdict(f"{counted} {meant}", shown, summary="Label and driver")
 
 
-def _shards(over: pd.DataFrame) -> str:
-    size, sentences = fact(over, "device_gb"), []
-    for tokens, by_unit in fact(over, "fewest").items():
-        load = f"With {units.count(tokens)} tokens per device" if tokens else "Without activations"
-        if by_unit["GB"] is None:
-            sentences.append(f"{load} no number of shards is enough: the part that is not sharded is too large.")
-        else:
-            sentences.append(
-                f"{load} **{by_unit['GB']} shards** fit below {size} GB ({by_unit['GiB']} below {size} GiB)."
-            )
-    last = over[over["tokens"] == over["tokens"].max()].iloc[-1]
-    share = last["activations"] / last["gb"]
-    if last["tokens"] and share > 0.1:
-        sentences.append(
-            f"At {last['fsdp']:g} shards activations take {units.percent(share)} of a device, because half of them are "
-            "never sharded."
-        )
-    return " ".join(sentences)
+def enough_shards(over: pd.DataFrame) -> Markdown:
+    """Say on how many shards a device is large enough; takes `over_devices`."""
+    fewest = fact(over, "fewest")
+    shown = pd.DataFrame(
+        [(units.count(tokens), each["GB"] or "none", each["GiB"] or "none") for tokens, each in fewest.items()],
+        columns=["tokens per device", f"shards, device of {fact(over, 'device_gb')} GB", "the same in GiB"],
+    )
+    tokens, loaded = max(fewest), fewest[max(fewest)]["GB"]
+    alone = fewest[min(fewest)]["GB"]
+    if loaded is None:
+        sentence = f"**With {units.count(tokens)} tokens per device no number of shards is enough.**"
+    elif tokens and alone:
+        sentence = f"**{alone} shards hold the states, {loaded} also the activations of {units.count(tokens)} tokens.**"
+    else:
+        sentence = f"**{loaded} shards are enough.**"
+    return verdict(f"{sentence} Half of the activations are on every device, however many there are.", shown)
 
 
-@about_tables
-def explain_fit(table: pd.DataFrame) -> Markdown:
-    """Say which models need sharding of parameters at all, and what the largest needs."""
-    fits, precision = table[table["status"] == "ok"], _PRECISIONS[fact(table, "precision")]
+def needed_strategy(table: pd.DataFrame) -> Markdown:
+    """Say which strategy a model needs, and where more GPUs do not help; takes `fit`."""
+    fits, models = table[table["status"] == "ok"], list(dict.fromkeys(table["model"]))
     if fits.empty:
-        return say(f"In {precision} no number of these GPUs is enough.")
-    models = [name for name in dict.fromkeys(table["model"]) if name in set(fits["model"])]
-    sentences, before = [f"**Which strategy a model needs** (in {precision}, on the GPUs of this chart):"], set()
+        return verdict("No number of these GPUs is enough for any of these models.")
+    first = {}
     for strategy, rows in fits.groupby("strategy", sort=False):
-        new = [name for name in models if name in set(rows["model"]) - before]
-        before |= set(new)
-        sentences.append(
-            f"\n- {strategy} fits {'also ' * (strategy != 'DDP') + listed(new) if new else 'no other model'}."
-        )
-    largest = fits[fits["model"] == models[-1]]
-    least = largest.loc[largest["fewest"].idxmin()]
-    sentences.append(
-        f"\n\n{models[-1]} needs at least {units.count(least['fewest'])} × {least['gpu']} ({least['strategy']})."
+        first |= {model: strategy for model in models if model in {*rows["model"]} - {*first}}
+    shown = pd.DataFrame(
+        [
+            (strategy, listed(model for model in first if first[model] == strategy))
+            for strategy in dict.fromkeys(table["strategy"])
+        ],
+        columns=["strategy", "first fits"],
     )
-    row = fits.loc[fits["fewest"].idxmax()]
-    if row["fewest"] > _MANY_GPUS:
-        sentences.append(
-            f"{row['model']} needs {units.count(row['fewest'])} × {row['gpu']} ({row['strategy']}). The part that is "
-            "not sharded nearly fills that GPU, so **more GPUs do not help there.**"
-        )
-    return say(*sentences)
+    last = list(dict.fromkeys(table["strategy"]))[-1]
+    alone = [model for model in first if first[model] == last]
+    said = f"**Only {last} fits {listed(alone)}.**" if alone else f"**No model here needs {last}.**"
+    most = fits.loc[fits["fewest"].idxmax()]
+    least = fits[(fits["model"] == most["model"])]["fewest"].min()
+    if most["fewest"] > 4 * least:
+        said += " Where the part that is not sharded nearly fills a GPU, more GPUs hardly help."
+    return verdict(said, shown, summary="Which strategy first fits which model")
 
 
-def explain_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
-    """Say from which batch computing covers communication, that this is a least batch, and whether it fits."""
-    sentences = []
-    for way, tokens, each, gb in bounds.itertuples(index=False):
-        if not isfinite(tokens):
-            sentences.append(f"Sent {_WAYS[way]}, **no batch is compute-bound**.")
-            continue
-        least = f"{units.count(round(tokens))} tokens in all, {units.count(round(each))} per device"
-        sentences.append(f"Sent {_WAYS[way]}: from **{least}**. Each device then holds {units.number(gb)} GB.")
+def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
+    """Say from which batch on computing covers communication; takes `bounds` and `over_tokens`."""
+    finite = bounds[bounds["tokens"].map(isfinite)]
+    if finite.empty:
+        return verdict("**No batch is compute-bound.**")
     low, high = times.iloc[0], times.iloc[-1]
-    shares = [units.percent(row["math_ms"] / (row["fsdp_ms"] + row["tensor_ms"])) for row in (low, high)]
     grows = low["math_ms"] / low["fsdp_ms"] < high["math_ms"] / high["fsdp_ms"]
-    sentences.append(
-        f"The bound is **a {'least' if grows else 'largest'} batch**: computing takes {shares[0]} of communication's "
-        f"time at {units.count(low['tokens'])} tokens and {shares[1]} at {units.count(high['tokens'])}."
-    )
-    return say(*sentences)
+    least = listed(f"{units.count(round(row.tokens))} tokens sent {row.way}" for row in finite.itertuples())
+    columns = {"tokens": "tokens in all", "tokens_per_device": "tokens per device", "gb": "GB per device"}
+    shown = bounds.rename(columns=columns).round(1)
+    return verdict(f"**Compute-bound from {least}: a {'least' if grows else 'largest'} batch.**", shown)
 
 
-def explain_knobs(table: pd.DataFrame, splits: pd.DataFrame) -> Markdown:
-    """Say, as bullets, which split of the mesh needs the least batch, and which knobs lower or raise it."""
-    rest = table.iloc[1:]
-    bullets = [_splits(splits)]
-    for verb, rows in (("lower", rest[rest["times"] < 1]), ("raise", rest[rest["times"] > 1])):
-        knobs = (f"{row.knob} ({units.times(row.times)})" for row in rows.sort_values("times").itertuples())
-        bullets.append(
-            f"**These {verb} the batch**: {listed(knobs)}." if len(rows) else f"No knob would {verb} the batch."
-        )
-    if len(same := rest[rest["times"] == 1]):
-        bullets.append(f"These leave it as it is: {listed(same['knob'])}.")
-    per_device = table["in_turn_per_device"]
-    if len(kept := rest[(rest["times"] < 1) & (per_device[1:] >= per_device.iloc[0])]):
-        bullets.append(f"Fewer tokens in all, but not per device: {listed(kept['knob'])}.")
-    return Markdown("\n".join(f"- {bullet}" for bullet in bullets))
-
-
-def _splits(splits: pd.DataFrame) -> str:
-    sentences = []
-    for way, column in (("at once", "at_once"), ("in turn", "in_turn")):
-        if splits[column].isna().all():
-            sentences.append(f"Sent {_WAYS[way]}, no split is ever compute-bound.")
-            continue
-        best = splits.loc[splits[column].idxmin()]
-        sentences.append(
-            f"Sent {_WAYS[way]}, **{best['fsdp']:g} × {best['tensor']:g} needs the least batch**, "
-            f"{units.count(round(best[column]))} tokens."
-        )
+def best_split(splits: pd.DataFrame) -> Markdown:
+    """Say which split of the devices needs the least batch, and from where on none is enough; takes `splits`."""
     never = splits[splits["at_once"].isna()]["tensor"]
-    if len(never):
-        sentences.append(
-            f"From {never.min()} tensor shards on no batch is compute-bound: activations grow with the batch as fast "
-            "as computing does, and take longer."
-        )
-    else:
-        sentences.append(f"Up to {splits['tensor'].iloc[-1]} tensor shards some batch is enough.")
-    return " ".join(sentences)
-
-
-def explain_measured(table: pd.DataFrame) -> Markdown:
-    """Say whether the datasheets' bound was enough, then per setting what it reached and what its parts predict."""
-    bullets = [_setting(row) for row in table.itertuples()]
-    return say(
-        "" if table.empty else f"{_lesson(table)}\n\n",
-        "\n".join(f"- {bullet}" for bullet in bullets),
-        small=fact(table, "small"),
+    if splits["in_turn"].isna().all():
+        return verdict("**No split is ever compute-bound.**")
+    best = splits.loc[splits["in_turn"].idxmin(), "tensor"]
+    tail = (
+        f" From {never.min()} on, no batch is compute-bound: activations take longer than computing."
+        if len(never)
+        else ""
     )
+    return verdict(f"**{best} tensor shards need the least batch, sent in turn.**{tail}")
 
 
-def _setting(row) -> str:
-    known = row.bound_tokens == row.bound_tokens
-    above = f", {units.times(row.tokens / row.bound_tokens)} the bound" if known else ""
-    lost, parts = row.added - row.efficiency, units.percent(row.added)
-    compared = f"below the {parts} of its parts" if lost > 0 else f"above the {parts} of its parts: some is hidden"
-    if abs(lost) <= max(_POINT, row.spread):
-        compared = f"as its parts predict ({parts})"
-    return (
-        f"**{STRATEGY_NAMES.get(row.strategy, row.strategy)}**, {units.count(row.tokens)} tokens per GPU{above}: "
-        f"{units.percent(row.efficiency)} of one GPU's speed, {compared}."
-    )
+def turned_knobs(knobs: pd.DataFrame) -> Markdown:
+    """Say which knob lowers and which raises the bound most; takes `knobs`."""
+    rest = knobs.iloc[1:]
+    lowest, highest = rest.loc[rest["times"].idxmin()], rest.loc[rest["times"].idxmax()]
+    said = [
+        f"**Most lowers it: {lowest['knob']}, {units.times(lowest['times'])}.**"
+        if lowest["times"] < 1
+        else "Nothing lowers it.",
+        f"**Most raises it: {highest['knob']}, {units.times(highest['times'])}.**"
+        if highest["times"] > 1
+        else "Nothing raises it.",
+    ]
+    return verdict(" ".join(said))
 
 
-def _lesson(table: pd.DataFrame) -> str:
-    known = table[table["bound_tokens"].notna()]
-    if known.empty:
-        return "No datasheet is known for this machine, so it has no bound."
-    above = known[known["tokens"] > known["bound_tokens"]]
+def bound_enough(table: pd.DataFrame) -> Markdown:
+    """Say whether every setting above the datasheets' bound kept its speed, and whether its parts explain it.
+
+    Takes `measured`.
+    """
+    above = table[table["tokens"] > table["bound_tokens"]]
     short = above[above["efficiency"] < _FULL]
+    shown = pd.DataFrame(
+        {
+            "strategy": table["strategy"].map(lambda name: STRATEGY_NAMES.get(name, name)),
+            "tokens per GPU": table["tokens"].map(units.count),
+            "× the bound": (table["tokens"] / table["bound_tokens"]).round(1),
+            "speed kept": table["efficiency"].map(units.percent),
+            "by its parts": table["added"].map(units.percent),
+        }
+    )
+    if table["bound_tokens"].isna().all():
+        return verdict("No datasheet is known for this machine, so it has no bound.", shown)
     if above.empty:
-        return "All settings ran below the bound."
+        return verdict("All settings ran below the bound.", shown)
     if short.empty:
-        return f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more."
-    unexplained = short[short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)]
-    why = (
-        "Something that is in none of the parts takes time: a host that launches too slowly, GPUs that wait for each "
-        "other, or collectives that slow the math. These data do not say which. A profile may (lab 05)."
-        if len(unexplained)
-        else "Their parts add up to that: latency, links slower than the datasheet's, or nothing hidden. These data do "
-        "not say which."
-    )
+        return verdict(f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more.", shown)
+    beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
+    cause = "Something that is in none of the parts takes time too." if beyond else "Their parts add up to that."
     share = units.percent(_FULL)
-    return (
-        f"**The bound is not sufficient**: {len(short)} of {len(above)} settings above it keep less than {share}. {why}"
-    )
+    kept = f"{len(short)} of {len(above)} settings above it keep less than {share}"
+    return verdict(f"**The bound is not sufficient: {kept}.** {cause}", shown)
+
+
+def in_one_minute(trained: pd.DataFrame) -> Markdown:
+    """Return the lesson's rules, each with what it is worth on paper, and in recorded training; takes `measured`."""
+    readings = tables.labels()["devices"]
+    last = tables.over_devices().iloc[-1]
+    floor = f"{units.percent(last['activations'] / last['gb'])} of a device on {last['fsdp']:g} shards are activations"
+    least = units.count(round(tables.bounds().set_index("way").loc["in turn", "tokens"]))
+    worst = trained.loc[trained["efficiency"].idxmin()]
+    above = units.times(worst["tokens"] / worst["bound_tokens"])
+    faster = units.times(tables.knobs().set_index("knob").loc["compute twice as fast", "times"])
+    rows = [
+        ("Compute in bytes; name the unit of a number", f"{readings.iloc[0]} devices, not {readings.iloc[-1]}", "–"),
+        ("What is not sharded is the floor", floor, "–"),
+        (
+            "The bound is a least batch, and not sufficient",
+            f"{least} tokens, sent in turn",
+            f"{units.percent(worst['efficiency'])} of one GPU's speed at {above} the bound",
+        ),
+        ("A faster chip needs a larger batch", f"twice as fast: {faster} the tokens", "–"),
+    ]
+    return Markdown(as_table(pd.DataFrame(rows, columns=["rule", "XXL, on paper", "recorded training"])))

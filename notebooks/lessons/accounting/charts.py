@@ -1,0 +1,300 @@
+"""Tables → figures: bytes beside devices, who fits where, what bounds the speed by batch, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.charts import canvas
+from labkit.charts.ink import ink_like, ink_on
+from labkit.charts.ledgers import held_bars
+from labkit.charts.parts import BAR, bars, beside, guess_line, rows, swatches
+from labkit.provenance import fact
+from labkit.story import units
+from labkit.story.names import STRATEGY_LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+_DASHES = (0, (4, 2))
+_BOXES = ("#C3D5E3", "#DCE6EE")  # devices laid end to end, in turn
+
+
+def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure:
+    """A model's memory by kind above devices laid end to end, one lane per reading of their label; GB below, GiB above.
+
+    `guess`: how many devices as labelled, a number or a Prediction.
+    """
+    figure, ax = canvas.canvas(height=3.6)
+    rows(ax, ["the model", *labels["reading"]])
+    ax.grid(False)
+    end = held_bars(ax, [0], dict(zip(parts["kind"], parts["gb"], strict=True)))
+    states = fact(labels, "total_bytes") / units.GB
+    ax.axvline(states, color=canvas.THEORY, lw=1.2, ls=_DASHES, label="without activations")
+    for lane, row in enumerate(labels.itertuples(), 1):
+        for place in range(row.devices):
+            ax.barh(lane, row.gb, left=place * row.gb, color=_BOXES[place % 2], height=BAR, edgecolor="white", lw=0.5)
+        beside(ax, row.devices * row.gb, lane, f"{row.devices} devices")
+    if (value := getattr(guess, "value", guess)) is not None:
+        end = max(end, value * labels["gb"].iloc[0])
+        ax.plot(value * labels["gb"].iloc[0], 1, "D", color=canvas.PREDICTED, zorder=4, label="your prediction")
+    ax.set_xlim(0, 1.14 * end)
+    ax.set_xlabel("GB (10⁹ bytes)")
+    ratio = units.GIB / units.GB
+    above = ax.secondary_xaxis("top", functions=(_divided_by(ratio), _divided_by(1 / ratio)))
+    above.set_xlabel("GiB (2³⁰ bytes)")
+    ax.set_title(f"{units.number(fact(parts, 'parameters') / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
+    canvas.legend_above(ax, columns=6)
+    return canvas.finish(figure, fact(parts, "source"))
+
+
+def _divided_by(ratio: float) -> Callable[[Any], Any]:
+    return lambda size: size / ratio
+
+
+def devices_chart(table: pd.DataFrame, published: float | None = None, guess=None) -> Figure:
+    """GB per device by the number of FSDP shards, one line per number of tokens, and the device's size in two units.
+
+    A ring marks the fewest shards that fit. `published`: what a report printed; `guess`: the reader's, a number or a
+    Prediction.
+    """
+    figure, ax = canvas.canvas(height=4.2)
+    size = fact(table, "device_gb")
+    for place, (tokens, group) in enumerate(table.groupby("tokens")):
+        color, above = canvas.SERIES[place], place > 0
+        name = "no activations" if not tokens else f"{units.count(tokens)} tokens per device"
+        ax.plot(group["fsdp"], group["gb"], color=color, lw=1.6, label=name)
+        for fewest in fact(table, "fewest")[tokens].values():
+            at = group[group["fsdp"] == fewest]
+            ax.plot(at["fsdp"], at["gb"], "o", ms=9, mfc="none", mec=color, mew=1.6)
+            ax.annotate(
+                str(fewest),
+                (fewest, at["gb"].iloc[0]),
+                xytext=(2, 17 if above else -17),
+                va="center",
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
+                color=ink_like(color),
+            )
+    for unit, at in (("GB", size), ("GiB", size * units.GIB / units.GB)):
+        ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else _DASHES, lw=1.2, label=f"{size} {unit}")
+    if published is not None:
+        ax.axvline(published, color=canvas.PUBLISHED, ls=":", lw=1.6, label=f"published: more than {published:g}")
+    guess_line(ax, guess)
+    ax.set_xlim(table["fsdp"].min(), table["fsdp"].max())
+    ax.set_ylim(bottom=0)
+    ax.set(xlabel="devices to shard over (FSDP)", ylabel="GB per device")
+    ax.set_title("Memory per device, parameters and states in float32")
+    ax.grid(True)
+    canvas.legend_above(ax, columns=3)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+def fit_chart(table: pd.DataFrame) -> Figure:
+    """The fewest GPUs that fit, one panel per strategy, models down and GPUs across; × where no number is enough."""
+    from matplotlib.colors import LogNorm
+
+    strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
+    axes: Any
+    columns = min(2, len(strategies))
+    lines = -(-len(strategies) // columns)
+    figure, axes = canvas.canvas(
+        columns, lines, width=9.6, height=0.3 + 4.0 * lines, squeeze=False, sharey=True, sharex=True
+    )
+    colors = LogNorm(1, max(2.0, table["fewest"].max()))
+    for ax, strategy in zip(axes.flat, strategies, strict=False):
+        _draw_fits(ax, table[table["strategy"] == strategy], gpus, colors)
+        ax.set_title(f"{strategy}: fewest GPUs")
+        ax.set(xlabel="GPU" if ax in axes[-1] else "", ylabel="model" if ax in axes[:, 0] else "")
+        ax.set_xticklabels([name.replace(" ", "\n", 1) for name in gpus], rotation=0, fontsize=8)
+        ax.tick_params(axis="y", rotation=0, labelsize=9)
+    return canvas.finish(
+        figure,
+        f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens per GPU, "
+        f"× fits on no number, – no bfloat16 · {fact(table, 'source')}",
+    )
+
+
+def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) -> None:
+    import seaborn as sns
+
+    cells = table.assign(mark=table.apply(_mark, axis=1))
+    models = list(dict.fromkeys(table["model"]))
+    counts, marks = (
+        cells.pivot_table(index="model", columns="gpu", values=name, aggfunc="first", sort=False, dropna=False)
+        for name in ("fewest", "mark")
+    )
+    counts, marks = (part.reindex(index=models, columns=gpus) for part in (counts, marks))
+    text: Any = {"fontsize": 8}
+    sns.heatmap(
+        counts.astype(float),
+        ax=ax,
+        norm=colors,
+        cmap="Blues",
+        cbar=False,
+        annot=marks.to_numpy(),
+        fmt="",
+        annot_kws=text,
+        linewidths=0.5,
+        linecolor="white",
+        mask=np.zeros(counts.shape, bool),
+    )
+    shades = np.asarray(ax.collections[0].get_facecolor()).reshape(*counts.shape, -1)
+    for mark in ax.texts:
+        column, row = mark.get_position()
+        mark.set_color(ink_on(shades[int(row), int(column)]))
+    ax.set_facecolor("#F2F2F2")
+    for row, column in np.argwhere(counts.isna().to_numpy()):
+        mark = marks.iloc[row, column]
+        ax.text(column + 0.5, row + 0.5, mark, ha="center", va="center", color=canvas.QUIET, **text)
+
+
+def _mark(row: pd.Series) -> str:
+    if row["status"] == "ok":
+        return units.count(row["fewest"])
+    return "–" if row["status"] == "no bfloat16" else "×"
+
+
+_WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}
+
+
+def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
+    """ms of one block's forward by batch: computing, gathering weights, exchanging activations, and these two in turn.
+
+    A marked crossing is the least batch that is compute-bound. `guess`: tokens in all. Both axes are logarithmic.
+    """
+    figure, ax = canvas.canvas(height=4.4)
+    ax.plot(table["tokens"], table["math_ms"], color=canvas.COMPUTE, lw=2.2, label="compute")
+    ax.plot(table["tokens"], table["fsdp_ms"], color=canvas.COMMUNICATE, lw=1.8, label="weights (FSDP)")
+    ax.plot(table["tokens"], table["tensor_ms"], color=canvas.COMMUNICATE, lw=1.8, ls=":", label="activations (TP)")
+    ax.plot(
+        table["tokens"],
+        table["fsdp_ms"] + table["tensor_ms"],
+        color=canvas.COMMUNICATE,
+        lw=1.2,
+        ls=_DASHES,
+        label="both in turn",
+    )
+    per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
+    for (name, tokens), side in zip(fact(table, "bounds").items(), (-1, 1), strict=True):
+        if not isfinite(tokens):
+            continue
+        color, marker = _WAYS[name]
+        ax.plot(tokens, tokens * per_token, marker, ms=8, color=color, zorder=4)
+        ax.axvline(tokens, color=color, lw=1, ls=_DASHES)
+        ax.annotate(
+            f"{name}: {units.count(round(tokens))}",
+            (tokens, 0.03),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(6 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            fontsize=9,
+            color=ink_like(color),
+        )
+    guess_line(ax, guess)
+    canvas.logarithmic(ax.xaxis)
+    canvas.logarithmic(ax.yaxis)
+    for place, side, name in ((0.01, "left", "← communication-bound"), (0.99, "right", "compute-bound →")):
+        ax.text(place, 1.01, name, ha=side, va="bottom", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
+    ax.set(xlabel="batch, tokens in all", ylabel="ms, one block's forward")
+    ax.grid(True)
+    ax.set_title("One block on the mesh", loc="center")
+    canvas.legend_above(ax)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+def splits_chart(table: pd.DataFrame) -> Figure:
+    """The least compute-bound batch by how many of the devices share a matrix; where there is no dot, no batch is."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    figure, ax = canvas.canvas(height=3.9)
+    for name, column in (("at once", "at_once"), ("in turn", "in_turn")):
+        color, marker = _WAYS[name]
+        ax.plot(table["tensor"], table[column], color=color, marker=marker, lw=1.5, ms=6, label=name)
+    never = table[table["at_once"].isna()]["tensor"]
+    if len(never):
+        ax.axvspan(
+            never.min() / 2**0.5,
+            table["tensor"].max() * 2**0.5,
+            color=canvas.IDLE,
+            alpha=0.5,
+            lw=0,
+            label="no batch is compute-bound",
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(
+        major_locator=FixedLocator(list(table["tensor"])),
+        minor_locator=NullLocator(),
+        major_formatter=ScalarFormatter(),
+    )
+    ax.set_xlim(table["tensor"].min() / 2**0.5, table["tensor"].max() * 2**0.5)
+    canvas.logarithmic(ax.yaxis)
+    ax.set(xlabel=f"tensor shards Y; FSDP has {fact(table, 'devices')} / Y", ylabel="least batch, tokens in all")
+    ax.set_title(f"{fact(table, 'devices')} devices shared out")
+    ax.grid(True)
+    canvas.legend_above(ax)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+_COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
+_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[5], "ICI": canvas.SERIES[6]}
+
+
+def machines_chart(table: pd.DataFrame) -> Figure:
+    """Tokens per device from which FSDP is compute-bound, one bar per device, coloured by its link."""
+    figure, ax = canvas.canvas(height=3.9)
+    names = [f"{row.device} (here)" if row.here else row.device for row in table.itertuples()]
+    rows(ax, names)
+    ax.grid(False)
+    bars(ax, table["tokens"], color=[_LINKS[link] for link in table["link"]])
+    for row in table.itertuples():
+        rates = f"{units.number(row.tflops)} TFLOP/s over {units.rate(row.gb_per_s)}"
+        beside(ax, row.tokens, row.Index, f"{units.number(row.tokens)}  ({rates})", fontsize=8.5)
+    swatches(ax, _LINKS)
+    ax.set_xlim(0, 1.5 * table["tokens"].max())
+    ax.set(xlabel="tokens per device")
+    ax.set_title("Least batch at which FSDP is compute-bound")
+    canvas.legend_above(ax)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+def measured_chart(table: pd.DataFrame) -> Figure:
+    """Share of a single GPU's speed by tokens per GPU: datasheets' bound, parts added up, and what was measured."""
+    from matplotlib.ticker import PercentFormatter
+
+    figure, ax = canvas.canvas(height=4.2)
+    for strategy, group in table.groupby("strategy", sort=False):
+        color, last = _COLORS[strategy], group.iloc[-1]
+        tokens = np.geomspace(100, 1.5 * table["tokens"].max(), 200)
+        if np.isfinite(last["bound_tokens"]):
+            ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
+        ax.plot(group["tokens"], group["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
+        ax.errorbar(
+            group["tokens"],
+            group["efficiency"],
+            yerr=group["spread"],
+            color=color,
+            fmt="o",
+            ms=7,
+            capsize=3,
+            label=STRATEGY_LABELS.get(strategy, strategy),
+        )
+    ax.plot([], [], color=canvas.QUIET, lw=1.5, label="datasheets")
+    ax.plot([], [], color=canvas.QUIET, marker="_", ms=14, mew=2.2, ls="none", label="parts added up")
+    ax.plot([], [], color=canvas.QUIET, marker="o", ms=7, ls="none", label="measured")
+    canvas.logarithmic(ax.xaxis)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylim(0, 1.08)
+    ax.set(xlabel="tokens per GPU and micro-batch", ylabel="speed per GPU, % of one GPU alone")
+    ax.set_title(f"GPT-2 Large on {fact(table, 'ranks')} GPUs: bound and measured")
+    ax.grid(True)
+    canvas.legend_above(ax)
+    return canvas.finish(figure, fact(table, "source"))

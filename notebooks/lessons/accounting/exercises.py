@@ -1,0 +1,270 @@
+"""The exercises of lab 12: whole devices in one unit, the least compute-bound batch, and accounts with a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import ceil, floor, inf
+from random import Random
+from string import ascii_uppercase
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
+from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.judging import Mistake, judge_of
+from labkit.course.lineup import edited, line_up
+from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
+from labkit.story import units
+from lessons.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
+from lessons.accounting.theory import COURSE_MESH, KINDS, WHOLE, XXL, Mesh, Model, devices, least_tokens, of, times
+
+_EVEN_GIB = 80 * 10**9 / 2**30  # 80 GB exactly, for that is a binary fraction
+SIZES = ((3276, 80), (3276, 95), (4096, 1), (_EVEN_GIB, 80), (75, 80), (0.5, 24), (1000, 141))  # GiB, GB a device
+BATCHES = (  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
+    (53248, 16, 4, 2, 1, 4.6e14, 1.8e11),
+    (53248, 8, 8, 1, 1, 4.6e14, 1.8e11),
+    (28672, 32, 2, 2, 1, 4.6e14, 1.8e11),
+    (53248, 16, 4, 1, 2, 1e15, 9e11),
+    (16384, 8, 8, 2, 1, 4.6e14, 1.8e11),  # no batch is enough
+    (16384, 8, 8, 1, 2, 4.6e14, 1.8e11),  # enough with two axes for activations only
+    (16384, 4, 16, 2, 2, 4.6e14, 1.8e11),  # no batch is enough, with two axes for each
+)
+_D_MODEL = 16384  # of any size: it is in every term
+_SAME_ACCOUNT = 0.01
+_BITS = 8
+
+
+def _sizes(random: Random) -> list:
+    labels = (24, 40, 48, 80, 95, 141)
+    return [(random.randint(60, 20_000), random.choice(labels)) for _ in range(6)] + [(random.uniform(0.2, 2.0), 24)]
+
+
+def _batches(random: Random) -> list:
+    drawn: list[tuple] = []
+    while len(drawn) < 7:
+        width, x, y = random.choice((16384, 28672, 53248)), random.choice((4, 8, 16, 32)), random.choice((2, 4, 8))
+        axes = random.choice((1, 2)), random.choice((1, 2))
+        flop_per_s, bytes_per_s = random.choice((4.6e14, 1e15)), random.choice((1.8e11, 4.5e11, 9e11))
+        if abs(width * bytes_per_s * axes[1] / (y * flop_per_s) - 1) > 0.05:  # no batch that rounding decides
+            drawn.append((width, x, y, *axes, flop_per_s, bytes_per_s))
+    return drawn
+
+
+def _quotient(gib: float, gb: float) -> float:
+    return of(gib, "GiB") / of(gb, "GB")
+
+
+_MIXED = "that divides GiB by GB, and these are different units"
+_DOWN = "that is rounded down, so what is left over has no device"
+judge_devices = judge_of(
+    "devices_needed",
+    SIZES,
+    lambda gib, gb: devices(of(gib, "GiB"), gb),
+    (
+        Mistake("unrounded", _quotient, "the number of devices is whole"),
+        *(
+            Mistake("mixed", lambda gib, gb, whole=whole: whole(gib / gb), _MIXED, True)
+            for whole in (float, ceil, floor, round)
+        ),
+        Mistake(
+            "wrong_way",
+            lambda gib, gb: ceil(gib / gb * 10**9 / 2**30),
+            "a GiB is more than a GB, so a total has more GB than GiB",
+            throughout=True,
+        ),
+        Mistake(
+            "nearest",
+            lambda gib, gb: round(_quotient(gib, gb)),
+            "that is the nearest whole number, and what is left over may need a device more",
+            throughout=True,
+        ),
+        Mistake("rounded_down", lambda gib, gb: floor(_quotient(gib, gb)), _DOWN, True),
+        Mistake("rounded_down", lambda gib, gb: max(1, floor(_quotient(gib, gb))), _DOWN, True),
+        Mistake(
+            "one_more",
+            lambda gib, gb: floor(_quotient(gib, gb)) + 1,
+            "where it comes out even, no further device is needed",
+            throughout=True,
+        ),
+        Mistake("upside_down", lambda gib, gb: 1 / _quotient(gib, gb), "the device is divided by the total"),
+    ),
+    asked="a number of devices, such as 44",
+    rule="bring both sizes to bytes, divide, and round up",
+    merit="both sizes are in bytes before they are divided, and the last device counts, however little is on it",
+)
+
+
+def _least(*setting: Any, at_once: bool = False, **changed: Any) -> float | None:
+    """Return the least batch of a setting as asked for: sent in turn, None where no batch is enough."""
+    least = least_tokens(replace(Mesh(*setting[1:]), **changed), Model(_D_MODEL, setting[0], blocks=1), at_once)
+    return None if least == inf else least
+
+
+def _per_device(wrong: Callable[..., float | None]) -> Callable[..., float | None]:
+    return lambda *setting: (least := wrong(*setting)) and least / (setting[1] * setting[2])
+
+
+def _solved(sign: int) -> Callable[..., float]:
+    """Return how the batch comes out without asking whether there is one, activations times `sign`."""
+
+    def batch(d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s) -> float:
+        computing, activations = d_ff / (x * y * flop_per_s), 1 / (x * bytes_per_s * m_y)
+        return d_ff / (y * bytes_per_s * m_x) / (computing - sign * activations)
+
+    return batch
+
+
+_NEVER = "activations alone take longer than computing, so no batch is enough: return None"
+_EACH = "that is per device, and all tokens are asked for"
+_WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
+    "no_m_x": (lambda *setting: _least(*setting, fsdp_axes=1), "`m_x` is left out"),
+    "no_m_y": (lambda *setting: _least(*setting, tensor_axes=1), "`m_y` is left out"),
+    "swapped": (
+        lambda f, x, y, m_x, m_y, *rates: _least(f, x, y, m_y, m_x, *rates),
+        "`m_x` and `m_y` are swapped",
+    ),
+    "transposed": (lambda f, x, y, *rest: _least(f, y, x, *rest), "`x` and `y` are swapped"),
+    "one_way": (
+        lambda *setting: _least(*setting, axis_bytes_per_s=setting[-1] / 2),
+        "that takes half of `bytes_per_s`, which counts both directions",
+    ),
+    "at_once": (
+        _solved(0),
+        "that is for weights and activations sent at the same time; here they are sent in turn",
+    ),
+    "added": (
+        _solved(-1),
+        "the time of activations is added to that of computing; both grow with the batch, on different sides of the "
+        "equation",
+    ),
+}
+judge_batch = judge_of(
+    "compute_bound_batch",
+    BATCHES,
+    _least,
+    (
+        Mistake("never", _solved(1), _NEVER),
+        *(Mistake("never", lambda *setting, none=none: _least(*setting) or none, _NEVER) for none in (0, inf)),
+        Mistake("none", lambda *_: None, "computing grows faster than activations, so some batch is enough"),
+        Mistake("a_device", _per_device(_least), _EACH),
+        *(Mistake(kind, wrong, reason) for kind, (wrong, reason) in _WRONG_BATCHES.items()),
+        *(Mistake(kind, _per_device(wrong), f"{reason}; {_EACH}") for kind, (wrong, reason) in _WRONG_BATCHES.items()),
+    ),
+    asked="a number of tokens, or None",
+    rule="with the least batch computing takes as long as weights and activations together; without one, it is None",
+    merit="from this batch on computing covers communication, and where no batch is enough, it gives None",
+)
+
+check = Exercises(
+    "accounting",
+    Exercise(
+        "devices_needed",
+        SIZES,
+        judge_devices,
+        grade=WARM_UP,
+        cases=Cases(_sizes),
+        hints=(
+            "A GiB is 2³⁰ bytes, a GB is 10⁹ bytes. How many GB are 3 276 GiB?",
+            "Convert both sizes to bytes. Divide, and round up: the last device counts even if little is on it.",
+            "`math.ceil(total_gib * 2**30 / (device_gb * 10**9))`.",
+        ),
+    ),
+    Exercise(
+        "compute_bound_batch",
+        BATCHES,
+        judge_batch,
+        grade=STRETCH,
+        cases=Cases(_batches),
+        hints=(
+            "Write the three times down as this lesson does. Which of them grow with the batch B, and which do not?",
+            "Computing and activations grow with B, weights do not. Set computing equal to activations plus weights, "
+            "and solve for B. If activations grow as fast as computing, or faster, no batch is enough.",
+            "Divide all terms by 4·D: `computing = d_ff / (x * y * flop_per_s)` and `activations = 1 / (x * "
+            "bytes_per_s * m_y)`, both per token, and `weights = d_ff / (y * bytes_per_s * m_x)`. The batch is "
+            "`weights / (computing - activations)`.",
+        ),
+    ),
+)
+hint, solution, attempts = check.hint, check.solution, check.attempts
+
+
+def accounts(names: Iterable[str]) -> pd.DataFrame:
+    """Return a row per account, by letter: GB by kind, devices of 80 GB for their sum, tokens of a batch to run."""
+    rows = [ACCOUNTS[name]() for name in names]
+    table = pd.DataFrame(rows, index=list(ascii_uppercase[: len(rows)]))
+    table[list(KINDS)] = table[list(KINDS)] / units.GB
+    return table.rename(columns={kind: f"{kind}_gb" for kind in KINDS}).round(1)
+
+
+def verdict_of(name: str, account: dict[str, float]) -> Verdict:
+    """Return the verdict on one account of XXL: a sentence per fault."""
+    faults: dict[str, str] = {}
+    for kind, each in WHOLE.items():
+        counted = account[kind] / XXL.parameters
+        if abs(counted / each - 1) > _SAME_ACCOUNT:
+            faults[kind] = (
+                f"{kind} take {units.number(counted)} bytes per parameter, not {each}: {counted / each:g} times"
+            )
+    per_number = account["activations"] / TOKENS / XXL.kept()
+    if abs(per_number / 2 - 1) > _SAME_ACCOUNT:
+        cause = ", its bits taken for bytes" if abs(per_number / 2 / _BITS - 1) < _SAME_ACCOUNT else ""
+        faults["activations"] = f"an activation in bfloat16 takes {units.number(per_number)} bytes, not 2{cause}"
+    total, room = sum(account[kind] for kind in KINDS), account["devices"] * of(LABEL_GB, "GB")
+    if room < total:
+        enough = account["devices"] * of(LABEL_GB, "GiB") >= total
+        if_gib = "; they would do if the label meant GiB" if enough else ""
+        sizes = [f"{units.number(size / units.GB, 4)} GB" for size in (room, total)]
+        faults["devices"] = f"{account['devices']} devices hold {sizes[0]} of its own {sizes[1]}{if_gib}"
+    one = times(COURSE_MESH, XXL, account["tokens"])
+    if one.math_s < one.fsdp_s + one.tensor_s:
+        faults["batch"] = (
+            f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(one.math_s)} per block and "
+            f"communicating {units.seconds(one.fsdp_s + one.tensor_s)}: the bound is a least batch, not a largest one"
+        )
+    merits = () if faults else ("16 bytes per parameter, 2 per activation, enough devices, a batch above the bound",)
+    return Verdict(name, WRONG if faults else RIGHT, faults, merits)
+
+
+_RIGHT = """
+def account(parameters, tokens):
+    held = {
+        "parameters": 4 * parameters,
+        "gradients": 4 * parameters,
+        "states": 8 * parameters,
+        "activations": 2 * kept_numbers(tokens),
+    }
+    total = sum(held.values())
+    devices = ceil(total / (80 * 10**9))
+    batch = least_compute_bound_tokens() * 1.25
+    return held, devices, batch
+"""
+_CODES = edited(
+    _RIGHT,
+    {
+        "mixed_units": [("ceil(total / (80 * 10**9))", "ceil(total / 2**30 / 80)")],
+        "gradients_twice": [('"gradients": 4 *', '"gradients": 8 *')],
+        "bits_for_bytes": [("2 * kept_numbers", "16 * kept_numbers")],
+        "upside_down": [("least_compute_bound_tokens() * 1.25", "least_compute_bound_tokens() / 1.25")],
+    },
+)
+
+
+def _rows_of(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"name": name, "account": ACCOUNTS[name]()} for name in names]
+
+
+suspects, diagnose, show_suspects = line_up("accounting", SYMPTOMS, _rows_of, lambda row: verdict_of(**row), _CODES)
+
+
+def why_one_unit() -> HTML:
+    """Ask why a report counts fewer devices for the same bytes."""
+    return why(
+        "A report needs 41 GPUs of 80 GB for the same 3 276 GiB. What did it do?",
+        ("It divided GiB by GB", "3 276 / 80 is 40.95. A GiB is 7 % more than a GB, and here that is three GPUs."),
+        ("It left the gradients out", "Then a quarter of the bytes would be missing: 33 GPUs would be enough."),
+        ("It counted 81 559 MiB per GPU", "An H100's driver says so. That gives 42 GPUs, not 41."),
+    )

@@ -1,0 +1,340 @@
+"""Theory → tables: memory by kind and device, the least compute-bound batch, and recorded training beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.node import limits
+from labkit.provenance import fact, of_run, of_source
+from labkit.tables.lines import fits
+from labkit.tables.rates import strategies
+from labkit.theory.gpt import flop_per_token
+from labkit.theory.lines import Link
+from labkit.theory.traffic import Sent, through_a_link, traffic
+from lessons.accounting import theory
+from lessons.accounting.theory import (
+    COURSE_MESH,
+    MODELS,
+    UNITS,
+    XXL,
+    Mesh,
+    Model,
+    devices,
+    held,
+    least_tokens,
+    number_in,
+    of,
+    times,
+)
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_COUNTED = "theory: bytes counted, nothing measured"
+GPUS = {  # the datasheet's name
+    "RTX 4090": "NVIDIA GeForce RTX 4090",
+    "V100 32 GB": "Tesla V100-SXM2-32GB",
+    "A100 40 GB": "NVIDIA A100-SXM4-40GB",
+    "L40S": "NVIDIA L40S",
+    "A100 80 GB": "NVIDIA A100-SXM4-80GB",
+    "H100 80 GB": "NVIDIA H100 80GB HBM3",
+    "H200": "NVIDIA H200",
+    "B200": "NVIDIA B200",
+}
+_H100 = {"as labelled, 80 GB": (80, "GB"), "as its driver says": (81559, "MiB"), "as if labelled in GiB": (80, "GiB")}
+TPU_GB = 95  # a TPU v5p's label (cloud.google.com/tpu/docs/v5p)
+TOKENS = 1024
+
+
+def parts(model: Model = XXL, tokens: int = TOKENS) -> pd.DataFrame:
+    """Return a row per kind of memory: bytes, gb (10^9), gib (2^30), and bytes per parameter of the model."""
+    table = pd.DataFrame(theory.parts_bytes(model, tokens).items(), columns=["kind", "bytes"])
+    for unit in ("GB", "GiB"):
+        table[unit.lower()] = number_in(unit, table["bytes"])
+    table["bytes_per_parameter"] = table["bytes"] / model.parameters
+    return of_source(table, _COUNTED, parameters=model.parameters, tokens=tokens)
+
+
+def states_bytes(model: Model = XXL) -> int:
+    """Return the bytes of parameters, gradients and optimizer states, without activations."""
+    return sum(theory.parts_bytes(model, 0).values())
+
+
+def labels(model: Model = XXL) -> pd.DataFrame:
+    """Return a row per reading of an H100's size: its gb and gib, and how many hold the model's states.
+
+    The driver's is what nvidia-smi prints for an H100 80GB HBM3.
+    """
+    total = states_bytes(model)
+    rows = [(reading, of(*label), devices(total, *label)) for reading, label in _H100.items()]
+    table = pd.DataFrame(rows, columns=["reading", "device_bytes", "devices"])
+    table["gb"], table["gib"] = (number_in(unit, table["device_bytes"]) for unit in ("GB", "GiB"))
+    return of_source(table, _COUNTED, total_bytes=total)
+
+
+def drivers(*nodes: Any) -> pd.DataFrame:
+    """Return a row per kind of GPU of these nodes that has a datasheet: its label, and what its driver says it has.
+
+    `over_label` is the driver's bytes over the label's, with GB = 10^9 bytes.
+    """
+    rows = {
+        gpu.name: (gpu.name, known.memory_gb, gpu.memory_mib)
+        for node in nodes
+        for gpu in node.gpus
+        if (known := limits.spec(gpu.name))
+    }
+    table = pd.DataFrame(rows.values(), columns=["gpu", "label_gb", "driver_mib"])
+    driver_bytes = table["driver_mib"] * UNITS["MiB"]
+    table["driver_gb"], table["driver_gib"] = (number_in(unit, driver_bytes) for unit in ("GB", "GiB"))
+    table["over_label"] = table["driver_gb"] / table["label_gb"]
+    return of_source(table, _COUNTED)
+
+
+def over_devices(tokens: Sequence[int] = (0, TOKENS)) -> pd.DataFrame:
+    """Return a row per number of FSDP shards and of tokens on each: gb a device, in all and by kind.
+
+    Facts: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough; `device_gb`, 95.
+    """
+    rows = []
+    for many in tokens:
+        for count in range(24, 65):
+            sizes = {kind: float(number_in("GB", size)) for kind, size in held(XXL, many, count).items()}
+            rows.append({"fsdp": count, "tokens": many, "gb": sum(sizes.values())} | sizes)
+    fewest = {
+        many: {unit: theory.smallest_fsdp(XXL, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
+    }
+    return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, device_gb=TPU_GB)
+
+
+def datasheets() -> dict[str, Any]:
+    """Return the datasheet of each of the GPUs of this lab, by its label."""
+    return {label: limits.spec(name) for label, name in GPUS.items()}
+
+
+def fit(
+    precision: str = "bfloat16", tokens: int = TOKENS, recompute: bool = True, models: Mapping[str, Model] = MODELS
+) -> pd.DataFrame:
+    """Return a row per strategy, model and GPU: the fewest such GPUs, NaN where no number is enough, and the status.
+
+    A GPU is taken to hold its label at 10^9 bytes a GB. Contexts and gaps are not counted: some drivers report enough
+    beyond the label for them, not all.
+    """
+    rows = []
+    for label, known in datasheets().items():
+        able = precision != "bfloat16" or known.tflops("bf16") is not None
+        for model_name, model in models.items():
+            for strategy in theory.STRATEGIES:
+                fewest = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
+                status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
+                rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
+    table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
+    return of_source(table, _COUNTED, precision=precision, tokens=tokens, recompute=recompute)
+
+
+_BOOK = "theory: How to Scale Your Model (2025), part 5; nothing measured"
+_OVERLAPS = {"at once": True, "in turn": False}
+_KNOBS = {
+    "as asked": {},
+    "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
+    "a third axis for FSDP": {"fsdp_axes": 3},
+    "weights travel in 8 bits": {"weight_bytes": 1},
+    "all travels in 8 bits": {"weight_bytes": 1, "activation_bytes": 1},
+    "8 × 8 devices": {"fsdp": 8, "tensor": 8},
+    "32 × 2 devices": {"fsdp": 32, "tensor": 2},
+    "half the devices, 8 × 4": {"fsdp": 8},
+    "compute twice as fast": {"flop_per_s": 2 * Mesh.flop_per_s},
+}
+_BESIDE = 8  # GPUs in a node
+
+
+def over_tokens(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
+    """Return a row per batch (tokens in all): ms to compute one block's forward, gather weights, exchange activations.
+
+    Facts: `bounds`, the batch from which it is compute-bound by way (at once, in turn).
+    """
+    rows = [(tokens, *(1e3 * seconds for seconds in times(mesh, XXL, tokens))) for tokens in np.geomspace(1e3, 1e6, 61)]
+    table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
+    return of_source(
+        table, _BOOK, bounds={name: least_tokens(mesh, XXL, at_once) for name, at_once in _OVERLAPS.items()}
+    )
+
+
+def bounds(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
+    """Return a row per way to communicate: the least tokens in all and per device, and GB per device then."""
+    rows = []
+    for name, at_once in _OVERLAPS.items():
+        tokens = least_tokens(mesh, XXL, at_once)
+        gb = math.inf
+        if tokens < math.inf:
+            gb = float(number_in("GB", sum(held(XXL, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
+        rows.append((name, tokens, tokens / mesh.devices, gb))
+    table = pd.DataFrame(rows, columns=["way", "tokens", "tokens_per_device", "gb"])
+    return of_source(table, _BOOK)
+
+
+def knobs() -> pd.DataFrame:
+    """Return a row per knob turned alone: the least tokens in all and per device (in turn), and over those as asked."""
+    rows = []
+    for name, turned in _KNOBS.items():
+        other = replace(COURSE_MESH, **turned)
+        at_once, in_turn = (least_tokens(other, XXL, way) for way in _OVERLAPS.values())
+        rows.append((name, other.devices, at_once, in_turn, in_turn / other.devices))
+    table = pd.DataFrame(rows, columns=["knob", "devices", "at_once", "in_turn", "in_turn_per_device"])
+    table["times"] = table["in_turn"] / table["in_turn"].iloc[0]
+    return of_source(table, _BOOK)
+
+
+def splits(devices: int = 64) -> pd.DataFrame:
+    """Return a row per power of 2 of tensor shards, the rest of the devices FSDP's: the least tokens, NaN for never."""
+    rows = []
+    for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
+        other = replace(COURSE_MESH, fsdp=devices // tensor, tensor=tensor)
+        rows.append((tensor, other.fsdp, *(least_tokens(other, XXL, way) for way in _OVERLAPS.values())))
+    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(math.inf, float("nan"))
+    return of_source(table, _BOOK, devices=devices)
+
+
+def machines(*nodes: Any) -> pd.DataFrame:
+    """Return a row per GPU with a datasheet: tokens a GPU from which FSDP over 8 of them is compute-bound.
+
+    Per token 2 FLOP a parameter, per parameter 2 bytes, of which a ring sends (n − 1)/n through a GPU's links in one
+    direction: (n − 1)/n · C/W tokens. `link` is what W is of: NVLink, or PCIe. `here`: one of these nodes has it.
+    The TPU's W are both directions of one axis, as in the book.
+    """
+    there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
+    rows = []
+    for label, known in datasheets().items():
+        rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known) or math.nan
+        share = (_BESIDE - 1) / _BESIDE
+        rows.append(
+            (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)
+        )
+    tpu = COURSE_MESH
+    rows.append(
+        (
+            "TPU v5p, one axis",
+            tpu.flop_per_s / 1e12,
+            tpu.axis_bytes_per_s / 1e9,
+            "ICI",
+            tpu.flop_per_s / tpu.axis_bytes_per_s,
+            False,
+        )
+    )
+    table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
+    table = table.sort_values("tokens", ignore_index=True)
+    return of_source(table, "theory: datasheets' dense 16-bit rates and links")
+
+
+_SHARDED = ("fsdp_full", "fsdp_grad")
+_PEAK, _WIDTH = {"bfloat16": "bf16", "float32": "fp32"}, {"bfloat16": 2, "float32": 4}
+_COLUMNS = [
+    "strategy",
+    "tokens",
+    "least_math_ms",
+    "least_sent_ms",
+    "bound_tokens",
+    "alone_ms",
+    "line_ms",
+    "added",
+    "efficiency",
+    "spread",
+]
+
+
+def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
+    """Return a row per sharded setting of lab 05 on all its GPUs: a micro-batch by datasheet, by parts and as a whole.
+
+    `tokens` are a GPU's. By datasheet: least_math_ms, least_sent_ms, and bound_tokens, where these two are equal; a
+    GPU that computes below its datasheet needs fewer. By parts measured alone: alone_ms, a single GPU's, line_ms, what
+    lines fitted to collectives give for all calls, and `added`, the share of a single GPU's speed that is left if one
+    comes after the other. `efficiency` is the share measured, with its spread. A machine without a datasheet has no
+    bound (NaN).
+    """
+    plan: Any = strategies_run.plan
+    table = strategies(strategies_run)
+    alone = table[table["strategy"] == "single"].set_index("load")
+    rate, link = _datasheet(strategies_run)
+    model = plan.model(int(strategies_run.rows["vocabulary"].iloc[0]))
+    flop = flop_per_token(model.parameters, plan.layers, plan.hidden, plan.sequence)
+    lines = fits(links_run)
+    lines = lines[lines["ranks"] == plan.gpus].set_index("collective")
+    rows = []
+    for row in table[(table["ranks"] == plan.gpus) & table["strategy"].isin(_SHARDED)].itertuples():
+        tokens, times = row.micro_batch * plan.sequence, row.batch // (row.micro_batch * row.ranks)
+        sent = traffic(model, row.strategy, row.ranks, element_bytes=_WIDTH[plan.precision], micro_batches=times)
+        least_s = limits.least_seconds_to_compute(tokens * flop, rate)
+        sent_s = limits.least_seconds_to_move(through_a_link(sent, row.ranks), link) / times
+        single = alone.loc[row.load]
+        alone_ms = single["step_ms"] * row.micro_batch / single["batch"]
+        line_ms = 1e3 * sum(_seconds(one, lines, row.ranks) for one in sent) / times
+        rows.append(
+            (
+                row.strategy,
+                tokens,
+                1e3 * least_s,
+                1e3 * sent_s,
+                tokens * sent_s / least_s,
+                alone_ms,
+                line_ms,
+                alone_ms / (alone_ms + line_ms),
+                row.efficiency,
+                row.efficiency * row.spread_step_ms / row.step_ms,
+            )
+        )
+    table = pd.DataFrame(rows, columns=_COLUMNS).sort_values(["strategy", "tokens"], ignore_index=True)
+    return of_run(table, strategies_run)
+
+
+def _datasheet(run: Run) -> tuple[float | None, float | None]:
+    """Return TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
+    plan: Any = run.plan
+    known = limits.spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    return (known.tflops(_PEAK[plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
+
+
+def _seconds(sent: Sent, lines: pd.DataFrame, ranks: int) -> float:
+    """Return what the calls take: an α each, and all their bytes over β."""
+    line = lines.loc[sent.collective]
+    link = Link(line["alpha_us"] / 1e6, line["beta_gb_per_s"])
+    return (sent.calls - 1) * link.alpha_s + link.seconds(through_a_link([sent], ranks))
+
+
+def derivation(published: pd.DataFrame) -> pd.DataFrame:
+    """Return the derivation of the compute-bound batch as a row per step: our formula and figure, then the report's.
+
+    D, F, X, Y, C, W, M_X and M_Y are as in the notebook. Times are of one block's forward, in µs or in ns per token.
+    `same` says whether both agree within 1 %. The last rows are the batch (ours in all and per device; the report's
+    exact, and with its rounded time of computing) and what is printed.
+    """
+    mesh, printed = COURSE_MESH, published.set_index("quantity")["value"]
+    one = times(mesh, XXL, 1)
+    computing_s = 2 * XXL.d_model * XXL.d_ff / mesh.flop_per_s  # the report's, per token
+    least = least_tokens(mesh, XXL, at_once=False)
+    exact, rounded = (
+        one.fsdp_s / (per_token - one.tensor_s)
+        for per_token in (computing_s, printed["seconds of computing per token as rounded"])
+    )
+    rows = [
+        ("gather weights, µs", "4DF / (Y·W·M_X)", 1e6 * one.fsdp_s, "4D/W · F/(2Y)", 1e6 * one.fsdp_s),
+        ("exchange activations, ns per token", "4D / (X·W·M_Y)", 1e9 * one.tensor_s, "4D/W / X", 1e9 * one.tensor_s),
+        ("compute, ns per token", "4DF / (X·Y·C)", 1e9 * one.math_s, "2DF / C", 1e9 * computing_s),
+        ("batch, tokens in all", "weights / (compute − activations)", least, "the same", exact),
+        ("batch with rounded compute", "–", math.nan, "compute = 3.8 µs", rounded),
+        (
+            "batch, tokens per device",
+            "batch in all / (X·Y)",
+            least / mesh.devices,
+            "printed",
+            printed["compute-bound batch"],
+        ),
+    ]
+    table = pd.DataFrame(rows, columns=["step", "our formula", "ours", "report's formula", "report"])
+    table["same"] = ((table["report"] / table["ours"] - 1).abs() < 0.01).where(table["ours"].notna(), "–")
+    return of_source(table, fact(published, "source"))

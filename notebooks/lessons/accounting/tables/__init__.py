@@ -1,1 +1,0 @@
-"""Theory, published figures and recorded runs → tables of lab 12."""
