@@ -16,7 +16,6 @@ from lessons.topology.tables import (
     nominal,
     numa_effect,
     on_nodes,
-    scorecard,
 )
 
 RECORDED = "h200x4/topology/copies"

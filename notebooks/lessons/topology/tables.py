@@ -10,7 +10,6 @@ import pandas as pd
 from labkit.node.limits import against_limit, least_seconds_to_move, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.published import report_names
-from labkit.tables.targets import Target, card_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -185,24 +184,3 @@ def _checked(table: pd.DataFrame, run: Run) -> pd.DataFrame:
     low = _SUSPICIOUS if run.plan.size == "full" else None
     table = against_limit(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
     return of_run(table, run, device=run.plan.device)
-
-
-def scorecard(run: Run) -> pd.DataFrame:
-    """Return the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
-    return card_of(run, "topology", {"copies": _targets})
-
-
-def _targets(run: Run) -> list[Target]:
-    matrix, links = copy_matrix(run), host_links(run)
-    pairs = matrix[matrix["source"] != matrix["target"]]
-    slow, fast = (pairs.loc[pairs["gb_per_s"].agg(which)] for which in ("idxmin", "idxmax"))
-    ratio = fast["gb_per_s"] / slow["gb_per_s"]
-    spread = ratio * sum(pair["spread_gb_per_s"] / pair["gb_per_s"] for pair in (slow, fast))
-    share, share_spread = (slow[rate] / slow["nominal_gb_per_s"] for rate in ("gb_per_s", "spread_gb_per_s"))
-    beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
-    every = f"of {len(matrix) + len(links)}"
-    return [
-        Target("rate of the fastest GPU pair, divided by the slowest", ratio, "≤", 1.05, "×", spread=spread),
-        Target("slowest GPU pair, share of its NVLinks' rate", share, "≥", 0.75, "of limit", spread=share_spread),
-        Target("copies that beat a datasheet", beaten, "=", 0, every),
-    ]

@@ -7,6 +7,7 @@ from made import copies_run, gpu_node
 
 from labkit.node import Device, parse_topology
 from labkit.provenance import fact
+from labkit.tables.measures import scorecard_of
 from labkit.tables.published import published, published_topology
 from lessons import topology
 
@@ -117,13 +118,11 @@ def test_gpus_on_nodes_in_short():
     ],
 )
 def test_scorecard(tmp_path, knobs, met):
-    card = topology.scorecard(copies_run(tmp_path / "run", **knobs))
+    card = scorecard_of(copies_run(tmp_path / "run", **knobs))
     assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
     assert card["met"].tolist() == met
 
 
 def test_scorecard_figures(tmp_path):
-    card = topology.scorecard(
-        copies_run(tmp_path / "run", odd={(0, 1): 430.0}, alone={"pageable": 10.4, "pinned": 70.0})
-    )
+    card = scorecard_of(copies_run(tmp_path / "run", odd={(0, 1): 430.0}, alone={"pageable": 10.4, "pinned": 70.0}))
     assert card["measured"].tolist() == pytest.approx([430 / 396, 396 / NVLINK, 8], abs=6e-4)

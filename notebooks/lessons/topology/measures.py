@@ -1,0 +1,136 @@
+"""What matters of lab 01: the rates of the node's links, how alike the pairs of GPUs are, and what no link can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.node.limits import ring_bus_limit_gb_per_s
+from labkit.tables.key_figures import LOWER, Measured, datasheet, on_one, workers
+from labkit.tables.measures import Measure, ratio
+from labkit.tables.targets import HOST
+from lessons.topology.plan import Copies
+from lessons.topology.tables import copy_matrix, host_links
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+
+def card_plans() -> list[Copies]:
+    """Return what `make card` launches: all copies of pinned memory."""
+    if Copies.on_gpus():
+        return [Copies.full(memories=("pinned",), warm_ups=5, repeats=9)]
+    return [Copies.small(gpus=2)]
+
+
+def _rows(run: Run, copy: str) -> pd.DataFrame:
+    rows = run.rows
+    return rows[(rows["copy"] == copy) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
+
+
+def _pinned(run: Run, direction: str, together: bool) -> pd.DataFrame:
+    """Return the copies between pinned host memory and each GPU, from the NUMA node that serves the GPU best."""
+    rows = _rows(run, direction)
+    rows = rows[(rows["memory"] == "pinned") & (rows["together"] == together)]
+    rates = rows.groupby(["rank", "numa"])["gb_per_s"].median()
+    nearest = dict(rates.groupby("rank").idxmax().to_numpy()) if len(rates) else {}
+    return rows[rows["numa"] == rows["rank"].map(nearest)]
+
+
+def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series:
+    """Return the repeats of the setting of `by` whose median is the lowest, or the highest."""
+    medians = rows.groupby(by)["gb_per_s"].transform("median")
+    return rows[medians == medians.agg(which)]["gb_per_s"]
+
+
+def _size(run: Run) -> str:
+    return f"{run.plan.mib} MiB"
+
+
+def _host_link(direction: str) -> Callable[[Run], Measured | None]:
+    """Return how a run gives the rate of the slowest GPU's link with the host, used alone."""
+
+    def measured(run: Run) -> Measured | None:
+        known = datasheet(run)
+        repeats = _extreme(_pinned(run, direction, False), ["rank"])
+        return Measured.of(repeats, _size(run), known and known.pcie_gb_per_s)
+
+    return measured
+
+
+def _all_host_links(run: Run) -> Measured | None:
+    known = datasheet(run)
+    sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
+    limit = run.plan.gpus * known.pcie_gb_per_s if known and known.pcie_gb_per_s else None
+    return Measured.of(sums, f"{_size(run)}, {workers(run)}", limit)
+
+
+def _pair(run: Run, which: str) -> Measured | None:
+    """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
+    rows = _rows(run, "gpu_to_gpu")
+    repeats = _extreme(rows[rows["source"] != rows["target"]], ["source", "target"], which)
+    return Measured.of(repeats, on_one(run, _size(run)), ring_bus_limit_gb_per_s(datasheet(run)))
+
+
+def _share_of_links(run: Run) -> Measured | None:
+    slowest, known = _pair(run, "min"), datasheet(run)
+    if slowest is None or known is None or not known.nvlink_gb_per_s:
+        return None
+    limit = known.nvlink_gb_per_s
+    return ratio(slowest, Measured(limit, limit, limit, slowest.repeats, slowest.setting))
+
+
+def _within_a_gpu(run: Run) -> Measured | None:
+    rows, known = _rows(run, "gpu_to_gpu"), datasheet(run)
+    own = rows[rows["source"] == rows["target"]]
+    limit = known.hbm_gb_per_s / 2 if known and known.hbm_gb_per_s else None  # a copy reads and writes
+    return Measured.of(_extreme(own, ["source"]), on_one(run, _size(run)), limit)
+
+
+def _impossible(run: Run) -> Measured:
+    """Return how many copies are faster than a datasheet allows."""
+    verdicts = pd.concat([copy_matrix(run)["verdict"], host_links(run)["verdict"]])
+    count = float((verdicts == "impossible").sum())
+    return Measured(count, count, count, 1, workers(run))
+
+
+_RATE: dict[str, Any] = {"unit": "GB/s", "plan": "copies"}
+_OF_HOST: dict[str, Any] = {"depends_on": HOST, **_RATE}
+_GOAL: dict[str, Any] = {"plan": "copies", "on_card": False, "least_gpus": 2}
+
+MEASURES = (
+    Measure(name="host → GPU, pinned, slowest GPU", measured=_host_link("host_to_gpu"), least_gpus=1, **_OF_HOST),
+    Measure(name="GPU → host, pinned, slowest GPU", measured=_host_link("gpu_to_host"), least_gpus=1, **_OF_HOST),
+    Measure(name="host → GPU, all links together", measured=_all_host_links, least_gpus=2, **_OF_HOST),
+    Measure(name="GPU → GPU, slowest pair", measured=partial(_pair, which="min"), **_RATE),
+    Measure(name="copy within a GPU, slowest GPU", measured=_within_a_gpu, least_gpus=1, **_RATE),
+    Measure(
+        name="rate of the fastest GPU pair, divided by the slowest",
+        unit="×",
+        measured=lambda run: ratio(_pair(run, "max"), _pair(run, "min")),
+        better=LOWER,
+        comparison="≤",
+        goal=1.05,
+        **_GOAL,
+    ),
+    Measure(
+        name="slowest GPU pair, share of its NVLinks' rate",
+        unit="of limit",
+        measured=_share_of_links,
+        comparison="≥",
+        goal=0.75,
+        **_GOAL,
+    ),
+    Measure(
+        name="copies that beat a datasheet",
+        unit="copies",
+        measured=_impossible,
+        better=LOWER,
+        comparison="=",
+        goal=0,
+        **_GOAL,
+    ),
+)
