@@ -2,7 +2,7 @@
 
 from lessons.topology.charts.copies import compare_chart, copy_heatmap, host_chart, share_chart
 from lessons.topology.charts.node_map import node_map
-from lessons.topology.exercise import attempts, check, hint, solution
+from lessons.topology.exercises import attempts, check, hint, solution, why_below
 from lessons.topology.plan import Copies
 from lessons.topology.story import explain_host, explain_matrix, explain_numa, explain_placement
 from lessons.topology.tables import (
