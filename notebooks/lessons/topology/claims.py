@@ -5,7 +5,6 @@ from __future__ import annotations
 from labkit.node.topology import parse
 from labkit.tables.claims import Stated, undecided
 from labkit.tables.published import published, published_topology
-from lessons.topology.tables import on_nodes
 
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 
@@ -20,6 +19,13 @@ def _wired() -> dict[str, int | None]:
     """Return the NUMA node of each GPU by the matrix that the report on 4 × H100 prints."""
     devices = parse(published_topology(FOUR)).devices
     return {device.name: device.numa for device in devices if device.kind == "gpu"}
+
+
+def _on_nodes(node_of_gpu: dict[str, int | None]) -> str:
+    """Return which GPUs hang at each NUMA node, in short: "0, 1 / 2, 3" for two nodes with two GPUs each."""
+    nodes = sorted({node for node in node_of_gpu.values() if node is not None})
+    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)
+    return " / ".join(", ".join(gpus) for gpus in members)
 
 
 def _counts(node_of_gpu: dict[str, int | None]) -> str:
@@ -39,9 +45,9 @@ CLAIMS = (
         name="sockets_4xh100",
         report=FOUR,
         where=_TEXT,
-        says="These GPUs hang at NUMA node 0 (before the bar) and at node 1 (after it)",
-        printed=lambda: on_nodes(_claimed(FOUR)),
-        recomputed=lambda: on_nodes(_wired()),
+        says="GPUs at NUMA node 0 / at node 1",
+        printed=lambda: _on_nodes(_claimed(FOUR)),
+        recomputed=lambda: _on_nodes(_wired()),
         recomputes="by the matrix that it prints",
         holds=_same,
         reason="Text and matrix differ about GPU1. The matrix comes from the driver.",
@@ -50,7 +56,7 @@ CLAIMS = (
         name="balanced_4xh100",
         report=FOUR,
         where=_TEXT,
-        says="The layout is balanced: as many GPUs at each NUMA node",
+        says="A balanced layout: how many GPUs each NUMA node has",
         printed=lambda: _counts(_claimed(FOUR)),
         recomputed=lambda: _counts(_wired()),
         recomputes="by the matrix that it prints",
@@ -61,8 +67,8 @@ CLAIMS = (
         name="sockets_8xh100",
         report=EIGHT,
         where=_TEXT,
-        says="These GPUs hang at NUMA node 0 (before the bar) and at node 1 (after it)",
-        printed=lambda: on_nodes(_claimed(EIGHT)),
+        says="GPUs at NUMA node 0 / at node 1",
+        printed=lambda: _on_nodes(_claimed(EIGHT)),
         recomputed=lambda: "no matrix as text",
         holds=undecided,
         reason="Its matrix is a picture, which the workbook does not have. It does not say which four GPUs ran.",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
 from labkit.tables.key_figures import LOWER, Measured, datasheet, on_one, workers
 from labkit.tables.measures import Measure, ratio
 from labkit.tables.targets import HOST
 from lessons.topology.plan import Copies
-from lessons.topology.tables import copy_matrix, host_links
+from lessons.topology.tables import copies
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from labkit.engine.run import Run
 
 
@@ -46,65 +45,58 @@ def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series
     return rows[medians == medians.agg(which)]["gb_per_s"]
 
 
-def _size(run: Run) -> str:
-    return f"{run.plan.mib} MiB"
-
-
-def _host_link(direction: str) -> Callable[[Run], Measured | None]:
-    """Return how a run gives the rate of the slowest GPU's link with the host, used alone."""
-
-    def measured(run: Run) -> Measured | None:
-        known = datasheet(run)
-        repeats = _extreme(_pinned(run, direction, False), ["rank"])
-        return Measured.of(repeats, _size(run), known and known.pcie_gb_per_s)
-
-    return measured
+def _host_link(run: Run, direction: str) -> Measured | None:
+    """Return the rate of the slowest GPU's link with the host, used alone."""
+    repeats, known = _extreme(_pinned(run, direction, False), ["rank"]), datasheet(run)
+    return Measured.of(repeats, f"{run.plan.mib} MiB", known and known.pcie_gb_per_s)
 
 
 def _all_host_links(run: Run) -> Measured | None:
     known = datasheet(run)
     sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
     limit = run.plan.gpus * known.pcie_gb_per_s if known and known.pcie_gb_per_s else None
-    return Measured.of(sums, f"{_size(run)}, {workers(run)}", limit)
+    return Measured.of(sums, f"{run.plan.mib} MiB, {workers(run)}", limit)
 
 
 def _pair(run: Run, which: str) -> Measured | None:
     """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
     rows = _rows(run, "gpu_to_gpu")
     repeats = _extreme(rows[rows["source"] != rows["target"]], ["source", "target"], which)
-    return Measured.of(repeats, on_one(run, _size(run)), ring_bus_limit_gb_per_s(datasheet(run)))
+    return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(datasheet(run)))
 
 
 def _share_of_links(run: Run) -> Measured | None:
-    slowest, known = _pair(run, "min"), datasheet(run)
-    if slowest is None or known is None or not known.nvlink_gb_per_s:
-        return None
-    limit = known.nvlink_gb_per_s
-    return ratio(slowest, Measured(limit, limit, limit, slowest.repeats, slowest.setting))
+    """Return which share of its NVLinks' datasheet rate the slowest pair reaches."""
+    known = datasheet(run)
+    limit = [known.nvlink_gb_per_s] if known and known.nvlink_gb_per_s else []
+    return ratio(_pair(run, "min"), Measured.of(limit, ""))
 
 
 def _within_a_gpu(run: Run) -> Measured | None:
     rows, known = _rows(run, "gpu_to_gpu"), datasheet(run)
     own = rows[rows["source"] == rows["target"]]
     limit = known.hbm_gb_per_s / 2 if known and known.hbm_gb_per_s else None  # a copy reads and writes
-    return Measured.of(_extreme(own, ["source"]), on_one(run, _size(run)), limit)
+    return Measured.of(_extreme(own, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)
 
 
 def _impossible(run: Run) -> Measured:
     """Return how many copies are faster than a datasheet allows."""
-    verdicts = pd.concat([copy_matrix(run)["verdict"], host_links(run)["verdict"]])
-    count = float((verdicts == "impossible").sum())
+    count = float((copies(run)["verdict"] == "impossible").sum())
     return Measured(count, count, count, 1, workers(run))
 
 
 _RATE: dict[str, Any] = {"unit": "GB/s", "plan": "copies"}
-_OF_HOST: dict[str, Any] = {"depends_on": HOST, **_RATE}
 _GOAL: dict[str, Any] = {"plan": "copies", "on_card": False, "least_gpus": 2}
 
 MEASURES = (
-    Measure(name="host → GPU, pinned, slowest GPU", measured=_host_link("host_to_gpu"), least_gpus=1, **_OF_HOST),
-    Measure(name="GPU → host, pinned, slowest GPU", measured=_host_link("gpu_to_host"), least_gpus=1, **_OF_HOST),
-    Measure(name="host → GPU, all links together", measured=_all_host_links, least_gpus=2, **_OF_HOST),
+    *(
+        Measure(name=name, measured=measured, least_gpus=least_gpus, depends_on=HOST, **_RATE)
+        for name, measured, least_gpus in (
+            ("host → GPU, pinned, slowest GPU", partial(_host_link, direction="host_to_gpu"), 1),
+            ("GPU → host, pinned, slowest GPU", partial(_host_link, direction="gpu_to_host"), 1),
+            ("host → GPU, all links together", _all_host_links, 2),
+        )
+    ),
     Measure(name="GPU → GPU, slowest pair", measured=partial(_pair, which="min"), **_RATE),
     Measure(name="copy within a GPU, slowest GPU", measured=_within_a_gpu, least_gpus=1, **_RATE),
     Measure(
