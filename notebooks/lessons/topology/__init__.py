@@ -14,6 +14,6 @@ from lessons.topology.story import (
     size_matters,
     together,
 )
-from lessons.topology.tables import alone, copies, datasheet_rates, host_rates, link_rate, matrix
+from lessons.topology.tables import alone, copies, host_rates, link_rate, matrix
 
 RECORDED = "h200x4/topology/copies"

@@ -38,11 +38,15 @@ def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> 
     left = 0.0
     for numa, gpus, nics in groups:
         width = 1.35 * max(len(gpus), len(nics), 1)
-        _box(ax, left, width, f"NUMA node {numa}" if numa is not None else "NUMA node not told")
+        _box(ax, left + 0.06, -1.15, width - 0.12, 2.6, "#F7F7F7", ec=canvas.HAIRLINE, lw=1.5)
+        name = f"NUMA node {numa}" if numa is not None else "NUMA node not told"
+        ax.text(left + width / 2, -1.45, name, ha="center", fontsize=9, color=canvas.QUIET)
         for row, members in ((0.45, gpus), (-0.75, nics)):
             for place, name in enumerate(members):
                 x[name] = (left + width * (place + 0.5) / len(members), row)
-                _device(ax, *x[name], name, kinds[name])
+                color = "#DCEBF5" if kinds[name] == "gpu" else "#FBEBD0"
+                _box(ax, x[name][0] - 0.46, row - 0.24, 0.92, 0.48, color, ec="none", zorder=3)
+                ax.text(*x[name], name, ha="center", va="center", fontsize=9, zorder=4)
         left += width + 0.5
     _nvlinks(ax, topology, x, kinds, link_gb_per_s)
     used = _pcie(ax, topology, x, kinds)
@@ -57,21 +61,10 @@ def node_map(topology, source: str = "", link_gb_per_s: float | None = None) -> 
     return canvas.finish(figure, source)
 
 
-def _box(ax, x: float, width: float, text: str) -> None:
+def _box(ax, x: float, y: float, width: float, height: float, color: str, **look: Any) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    shape = {"boxstyle": "round,pad=0.04", "fc": "#F7F7F7", "ec": canvas.HAIRLINE, "lw": 1.5}
-    ax.add_patch(FancyBboxPatch((x + 0.06, -1.15), width - 0.12, 2.6, **shape))
-    ax.text(x + width / 2, -1.45, text, ha="center", fontsize=9, color=canvas.QUIET)
-
-
-def _device(ax, x: float, y: float, name: str, kind: str) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
-    color = "#DCEBF5" if kind == "gpu" else "#FBEBD0"
-    shape = {"boxstyle": "round,pad=0.03", "fc": color, "ec": "none", "zorder": 3}
-    ax.add_patch(FancyBboxPatch((x - 0.46, y - 0.24), 0.92, 0.48, **shape))
-    ax.text(x, y, name, ha="center", va="center", fontsize=9, zorder=4)
+    ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.03", fc=color, **look))
 
 
 def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
@@ -84,7 +77,9 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
         ax.plot([low, high], [2.1, 2.1], color=_CLASSES["NV"], lw=9, solid_capstyle="round")
         for gpu in gpus:
             ax.plot([x[gpu][0]] * 2, [0.7, 2.1], color=_CLASSES["NV"], lw=2.5)
-        text = f"NVLink: every pair by {_links(link_gb_per_s, count)}"
+        text = f"NVLink: every pair by {count} link{'s' * (count > 1)}"
+        if link_gb_per_s:
+            text += f" × {link_gb_per_s:g} = {units.rate(count * link_gb_per_s)} one way"
         ax.text((low + high) / 2, 2.42, text, ha="center", fontsize=10)
         return
     apart = {(a, b): abs(gpus.index(a) - gpus.index(b)) for a, b in pairs}
@@ -104,11 +99,6 @@ def _arc(ax, start, end, height: float, color: str, width: float) -> None:
 
     control = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 2 * height)
     ax.add_patch(PathPatch(Path([start, control, end], [1, 3, 3]), fc="none", ec=color, lw=width, capstyle="round"))
-
-
-def _links(link_gb_per_s: float | None, count: int) -> str:
-    links = f"{count} link{'s' * (count > 1)}"
-    return f"{links} × {link_gb_per_s:g} = {units.rate(count * link_gb_per_s)} one way" if link_gb_per_s else links
 
 
 def _pcie(ax, topology, x, kinds) -> list[str]:
@@ -131,7 +121,7 @@ def _pcie(ax, topology, x, kinds) -> list[str]:
     return [kind for kind in order if kind in used]
 
 
-def _runs(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> list[Layer]:
+def _runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[Layer]:
     """Return what each panel draws: this run, then the recorded one; their rates have no common scale."""
     layers = [layer for panel in run_panels(here, recorded) for layer in panel]
     return sorted(layers, key=lambda layer: layer.recorded)
@@ -143,7 +133,7 @@ def _title(layer: Layer) -> str:
     return f"{layer.label.capitalize()}: {workers}, {size} a copy"
 
 
-def pairs_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Figure:
+def pairs_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """GPU × GPU copies in GB/s: rows send, columns receive; the diagonal stays within one GPU. Takes `copies`."""
     shown = _runs(here, recorded)
     most = max(fact(layer.table, "ranks") for layer in shown)
@@ -166,7 +156,7 @@ def pairs_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Fig
     )
 
 
-def host_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Figure:
+def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """Host copies: one GPU alone, each while all copy, and their sum. Takes `host_rates`."""
     shown = _runs(here, recorded)
     bars = {
@@ -189,7 +179,7 @@ def host_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Figu
     return canvas.finish(figure, f"{scales}{sources(here, recorded)}")
 
 
-def rates_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
+def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -> Figure:
     """Each copy that nothing disturbs as a dot, by its path; a tick is the datasheet's rate. Takes `alone` copies.
 
     `guess` is a prediction in GB/s for the recorded node, or None.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import eq
+
 from labkit.node.topology import parse
 from labkit.tables.claims import Stated, undecided
 from labkit.tables.published import published, published_topology
@@ -34,10 +36,6 @@ def _counts(node_of_gpu: dict[str, int | None]) -> str:
     return " + ".join(str(nodes.count(node)) for node in sorted({node for node in nodes if node is not None}))
 
 
-def _same(printed: str, recomputed: str) -> bool:
-    return printed == recomputed
-
-
 _TEXT = "text on the topology"
 
 CLAIMS = (
@@ -49,7 +47,7 @@ CLAIMS = (
         printed=lambda: _on_nodes(_claimed(FOUR)),
         recomputed=lambda: _on_nodes(_wired()),
         recomputes="by the matrix that it prints",
-        holds=_same,
+        holds=eq,
         reason="Text and matrix differ about GPU1. The matrix comes from the driver.",
     ),
     Stated(
@@ -60,7 +58,7 @@ CLAIMS = (
         printed=lambda: _counts(_claimed(FOUR)),
         recomputed=lambda: _counts(_wired()),
         recomputes="by the matrix that it prints",
-        holds=_same,
+        holds=eq,
         reason="Three GPUs are near the host memory of node 1. What the text says of near and far is wrong.",
     ),
     Stated(

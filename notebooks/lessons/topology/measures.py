@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.key_figures import LOWER, Measured, datasheet, on_one, workers
+from labkit.tables.key_figures import HIGHER, LOWER, Measured, datasheet, on_one, workers
 from labkit.tables.measures import Measure, ratio
 from labkit.tables.targets import HOST
 from lessons.topology.plan import Copies
@@ -65,6 +65,10 @@ def _pair(run: Run, which: str) -> Measured | None:
     return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(datasheet(run)))
 
 
+def _pairs_apart(run: Run) -> Measured | None:
+    return ratio(_pair(run, "max"), _pair(run, "min"))
+
+
 def _share_of_links(run: Run) -> Measured | None:
     """Return which share of its NVLinks' datasheet rate the slowest pair reaches."""
     known = datasheet(run)
@@ -99,30 +103,12 @@ MEASURES = (
     ),
     Measure(name="GPU → GPU, slowest pair", measured=partial(_pair, which="min"), **_RATE),
     Measure(name="copy within a GPU, slowest GPU", measured=_within_a_gpu, least_gpus=1, **_RATE),
-    Measure(
-        name="rate of the fastest GPU pair, divided by the slowest",
-        unit="×",
-        measured=lambda run: ratio(_pair(run, "max"), _pair(run, "min")),
-        better=LOWER,
-        comparison="≤",
-        goal=1.05,
-        **_GOAL,
-    ),
-    Measure(
-        name="slowest GPU pair, share of its NVLinks' rate",
-        unit="of limit",
-        measured=_share_of_links,
-        comparison="≥",
-        goal=0.75,
-        **_GOAL,
-    ),
-    Measure(
-        name="copies that beat a datasheet",
-        unit="copies",
-        measured=_impossible,
-        better=LOWER,
-        comparison="=",
-        goal=0,
-        **_GOAL,
+    *(
+        Measure(name=name, unit=unit, measured=measured, better=better, comparison=comparison, goal=goal, **_GOAL)
+        for name, unit, measured, better, comparison, goal in (
+            ("rate of the fastest GPU pair, divided by the slowest", "×", _pairs_apart, LOWER, "≤", 1.05),
+            ("slowest GPU pair, share of its NVLinks' rate", "of limit", _share_of_links, HIGHER, "≥", 0.75),
+            ("copies that beat a datasheet", "copies", _impossible, LOWER, "=", 0),
+        )
     ),
 )

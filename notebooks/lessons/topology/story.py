@@ -149,11 +149,9 @@ def in_one_minute(run: Run, recorded: Run) -> Markdown:
     return one_minute(_RULES, here=run, recorded=recorded)
 
 
-def _fastest_of_all(run: Run) -> str | None:
-    medians = tables.alone(tables.copies(run)).groupby(["name", "memory"], dropna=False)["gb_per_s"].median()
-    if not len(medians):
-        return None
-    return f"the fastest has {units.times(medians.max() / medians.min())} the rate of the slowest"
+def _fastest(run: Run) -> str:
+    rates = tables.alone(tables.copies(run)).groupby(["name", "memory"], dropna=False)["gb_per_s"].median()
+    return f"the fastest has {units.times(rates.max() / rates.min())} the rate of the slowest"
 
 
 def _alike(run: Run) -> str | None:
@@ -167,10 +165,8 @@ def _pinned(run: Run) -> str | None:
 
 
 def _shared(run: Run) -> str | None:
-    kept = _kept(tables.host_rates(tables.copies(run)))
-    return (
-        f"each keeps at least {units.percent(min(kept.values()))} of its rate" if kept and run.plan.gpus > 1 else None
-    )
+    kept = min(_kept(tables.host_rates(tables.copies(run))).values())
+    return f"each keeps at least {units.percent(kept)} of its rate" if run.plan.gpus > 1 else None
 
 
 def _share(run: Run) -> str | None:
@@ -179,7 +175,7 @@ def _share(run: Run) -> str | None:
 
 
 _RULES = {
-    "Know your paths, and keep bytes on the fast ones": _fastest_of_all,
+    "Know your paths, and keep bytes on the fast ones": _fastest,
     "Let the matrix say whether pairs are alike; measure it": _alike,
     "Pin host memory that a GPU copies": _pinned,
     "Measure links alone and all together": _shared,

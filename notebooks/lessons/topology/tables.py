@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import against_limit, spec
-from labkit.provenance import like, of_run, of_source
+from labkit.provenance import like, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -54,19 +54,6 @@ def link_rate(gpu_name: str) -> float | None:
     """Return GB/s of one NVLink of this GPU, one way; None where no datasheet is known."""
     known = spec(gpu_name)
     return known.nvlink_gb_per_s_per_link if known else None
-
-
-def datasheet_rates(gpu_name: str) -> pd.DataFrame:
-    """Return the rates of a GPU by its datasheet: path, gb_per_s in one direction; empty where none is known."""
-    known = spec(gpu_name)
-    rates = {
-        "GPU memory (HBM)": known and known.hbm_gb_per_s,
-        "all NVLinks of a GPU": known and known.nvlink_gb_per_s,
-        "host link of a GPU (PCIe)": known and known.pcie_gb_per_s,
-    }
-    rows = [(path, float(rate)) for path, rate in rates.items() if rate]
-    table = pd.DataFrame(rows, columns=["path", "gb_per_s"])
-    return of_source(table, f"datasheet of {gpu_name}: {known.source if known else 'not known'}")
 
 
 def copies(run: Run) -> pd.DataFrame:

@@ -74,12 +74,6 @@ def test_far_losses(tmp_path):
     assert far_losses(topology.copies(copies_run(tmp_path / "one"))).empty
 
 
-def test_datasheet_rates():
-    assert topology.datasheet_rates("NVIDIA H200")["gb_per_s"].tolist() == pytest.approx([4800, NVLINK, PCIE])
-    assert len(topology.datasheet_rates("Tesla T4")) == 2, "it has no NVLink"
-    assert topology.datasheet_rates("NVIDIA Unknown").empty
-
-
 def test_matrix():
     table = topology.matrix(parse_topology(published_topology("eml3-4xh100")))
     assert table.loc["GPU0"].tolist() == ["X", "NV18", "NV18", "NV18", "SYS", "0-19", "0"]
