@@ -140,8 +140,11 @@ def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
     shown.columns = ["path", *(f"GB/s, {size} a copy" for size in sizes)]
     if _pairs(small).empty or _pairs(large).empty:
         return verdict("No pair was measured in both sizes.", shown)
-    ratio, path = _pairs(small).median() / _pairs(large).median(), small.set_index("path")["name"]["between"].iloc[0]
-    return verdict(f"**{path}: {sizes[0]} is copied at {units.times(ratio)} the rate of {sizes[1]}.**", shown)
+    both = [table[table["path"] == "between"] for table in (small, large)]
+    path, (slow, fast) = both[0]["name"].iloc[0], (pairs["gb_per_s"].median() for pairs in both)
+    if not resolved(slow, fast, *(pairs["spread_gb_per_s"].median() for pairs in both)):
+        return verdict(f"**{path}: {sizes[0]} and {sizes[1]} are copied at one rate, within noise.**", shown)
+    return verdict(f"**{path}: {sizes[0]} is copied at {units.times(slow / fast)} the rate of {sizes[1]}.**", shown)
 
 
 def in_one_minute(run: Run, recorded: Run) -> Markdown:
@@ -156,6 +159,8 @@ def _fastest(run: Run) -> str:
 
 def _alike(run: Run) -> str | None:
     rates = _pairs(tables.copies(run))
+    if run.plan.device == "cpu":
+        return "CPU processes have no wires"
     return f"fastest pair {units.percent(rates.max() / rates.min() - 1)} above the slowest" if len(rates) else None
 
 
@@ -166,12 +171,14 @@ def _pinned(run: Run) -> str | None:
 
 def _shared(run: Run) -> str | None:
     kept = min(_kept(tables.host_rates(tables.copies(run))).values())
-    return f"each keeps at least {units.percent(kept)} of its rate" if run.plan.gpus > 1 else None
+    return f"each keeps at least {units.percent(kept)} of its rate alone" if run.plan.gpus > 1 else None
 
 
 def _share(run: Run) -> str | None:
     shares = tables.copies(run).query("path == 'between'")["share_of_limit"].dropna()
-    return f"GPU → GPU: {units.percent(shares.median())} of it" if len(shares) else "no datasheet for CPU processes"
+    return (
+        f"GPU → GPU: {units.percent(shares.median())} of its rate" if len(shares) else "no datasheet for CPU processes"
+    )
 
 
 _RULES = {

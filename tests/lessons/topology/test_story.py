@@ -100,6 +100,8 @@ def test_size_matters(tmp_path):
     text = topology.size_matters(small, large).data
     assert "GPU → GPU: 1 MiB is copied at 0.25× the rate of 64 MiB" in text
     assert "| GPU → GPU | 99.0 | 396 |" in text
+    small["spread_gb_per_s"] = 300.0
+    assert "at one rate, within noise" in topology.size_matters(small, large).data
     one = topology.copies(copies_run(tmp_path / "one", gpus=1))
     assert "No pair was measured in both sizes" in topology.size_matters(one, large).data
 
@@ -108,5 +110,5 @@ def test_in_one_minute(tmp_path):
     here, recorded = copies_run(tmp_path / "here", **PROCESSES), copies_run(tmp_path / "recorded")
     text = topology.in_one_minute(here, recorded).data
     assert "| no GPU to pin for | host → GPU 5.3× and GPU → host 5.3× |" in text
-    assert "| no datasheet for CPU processes | GPU → GPU: 83 % of it |" in text
+    assert "| no datasheet for CPU processes | GPU → GPU: 83 % of its rate |" in text
     assert "not measured" in topology.in_one_minute(copies_run(tmp_path / "one", gpus=1), recorded).data
