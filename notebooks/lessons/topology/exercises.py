@@ -179,14 +179,8 @@ def why_below() -> HTML:
         "No pair of GPUs reaches the datasheet's rate. What takes the rest, for a copy of 1 GiB?",
         (
             "Every packet carries more than data",
-            "The likely reason: packets also carry headers and checks. The datasheet counts them, the copy does not.",
+            "Headers and checks, say: the likely reason. The datasheet counts them.",
         ),
-        (
-            "The copy has to start",
-            "It takes microseconds, and 1 GiB takes milliseconds. The start matters for small copies only.",
-        ),
-        (
-            "The GPUs' memory is too slow",
-            "A GPU reads or writes each byte once, and its memory is about ten times as fast as its links.",
-        ),
+        ("The copy has to start", "That takes microseconds, and 1 GiB milliseconds: it matters for small copies only."),
+        ("The GPUs' memory is too slow", "By the datasheet it is about ten times as fast as the links."),
     )

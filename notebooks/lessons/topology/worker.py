@@ -91,12 +91,7 @@ def with_host(worker: Worker, point: SimpleNamespace) -> None:
             worker.barrier()
 
 
-def timed(
-    worker: Worker,
-    copy: Callable[[], object],
-    arrived: Callable[[], torch.Tensor],
-    before: Callable[[], object] = lambda: None,
-) -> None:
+def timed(worker: Worker, copy: Callable, arrived: Callable, before: Callable = lambda: None) -> None:
     """Record each repeat of a copy: its seconds, its GB/s (10^9 bytes per second), and whether the bytes arrived."""
     plan, size = worker.plan, worker.state.nbytes
     timings = [*worker.time(copy, warm_ups=plan.warm_ups, repeats=plan.repeats, before=before)]
