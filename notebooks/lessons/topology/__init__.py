@@ -1,22 +1,19 @@
 """Lab 01, topology: how the GPUs are wired to each other and to the host, as printed, as nominal, as measured."""
 
-from lessons.topology.charts.copies import compare_chart, copy_heatmap, host_chart, share_chart
-from lessons.topology.charts.node_map import node_map
-from lessons.topology.exercise import attempts, check, hint, solution
+from lessons.topology.charts import host_chart, node_map, pairs_chart, rates_chart
+from lessons.topology.exercises import attempts, check, hint, solution, why_below
 from lessons.topology.plan import Copies
-from lessons.topology.story import explain_host, explain_matrix, explain_numa, explain_placement
-from lessons.topology.tables import (
-    claimed_sockets,
-    compare,
-    copy_matrix,
-    devices,
-    host_links,
-    host_summary,
-    link_rate,
-    nominal,
-    numa_effect,
-    on_nodes,
-    scorecard,
+from lessons.topology.story import (
+    beside_datasheet,
+    far_node,
+    in_one_minute,
+    pairs_alike,
+    pinning,
+    placement,
+    same_bytes,
+    size_matters,
+    together,
 )
+from lessons.topology.tables import alone, copies, host_rates, link_rate, matrix
 
 RECORDED = "h200x4/topology/copies"

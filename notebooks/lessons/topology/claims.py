@@ -1,42 +1,74 @@
-"""What two reports say about the sockets of their nodes, beside what is known of them."""
+"""What two reports say about the sockets of their nodes, beside the matrix of wires that one of them prints."""
 
 from __future__ import annotations
 
+from operator import eq
+
 from labkit.node.topology import parse
-from labkit.tables.claims import claim
+from labkit.tables.claims import Stated, undecided
 from labkit.tables.published import published, published_topology
-from lessons.topology.tables import on_nodes
 
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 
 
-def _claimed_nodes(report: str) -> dict[str, int]:
+def _claimed(report: str) -> dict[str, int | None]:
     """Return the NUMA node at which a report's text puts each GPU."""
     table = published("topology_claims")
     return table[table["report"] == report].set_index("gpu")["numa"].to_dict()
 
 
-@claim(FOUR, "GPUs on each NUMA node: by its text, and by the matrix that it prints")
-def sockets_4xh100():
-    """Text and matrix differ about GPU1. The matrix comes from the driver. What the text concludes about near and far
-    memory does not hold for its node."""
-    matrix = parse(published_topology(FOUR))
-    wired = {device.name: device.numa for device in matrix.devices if device.kind == "gpu"}
-    return on_nodes(_claimed_nodes(FOUR)), on_nodes(wired), _claimed_nodes(FOUR) == wired
+def _wired() -> dict[str, int | None]:
+    """Return the NUMA node of each GPU by the matrix that the report on 4 × H100 prints."""
+    devices = parse(published_topology(FOUR)).devices
+    return {device.name: device.numa for device in devices if device.kind == "gpu"}
 
 
-@claim(EIGHT, "GPUs on each NUMA node: by its text")
-def sockets_8xh100():
-    """The report shows its matrix as a picture, which we do not have as text. Halves of an 8-GPU board on two sockets
-    are usual."""
-    return on_nodes(_claimed_nodes(EIGHT)), None, None
+def _on_nodes(node_of_gpu: dict[str, int | None]) -> str:
+    """Return which GPUs hang at each NUMA node, in short: "0, 1 / 2, 3" for two nodes with two GPUs each."""
+    nodes = sorted({node for node in node_of_gpu.values() if node is not None})
+    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)
+    return " / ".join(", ".join(gpus) for gpus in members)
 
 
-@claim(EIGHT, "A balanced layout: the GPUs per node, and those of the four GPUs that its programs use")
-def balanced_8xh100():
-    """By its own text the eight GPUs are balanced. Its programs use GPUs 0 to 3, which all hang at one node. Host
-    memory of the other node is far from every GPU in use."""
-    node_of_gpu = _claimed_nodes(EIGHT)
-    used = [node_of_gpu[f"GPU{index}"] for index in range(4)]
-    counts, used_counts = ([nodes.count(node) for node in (0, 1)] for nodes in ([*node_of_gpu.values()], used))
-    return " | ".join(map(str, counts)), " | ".join(map(str, used_counts)), used_counts[0] == used_counts[1]
+def _counts(node_of_gpu: dict[str, int | None]) -> str:
+    """Return how many GPUs each NUMA node has: "2 + 2"."""
+    nodes = [*node_of_gpu.values()]
+    return " + ".join(str(nodes.count(node)) for node in sorted({node for node in nodes if node is not None}))
+
+
+_TEXT = "text on the topology"
+
+CLAIMS = (
+    Stated(
+        name="sockets_4xh100",
+        report=FOUR,
+        where=_TEXT,
+        says="GPUs at NUMA node 0 / at node 1",
+        printed=lambda: _on_nodes(_claimed(FOUR)),
+        recomputed=lambda: _on_nodes(_wired()),
+        recomputes="by the matrix that it prints",
+        holds=eq,
+        reason="Text and matrix differ about GPU1. The matrix comes from the driver.",
+    ),
+    Stated(
+        name="balanced_4xh100",
+        report=FOUR,
+        where=_TEXT,
+        says="A balanced layout: how many GPUs each NUMA node has",
+        printed=lambda: _counts(_claimed(FOUR)),
+        recomputed=lambda: _counts(_wired()),
+        recomputes="by the matrix that it prints",
+        holds=eq,
+        reason="Three GPUs are near the host memory of node 1. What the text says of near and far is wrong.",
+    ),
+    Stated(
+        name="sockets_8xh100",
+        report=EIGHT,
+        where=_TEXT,
+        says="GPUs at NUMA node 0 / at node 1",
+        printed=lambda: _on_nodes(_claimed(EIGHT)),
+        recomputed=lambda: "no matrix as text",
+        holds=undecided,
+        reason="Its matrix is a picture, which the workbook does not have. It does not say which four GPUs ran.",
+    ),
+)

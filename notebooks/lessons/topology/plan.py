@@ -10,7 +10,6 @@ from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-_DIRECTIONS = ("host_to_gpu", "gpu_to_host")
 _MEMORIES = ("pageable", "pinned")
 
 
@@ -18,9 +17,8 @@ _MEMORIES = ("pageable", "pinned")
 class Copies(Plan):
     """Every GPU pair in both directions, and every GPU with the host: alone and all simultaneously.
 
-    Each copies a buffer of `mib` MiB.
-
-    `numa` lists the NUMA nodes whose memory the host buffers come from; () takes every node of this machine.
+    Each copies a buffer of `mib` MiB. `numa` lists the NUMA nodes whose memory the host buffers come from; () takes
+    every node of this machine.
     """
 
     lab: ClassVar[str] = "topology"
@@ -46,7 +44,7 @@ class Copies(Plan):
         for source in range(self.gpus):
             for target in range(self.gpus):
                 yield {"copy": "gpu_to_gpu", "source": source, "target": target}
-        for direction in _DIRECTIONS:
+        for direction in ("host_to_gpu", "gpu_to_host"):
             for memory in self.memories:
                 for numa in self.numa:
                     for together in (False, True):
@@ -55,13 +53,5 @@ class Copies(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
-        short: dict[str, Any] = {
-            "size": "small",
-            "gpus": cls.few(4),
-            "mib": 16,
-            "warm_ups": 2,
-            "repeats": 5,
-            "memories": memories,
-            "numa": (0,),
-        }
-        return cls(**short | knobs)
+        short: dict[str, Any] = {"size": "small", "gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5}
+        return cls(**short | {"memories": memories, "numa": (0,)} | knobs)

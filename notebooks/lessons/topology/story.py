@@ -1,144 +1,190 @@
-"""Tables of lab 01 → sentences: every claim is tested on the table before it is said."""
+"""Tables of lab 01 → verdicts: each compares on its table before it says one sentence."""
 
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import listed, say
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import listed, resolved
+from lessons.topology import tables
 
-_EQUAL = 1.05  # pairs within 5 % of each other are called equal
-_INDEPENDENT, _LITTLE = 0.98, 0.9  # shares of its rate that a GPU keeps while all copy
-_WAYS = {"host_to_gpu": "Host → GPU", "gpu_to_host": "GPU → host"}
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_EQUAL = 1.05  # rates within 5 % of each other are called equal
+_MOST = 0.75  # of a rate
+_NEAR = 0.05  # of a rate: a smaller loss is called none
 
 
-def explain_placement(topology) -> Markdown:
-    """Say what the wiring means: whether NVLink makes all pairs equal, and whether NUMA does not."""
+def placement(topology) -> Markdown:
+    """Say whether the wires make all pairs of GPUs equal, and whether all GPUs are as near to the host's memory."""
     gpus = [device.name for device in topology.devices if device.kind == "gpu"]
     if not gpus:
-        return say("This machine shows no GPU, so there is nothing to be wired.")
+        return verdict("This machine shows no GPU, so there is nothing to be wired.")
     if len(gpus) == 1:
-        return say(
-            "One GPU: no link between GPUs, and every byte from elsewhere comes over its host link.", _unread(topology)
-        )
-    kinds = {topology.path(a, b).kind for a, b in itertools.combinations(gpus, 2)}
-    if len(kinds) == 1 and (kind := next(iter(kinds))).startswith("NV"):
-        links = (
-            f"**NVLink makes every pair equal**: {kind[2:]} link{'s' * (kind != 'NV1')} between any two of the "
-            f"{len(gpus)} GPUs. No ring or tree of GPUs is better than another."
-        )
-    elif len(kinds) == 1:
-        links = (
-            f"Every pair of the {len(gpus)} GPUs is {next(iter(kinds))}: alike, but without NVLink, so copies "
-            "between GPUs share PCIe with copies from the host."
-        )
+        return verdict("One GPU: every byte from elsewhere comes over its host link.")
+    kinds = sorted({topology.path(a, b).kind for a, b in itertools.combinations(gpus, 2)})
+    if len(kinds) > 1:
+        pairs = f"**Pairs of GPUs differ** ({listed(kinds)}): use the fast ones"
+    elif kinds[0].startswith("NV"):
+        pairs = "**NVLink makes every pair of GPUs equal**"
     else:
-        links = (
-            f"**Pairs differ** ({listed(sorted(kinds))}): a ring should follow the nearest links, and which "
-            "GPUs talk most matters."
-        )
-    nodes = {n: [d for d in names if d in gpus] for n, names in topology.numa_nodes().items()}
-    nodes = {n: names for n, names in nodes.items() if names}
-    if untold := nodes.pop(None, []):
-        host = f"The matrix does not tell which NUMA node {listed(untold)} hang{'s' if len(untold) == 1 else ''} at."
+        pairs = f"Every pair of GPUs is {kinds[0]}: equal, but without NVLink"
+    nodes = {number: [name for name in names if name in gpus] for number, names in topology.numa_nodes().items()}
+    nodes = {number: names for number, names in nodes.items() if names}
+    if None in nodes:
+        host = f"the matrix does not tell the NUMA node of {listed(nodes[None])}"
     elif len(nodes) > 1:
-        placed = listed(f"{', '.join(names)} at node {n}" for n, names in nodes.items())
-        host = (
-            f"**NUMA does not make them equal**: {placed}. A host buffer on one node is far from the other's "
-            "GPUs, and its bytes cross between the sockets."
-        )
+        host = f"**the host does not**: {'; '.join(f'{listed(names)} at NUMA node {n}' for n, names in nodes.items())}"
     else:
-        host = "All GPUs hang at one NUMA node: host memory is as near to one as to another."
-    return say(links, host, _unread(topology))
+        host = "all of them hang at one NUMA node"
+    return verdict(f"{pairs}; {host}.")
 
 
-def _unread(topology) -> str | None:
-    odd = [f"{device.name} ({device.unread})" for device in topology.devices if device.unread]
-    return f"The text prints an affinity that cannot be read, so it counts as unknown: {listed(odd)}." if odd else None
+def same_bytes(table: pd.DataFrame) -> Markdown:
+    """Say whether every copy brought the bytes that were sent; takes `copies`."""
+    wrong = table[table["status"] != "ok"]
+    if len(wrong):
+        return verdict(f"✘ Wrong or missing bytes in {len(wrong)} of {len(table)} copies.")
+    return verdict(f"✔ All {len(table)} copies brought the bytes that were sent.")
 
 
-def explain_matrix(table: pd.DataFrame) -> Markdown:
-    """Say whether the measured pairs are equal, how much of NVLink they reach, and what contradicts the datasheet."""
-    pairs = table[(table["source"] != table["target"]) & table["gb_per_s"].notna()]
+def _pairs(table: pd.DataFrame) -> pd.Series:
+    return table.loc[table["path"] == "between", "gb_per_s"].dropna()
+
+
+def pairs_alike(table: pd.DataFrame) -> Markdown:
+    """Say whether all pairs of GPUs copy at the same rate; takes `copies`."""
+    pairs = table[(table["path"] == "between") & table["gb_per_s"].notna()].sort_values("gb_per_s")
     if pairs.empty:
-        return say("No pair of GPUs was measured.", small=fact(table, "small"))
-    low, high = pairs.loc[pairs["gb_per_s"].idxmin()], pairs.loc[pairs["gb_per_s"].idxmax()]
-    ratio = high["gb_per_s"] / low["gb_per_s"]
-    if ratio <= _EQUAL:
-        same = (
-            f"**Every pair copies alike**: {units.rate(pairs['gb_per_s'].median())}, the fastest only "
-            f"{units.percent(ratio - 1)} above the slowest."
+        return verdict("No pair was measured.")
+    (slow, slow_spread), (fast, fast_spread) = pairs[["gb_per_s", "spread_gb_per_s"]].iloc[[0, -1]].to_numpy()
+    if fast / slow <= _EQUAL:
+        return verdict(
+            f"**Every pair copies alike**: the fastest is {units.percent(fast / slow - 1)} above the slowest."
         )
-    else:
-        same = (
-            f"**Pairs are not alike**: {low['source']:.0f} → {low['target']:.0f} reaches "
-            f"{units.rate(low['gb_per_s'])}, "
-            f"{high['source']:.0f} → {high['target']:.0f} {units.times(ratio)} that."
-        )
-    share = pairs["share_of_limit"].median()
-    part = f"The median pair reaches {units.percent(share)} of its links' datasheet rate." if share > 0 else None
-    return say(same, part, _flagged(table), small=fact(table, "small"))
+    if not resolved(slow, fast, slow_spread, fast_spread):
+        return verdict("**Every pair copies alike**, within noise.")
+    return verdict(f"**Pairs are not alike**: the fastest copies {units.times(fast / slow)} as fast as the slowest.")
 
 
-def explain_host(summary: pd.DataFrame) -> Markdown:
-    """Say, per direction, what pinning gains and whether the GPUs disturb each other when all copy simultaneously."""
-    sentences = []
-    for copy, rows in summary.groupby("copy", sort=False):
-        rows = rows.set_index("memory")
-        sentences += [_pinning(rows, _WAYS[copy]), _together(rows, _WAYS[copy], fact(summary, "small"))]
-    return say(*sentences or ["No copy between host and GPU was measured."], small=fact(summary, "small"))
+def pinning(table: pd.DataFrame) -> Markdown:
+    """Say what pinned memory gains over pageable memory, one GPU alone; takes `host_rates`."""
+    gains = _pinning_gains(table)
+    if not gains:
+        return verdict("This run has no pinned memory to compare: there is no GPU to pin it for.")
+    if max(gains.values()) <= _EQUAL:
+        return verdict("Pinned memory gains nothing here.")
+    return verdict(f"**Pinned memory is faster**: {listed(f'{way} {units.times(g)}' for way, g in gains.items())}.")
 
 
-def _pinning(rows: pd.DataFrame, way: str) -> str | None:
-    if not {"pageable", "pinned"} <= set(rows.index):
-        return None
-    pinned, pageable = (rows.loc[memory, "alone_gb_per_s"] for memory in ("pinned", "pageable"))
-    if pinned / pageable > _EQUAL:
-        return (
-            f"{way}, **pinned memory gives {units.times(pinned / pageable)} the rate of pageable memory** "
-            f"({units.rate(pinned)} against {units.rate(pageable)})."
-        )
-    return f"{way}, pinning gains nothing here ({units.times(pinned / pageable)})."
+def _pinning_gains(table: pd.DataFrame) -> dict[str, float]:
+    """Return the gain by pinning for each direction; empty where a run has one memory only."""
+    wide = table.pivot_table(index="name", columns="memory", values="alone_gb_per_s", sort=False)
+    return (wide["pinned"] / wide["pageable"]).dropna().to_dict() if {"pinned", "pageable"} <= {*wide} else {}
 
 
-def _together(rows: pd.DataFrame, way: str, small: bool) -> str | None:
-    row = rows.loc["pinned" if "pinned" in rows.index else rows.index[0]]
-    count, kept, total = row["gpus"], row["share_kept"], units.rate(row["all_at_once_gb_per_s"])
-    if count <= 1:
-        return None
-    all_of = f"{way}, all {count:.0f} simultaneously"
-    if kept <= 1.1 / count:
-        return f"{all_of}, they get {total} together, about what one gets alone: **they share one bottleneck**."
-    much = f"{all_of}, each keeps {units.percent(kept)} of its rate ({total} together)"
-    if small:
-        return f"{much}."
-    if kept >= _INDEPENDENT:
-        return f"{much}: their links are independent."
-    return f"{much}: {'the GPUs slow each other little' if kept >= _LITTLE else 'something on the way is shared'}."
+def together(table: pd.DataFrame) -> Markdown:
+    """Say which share of its rate a GPU keeps while all copy, from the best memory there is; takes `host_rates`."""
+    ranks, kept = fact(table, "ranks"), _kept(table)
+    if ranks < 2 or not kept:
+        return verdict("One GPU alone shares its link with nobody.")
+    shares = listed(f"{units.percent(share)} ({name})" for name, share in kept.items())
+    if max(kept.values()) <= 1.1 / ranks:
+        return verdict(f"**All {ranks} share one bottleneck**: of its rate alone each keeps {shares}.")
+    much = "most" if min(kept.values()) > _MOST else "a part"
+    return verdict(f"While all {ranks} copy, **each keeps {much} of its rate alone**: {shares}.")
 
 
-def explain_numa(table: pd.DataFrame) -> Markdown:
-    """Say what a host buffer on the far NUMA node costs; empty tables are machines with one node."""
-    if table.empty:
-        return say("This machine has one NUMA node, so no host memory is far from a GPU.")
-    loss = 1 - (table["far_gb_per_s"] / table["near_gb_per_s"]).min()
-    if loss > 0.05:
-        return say(
-            f"**The far NUMA node costs up to {units.percent(loss)}** of a GPU's host rate: bind each "
-            "rank to the node of its GPU."
-        )
-    return say(f"The far NUMA node costs at most {units.percent(max(loss, 0))}: binding ranks to nodes gains little.")
+def _kept(table: pd.DataFrame) -> dict[str, float]:
+    rows = table[table["memory"] == ("pinned" if "pinned" in {*table["memory"]} else "pageable")]
+    return rows.set_index("name")["share_kept"].to_dict()
 
 
-def _flagged(table: pd.DataFrame) -> str | None:
-    beaten = table[table["verdict"] == "impossible"]
-    slow = table[table["verdict"] == "suspiciously low"]
-    if len(beaten):
-        return f"**{len(beaten)} measurement(s) are faster than the datasheet allows**: look for a mistake in them."
-    if len(slow):
-        return f"{len(slow)} measurement(s) are below a quarter of their link's rate: something else limits them."
-    return "No measurement is faster than the datasheet allows." if (table["verdict"] == "ok").all() else None
+def far_node(table: pd.DataFrame) -> Markdown:
+    """Say what host memory of the far NUMA node costs; takes `copies`."""
+    losses = tables.far_losses(table)
+    if losses.empty:
+        return verdict("This run used one NUMA node, so no host memory is far from a GPU.")
+    if losses.max() > _NEAR:
+        return verdict(f"**The far NUMA node costs up to {units.percent(losses.max())}** of a GPU's host rate.")
+    return verdict("The far NUMA node costs next to nothing here.")
+
+
+def beside_datasheet(table: pd.DataFrame) -> Markdown:
+    """Say which share of the datasheet's rate each path reaches, and whether a copy beats it; takes `alone` copies."""
+    known = table[table["datasheet_gb_per_s"].notna()]
+    if known.empty:
+        return verdict("No datasheet is known for these paths, so no limit either.")
+    if (known["verdict"] == "impossible").any():
+        return verdict("**A copy is faster than the datasheet allows**: look for a mistake in that measurement.")
+    of_gpus = known[known["path"].isin(["within", "between"]) | (known["memory"] == "pinned")]
+    low, high = of_gpus["share_of_limit"].min(), of_gpus["share_of_limit"].max()
+    slow = known.loc[known["memory"] == "pageable", "share_of_limit"].max()
+    rest = f"; from or to pageable memory, at most {units.percent(slow)}" if slow > 0 else ""
+    span = f"{units.percent(low)} to {units.percent(high)}"
+    return verdict(f"**Between GPUs and with pinned memory, copies reach {span} of the datasheet's rate**{rest}.")
+
+
+def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
+    """Say how fast small copies are beside large ones of the same path; takes two runs' `copies`."""
+    rates = [table.groupby("name", sort=False)["gb_per_s"].median() for table in (small, large)]
+    sizes = [fact(table, "size") for table in (small, large)]
+    shown = pd.concat(rates, axis=1, join="inner").reset_index()
+    shown.columns = ["path", *(f"GB/s, {size} a copy" for size in sizes)]
+    if _pairs(small).empty or _pairs(large).empty:
+        return verdict("No pair was measured in both sizes.", shown)
+    both = [table[table["path"] == "between"] for table in (small, large)]
+    path, (slow, fast) = both[0]["name"].iloc[0], (pairs["gb_per_s"].median() for pairs in both)
+    if not resolved(slow, fast, *(pairs["spread_gb_per_s"].median() for pairs in both)):
+        return verdict(f"**{path}: {sizes[0]} and {sizes[1]} are copied at one rate, within noise.**", shown)
+    return verdict(f"**{path}: {sizes[0]} is copied at {units.times(slow / fast)} the rate of {sizes[1]}.**", shown)
+
+
+def in_one_minute(run: Run, recorded: Run) -> Markdown:
+    """Return the lesson's rules, each with what it is worth in this run and in the recorded one."""
+    return one_minute(_RULES, here=run, recorded=recorded)
+
+
+def _fastest(run: Run) -> str:
+    rates = tables.alone(tables.copies(run)).groupby(["name", "memory"], dropna=False)["gb_per_s"].median()
+    return f"the fastest has {units.times(rates.max() / rates.min())} the rate of the slowest"
+
+
+def _alike(run: Run) -> str | None:
+    rates = _pairs(tables.copies(run))
+    if run.plan.device == "cpu":
+        return "CPU processes have no wires"
+    return f"fastest pair {units.percent(rates.max() / rates.min() - 1)} above the slowest" if len(rates) else None
+
+
+def _pinned(run: Run) -> str | None:
+    gains = _pinning_gains(tables.host_rates(tables.copies(run)))
+    return listed(f"{name} {units.times(gain)}" for name, gain in gains.items()) if gains else "no GPU to pin for"
+
+
+def _shared(run: Run) -> str | None:
+    kept = min(_kept(tables.host_rates(tables.copies(run))).values())
+    return f"each keeps at least {units.percent(kept)} of its rate alone" if run.plan.gpus > 1 else None
+
+
+def _share(run: Run) -> str | None:
+    shares = tables.copies(run).query("path == 'between'")["share_of_limit"].dropna()
+    return (
+        f"GPU → GPU: {units.percent(shares.median())} of its rate" if len(shares) else "no datasheet for CPU processes"
+    )
+
+
+_RULES = {
+    "Know your paths, and keep bytes on the fast ones": _fastest,
+    "Let the matrix say whether pairs are alike; measure it": _alike,
+    "Pin host memory that a GPU copies": _pinned,
+    "Measure links alone and all together": _shared,
+    "Compare with the datasheet: below it is normal, above it is a mistake": _share,
+}

@@ -1,33 +1,45 @@
-"""Rows of lab 01 → tables: paths as nvidia-smi names them, copies as they were measured, and what contradicts what."""
+"""Rows of lab 01 → tables: the wires as the driver prints them, the copies beside what a datasheet allows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.node.limits import against_limit, least_seconds_to_move, spec
-from labkit.provenance import fact, like, of_run, of_source, sources
-from labkit.tables.published import report_names
-from labkit.tables.targets import Target, card_of
+from labkit.node.limits import against_limit, spec
+from labkit.provenance import like, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_SUSPICIOUS = 0.25  # a copy of a large buffer below a quarter of its link's rate wants an explanation
+_SUSPICIOUS = 0.25  # a large copy below a quarter of its link's rate wants an explanation
+_KNOBS = ["copy", "source", "target", "memory", "numa", "together", "rank"]
+_PATHS = {  # what a copy crosses, on GPUs and on the CPU processes that take their place
+    "cuda": {"within": "within a GPU", "between": "GPU → GPU", "into": "host → GPU", "out": "GPU → host"},
+    "cpu": {
+        "within": "within a process",
+        "between": "process → process",
+        "into": "host → own buffer",
+        "out": "own buffer → host",
+    },
+}
 
 
-def devices(topology) -> pd.DataFrame:
-    """Return the devices of a parsed topology: device, kind, numa, close_cpus (ranges, or what is unread), label."""
-    rows = [
-        (d.name, d.kind, d.numa, _ranges(d.cpus) or (d.unread and f"unknown ({d.unread})"), d.label)
-        for d in topology.devices
-    ]
-    return pd.DataFrame(rows, columns=["device", "kind", "numa", "close_cpus", "label"])
+def matrix(topology) -> pd.DataFrame:
+    """Return what `nvidia-smi topo -m` prints: a row per device, the class of its path to each, its CPUs and node."""
+    rows = {
+        a.name: {b.name: topology.path(a.name, b.name).kind for b in topology.devices}
+        | {
+            "CPU affinity": _ranges(a.cpus) or (f"unknown ({a.unread})" if a.unread else "N/A"),
+            "NUMA affinity": "N/A" if a.numa is None else str(a.numa),
+        }
+        for a in topology.devices
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _ranges(numbers) -> str:
+def _ranges(numbers: Iterable[int]) -> str:
     """Return numbers as nvidia-smi does: "0-19,64-83"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -44,165 +56,57 @@ def link_rate(gpu_name: str) -> float | None:
     return known.nvlink_gb_per_s_per_link if known else None
 
 
-def copy_matrix(run: Run) -> pd.DataFrame:
-    """Return one row per ordered GPU pair: source, target, seconds, gb_per_s, then limit, share_of_limit and verdict.
+def copies(run: Run) -> pd.DataFrame:
+    """Return a row per copy: path, its knobs, rank, gb_per_s, spread_gb_per_s, datasheet_gb_per_s, share, verdict.
 
-    The limit is the sender's NVLinks together, or, within one GPU, half its memory's rate (a copy reads and writes).
+    The datasheet's rate is that of the sender's NVLinks together, of the host link, or, within one GPU, of half its
+    memory (a copy reads and writes). `share_of_limit` is the part of it that was reached. path is "within",
+    "between", "into" or "out" (of a GPU); name is what it is called on this machine.
     """
-    rows = run.rows[run.rows["copy"] == "gpu_to_gpu"]
-    table = _rates(rows, ["source", "target"])
-    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    nvlink, memory = (known.nvlink_gb_per_s, known.hbm_gb_per_s) if known else (None, None)
-    table["nominal_gb_per_s"] = [
-        (memory / 2 if memory else None) if a == b else nvlink
-        for a, b in zip(table["source"], table["target"], strict=True)
-    ]
-    table["nominal_gb_per_s"] = table["nominal_gb_per_s"].astype(float)
-    return _checked(table, run)
-
-
-def host_links(run: Run) -> pd.DataFrame:
-    """Return one row per way between host and GPU: copy, memory, numa, together, rank, gb_per_s, share, verdict."""
-    rows = run.rows[run.rows["copy"] != "gpu_to_gpu"]
-    table = _rates(rows, ["copy", "memory", "numa", "together", "rank"])
-    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    table["nominal_gb_per_s"] = float("nan") if known is None else known.pcie_gb_per_s
-    return _checked(table, run)
-
-
-def host_summary(links: pd.DataFrame) -> pd.DataFrame:
-    """Return, per direction and memory, GB/s of one GPU alone (median) and of all GPUs while all copy.
-
-    all_at_once_gb_per_s is their sum, each_then_gb_per_s what each gets, share_kept its share of the rate alone.
-
-    Where host memory lies on several NUMA nodes, the best node of each GPU counts.
-    """
-    best = links.groupby(["copy", "memory", "together", "rank"], as_index=False, sort=False)["gb_per_s"].max()
-    alone = best[~best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"].median()
-    together = best[best["together"].astype(bool)].groupby(["copy", "memory"], sort=False)["gb_per_s"]
-    table = pd.DataFrame(
-        {
-            "alone_gb_per_s": alone,
-            "all_at_once_gb_per_s": together.sum(),
-            "each_then_gb_per_s": together.median(),
-            "gpus": together.count(),
-        }
-    ).reset_index()
-    table["share_kept"] = table["each_then_gb_per_s"] / table["alone_gb_per_s"]
-    return like(table, links)
-
-
-def numa_effect(links: pd.DataFrame) -> pd.DataFrame:
-    """Return each GPU's best and worst NUMA node with their rates, pinned and alone; empty where there is one node."""
-    rows = links[(links["memory"] == "pinned") & ~links["together"].astype(bool)]
-    wide = rows[rows["copy"] == "host_to_gpu"].pivot_table(index="rank", columns="numa", values="gb_per_s")
-    table = pd.DataFrame(
-        {
-            "gpu": wide.index,
-            "near": wide.idxmax(axis=1).values,
-            "near_gb_per_s": wide.max(axis=1).values,
-            "far": wide.idxmin(axis=1).values,
-            "far_gb_per_s": wide.min(axis=1).values,
-        }
-    )
-    return like(table if wide.shape[1] > 1 else table.iloc[:0], links)
-
-
-def nominal(gpu_name: str, mib: int = 4096) -> pd.DataFrame:
-    """Return the links of a GPU by its datasheet: link, gb_per_s, and the least milliseconds for `mib` MiB over each.
-
-    Empty for a GPU whose datasheet we do not have: no limit is known.
-    """
-    known = spec(gpu_name)
-    if known is None:
-        return pd.DataFrame(columns=["link", "gb_per_s", "ms", "from"])
-    rows = [
-        ("GPU memory (HBM)", known.hbm_gb_per_s),
-        ("all NVLinks of a GPU, one direction", known.nvlink_gb_per_s),
-        ("host ↔ GPU (PCIe), one direction", known.pcie_gb_per_s),
-    ]
-    table = pd.DataFrame(rows, columns=["link", "gb_per_s"]).dropna().astype({"gb_per_s": float})
-    table["ms"] = [1e3 * least_seconds_to_move(mib * 2**20, rate) for rate in table["gb_per_s"]]
-    return of_source(table, f"datasheet of {gpu_name}: {known.source}", bytes=mib * 2**20)
-
-
-def on_nodes(node_of_gpu: Mapping[str, int | None]) -> str:
-    """Return which GPUs hang at each NUMA node, in short: "0, 1 | 2, 3" for two nodes with two GPUs each."""
-    nodes = sorted({node for node in node_of_gpu.values() if node is not None})
-    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)
-    return " | ".join(", ".join(gpus) for gpus in members)
-
-
-def claimed_sockets(claimed: pd.DataFrame) -> pd.DataFrame:
-    """Return, per report, the GPUs that its text puts on each NUMA node: report, and one column per node."""
-    rows = claimed.assign(report=claimed["report"].map(report_names()))
-    table = rows.pivot_table(index="report", columns="numa", values="gpu", aggfunc=", ".join, sort=False)
-    return of_source(table.add_prefix("NUMA node ").rename_axis(columns=None).reset_index(), sources(claimed))
-
-
-def compare(measured: pd.DataFrame, recorded: pd.DataFrame, links: list[pd.DataFrame], predicted=None) -> pd.DataFrame:
-    """Return predicted, nominal, measured and recorded GB/s of two ways: way, origin, gb_per_s.
-
-    `links` are the two runs' `host_links`, in the same order. A measured run without GPUs is left out: its copies cross
-    no link.
-    """
-    rows = []
-    for origin, matrix, hosts in (("measured", measured, links[0]), ("recorded", recorded, links[1])):
-        if fact(matrix, "device") != "cuda":
-            continue
-        pairs = matrix[matrix["source"] != matrix["target"]]
-        into = hosts[(hosts["copy"] == "host_to_gpu") & (hosts["memory"] == "pinned") & ~hosts["together"].astype(bool)]
-        rows += [
-            ("GPU → GPU", origin, pairs["gb_per_s"].median()),
-            ("host → GPU, pinned", origin, into["gb_per_s"].median()),
-        ]
-    pairs = recorded[recorded["source"] != recorded["target"]]
-    rows.append(("GPU → GPU", "nominal", pairs["nominal_gb_per_s"].iloc[0]))
-    rows.append(("host → GPU, pinned", "nominal", links[1]["nominal_gb_per_s"].iloc[0]))
-    if (guess := getattr(predicted, "value", predicted)) is not None:
-        rows.append(("GPU → GPU", "predicted", guess))
-    shown = sources(*(matrix for matrix in (measured, recorded) if fact(matrix, "device") == "cuda"))
-    table = pd.DataFrame(rows, columns=["way", "origin", "gb_per_s"])
-    return of_source(table, " · ".join(filter(None, [shown, "nominal: datasheet"])))
-
-
-def _rates(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    good = rows[~rows["warm_up"].astype(bool)]
-    grouped = good.groupby(by, sort=False)["gb_per_s"]
-    table = pd.DataFrame(
-        {
-            "gb_per_s": grouped.median(),
-            "spread_gb_per_s": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
-            "count": grouped.count(),
-        }
-    ).reset_index()
-    for name in {"source", "target", "rank", "numa"} & set(table.columns):
-        table[name] = table[name].astype(int)
-    return table
-
-
-def _checked(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    table = run.medians(_KNOBS, "gb_per_s")
+    device, known = run.plan.device, spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    same = (table["source"] == table["target"]).map({True: "within", False: "between"})
+    table["path"] = table["copy"].map({"host_to_gpu": "into", "gpu_to_host": "out"}).fillna(same)
+    table["name"] = table["path"].map(_PATHS[device])
+    rates: dict[str, float | None] = {}
+    if known:
+        half = known.hbm_gb_per_s / 2 if known.hbm_gb_per_s else None
+        rates = {"within": half, "between": known.nvlink_gb_per_s} | dict.fromkeys(("into", "out"), known.pcie_gb_per_s)
+    table["datasheet_gb_per_s"] = table["path"].map(rates).astype(float)
     low = _SUSPICIOUS if run.plan.size == "full" else None
-    table = against_limit(table, "gb_per_s", "nominal_gb_per_s", low=low).drop(columns=["limit"])
-    return of_run(table, run, device=run.plan.device)
+    table = against_limit(table, "gb_per_s", "datasheet_gb_per_s", low=low).drop(columns=["limit"])
+    size = f"{run.plan.mib / 1024:g} GiB" if run.plan.mib >= 1024 else f"{run.plan.mib} MiB"
+    return of_run(table, run, who="GPU" if device == "cuda" else "process", size=size)
 
 
-def scorecard(run: Run) -> pd.DataFrame:
-    """Return the lab's targets as this run reached them: lab, target, measured, goal, unit, met."""
-    return card_of(run, "topology", {"copies": _targets})
+def host_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return per direction and memory the GB/s of one GPU alone (median), and of all GPUs while all copy; of `copies`.
+
+    sum_gb_per_s is all of them together, each_gb_per_s what each gets, share_kept its share of the rate alone. Where
+    host memory lies on several NUMA nodes, the best node of each GPU counts.
+    """
+    rows = table[table["path"].isin(["into", "out"])]
+    by = ["path", "name", "memory"]
+    best = rows.groupby([*by, "together", "rank"], as_index=False, sort=False)["gb_per_s"].max()
+    alone, together = (best[best["together"] == all_copy].groupby(by, sort=False) for all_copy in (False, True))
+    rates = {
+        "alone_gb_per_s": alone["gb_per_s"].median(),
+        "each_gb_per_s": together["gb_per_s"].median(),
+        "sum_gb_per_s": together["gb_per_s"].sum(),
+    }
+    made = pd.DataFrame(rates).reset_index()
+    made["share_kept"] = made["each_gb_per_s"] / made["alone_gb_per_s"]
+    return like(made, table)
 
 
-def _targets(run: Run) -> list[Target]:
-    matrix, links = copy_matrix(run), host_links(run)
-    pairs = matrix[matrix["source"] != matrix["target"]]
-    slow, fast = (pairs.loc[pairs["gb_per_s"].agg(which)] for which in ("idxmin", "idxmax"))
-    ratio = fast["gb_per_s"] / slow["gb_per_s"]
-    spread = ratio * sum(pair["spread_gb_per_s"] / pair["gb_per_s"] for pair in (slow, fast))
-    share, share_spread = (slow[rate] / slow["nominal_gb_per_s"] for rate in ("gb_per_s", "spread_gb_per_s"))
-    beaten = int((pd.concat([matrix["verdict"], links["verdict"]]) == "impossible").sum())
-    every = f"of {len(matrix) + len(links)}"
-    return [
-        Target("rate of the fastest GPU pair, divided by the slowest", ratio, "≤", 1.05, "×", spread=spread),
-        Target("slowest GPU pair, share of its NVLinks' rate", share, "≥", 0.75, "of limit", spread=share_spread),
-        Target("copies that beat a datasheet", beaten, "=", 0, every),
-    ]
+def far_losses(table: pd.DataFrame) -> pd.Series:
+    """Return which share of a GPU's pinned host rate the far NUMA node costs; empty where there is one node."""
+    rows = table[(table["path"] == "into") & (table["memory"] == "pinned") & table["together"].eq(False)]
+    wide = rows.pivot_table(index="rank", columns="numa", values="gb_per_s")
+    losses = 1 - wide.min(axis=1) / wide.max(axis=1)
+    return losses if wide.shape[1] > 1 else losses.iloc[:0]
+
+
+def alone(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the `copies` that nothing else disturbs: not those that all GPUs make simultaneously."""
+    return like(table[~table["together"].eq(True)], table)

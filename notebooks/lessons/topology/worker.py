@@ -17,94 +17,100 @@ from labkit.engine.worker import Worker
 _WARM_SECONDS = 2.0
 
 
-def prepare(worker: Worker) -> dict[int, torch.Tensor]:
-    """Allocate one buffer on every device that this rank copies to, and keep its own busy for a moment.
+def prepare(worker: Worker) -> torch.Tensor:
+    """Return this rank's buffer, which holds its number plus one.
 
-    Each rank copies from its own buffer. A GPU that stood idle raises its clocks only after a while of work.
+    A GPU that stood idle raises its clocks only after a while of work: it copies to every other one for a moment.
     """
+    elements = worker.plan.mib * 2**20 // 4
+    buffer = torch.full((elements,), worker.rank + 1.0, device=worker.device)
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
-        return {worker.rank: torch.ones(_elements(worker))}
-    gpus = worker.drives = range(worker.gpus)
-    buffers = {gpu: torch.full((_elements(worker),), float(worker.rank), device=f"cuda:{gpu}") for gpu in gpus}
+        return buffer
+    worker.drives = range(worker.gpus)
     start = time.perf_counter()
     while time.perf_counter() - start < _WARM_SECONDS:
-        for gpu in gpus:
-            buffers[gpu].copy_(buffers[worker.rank])
+        for gpu in worker.drives:
+            buffer.to(f"cuda:{gpu}", copy=True)
         worker.synchronize()
-    return buffers
-
-
-def _elements(worker: Worker) -> int:
-    return worker.plan.mib * 2**20 // 4
+    return buffer
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
-    if point.copy == "gpu_to_gpu":
-        _between_gpus(worker, point)
+    if point.copy != "gpu_to_gpu":
+        with_host(worker, point)
+    elif worker.device.type == "cuda" or point.source == point.target:
+        between_gpus(worker, point)
     else:
-        _with_host(worker, point)
+        between_processes(worker, point)
     worker.barrier()
 
 
-def _between_gpus(worker: Worker, point: SimpleNamespace) -> None:
-    """The source's rank copies its buffer to the target GPU; without GPUs, one process sends it to another."""
-    if worker.rank not in (point.source, point.target):
-        return
-    mine = worker.state[worker.rank]
-    if worker.device.type == "cuda":
-        if worker.rank == point.source:
-            within = point.source == point.target
-            other = torch.empty_like(mine) if within else worker.state[point.target]
-            _timed(worker, lambda: other.copy_(mine, non_blocking=True))
-    elif point.source == point.target:
-        other = torch.zeros_like(mine)
-        _timed(worker, lambda: other.copy_(mine))
-    elif worker.rank == point.source:
-        _timed(worker, lambda: dist.send(mine, point.target))
-    else:  # the receiver's time includes the wait for the sender: only the sender's counts
+def between_gpus(worker: Worker, point: SimpleNamespace) -> None:
+    """The source's rank copies its buffer to the target GPU. CUDA chooses the path."""
+    if worker.rank == point.source:
+        origin = worker.state
+        device = f"cuda:{point.target}" if origin.is_cuda else "cpu"
+        target = torch.zeros_like(origin, device=device)
+        timed(worker, lambda: target.copy_(origin, non_blocking=True), lambda: target)
+
+
+def between_processes(worker: Worker, point: SimpleNamespace) -> None:
+    """Without GPUs, the source's process sends its buffer to the target's, which returns at the end what it got."""
+    received = torch.zeros_like(worker.state)
+    if worker.rank == point.source:
+
+        def arrived() -> torch.Tensor:
+            dist.recv(received, point.target)
+            return received
+
+        timed(worker, lambda: dist.send(worker.state, point.target), arrived)
+    elif worker.rank == point.target:
         for _ in range(worker.plan.warm_ups + worker.plan.repeats):
-            dist.recv(mine, point.source)
+            dist.recv(received, point.source)
+        dist.send(received, point.source)
 
 
-def _with_host(worker: Worker, point: SimpleNamespace) -> None:
-    """Copy between this rank's GPU and host memory of one NUMA node: rank after rank, or all ranks simultaneously."""
-    with _on_numa_node(point.numa):
-        pinned = point.memory == "pinned"
-        host = torch.zeros(_elements(worker), pin_memory=pinned)  # its pages come from the node of its CPU
-        device = worker.state[worker.rank]
-        target, origin = (device, host) if point.copy == "host_to_gpu" else (host, device)
+def with_host(worker: Worker, point: SimpleNamespace) -> None:
+    """Copy between this rank's GPU and host memory: rank after rank, or all ranks simultaneously."""
+    with on_numa_node(point.numa):
+        pinned, gpu = point.memory == "pinned", worker.state
+        host = torch.full(gpu.shape, worker.rank + 1.0, pin_memory=pinned)
+        into_gpu = point.copy == "host_to_gpu"
+        target, origin = (torch.zeros_like(gpu), host) if into_gpu else (host.zero_(), gpu)
 
         def copy() -> None:
             target.copy_(origin, non_blocking=pinned)
 
         if point.together:
-            _timed(worker, copy, before=worker.barrier)
+            timed(worker, copy, lambda: target, before=worker.barrier)
             return
         for rank in range(worker.gpus):
             if rank == worker.rank:
-                _timed(worker, copy)
+                timed(worker, copy, lambda: target)
             worker.barrier()
 
 
-def _timed(worker: Worker, copy: Callable[[], object], before: Callable[[], object] = lambda: None) -> None:
-    """Record warm-ups and repeats of one copy, with its rate in GB/s (10^9 bytes a second)."""
-    size = 4 * _elements(worker)
-    for timing in worker.time(copy, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before):
-        rate = size / timing.seconds / 1e9
-        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, seconds=timing.seconds, gb_per_s=rate)
+def timed(worker: Worker, copy: Callable, arrived: Callable, before: Callable = lambda: None) -> None:
+    """Record each repeat of a copy: its seconds, its GB/s (10^9 bytes per second), and whether the bytes arrived."""
+    plan, size = worker.plan, worker.state.nbytes
+    timings = [*worker.time(copy, warm_ups=plan.warm_ups, repeats=plan.repeats, before=before)]
+    right = bool((arrived() == worker.rank + 1).all())
+    for one in timings:
+        measured = {"seconds": one.seconds, "gb_per_s": size / one.seconds / 1e9}
+        status = "ok" if right else "wrong bytes"
+        worker.record(iteration=one.iteration, warm_up=one.warm_up, status=status, **measured)
 
 
 @contextmanager
-def _on_numa_node(number: int) -> Iterator[None]:
+def on_numa_node(number: int) -> Iterator[None]:
     """Run on the CPUs of one NUMA node, whose memory new pages then come from (Linux's first-touch policy)."""
     before = os.sched_getaffinity(0)
     file = Path(f"/sys/devices/system/node/node{number}/cpulist")
     cpus = set()
-    if file.exists():
-        for part in file.read_text().strip().split(","):
-            low, _, high = part.partition("-")
-            cpus |= set(range(int(low), int(high or low) + 1))
+    for part in file.read_text().strip().split(",") if file.exists() else ():
+        low, _, high = part.partition("-")
+        cpus |= {*range(int(low), int(high or low) + 1)}
     os.sched_setaffinity(0, (cpus & before) or before)
     try:
         yield

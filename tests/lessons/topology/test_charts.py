@@ -7,6 +7,7 @@ from figures import checked
 from made import copies_run
 
 from labkit.node import parse_topology
+from labkit.provenance import fact
 from labkit.repository import PUBLISHED
 from lessons import topology
 
@@ -19,33 +20,29 @@ DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # nearest first
 def copies(tmp_path_factory):
     folder = tmp_path_factory.mktemp("copies")
     slow = {"device": "cpu", "size": "small", "memories": ("pageable",), "pair": 2.1, "own": 5.0}
-    return {
+    runs = {
         "full": copies_run(folder / "full"),
         "small": copies_run(folder / "small", **slow, alone={"pageable": 4.0}, together={"pageable": 3.0}),
         "eight": copies_run(folder / "eight", gpus=8, numa=(0, 1), far=0.7),
         "two": copies_run(folder / "two", gpus=2, pair=900.0),
         "one": copies_run(folder / "one", gpus=1),
     }
+    return {name: topology.copies(run) for name, run in runs.items()}
 
 
 @pytest.mark.parametrize("name", ["full", "small", "eight", "two", "one"])
 def test_copy_charts(copies, name):
-    matrix, links = topology.copy_matrix(copies[name]), topology.host_links(copies[name])
-    checked(topology.copy_heatmap(matrix))
-    nominal = links["nominal_gb_per_s"].iloc[0]
-    figure = checked(topology.host_chart(topology.host_summary(links), nominal))
-    assert len(figure.axes[0].patches) == 3 * (2 if name == "small" else 4)
-    figure = checked(topology.share_chart(matrix, links))
-    shown = sum(len(dots.get_offsets()) for dots in figure.axes[0].collections)
-    assert shown == (0 if name == "small" else len(matrix) + len(links))
-    high = figure.axes[0].get_xlim()[1]
-    assert all(dots.get_offsets()[:, 0].max() < high for dots in figure.axes[0].collections), "a mark is out of sight"
-
-
-@pytest.mark.parametrize("name", ["full", "small"])
-def test_topology_compare_chart(copies, name):
-    mine, theirs = ((topology.copy_matrix(copies[n]), topology.host_links(copies[n])) for n in (name, "full"))
-    checked(topology.compare_chart(topology.compare(mine[0], theirs[0], [mine[1], theirs[1]], 300.0)))
+    here, recorded = copies[name], copies["full"].copy()
+    recorded.attrs["source"] = "recorded on 4 × NVIDIA H200"
+    figure = checked(topology.pairs_chart(here, recorded))
+    assert [len(ax.texts) for ax in figure.axes] == [fact(here, "ranks") ** 2, 16]
+    figure = checked(topology.host_chart(topology.host_rates(here), topology.host_rates(recorded)))
+    assert [len(ax.patches) for ax in figure.axes] == [3 * (2 if name == "small" else 4), 12]
+    figure = checked(topology.rates_chart(topology.alone(here), topology.alone(recorded), 300.0))
+    for ax, table in zip(figure.axes, (here, recorded), strict=True):
+        dots = [x for collection in ax.collections for x in collection.get_offsets()[:, 0]]
+        assert len(dots) == len(topology.alone(table))
+        assert ax.get_xlim()[0] < min(dots) and max(dots) < ax.get_xlim()[1], "a mark is out of sight"
 
 
 @pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)

@@ -1,0 +1,114 @@
+"""What matters of lab 01: the rates of the node's links, how alike the pairs of GPUs are, and what no link can do."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from labkit.node.limits import ring_bus_limit_gb_per_s
+from labkit.tables.key_figures import HIGHER, LOWER, Measured, datasheet, on_one, workers
+from labkit.tables.measures import Measure, ratio
+from labkit.tables.targets import HOST
+from lessons.topology.plan import Copies
+from lessons.topology.tables import copies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labkit.engine.run import Run
+
+
+def card_plans() -> list[Copies]:
+    """Return what `make card` launches: all copies of pinned memory."""
+    if Copies.on_gpus():
+        return [Copies.full(memories=("pinned",), warm_ups=5, repeats=9)]
+    return [Copies.small(gpus=2)]
+
+
+def _rows(run: Run, copy: str) -> pd.DataFrame:
+    rows = run.rows
+    return rows[(rows["copy"] == copy) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
+
+
+def _pinned(run: Run, direction: str, together: bool) -> pd.DataFrame:
+    """Return the copies between pinned host memory and each GPU, from the NUMA node that serves the GPU best."""
+    rows = _rows(run, direction)
+    rows = rows[(rows["memory"] == "pinned") & (rows["together"] == together)]
+    rates = rows.groupby(["rank", "numa"])["gb_per_s"].median()
+    nearest = dict(rates.groupby("rank").idxmax().to_numpy()) if len(rates) else {}
+    return rows[rows["numa"] == rows["rank"].map(nearest)]
+
+
+def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series:
+    """Return the repeats of the setting of `by` whose median is the lowest, or the highest."""
+    medians = rows.groupby(by)["gb_per_s"].transform("median")
+    return rows[medians == medians.agg(which)]["gb_per_s"]
+
+
+def _host_link(run: Run, direction: str) -> Measured | None:
+    """Return the rate of the slowest GPU's link with the host, used alone."""
+    repeats, known = _extreme(_pinned(run, direction, False), ["rank"]), datasheet(run)
+    return Measured.of(repeats, f"{run.plan.mib} MiB", known and known.pcie_gb_per_s)
+
+
+def _all_host_links(run: Run) -> Measured | None:
+    known = datasheet(run)
+    sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
+    limit = run.plan.gpus * known.pcie_gb_per_s if known and known.pcie_gb_per_s else None
+    return Measured.of(sums, f"{run.plan.mib} MiB, {workers(run)}", limit)
+
+
+def _pair(run: Run, which: str) -> Measured | None:
+    """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
+    rows = _rows(run, "gpu_to_gpu")
+    repeats = _extreme(rows[rows["source"] != rows["target"]], ["source", "target"], which)
+    return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(datasheet(run)))
+
+
+def _pairs_apart(run: Run) -> Measured | None:
+    return ratio(_pair(run, "max"), _pair(run, "min"))
+
+
+def _share_of_links(run: Run) -> Measured | None:
+    """Return which share of its NVLinks' datasheet rate the slowest pair reaches."""
+    known = datasheet(run)
+    limit = [known.nvlink_gb_per_s] if known and known.nvlink_gb_per_s else []
+    return ratio(_pair(run, "min"), Measured.of(limit, ""))
+
+
+def _within_a_gpu(run: Run) -> Measured | None:
+    rows, known = _rows(run, "gpu_to_gpu"), datasheet(run)
+    own = rows[rows["source"] == rows["target"]]
+    limit = known.hbm_gb_per_s / 2 if known and known.hbm_gb_per_s else None  # a copy reads and writes
+    return Measured.of(_extreme(own, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)
+
+
+def _impossible(run: Run) -> Measured:
+    """Return how many copies are faster than a datasheet allows."""
+    count = float((copies(run)["verdict"] == "impossible").sum())
+    return Measured(count, count, count, 1, workers(run))
+
+
+_RATE: dict[str, Any] = {"unit": "GB/s", "plan": "copies"}
+_GOAL: dict[str, Any] = {"plan": "copies", "on_card": False, "least_gpus": 2}
+
+MEASURES = (
+    *(
+        Measure(name=name, measured=measured, least_gpus=least_gpus, depends_on=HOST, **_RATE)
+        for name, measured, least_gpus in (
+            ("host → GPU, pinned, slowest GPU", partial(_host_link, direction="host_to_gpu"), 1),
+            ("GPU → host, pinned, slowest GPU", partial(_host_link, direction="gpu_to_host"), 1),
+            ("host → GPU, all links together", _all_host_links, 2),
+        )
+    ),
+    Measure(name="GPU → GPU, slowest pair", measured=partial(_pair, which="min"), **_RATE),
+    Measure(name="copy within a GPU, slowest GPU", measured=_within_a_gpu, least_gpus=1, **_RATE),
+    *(
+        Measure(name=name, unit=unit, measured=measured, better=better, comparison=comparison, goal=goal, **_GOAL)
+        for name, unit, measured, better, comparison, goal in (
+            ("rate of the fastest GPU pair, divided by the slowest", "×", _pairs_apart, LOWER, "≤", 1.05),
+            ("slowest GPU pair, share of its NVLinks' rate", "of limit", _share_of_links, HIGHER, "≥", 0.75),
+            ("copies that beat a datasheet", "copies", _impossible, LOWER, "=", 0),
+        )
+    ),
+)
