@@ -4,7 +4,7 @@ from made import CPU, gpu_node, write_run
 
 from labkit.theory.transformer import activations
 from lessons.optimizer_sharding.plan import Buckets, Memory, Steps
-from lessons.optimizer_sharding.tables.measured import MIB, sizes
+from lessons.optimizer_sharding.tables import MIB, sizes
 from lessons.optimizer_sharding.theory import MOMENTS, ledger
 
 # step, update, local: ms of each way

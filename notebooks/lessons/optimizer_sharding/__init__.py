@@ -9,24 +9,48 @@ from lessons.optimizer_sharding.charts import (
     stages_chart,
     steps_chart,
 )
-from lessons.optimizer_sharding.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.optimizer_sharding.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_shorter,
+)
 from lessons.optimizer_sharding.explorer import explore
 from lessons.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
 from lessons.optimizer_sharding.story import (
-    explain_balance,
-    explain_buckets,
-    explain_equality,
-    explain_memory,
-    explain_stages,
-    explain_steps,
+    beside_zero,
+    best_bucket,
+    even_shares,
+    in_one_minute,
+    ledger_holds,
+    same_training,
+    update_times,
+    what_is_saved,
+    whose_peaks,
 )
-from lessons.optimizer_sharding.tables.balance import balance, by_ranks, equality, owned, read_report, stages, symptoms
-from lessons.optimizer_sharding.tables.measured import buckets, memory, saving, sent, steps
-from lessons.optimizer_sharding.targets import scorecard
+from lessons.optimizer_sharding.tables import (
+    balance,
+    buckets,
+    by_ranks,
+    equality,
+    memory,
+    owned,
+    report_peaks,
+    report_times,
+    saving,
+    sent,
+    stages,
+    steps,
+    symptoms,
+)
 from lessons.optimizer_sharding.theory import shards
 
 _ON_BOTH, _ON_TWO = ("memory", "equality"), ("steps", "buckets", "trial")
-# The report trains on two GPUs; the runs on four are for the targets.
+# The report trains on two GPUs; the runs on four are for the measures.
 RECORDED = Recordings(
     "optimizer_sharding",
     2,

@@ -42,7 +42,9 @@ def balance_chart(table: pd.DataFrame, ranks: tuple[int, ...] = (2, 4, 8)) -> Fi
             places = [place + 0.26 * (number - 1) for place in range(len(models))]
             ax.barh(places, 1 + shown["excess"], 0.24, color=color, label=rule)
         ax.axvline(1.05, color=canvas.INK, ls=(0, (2, 2)), lw=1, label="5 % more")
-        ax.set(title=f"{count} ranks", xlabel="fullest rank, × equal parts", xlim=(0, None))
+        ax.set(
+            title=f"{count} ranks", xlabel="fullest rank, × equal parts", xlim=(0, 1.05 * (1 + table["excess"].max()))
+        )
         parts.rows(ax, models)
     canvas.legend_above(axes[0], columns=4)
     return canvas.finish(figure, sources(table))
@@ -175,7 +177,8 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
 
 
 def _whiskers(ax: Axes, ends: pd.Series, places: list[float], spread: pd.Series) -> None:
-    ax.errorbar(ends, places, xerr=spread, ls="", color=canvas.INK, capsize=2, lw=1)
+    below = spread.clip(upper=ends)  # no time is less than none
+    ax.errorbar(ends, places, xerr=[below, spread], ls="", color=canvas.INK, capsize=2, lw=1)
 
 
 def buckets_chart(*tables: pd.DataFrame) -> Figure:
@@ -201,35 +204,38 @@ def buckets_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, sources(*tables))
 
 
-def report_chart(report: pd.DataFrame, saved: pd.DataFrame, times: pd.DataFrame, guess: Any = None) -> Figure:
-    """Above: what sharding saves of the peak, in GB; below: by how many ms a step becomes shorter.
+def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, timed: pd.DataFrame) -> Figure:
+    """Left the bytes of two models beside the printed peaks; right by how many ms a step becomes shorter.
 
-    Theory, the run (`saved` and `times` as of `saving` and `steps`) and the report, each with its uncertainty; `guess`
-    (GB, a number or a Prediction) in the upper panel.
+    `peaks`, `times`: of `report_peaks` and `report_times`; `held` and `timed`: of `memory` and `steps`, of our run.
     """
-    printed, sharded = report.iloc[0], saved[saved["way"] == "sharded"]
-    recorded = where(saved).startswith("Recorded")
-    name, color = ("recorded", canvas.RECORDED) if recorded else ("measured", canvas.MEASURED)
-    above = [
-        ("theory: states", printed["states_gb"], 0, canvas.THEORY),
-        ("theory: and temporaries", printed["both_gb"], 0, canvas.THEORY),
-        *((f"{name}: {KERNELS[row.kernel]}", row.measured * _GB_PER_MIB, 0, color) for row in sharded.itertuples()),
-        ("published", printed["saving_gb"], printed["high_gb"] - printed["saving_gb"], canvas.PUBLISHED),
+    figure, (left, right) = canvas.canvas(2, height=3.4, width_ratios=(5, 4))
+    names = [f"{row.model}, {'sharded' if row.sharded else 'unsharded'}" for row in peaks.itertuples()]
+    places = parts.rows(left, names)
+    ledgers.held_bars(left, places, {ITEMS[item]: peaks[item] for item in ("parameters", "gradients", "states")})
+    left.scatter(
+        peaks["printed_gb"], places, marker="|", s=260, lw=2.5, color=canvas.PUBLISHED, zorder=4, label="published"
+    )
+    run_peaks = held[held["kernel"] == "foreach"].groupby("way")["peak"].max() * _GB_PER_MIB
+    ours = [
+        run_peaks.get("zero_redundancy" if row.sharded else "unsharded")
+        for row in peaks.query("model == 'xl'").itertuples()
     ]
-    if (value := getattr(guess, "value", guess)) is not None:
-        above.append(("your prediction", value, 0, canvas.PREDICTED))
-    below = [
-        (f"theory: {kernels}, {way}", printed[f"{kernel}_saved_ms"] - printed[f"{way}_ms"], 0, canvas.THEORY)
-        for kernel, kernels in (("update", "many kernels"), ("fused", "one kernel"))
-        for way in ("gather", "broadcast")
+    ledgers.peak_marks(left, list(places)[: len(ours)], pd.Series(ours, dtype=float))
+    left.set(title="Peak memory", xlabel="GB (10⁹ bytes) per rank")
+    rows = [
+        (f"{KERNELS[row.kernel].split(' (')[0]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
+        for row in times.itertuples()
     ]
-    below += [(f"{name}: {KERNELS[kernel]}", *_gained(times, kernel), color) for kernel in sharded["kernel"]]
-    below.append(("published", printed["faster_ms"], 1.0, canvas.PUBLISHED))
-    heights = (len(above), len(below))
-    figure, axes = canvas.canvas(rows=2, height=2.2 + 0.29 * sum(heights), height_ratios=heights)
-    _sourced_bars(axes[0], above, "Peak memory saved", "GB (10⁹ bytes) less than unsharded")
-    _sourced_bars(axes[1], below, "Time of a step saved", "ms per step less than unsharded")
-    return canvas.finish(figure, sources(report, saved, times))
+    rows += [("our run, many kernels", *_gained(timed, "foreach"), canvas.RECORDED)]
+    rows += [("published", times["printed_ms"].iloc[0], 1.0, canvas.PUBLISHED)]
+    labels, values, spreads, colors = zip(*rows, strict=True)
+    parts.rows(right, labels)
+    parts.bars(right, pd.Series(values), color=list(colors), spread=[spread or float("nan") for spread in spreads])
+    right.axvline(0, color=canvas.INK, lw=0.8)
+    right.set(title="XL's step", xlabel="ms shorter")
+    canvas.legend_above(left, columns=5)
+    return canvas.finish(figure, sources(peaks, times, held))
 
 
 def _gained(times: pd.DataFrame, kernel: str) -> tuple[float, float]:
@@ -239,14 +245,3 @@ def _gained(times: pd.DataFrame, kernel: str) -> tuple[float, float]:
         return float("nan"), 0.0
     spread = rows["spread_step_ms"].reindex(["unsharded", "sharded"]).sum()
     return rows["step_ms"]["unsharded"] - rows["step_ms"]["sharded"], spread
-
-
-def _sourced_bars(ax: Axes, rows: list[tuple[str, float, float, str]], title: str, label: str) -> None:
-    """Draw a bar per (name, value, spread, colour), without those that have no value."""
-    rows_with_value = [row for row in rows if pd.notna(row[1])]
-    names, values, spreads, colors = zip(*rows_with_value, strict=True)
-    parts.rows(ax, names)
-    spread = [value or float("nan") for value in spreads]
-    parts.bars(ax, pd.Series(values), color=list(colors), spread=spread)
-    ax.set(title=title, xlabel=label)
-    ax.axvline(0, color=canvas.INK, lw=0.8)

@@ -1,125 +1,145 @@
-"""What a report claims about sharded AdamW states of XL on two GPUs: memory, time and formulas."""
+"""What a report claims about sharded AdamW states on two GPUs: of which model, its memory, its time, its formula."""
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import Any
 
 from labkit.engine.run import replay
-from labkit.tables.claims import claim
+from labkit.tables.claims import Stated, undecided, within
 from labkit.tables.published import published
-from lessons.optimizer_sharding.tables.balance import read_report
-from lessons.optimizer_sharding.tables.measured import memory, saving
-from lessons.optimizer_sharding.theory import STATE_BYTES
+from lessons.optimizer_sharding.tables import memory, report_peaks, report_times
+from lessons.optimizer_sharding.theory import TEMPORARY_BYTES
 
-REPORT = "cs336-a2"
-RANKS = 2
-_EDGE_GB = 0.05  # what the recomputed figure's own rounding adds
-
-
-def figures() -> pd.Series:
-    """Return the row of `read_report`: what is printed, and what states, temporaries and times can be."""
-    return read_report(published("optimizer_sharding")).iloc[0]
+_RESULTS, _TEXT = "table of results", "text"
+_ROUNDED_GB = 1.05  # two printed whole numbers, each half a unit off at most, and our own rounding
+_WEIGHTS_FLOATS = 2  # per parameter: weight and gradient
+_MOMENTS_FLOATS = 2
 
 
-def within_rounding(row: pd.Series, value_gb: float) -> bool:
-    """Return whether the printed saving, a difference of two whole numbers, can be this value."""
-    return bool(row["low_gb"] - _EDGE_GB <= value_gb <= row["high_gb"] + _EDGE_GB)
+def _peaks() -> Any:
+    return report_peaks(published("optimizer_sharding")).set_index(["model", "sharded"])
 
 
-def stated(statement: str) -> str:
-    """Return a statement of the report's text."""
-    return str(published("optimizer_sharding_statements").set_index("statement")["value"][statement])
+def _printed_peak(sharded: bool) -> float:
+    return float(_peaks()["printed_gb"]["xl", sharded])
 
 
-@claim(REPORT, "sharding the states makes the peak 13 GB smaller", "GB")
-def states_saved():
-    """Half of AdamW's states of 2.0 billion float32 parameters are 8.0 GB.
-
-    For states alone to save 13 GB, the model would need 3.25 billion parameters.
-    """
-    row = figures()
-    return row["saving_gb"], row["states_gb"], within_rounding(row, row["states_gb"])
+def _printed_saving() -> float:
+    return _printed_peak(False) - _printed_peak(True)
 
 
-@claim(REPORT, "the same, if torch's many kernels (foreach) ran", "GB")
-def states_and_temporaries_saved():
-    """These kernels keep the square roots of all second moments for a moment, 4 bytes per element, and sharding halves
-    them, too.
-
-    Two printed whole numbers allow a saving of 12 to 14 GB. The recomputed one lies at the lower end.
-    """
-    row = figures()
-    return row["saving_gb"], row["both_gb"], within_rounding(row, row["both_gb"])
+def _saved_states(model: str = "xl") -> float:
+    return float(_peaks()["gb"][model, False] - _peaks()["gb"][model, True])
 
 
-@claim(
-    REPORT,
-    "the same, if its optimizer is built like torch's ZeroRedundancyOptimizer",
-    "GB",
-    recomputes="torch's with many kernels, our recorded run on 2 × H200",
-    explained=True,
+def _saved_temporaries() -> float:
+    """Return the GB of XL's square roots of moments that sharding saves, too, where torch's many kernels run."""
+    return _saved_states() + float(_peaks()["parameters"]["xl", False]) * TEMPORARY_BYTES["adamw", "foreach"] / 8
+
+
+def _recorded_peak(way: str) -> float:
+    """Return the GB of XL's recorded peak with many kernels, which need most."""
+    table = memory(replay("h200x2/optimizer_sharding/memory"))
+    return table[(table["kernel"] == "foreach") & (table["way"] == way)]["peak"].max() * 2**20 / 1e9
+
+
+def _within_rounding(printed: float, ours: float) -> bool:
+    return abs(printed - ours) <= _ROUNDED_GB
+
+
+def _statement(name: str) -> str:
+    return str(published("optimizer_sharding_statements").set_index("statement")["value"][name])
+
+
+def _gains() -> Any:
+    return report_times(published("optimizer_sharding")).set_index(["kernel", "sending"])["gained_ms"]
+
+
+def _possible(printed: float, *_: Any) -> bool | None:
+    """Return whether the printed gain is possible: with any kernels (True), with some (None), with none (False)."""
+    if not 0 < printed <= _gains().max():
+        return False
+    return True if printed <= _gains()["fused", "gathered"] else None
+
+
+_MOST = "XL, most memory of our recorded run on 2 × H200"
+_ROWS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "model",
+        "where": _RESULTS,
+        "says": "XL needs 55 GB at its peak without sharding",
+        "printed": lambda: _printed_peak(False),
+        "recomputed": lambda: _recorded_peak("unsharded"),
+        "recomputes": _MOST,
+        "holds": within(1.1),
+        "unit": "GB",
+        "reason": "The 2.7b model fits: 16 bytes per parameter are 54.5 GB, 12 are 40.9, the difference 13.6.",
+    },
+    {
+        "name": "sharded_model",
+        "where": _RESULTS,
+        "says": "XL needs 42 GB at its peak with sharded states",
+        "printed": lambda: _printed_peak(True),
+        "recomputed": lambda: _recorded_peak("zero_redundancy"),
+        "recomputes": f"{_MOST}, torch's sharded optimizer",
+        "holds": within(1.1),
+        "unit": "GB",
+        "reason": "At the update no activations are left. Nothing that XL holds then fills the other 13 GB.",
+    },
+    {
+        "name": "states_saved",
+        "where": _RESULTS,
+        "says": "Sharding the states makes XL's peak 13 GB smaller",
+        "printed": _printed_saving,
+        "recomputed": _saved_states,
+        "recomputes": "half of two moments",
+        "holds": _within_rounding,
+        "unit": "GB",
+        "reason": "Rounding allows 12 to 14. Half the moments of the 2.7b model are 13.6 GB.",
+    },
+    {
+        "name": "times_the_model",
+        "where": _TEXT,
+        "says": "The sharded peak is 4 times the model",
+        "printed": lambda: float(_statement("peak of the sharded run")),
+        "recomputed": lambda: float(_peaks()["gb"]["2.7b", True] / _peaks()["parameters"]["2.7b", True]),
+        "recomputes": "parameters, gradients, half of two moments",
+        "holds": within(1.05),
+        "unit": "× the model",
+        "digits": 2,
+        "reason": "Its own list names three things. Three times the 2.7b model are 40.9 GB, near the printed 42.",
+    },
+    {
+        "name": "memory_formula",
+        "where": _TEXT,
+        "says": "ZeRO-1 in float32 holds 4Ψ + KΨ/n floats per GPU",
+        "printed": lambda: f"{_statement('memory per GPU')} floats",
+        "recomputed": lambda: f"{_WEIGHTS_FLOATS}Ψ + {_MOMENTS_FLOATS}Ψ/n floats",
+        "holds": lambda printed, ours: printed == ours,
+        "reason": "The expression is the ZeRO paper's, in bytes, for mixed precision: 2 + 2, and K = 12.",
+    },
+    {
+        "name": "step_is_shorter",
+        "where": _RESULTS,
+        "says": "Sharding makes a step 12 ms shorter, although it sends more",
+        "printed": lambda: float(report_times(published("optimizer_sharding"))["printed_ms"].iloc[0]),
+        "recomputed": lambda: f"{_gains()['foreach', 'in turn']:.1f} to {_gains()['foreach', 'gathered']:.1f}",
+        "recomputes": "with XL and many kernels, at an H100's rates",
+        "holds": _possible,
+        "unit": "ms",
+        "reason": "One fused kernel gains nothing. It says neither which kernels ran nor how parameters are sent.",
+    },
+    {
+        "name": "states_and_temporaries_saved",
+        "where": _RESULTS,
+        "says": "The 13 GB are XL's, if torch's many kernels ran",
+        "printed": _printed_saving,
+        "recomputed": _saved_temporaries,
+        "recomputes": "the moments' square roots are halved, too",
+        "holds": undecided,
+        "unit": "GB",
+        "reason": "The difference fits within rounding. Both peaks are 13 to 14 GB above XL's.",
+        "chosen": False,
+    },
 )
-def saving_measured():
-    """Two printed whole numbers allow 12 to 14 GB, and torch's optimizer saves that much. With one kernel it saves 8.2.
-
-    Our own optimizer with many kernels saves 16.4 GB: it makes the square roots of one bucket at a time. The report
-    does not say how its optimizer is built.
-    """
-    row = figures()
-    table = saving(memory(replay("h200x2/optimizer_sharding/memory"))).set_index(["kernel", "way"])
-    measured = table["measured"]["foreach", "zero_redundancy"] * 2**20 / 1e9
-    return row["saving_gb"], measured, within_rounding(row, measured)
-
-
-@claim(REPORT, "the same, if its GB are 2^30 bytes", "GiB")
-def saving_in_gib():
-    """In units of 2^30 bytes states and temporaries save less than rounding allows.
-
-    So its GB are 10^9 bytes, or something else became smaller as well.
-    """
-    row = figures()
-    return row["saving_gb"], row["both_gib"], within_rounding(row, row["both_gib"])
-
-
-@claim(REPORT, "the sharded peak of 42 GB is 4 times the model", "GB")
-def peak_is_four_models():
-    """Four times XL's 8.0 GB is 32 GB. With sharded states parameters, gradients and half the moments are 24 GB.
-
-    The report's list names three things, not four. The other 18 GB must be activations and temporaries, which it does
-    not name.
-    """
-    printed = float(published("optimizer_sharding").set_index("sharded")["peak_gb"]["yes"])
-    times_model = float(stated("peak of the sharded run"))
-    recomputed = times_model * 4 * figures()["elements"] / 1e9
-    return printed, recomputed, abs(recomputed / printed - 1) <= 0.05
-
-
-@claim(REPORT, "ZeRO-1 in float32 holds the printed expression per GPU")
-def memory_formula():
-    """The expression is the ZeRO paper's, and right for mixed precision: 2 + 2 bytes per parameter, K = 12 for states.
-
-    The report trains in float32: 4 + 4 bytes per parameter and K = 8. For XL on two GPUs the first gives 20 GB, the
-    second 24 GB.
-    """
-    elements, state_bytes = figures()["elements"], STATE_BYTES["adamw"]
-    mixed, float32 = 4 + 12 / RANKS, 8 + state_bytes / RANKS
-    printed = f"{stated('memory per GPU')}: {mixed * elements / 1e9:.0f} GB"
-    return printed, f"8Ψ + {state_bytes}Ψ/n: {float32 * elements / 1e9:.0f} GB", mixed == float32
-
-
-@claim(REPORT, "sharding makes a step 12 ms shorter, although it sends more", "ms")
-def step_is_shorter():
-    """Half an update reads and writes half the bytes, and sending the parameters takes time.
-
-    At the H100's datasheet rates many kernels can gain 7.1 ms (parameters broadcast in turn) to 15.5 ms (gathered). One
-    fused kernel gains nothing. The report does not say which kernels ran; with many the claim is possible. In our
-    recorded run on 2 × H200 with many kernels, whole steps differ by no more than noise. The update alone, with what it
-    sends, takes 3.7 ms longer with torch's ZeroRedundancyOptimizer, and 20 ms less with ours.
-    """
-    row = figures()
-    most_ms, least_ms = row["update_saved_ms"] - row["gather_ms"], row["update_saved_ms"] - row["broadcast_ms"]
-    fused_ms = row["fused_saved_ms"] - row["gather_ms"]
-    recomputed = f"{least_ms:.1f} to {most_ms:.1f} ms with many kernels, {max(0.0, fused_ms):.1f} ms with one"
-    faster_ms = row["faster_ms"]
-    possible = True if 0 < faster_ms <= fused_ms else None
-    return f"{faster_ms:.1f} ms", recomputed, possible if 0 < faster_ms <= most_ms else False
+CLAIMS = tuple(Stated(report="cs336-a2", **row) for row in _ROWS)

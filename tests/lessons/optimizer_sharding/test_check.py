@@ -8,7 +8,7 @@ from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import optimizer_sharding
-from lessons.optimizer_sharding.exercise import SETTINGS, judge_shards, verdict_of
+from lessons.optimizer_sharding.exercises import SETTINGS, judge_shards, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

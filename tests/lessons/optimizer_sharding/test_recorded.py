@@ -5,7 +5,7 @@ from figures import checked
 
 from labkit.engine.run import replay
 from lessons import optimizer_sharding
-from lessons.optimizer_sharding.exercise import SYMPTOMS, verdict_of
+from lessons.optimizer_sharding.exercises import SYMPTOMS, verdict_of
 from lessons.optimizer_sharding.plan import CASES
 
 

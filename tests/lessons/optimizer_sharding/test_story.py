@@ -1,222 +1,139 @@
-"""Each sentence of lab 11 follows its table: said where the claim holds, its opposite where it does not."""
+"""Each verdict of lab 11 follows its table: said where the claim holds, its opposite where it does not."""
 
 import pytest
-from made import said, table
+from made import table
+from made_optimizer_sharding import memory_run, steps_run
 
-from lessons import optimizer_sharding
+from labkit.tables.published import published
+from lessons import optimizer_sharding as lab
 
 NAN = float("nan")
-SMALL = "This run is small"
 
 
-def held(unexplained=0.02, error=0.0, peak=100.0, **attrs):
-    names = ["kernel", "way", "moment", "peak", "unexplained_share", "counted_error"]
-    return table(("foreach", "sharded", "after update", peak, unexplained, error), columns=names, **attrs)
-
-
-def saved(*rows):
-    return table(*rows, columns=["kernel", "way", "states", "temporary", "predicted", "measured", "peak"])
-
-
-OURS = ("foreach", "sharded", 100, 80, 180, 175, 300.0)
-TORCHS = ("foreach", "zero_redundancy", 100, 50, 150, 145, 330.0)
+def saved(fused, foreach, measured=True):
+    names = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
+    rows = [("fused", "sharded", 1.0, 0.0, fused), ("foreach", "sharded", 1.0, 1.0, foreach)]
+    return table(*((*row, row[-1] if measured else NAN, 9.0) for row in rows), columns=names)
 
 
 @pytest.mark.parametrize(
-    ("made", "less", "parts", "unsaid"),
+    ("made", "part"),
     [
-        (
-            held(),
-            saved(OURS, TORCHS),
-            (
-                "explains every peak to within 2.0 % (sharded, foreach, in the update)",
-                "ours saves 175 MiB of the peak",
-                "100 MiB are states, **80.0 MiB are the square roots",
-                "Our peak is at most",
-            ),
-            (SMALL,),
-        ),
-        (
-            held(0.2),
-            saved(OURS, (*TORCHS[:-1], 250.0)),
-            ("**20 % of a peak is not explained**", "**Our peak is up to 1.20× that of"),
-            ("Our peak is at most", "explains every"),
-        ),
-        (
-            held(),
-            saved(("fused", "sharded", 100, 0, 100, 98, 300)),
-            ("With fused kernels ours saves 98.0 MiB of the peak; by formula 100 MiB, which are states.",),
-            ("square roots", "torch's"),
-        ),
-        (held(), saved(("fused", "sharded", 100, 0, 60, 58, 300)), ("fullest moment is then another one",), "states."),
-        (
-            held(),
-            saved(("fused", "sharded", 100, 0, 100, -5, 300)),
-            ("**With fused kernels sharding saves nothing.**",),
-            "which are",
-        ),
-        (
-            held(NAN, peak=NAN, small=True),
-            saved((*OURS[:-2], NAN, NAN)),
-            ("No allocator counts a CPU's memory", "should save 180 MiB", SMALL),
-            ("not explained", "Our peak is"),
-        ),
-        (held(NAN, 0.07, peak=NAN), saved(), ("differ from the formulas by up to 7.0 %",), "No allocator"),
+        (saved(100, 180), "**Sharding saves 100 MiB of the peak with one kernel, 180 MiB with many.**"),
+        (saved(100, 180, measured=False), "should save 100 MiB"),
+        (saved(-5, 10), "saves nothing"),
+        (saved(100, 180).iloc[:1], "did not measure"),
     ],
 )
-def test_memory(made, less, parts, unsaid):
-    said(optimizer_sharding.explain_memory(made, less), parts, unsaid)
+def test_what_is_saved(made, part):
+    assert part in lab.what_is_saved(made).data
 
 
-def times(ours=20.0, exposed=2.0, step=125.0, spread=0.5, torchs=40.0, **attrs):
-    names = [
-        "optimizer",
-        "kernel",
-        "way",
-        "step_ms",
-        "spread_step_ms",
-        "update_ms",
-        "spread_update_ms",
-        "spread_local_ms",
-        "exposed_ms",
-        "over_torch",
-    ]
+@pytest.mark.parametrize(
+    ("peak", "unexplained", "error", "part"),
+    [
+        (100.0, 0.02, 0.0, "✔ The formulas explain every peak to within 2.0 %"),
+        (100.0, -0.2, 0.0, "✘ **The formulas leave 20 %"),
+        (NAN, NAN, 0.0, "✔ What the ranks' tensors hold"),
+        (NAN, NAN, 0.07, "✘ **What ranks hold differs from the formulas by up to 7.0 %"),
+    ],
+)
+def test_ledger(peak, unexplained, error, part):
+    made = table((peak, unexplained, error), columns=["peak", "unexplained_share", "counted_error"])
+    assert part in lab.ledger_holds(made).data
+
+
+def shares(**excess):
+    return table(*((rule.replace("_", " "), more) for rule, more in excess.items()), columns=["rule", "excess"])
+
+
+def test_shares():
+    owned = table(("sharded", 0.5, 0.0), columns=["way", "fullest", "excess"])
+    said = lab.even_shares(shares(by_number=0.6, whole_parameters=0.5, by_elements=0.0), owned).data
+    assert "**Cut *by elements*, every rank" in said and "*by number*, a rank may have 60 % more" in said
+    even = lab.even_shares(shares(by_number=0.01, by_elements=0.0), owned).data
+    assert "*by number* and *by elements*" in even and "more" not in even
+    assert "No rule is ever even" in lab.even_shares(shares(by_number=0.6), owned).data
+
+
+def cases(*rows):
+    return table(*rows, columns=["optimizer", "case", "error", "drift", "equal"])
+
+
+def test_same_training():
+    right = ("adamw", "plain", 0.0, 0.0, True)
+    assert "✔ **In all 2 cases the weights are equal bit by bit" in lab.same_training(cases(right, right)).data
+    near = lab.same_training(cases(right, ("adamw", "tied", 3e-7, 0.0, True))).data
+    assert "✔" in near and "0.30 millionths" in near
+    assert "✘" in lab.same_training(cases(right, ("sgd", "tied", 0.2, 0.0, False))).data
+    assert "sgd (tied)" in lab.same_training(cases(right, ("sgd", "tied", 0.2, 0.0, False))).data
+
+
+def times(ours=20.0, step=125.0, torchs=40.0, spread=0.5):
+    names = ["optimizer", "kernel", "way", "step_ms", "spread_step_ms", "update_ms", "spread_update_ms", "exposed_ms"]
     rows = [
-        ("unsharded", 140.0, 36.0, 0.0, NAN),
-        ("zero_redundancy", 146.0, torchs + 1, 20.0, NAN),
-        ("zero_buckets", 145.0, torchs, 20.0, 1.0),
-        ("sharded", step, ours, exposed, ours / torchs),
+        ("unsharded", 140.0, 36.0, 0.0),
+        ("zero_redundancy", 146.0, torchs + 1, 20.0),
+        ("zero_buckets", 145.0, torchs, 20.0),
+        ("sharded", step, ours, 2.0),
     ]
-    return table(
-        *(
-            ("adamw", "foreach", way, whole, spread, update, spread, spread, more, over)
-            for way, whole, update, more, over in rows
-        ),
-        columns=names,
-        **attrs,
-    )
+    made = [("adamw", "foreach", way, whole, spread, update, spread, more) for way, whole, update, more in rows]
+    return table(*made, columns=names)
 
 
 @pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
+    ("made", "part", "unsaid"),
     [
-        (
-            times(),
-            (
-                "**AdamW, foreach**: our update takes 20.0 ms, 0.500× torch's in buckets; 2.00 ms of that is sending",
-                "A step is 15.0 ms shorter than with whole states.",
-            ),
-            ("hidden", "longer", SMALL),
-        ),
-        (times(exposed=0.4), ("its sending is hidden",), "nothing hides"),
-        (times(ours=39.8), ("equal to torch's in buckets within noise",), "×"),
-        (times(ours=60.0), ("1.50× torch's in buckets",), "within noise"),
-        (times(step=150.0), ("10.0 ms **longer** than",), "shorter"),
-        (times(step=139.5), ("with and without sharding differ by no more than noise.",), ("shorter", "longer")),
-        (times(small=True), (SMALL,), ()),
-        (times()[lambda rows: rows["way"] == "sharded"], ("nothing to compare with",), "AdamW"),
+        (times(), "**Our update takes 20.0 ms**, 0.50× that of torch's faster one. A step is 15.0 ms shorter", "noise"),
+        (times(ours=39.8), "as long as torch's within noise", "×"),
+        (times(ours=60.0), "1.5× that of torch's", "within"),
+        (times(step=150.0), "10.0 ms **longer** than", "shorter"),
+        (times(step=139.5), "differ by no more than noise", "shorter"),
+        (times().iloc[3:], "nothing to compare with", "ms"),
     ],
 )
-def test_steps(made, parts, unsaid):
-    said(optimizer_sharding.explain_steps(made), parts, unsaid)
+def test_update_times(made, part, unsaid):
+    sentence = lab.update_times(made).data.partition("<details>")[0]
+    assert part in sentence and unsaid not in sentence
 
 
-def swept(*updates, spread=0.5):
-    names = ["bucket_mib", "update_ms", "spread_update_ms"]
-    return table(*((32.0 * 4**i, ms, spread) for i, ms in enumerate(updates)), columns=names)
+def swept(*updates):
+    rows = ((32.0 * 4**power, ms, 0.5) for power, ms in enumerate(updates))
+    return table(*rows, columns=["bucket_mib", "update_ms", "spread_update_ms"])
 
 
 @pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
+    ("made", "part"),
     [
-        (
-            swept(60, 20, 30),
-            ("Fastest is 128 MiB: 20.0 ms.", "32 MiB take 3.0× as long: every bucket", "512 MiB take 1.5× as long"),
-            ("too", "noise"),
-        ),
-        (swept(20, 30, 40), ("Fastest is 32 MiB", "No size tried is too small.", "512 MiB take 2.0×"), "a call"),
-        (swept(60, 30, 20), ("Fastest is 512 MiB", "No size tried is too large.", "32 MiB take 3.0×"), "little"),
-        (
-            swept(20.5, 20, 20.9),
-            ("32 MiB take the same time", "512 MiB take the same"),
-            ("call ", "little"),
-        ),
+        (swept(60, 20, 30), "**Fastest: 128 MiB.** The smallest takes 3.0× as long."),
+        (swept(30, 20, 60), "The largest takes 3.0×"),
+        (swept(60, 20, 20.4), "**Fastest: 128 to 512 MiB.**"),
+        (swept(20.5, 20, 20.9), "All sizes take the same time"),
+        (swept(), "No size of buckets"),
     ],
 )
-def test_buckets(made, parts, unsaid):
-    said(optimizer_sharding.explain_buckets(made), parts, unsaid)
+def test_best_bucket(made, part):
+    assert part in lab.best_bucket(made).data
 
 
-def uneven(number=0.6, whole=0.5, elements=0.0, least=0.5):
-    rows = (("by number", number), ("whole parameters", whole), ("by elements", elements))
-    names = ["rule", "model", "ranks", "excess", "least_excess"]
-    return table(*((rule, "xl", 4, excess, least) for rule, excess in rows), columns=names)
-
-
-def test_balance():
-    said(
-        optimizer_sharding.explain_balance(uneven()),
-        (
-            "**By number**, the fullest rank has up to 60 % more than an equal part (xl, 4 ranks).",
-            "**Whole parameters**, the fullest rank has up to 50 % more than an equal part (xl, 4 ranks): one "
-            "parameter alone is 50 % more",
-            "**By elements**, no rank ever has more than an equal part.",
-        ),
-        "Counted",
-    )
-    even = optimizer_sharding.explain_balance(uneven(0.02, 0.2, 0.3, least=0))
-    said(
-        even,
-        (
-            "**By number**, no rank ever has more than an equal part and 2.0 %",
-            "**By elements**, the fullest rank has up to 30 %",
-        ),
-        "alone",
-    )
-    for excess, word in ((0.01, "over"), (-0.01, "under")):
-        owned = table(("sharded", (1 + excess) / 2, excess), columns=["way", "fullest", "excess"])
-        said(optimizer_sharding.explain_balance(uneven(), owned), (f"1.0 % {word} an equal part",))
-
-
-def test_stages():
+def test_beside_zero():
     names = ["stage", "held_gib", "sent_gb"]
-    rows = [("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), ("zero2", 18.0, 8.0), ("zero3", 15.0, 12.0)]
-    said(
-        optimizer_sharding.explain_stages(table(*rows, columns=names)),
-        (
-            "Ours holds as much as ZeRO-1, and **sends 1.5× as much**",
-            "ZeRO-2 shards gradients, too: 4.00 GiB less",
-            "ZeRO-3 shards parameters, too: 7.00 GiB less",
-        ),
-        "saves nothing",
-    )
-    rows = [("ours", 24.0, 0.0), ("zero1", 22.0, 0.0), ("zero2", 22.0, 0.0), ("zero3", 22.0, 0.0)]
-    said(
-        optimizer_sharding.explain_stages(table(*rows, columns=names)),
-        ("Ours does not hold as much as ZeRO-1, and sends as much.", "ZeRO-2 saves nothing"),
-        "shards",
-    )
+    more = table(("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), columns=names)
+    assert "**Ours holds as much as ZeRO-1 and sends 1.5× its bytes.**" in lab.beside_zero(more).data
+    none = table(("ours", 24.0, 0.0), ("zero1", 22.0, 0.0), columns=names)
+    assert "another amount than ZeRO-1 and sends as much" in lab.beside_zero(none).data
 
 
-def cases(*rows, **attrs):
-    names = ["optimizer", "case", "error", "drift", "asked", "equal"]
-    return table(*rows, columns=names, ranks=2, **attrs)
+def test_whose_peaks():
+    peaks = lab.report_peaks(published("optimizer_sharding"))
+    assert "The bytes of 2.7b fit" in lab.whose_peaks(peaks).data
+    other = lab.whose_peaks(peaks.assign(printed_gb=[32.0, 24.0, 32.0, 24.0])).data
+    assert "The bytes of xl fit" in other
+    assert "No model's bytes" in lab.whose_peaks(peaks.assign(printed_gb=90.0)).data
 
 
-def test_equality():
-    right, closure = ("adamw", "plain", 0.0, 0.0, 1.0, True), ("adamw", "closure", 0.0, 0.0, 1.0, True)
-    said(
-        optimizer_sharding.explain_equality(cases(right, closure)),
-        ("In all 2 cases on 2 ranks the weights are equal bit by bit.", "called once per step"),
-        "Not",
-    )
-    near = ("adamw", "tied", 3e-7, 0.0, 1.0, True)
-    said(optimizer_sharding.explain_equality(cases(right, near)), ("equal to 3e-07 of a tensor's",), ("bit", "closure"))
-    twice = (*closure[:4], 5.0, True)
-    said(optimizer_sharding.explain_equality(cases(right, twice)), ("equal bit by bit",), "once")
-    wrong = ("sgd", "tied", 0.2, 0.0, 1.0, False)
-    said(
-        optimizer_sharding.explain_equality(cases(right, wrong, small=True)),
-        ("**Not equal to the optimizer that shards nothing**: sgd, tied (2e-01).", SMALL),
-        "In all",
-    )
+def test_one_minute_says_what_each_run_shows(tmp_path):
+    runs = {"memory": memory_run(tmp_path / "memory"), "steps": steps_run(tmp_path / "steps")}
+    rules = lab.in_one_minute.__globals__["_RULES"]
+    shown = [rule(runs) for rule in list(rules.values())[:3]]
+    assert "less per rank" in shown[0] and "50 %" in shown[1] and "0.56×" in shown[2]

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from labkit.engine.errors import PlanError
 from labkit.engine.launch import launch
 from lessons import optimizer_sharding
-from lessons.optimizer_sharding.exercise import SYMPTOMS, verdict_of
+from lessons.optimizer_sharding.exercises import SYMPTOMS, verdict_of
 from lessons.optimizer_sharding.plan import CASES, OPTIMIZERS, VARIANTS, WAYS, Equality, Memory, Steps, Trial
 from lessons.optimizer_sharding.theory import fullest_bucket
 from lessons.optimizer_sharding.worker.sharded import NEED_WHOLE, ShardedOptimizer, in_buckets

@@ -1,17 +1,21 @@
-"""The student's shares and the sharded optimizers with a bug: how each is judged."""
+"""The exercises of lab 11: a whole checkpoint from pieces, equal shares, and the bug in a sharded optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
 
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import line_up
+from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
-from lessons.optimizer_sharding.hints import HINTS
-from lessons.optimizer_sharding.listings import CODES
-from lessons.optimizer_sharding.tables.balance import faults, symptoms
+from lessons.optimizer_sharding.tables import faults, symptoms
 from lessons.optimizer_sharding.theory import loads
 
 SYMPTOMS = {
@@ -183,12 +187,119 @@ judge_gathered = judge_of(
     merit="every rank's pieces are where they belong, so a checkpoint holds all of the state",
 )
 
+
+def _pieces(random: Random) -> list:
+    """Return parameters cut into pieces, and these dealt out to ranks in no order."""
+    drawn = []
+    for _ in range(4):
+        sizes, pieces = [random.randint(1, 6) for _ in range(random.randint(1, 4))], []
+        for number, size in enumerate(sizes):
+            values = [float(random.randint(-9, 9)) for _ in range(size)]
+            cuts = sorted({0, size, *random.sample(range(size + 1), min(2, size))})
+            pieces += [[number, begin, end, values[begin:end]] for begin, end in pairwise(cuts)]
+        random.shuffle(pieces)
+        ranks = random.randint(2, 4)
+        drawn.append((sizes, [pieces[rank::ranks] for rank in range(ranks)]))
+    return drawn
+
+
+def _sizes(random: Random) -> list:
+    return [
+        ([random.randint(1, 5000) for _ in range(random.randint(2, 9))], ranks)
+        for ranks in random.sample(range(2, 9), 4)
+    ]
+
+
 check = Exercises(
     "optimizer_sharding",
-    Exercise("gathered", PIECES, judge_gathered, hints=HINTS["gathered"], grade=WARM_UP),
-    Exercise("shards", SETTINGS, judge_shards, hints=HINTS["shards"], grade=CORE),
+    Exercise(
+        "gathered",
+        PIECES,
+        judge_gathered,
+        grade=WARM_UP,
+        cases=Cases(_pieces),
+        hints=(
+            "Take `sizes = [4]`, the piece `(0, 0, 2, [1.0, 2.0])` on rank 0 and `(0, 2, 4, [3.0, 4.0])` on rank 1. "
+            "Write down the whole moment by hand.",
+            "`whole` already has a list of zeros for each parameter. Go through all pieces of all ranks, and write "
+            "the values of each over its elements.",
+            "`whole = [[0.0] * size for size in sizes]`. For each piece `(parameter, begin, end, values)`: "
+            "`whole[parameter][begin:end] = values`.",
+        ),
+    ),
+    Exercise(
+        "shards",
+        SETTINGS,
+        judge_shards,
+        grade=CORE,
+        cases=Cases(_sizes),
+        hints=(
+            "Lay all parameters end to end. Where does the part of rank 1 begin?",
+            "A rank's part is ⌈total / ranks⌉ elements. Go through the parameters and cut one wherever a rank's "
+            "part ends inside it. A parameter may be cut more than once.",
+            "Keep `at`, the number of elements that are given out. While a parameter has elements left: `rank = at "
+            "// share`, `end = min(size, begin + (rank + 1) * share - at)`, append `(number, begin, end)` to that "
+            "rank, then move `at` and `begin` on.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose, show_suspects = line_up(
-    "optimizer_sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+
+_RIGHT = """
+class Sharded:
+    def __init__(self, parameters, kind, **options):
+        numbers = flat(parameters)
+        self.parts = equal_parts(numbers, ranks)
+        self.inner = kind(self.parts[rank], **options)
+
+    def step(self):
+        groups = zip(self.inner.groups, self.groups)
+        for inside, outside in groups:
+            inside["lr"] = outside["lr"]
+        self.inner.step()
+        for owner, part in enumerate(self.parts):
+            broadcast(part, src=owner)
+
+    def state_dict(self):
+        states = all_gather(self.inner.state_dict())
+        return joined(states)
+"""
+_CODES = edited(
+    _RIGHT,
+    {
+        "shards_nothing": [("self.inner = kind(self.parts[rank], **options)", "self.inner = kind(numbers, **options)")],
+        "sends_nothing": [
+            ("        for owner, part in enumerate(self.parts):\n            broadcast(part, src=owner)\n", "")
+        ],
+        "by_count": [
+            (
+                "        numbers = flat(parameters)\n        self.parts = equal_parts(numbers, ranks)\n",
+                "        numbers = flat(parameters)\n        self.parts = equal_parts(parameters, ranks)\n",
+            )
+        ],
+        "own_part": [("all_gather(self.inner.state_dict())", "[self.inner.state_dict()]")],
+        "stale_rate": [
+            (
+                "        groups = zip(self.inner.groups, self.groups)\n"
+                '        for inside, outside in groups:\n            inside["lr"] = outside["lr"]\n',
+                "",
+            )
+        ],
+    },
 )
+suspects, diagnose, show_suspects = line_up(
+    "optimizer_sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
+)
+
+
+def why_shorter() -> HTML:
+    """Ask why a sharded update can be shorter although it sends all parameters."""
+    return why(
+        "A sharded update sends 4 GB more through each link. Why can it still be shorter?",
+        (
+            "Each rank updates half the elements",
+            "Many kernels move 80 bytes per element through memory, and only 4 are sent.",
+        ),
+        ("NVLink is faster than the GPU's memory", "No: 478 GB/s against 4 800 GB/s on an H200."),
+        ("The gradients are sent only once", "They are all-reduced as before. Only the update is shared out."),
+    )

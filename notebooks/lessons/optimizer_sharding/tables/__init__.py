@@ -1,1 +1,0 @@
-"""Rows of lab 11 → tables: memory, times, balance, stages of ZeRO, trials, the report's figures, targets."""
