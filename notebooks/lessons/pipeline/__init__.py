@@ -33,7 +33,6 @@ from lessons.pipeline.tables.throughput import (
     throughput,
 )
 from lessons.pipeline.tables.timeline import gantt, ideal, predictions
-from lessons.pipeline.targets import scorecard
 from lessons.pipeline.theory.schedules import one_f_one_b
 
 RECORDED = {

@@ -8,6 +8,7 @@ from figures import drawn
 from labkit.engine.run import replay
 from labkit.node.limits import against_limit
 from labkit.provenance import of_source
+from labkit.tables.measures import scorecard_of
 from labkit.tables.published import published
 from lessons import pipeline
 from lessons.pipeline.explorer import picture
@@ -106,12 +107,12 @@ def test_forward_passes_keep_activations_without_no_grad():
     peaks = pipeline.memory(run).groupby("mode")["peak_mib"].max()
     assert peaks["kept"] > 10 * peaks["fenced"]
     assert 0.9 < peaks["kept"] / peaks["training"] < 1
-    assert pipeline.scorecard(run).empty, "one number of GPUs has no speed-up"
-    assert pipeline.scorecard(replay(pipeline.TWO_GPUS)).empty, "the targets are about all GPUs of a node"
+    assert scorecard_of(run).empty, "one number of GPUs has no speed-up"
+    assert scorecard_of(replay(pipeline.TWO_GPUS)).empty, "the goals are about all GPUs of a node"
 
 
 def test_scorecard(runs):
-    cards = {name: pipeline.scorecard(run) for name, run in runs.items()}
+    cards = {name: scorecard_of(run) for name, run in runs.items()}
     assert cards["layers"].empty
     missed = [row.target for card in cards.values() for row in card.itertuples() if not row.met]
     assert missed == ["simulated bubble off, interleaved, 8"]
