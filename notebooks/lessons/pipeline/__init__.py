@@ -9,7 +9,16 @@ from lessons.pipeline.charts import (
     schedules_chart,
     splits_chart,
 )
-from lessons.pipeline.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.pipeline.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_streams_gain,
+)
 from lessons.pipeline.explorer import explore
 from lessons.pipeline.plan import AsReported, Gpus, Layers, MicroBatches, Precisions, Schedules, Splits, Trial
 from lessons.pipeline.story import (

@@ -5,7 +5,7 @@ import pytest
 from labkit.engine.launch import launch
 from labkit.provenance import fact
 from lessons import pipeline
-from lessons.pipeline.exercise import verdict_of
+from lessons.pipeline.exercises import verdict_of
 from lessons.pipeline.plan import KEPT, SCHEDULES, VARIANTS
 from lessons.pipeline.tables.timeline import measured_steps, order_for
 
