@@ -296,7 +296,7 @@ suspects, diagnose, show_suspects = line_up(
 def why_streams_gain() -> HTML:
     """Ask why a stream gains more from more GPUs than a fenced step does."""
     return why(
-        "From 2 to 4 GPUs a stream becomes nearly twice as fast, and a fenced step does not. Why?",
+        "From 2 to 4 GPUs a stream becomes nearly twice as fast, and a fenced step does not.",
         (
             "A stream's bubble is filled by the next batch",
             "Only the first and the last batch of a stream leave stages idle. A fenced step has a bubble of its own.",

@@ -102,7 +102,7 @@ def receives_matter(table: pd.DataFrame) -> Markdown:
         "measured": f"measured, torch {fact(table, 'torch')}",
         timeline.BEFORE_USE: "simulated: every receive just before its use",
         RANK: "simulated: early receives, one queue per rank (torch up to 2.11)",
-        PAIR: "simulated: early receives, one queue per pair of ranks (torch from 2.12)",
+        PAIR: f"{'simulated' if own == PAIR else 'predicted'}: early receives, one queue per pair of ranks (from 2.12)",
     }
     shown = pd.DataFrame(
         {"way": [words[way] for way in bubbles.index], "bubble": [f"{100 * b:.1f} %" for b in bubbles]}
@@ -240,7 +240,7 @@ def _stream(runs: Mapping[str, Run]) -> str:
 
 _RULES = {
     "Compare with the whole model before you time": _equal,
-    "Before a step is fast, its batch is cut: (p − 1)/(m + p − 1) is bubble": _formula,
+    "Equal stages leave a bubble of (p − 1)/(m + p − 1)": _formula,
     "1F1B has GPipe's bubble and less memory": _kept,
     "Ask where receives are posted, not only in which order steps run": _queue,
     "A stream hides the bubble, a training step cannot": _stream,

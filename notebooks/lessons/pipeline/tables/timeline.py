@@ -128,7 +128,7 @@ def queue_for(run: Run, schedule: str) -> str:
 def simulated(setting: Mapping[str, Any] | pd.Series, times: Times, queue: str = BEFORE_USE, steps: int = 1) -> list:
     """Return the spans of a setting's schedule with these times, messages waiting in such a queue."""
     order = order_for(setting, steps)
-    return simulate(order, times) if queue == BEFORE_USE else _transfers(simulate_posted(order, times, queue))
+    return _transfers(simulate(order, times) if queue == BEFORE_USE else simulate_posted(order, times, queue))
 
 
 def gantt(run: Run, *queues: str, **setting: Any) -> tuple[pd.DataFrame, ...]:
@@ -237,7 +237,7 @@ def ideal(
     stages = range(ranks * chunks)
     forward = [(slowdown if stage % ranks == slow else 1.0) / chunks for stage in stages]
     times = Times(forward, [ratio * time for time in forward], transfer=transfer)
-    spans = simulate(order_of(schedule, ranks, micro_batches, chunks), times)
+    spans = _transfers(simulate(order_of(schedule, ranks, micro_batches, chunks), times))
     table = _with_waits(spans)
     kept = in_flight(spans, [1 / chunks] * len(stages))[0]
     facts = {"schedule": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
