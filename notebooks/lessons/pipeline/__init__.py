@@ -1,30 +1,33 @@
 """Lab 03, pipeline: BERT over several GPUs; where does the time go in which no stage works, and who fills it?"""
 
-from lessons.pipeline.charts import (
-    bubble_chart,
-    gantt_chart,
-    gpus_chart,
-    memory_chart,
-    micro_batch_curve,
-    schedules_chart,
-    splits_chart,
+from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
+from lessons.pipeline.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_streams_gain,
 )
-from lessons.pipeline.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.pipeline.explorer import explore
 from lessons.pipeline.plan import AsReported, Gpus, Layers, MicroBatches, Precisions, Schedules, Splits, Trial
 from lessons.pipeline.story import (
-    explain_as_reported,
-    explain_bubbles,
-    explain_equality,
-    explain_gpus,
-    explain_micro_batches,
-    explain_precisions,
-    explain_splits,
+    best_counts,
+    bubbles_met,
+    in_one_minute,
+    memory_falls,
+    precisions_gain,
+    receives_matter,
+    reports_model,
+    same_result,
+    splits_cost,
+    streams_gain,
 )
 from lessons.pipeline.tables.forecast import parts, split_forecast, splits_ranked
 from lessons.pipeline.tables.throughput import (
     as_reported,
-    balance,
     equality,
     memory,
     precisions,
@@ -32,9 +35,8 @@ from lessons.pipeline.tables.throughput import (
     symptoms,
     throughput,
 )
-from lessons.pipeline.tables.timeline import gantt, ideal, predictions
-from lessons.pipeline.targets import scorecard
-from lessons.pipeline.theory.schedules import one_f_one_b
+from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues
+from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
 RECORDED = {
     name: f"h200x4/pipeline/{name}"

@@ -1,4 +1,4 @@
-"""Tables of lab 03 → figures: timelines with a lane per rank, curves and bars; a live run beside the recorded one."""
+"""Tables of lab 03 → figures: timelines with a lane per rank, curves, bars; this run first, then the recorded one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import bars, panels, rows, same_width, swatches
-from labkit.provenance import fact, sources, where
+from labkit.charts.parts import own_scales, panels, rows, same_width, swatches
+from labkit.provenance import fact, fact_or, sources
 from labkit.story import units
-from lessons.pipeline.theory.schedules import SCHEDULE_NAMES
+from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, layers_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,7 @@ def _lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
     rows(ax, [f"rank {rank}" for rank in ranks])
     ax.grid(visible=False)
     for kind, spans in table.groupby("kind", sort=False):
-        thin = kind == "wait"
-        look = {"height": 0.34 if thin else 0.8, "alpha": 0.55 if thin else 1, "color": COLORS[kind]}
+        look = {"height": 0.34 if kind == "wait" else 0.8, "color": COLORS[kind]}
         look |= {"edgecolor": "white", "linewidth": 0 if kind in ("T", "wait") else 0.4}
         ax.barh(spans["rank"], spans["end_ms"] - spans["start_ms"], left=spans["start_ms"], **look)
     numbered = table[table["kind"].isin(["F", "B", "I"]) & (table["end_ms"] - table["start_ms"] > _WIDE * end)]
@@ -56,7 +55,7 @@ def _lanes(ax: Axes, table: pd.DataFrame, end: float) -> None:
         ax.text((span.start_ms + span.end_ms) / 2, span.rank, span.micro_batch, **inside)
     ax.set_xlim(0, end)
     ax.set_ylim(len(ranks) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="y", length=0, labelsize=8)
 
 
 def words_used(*tables: pd.DataFrame) -> dict[str, str]:
@@ -64,50 +63,49 @@ def words_used(*tables: pd.DataFrame) -> dict[str, str]:
     return {WORDS[kind]: COLORS[kind] for kind in COLORS if any((table["kind"] == kind).any() for table in tables)}
 
 
-def gantt_chart(measured: pd.DataFrame, simulated: pd.DataFrame) -> Figure:
-    """The measured timeline over the simulated one: same axes, same colours; the titles say how long each is."""
-    figure, axes = canvas.canvas(1, 2, height=1.7 + 0.62 * measured["rank"].nunique(), sharex=True)
-    end = 1.01 * max(measured["end_ms"].max(), simulated["end_ms"].max())
-    schedule, _, rest = fact(measured, "setting").partition(", ")
-    residual = f"{100 * fact(measured, 'residual'):+.1f}".replace("-", "−")
-    lasts = [units.seconds(fact(measured, name) / 1e3) for name in ("measured_ms", "simulated_ms")]
-    titles = (
-        f"Measured: {NAMES.get(schedule, schedule)}, {rest}: {lasts[0]}",
-        f"Simulated with the measured stage times: {lasts[1]} ({residual} %)",
-    )
-    for ax, table, title in zip(axes, (measured, simulated), titles, strict=True):
-        _lanes(ax, table, end)
-        ax.set_title(title)
-    axes[1].set_xlabel("ms since all ranks were ready")
-    swatches(axes[0], words_used(measured, simulated))
-    canvas.legend_above(axes[0], columns=7)
-    skew = fact(measured, "skew_us")
-    clock = f"clocks apart by at most {units.seconds(skew / 1e6)}" if skew else "one system clock"
-    return canvas.finish(figure, f"{_idle(measured)}; {sources(measured)}; {clock}")
-
-
-def _idle(table: pd.DataFrame) -> str:
-    """Say which shares of the ranks' time went into waiting and into transfers."""
-    length = (table["end_ms"] - table["start_ms"]).groupby(table["kind"]).sum()
-    waited, moved = (length.get(kind, 0.0) / length.sum() for kind in ("wait", "T"))
-    return f"measured: {units.percent(waited)} waiting, {units.percent(moved)} transfers"
-
-
-def schedules_chart(*tables: pd.DataFrame) -> Figure:
-    """Schedules under one another on one axis, in units of one rank's forward; the titles give bubble and memory."""
-    ranks = max(table["rank"].nunique() for table in tables)
-    height = 1.1 + (0.55 + 0.21 * ranks) * len(tables)
-    figure, axes = canvas.canvas(1, len(tables), height=height, sharex=True, squeeze=False)
-    end = 1.01 * max(table["end_ms"].max() for table in tables)
-    for ax, table in zip(axes[:, 0], tables, strict=True):
-        _lanes(ax, table, end)
-        bubble, kept = units.percent(fact(table, "bubble")), f"{fact(table, 'in_flight'):.3g} micro-batches"
-        ax.set_title(f"{NAMES[fact(table, 'setting')]}: bubble {bubble}, rank 0 keeps {kept}", fontsize=10)
-        ax.tick_params(axis="y", labelsize=8)
-    axes[-1, 0].set_xlabel("times one rank's forward of a micro-batch")
+def timelines_chart(*tables: pd.DataFrame) -> Figure:
+    """Timelines under one another; those of one run, or of no run, share an axis. Takes `gantt`s and `ideal`s."""
+    ranks = [table["rank"].nunique() for table in tables]
+    figure, axes = canvas.canvas(1, len(tables), height=1.2 + 0.62 * len(tables) + 0.21 * sum(ranks), squeeze=False)
+    groups = [fact(table, "source") for table in tables]
+    for place, (ax, table) in enumerate(zip(axes[:, 0], tables, strict=True)):
+        ends = [one["end_ms"].max() for one, group in zip(tables, groups, strict=True) if group == groups[place]]
+        _lanes(ax, table, 1.01 * max(ends))
+        ax.set_title(_timeline_title(table), fontsize=10)
+        if groups[place + 1 : place + 2] != [groups[place]]:
+            measured = fact_or(table, "way", None)
+            ax.set_xlabel("ms since all ranks were ready" if measured else "times one rank's forward of a micro-batch")
+        else:
+            ax.tick_params(axis="x", labelbottom=False)
     swatches(axes[0, 0], words_used(*tables))
     canvas.legend_above(axes[0, 0], columns=7)
-    return canvas.finish(figure, sources(tables[0]))
+    return canvas.finish(figure, sources(*tables))
+
+
+def _timeline_title(table: pd.DataFrame) -> str:
+    """Return whose timeline it is, and its bubble."""
+    schedule, bubble = NAMES[fact(table, "schedule")], f"bubble {units.percent(fact(table, 'bubble'))}"
+    way = fact_or(table, "way", None)
+    if way is None:
+        return f"{schedule}: {bubble}, rank 0 keeps {fact(table, 'in_flight'):.3g} micro-batches"
+    lasts = f"{units.seconds(fact(table, 'length_ms') / 1e3)}, {bubble}"
+    if way != "measured":
+        return f"Simulated, {way}: {lasts}"
+    stages = len(layers_of(fact(table, "split")))
+    setting = f"{schedule}, {stages} stages, {fact(table, 'micro_batches')} micro-batches"
+    return f"{_whose(table)}: {setting}, measured: {lasts}"
+
+
+def _whose(table: pd.DataFrame) -> str:
+    """Return "This run, 2 CPU processes" or "Recorded run, 4 GPUs"."""
+    ranks = fact(table, "ranks") if "ranks" not in table else table["ranks"].max()
+    name = "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
+    return f"{name}, {ranks} {'CPU processes' if fact(table, 'small') else 'GPUs'}"
+
+
+def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the tables to draw, a panel each: one where this run is the recorded one, or measured nothing."""
+    return [recorded] if here.empty or fact(here, "source") == fact(recorded, "source") else [here, recorded]
 
 
 _MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}
@@ -120,42 +118,36 @@ _FAR_BELOW = 0.1  # of the largest published rate
 _LIMIT = {"ls": (0, (4, 2)), "lw": 1.1}
 
 
-def gpus_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None, guess: Any = None) -> Figure:
-    """Samples per second against GPUs, a line per mode, the mode's limit dashed; a panel per run.
+def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, guess: Any = None) -> Figure:
+    """Samples per second against ranks, a line per mode, the mode's limit dashed; takes `speedups`s.
 
-    Published figures and the reader's `guess` (4 GPUs, streaming; a number or a Prediction) stand in the last panel.
+    Published rates and the reader's `guess` (4 GPUs, streaming) stand in the recorded run's panel. Far lower ones, of a
+    report whose program counts steps, are drawn as samples.
     """
+    tables = _of_runs(here, recorded)
     figure, axes = panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
         for mode, line in table.groupby("mode", sort=False):
             _curve(ax, line, "ranks", str(mode))
             ax.plot(line["ranks"], line["samples_per_s"].iloc[0] * line["limit"], color=_MODES[mode], **_LIMIT)
-        ax.set(title=where(table), xlabel="GPUs in the pipeline", ylabel="samples/second")
+        ax.set(title=_whose(table), xlabel="ranks in the pipeline", ylabel="samples/second")
         ax.set_xticks(sorted(set(table["ranks"])))
         ax.grid(axis="y")
-    first, last = axes[0], axes[-1]
-    if published is not None:
-        known = published[published["gpus"].isin(tables[-1]["ranks"])]
-        look: dict[str, Any] = {"edgecolors": canvas.PUBLISHED, "marker": "^", "zorder": 3, "clip_on": False}
-        rates = known["samples_per_second"]
-        last.scatter(known["gpus"], rates, facecolors=canvas.PUBLISHED, **look)
-        first.plot([], [], ls="", label="published", color=canvas.PUBLISHED, marker="^")
-        low = known[rates < _FAR_BELOW * rates.max()]  # a report whose program counts steps, not samples
-        if len(low):
-            samples = fact(tables[-1], "batch") * low["samples_per_second"]
-            last.scatter(low["gpus"], samples, facecolors="none", **look)
-            label = "published as steps, × samples per step"
-            first.plot([], [], ls="", color=canvas.PUBLISHED, mfc="none", marker="^", label=label)
-    value = getattr(guess, "value", guess)
-    if value is not None:
-        look = {"color": canvas.PREDICTED, "marker": "D"}
-        last.scatter([4], [value], zorder=4, **look)
-        first.plot([], [], ls="", label="your prediction", **look)
-    first.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
+    last = axes[-1]
+    known = published[published["gpus"].isin(recorded["ranks"])]
+    rates = known["samples_per_second"]
+    steps = rates < _FAR_BELOW * rates.max()
+    look: dict[str, Any] = {"edgecolors": canvas.PUBLISHED, "marker": "^", "zorder": 3, "clip_on": False}
+    last.scatter(known["gpus"][~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published", **look)
+    samples = fact(recorded, "batch") * rates[steps]
+    last.scatter(known["gpus"][steps], samples, facecolors="none", label="published as steps, × 64 samples", **look)
+    if (value := getattr(guess, "value", guess)) is not None:
+        last.scatter([4], [value], zorder=4, color=canvas.PREDICTED, marker="D", label="your prediction")
+    last.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
     for ax in axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    canvas.legend_above(first, columns=4)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(*tables, published)}")
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, own_scales(axes) + sources(*tables, published))
 
 
 def _curve(ax: Axes, line: pd.DataFrame, knob: str, mode: str) -> None:
@@ -165,8 +157,9 @@ def _curve(ax: Axes, line: pd.DataFrame, knob: str, mode: str) -> None:
     ax.errorbar(line[knob], line["samples_per_s"], yerr=spread, **look)
 
 
-def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
-    """Samples per second against micro-batches, a line per mode, its best count ringed; a panel per run."""
+def micro_batch_curve(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
+    """Samples per second against micro-batches, a line per mode, its best count ringed; takes `throughput`s."""
+    tables = _of_runs(here, recorded)
     figure, axes = panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
         counts = sorted(set(table["micro_batches"]))
@@ -177,76 +170,51 @@ def micro_batch_curve(*tables: pd.DataFrame) -> Figure:
             ax.scatter([best["micro_batches"]], [best["samples_per_s"]], **ring)
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
-        title = f"{where(table)}, {table['ranks'].max()} GPUs"
-        ax.set(title=title, xlabel="micro-batches (log)", ylabel="samples/second")
+        ax.set(title=_whose(table), xlabel="micro-batches (log)", ylabel="samples/second")
         ax.minorticks_off()
         ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
         ax.grid(axis="y")
     axes[0].scatter([], [], s=110, fc="none", ec=canvas.QUIET, label="best count")
-    figure.set_size_inches(9.6 if len(tables) < 3 else 12.5, 4.0)
     canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(*tables)}")
+    return canvas.finish(figure, own_scales(axes) + sources(*tables))
 
 
-def memory_chart(table: pd.DataFrame) -> Figure:
-    """Peak memory of every rank, a group of bars per setting, a panel per mode; rank 0 first."""
-    modes = [mode for mode in _MODES if mode in set(table["mode"])]
-    figure, axes = panels(len(modes) or 1, height=3.6)
-    by = "ranks" if len(set(table["ranks"])) > 1 else "split"
-    for ax, mode in zip(axes, modes, strict=False):
-        ticks, at = {}, 0.0
-        for setting, group in table[table["mode"] == mode].groupby(by, sort=False):
-            ranks = group.sort_values("rank")
-            places = [at + place for place in range(len(ranks))]
-            ax.bar(places, ranks["peak_mib"] / 1024, color=_MODES[mode], width=0.86)
-            for place, rank in zip(places, ranks["rank"], strict=True):
-                ink = ink_on(_MODES[mode])
-                ax.text(place, 0, f"{rank}\n", ha="center", va="bottom", fontsize=7.5, color=ink)
-            ticks[at + (len(ranks) - 1) / 2] = f"{setting} GPUs" if by == "ranks" else str(setting)
-            at += len(ranks) + 0.8
-        ax.set(title=mode, ylabel="peak memory, GiB", xlabel="one bar per rank")
+def memory_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
+    """Peak memory of every rank in training, a group of bars per number of ranks, a stream's in front of it."""
+    tables = _of_runs(here, recorded)
+    figure, axes = panels(len(tables), height=3.6)
+    for ax, table in zip(axes, tables, strict=True):
+        ticks, first = {}, 0.0
+        for ranks, group in table.groupby("ranks"):
+            for mode, width in (("training", 0.86), ("streaming", 0.5)):
+                one = group[group["mode"] == mode].sort_values("rank")
+                look = {"color": _MODES[mode], "label": mode if not first else None}
+                ax.bar(first + one["rank"], one["peak_mib"] / 1024, width=width, **look)
+            ticks |= {first + rank: str(rank) for rank in range(ranks)}
+            ax.text(first + (ranks - 1) / 2, 1.01, f"{ranks} ranks", ha="center", transform=ax.get_xaxis_transform())
+            first += ranks + 0.8
+        ax.set_title(_whose(table), pad=20)
+        ax.set(ylabel="peak memory, GiB", xlabel="rank")
         ax.set_xticks(list(ticks), list(ticks.values()))
         ax.grid(axis="y")
-    if not modes:
-        axes[0].set(title="Memory", xlabel="rank", ylabel="GiB")
-        axes[0].text(0.5, 0.5, "this run had no GPU memory to measure", ha="center", transform=axes[0].transAxes)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(table)}")
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, own_scales(axes) + sources(*tables))
 
 
-def bubble_chart(*tables: pd.DataFrame) -> Figure:
-    """The bubble of each schedule by formula, simulated with measured stage times, and measured; a panel per run."""
+def bubble_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
+    """The bubble of each schedule by formula, simulated with measured stage times, and measured; `predictions`s."""
+    tables = _of_runs(here, recorded)
     figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56, width=11.5)
     for ax, table in zip(axes, tables, strict=True):
-        steps = table.itertuples()
-        names = [
-            f"{NAMES[row.schedule]}\n{row.micro_batches} micro-batches, {units.seconds(row.step_ms / 1e3)}"
-            for row in steps
-        ]
+        names = [f"{NAMES[row.schedule]}\nstep {units.seconds(row.step_ms / 1e3)}" for row in table.itertuples()]
         places = rows(ax, names)
         for origin, (color, marker, size, aside) in _BUBBLES.items():
             at = [place + aside for place in places]
             ax.scatter(100 * table[f"bubble_{origin}"], at, c=color, marker=marker, s=size, label=origin, zorder=3)
-        ax.set(title=f"{where(table)}: step time, bubble", xlabel="bubble, % of the ranks' time")
+        count = table["micro_batches"].iloc[0]
+        ax.set(title=f"{_whose(table)}, {count} micro-batches", xlabel="bubble, % of the ranks' time")
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
     same_width(axes, 1.12)
     canvas.legend_above(axes[0], markerscale=0.7)
-    return canvas.finish(figure, sources(*tables))
-
-
-def splits_chart(*tables: pd.DataFrame) -> Figure:
-    """Each split's step over the even split's: measured, and forecast from the even split's spans; a panel per run."""
-    figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
-    for ax, table in zip(axes, tables, strict=True):
-        even = fact(table, "even")
-        places = rows(ax, list(table["split"]))
-        spread = table["spread_step_ms"] / table.loc[table["split"] == even, "step_ms"].iloc[0]
-        bars(ax, table["ratio"], color=canvas.MEASURED, spread=spread, label="measured")
-        look = {"color": canvas.PREDICTED, "marker": "D", "s": 46, "zorder": 3, "label": "forecast"}
-        ax.scatter(table["forecast_ratio"], places, **look)
-        for place, ratio in zip(places, table["ratio"], strict=True):
-            ax.text(0.06, place, units.times(ratio), va="center", fontsize=9, color=ink_on(canvas.MEASURED))
-        ax.set(title=f"{where(table)}, {table['mode'].iloc[0]}", xlabel=f"times the step of {even}")
-    same_width(axes, 1.22)
-    canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))

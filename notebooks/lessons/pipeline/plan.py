@@ -17,7 +17,8 @@ MODES = ("streaming", "fenced", "training")
 KEPT = "kept"  # fenced, without no_grad: activations are kept for a backward that never runs
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 _PRECISIONS = ("float32", "tf32", "bfloat16")
-VARIANTS = ("right", "unscaled", "dropped_layer", "first_rank_clock")
+BY_HAND = "by_hand"  # the lesson's own loop instead of torch's
+VARIANTS = ("right", BY_HAND, "unscaled", "dropped_layer", "first_rank_clock")
 _SMALL: dict[str, Any] = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
 _SMALL |= {"batch": 16, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4}
 
@@ -227,7 +228,8 @@ class Layers(Bert):
 class Trial(Bert):
     """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs.
 
-    If no counts of micro-batches are named, there are 4, or as many as the ranks need.
+    The loop by hand runs GPipe alone: neighbours that send to each other at the same time, as in 1F1B, could wait
+    forever. If no counts of micro-batches are named, there are 4, or as many as the ranks need.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {"repeats": 4}
@@ -241,7 +243,8 @@ class Trial(Bert):
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
             splits = self.splits or (even_split(self.layers, self.most_ranks),)
-            for split, schedule, count in product(splits, self.schedules, self.counts or (self.enough(4),)):
+            schedules = ("gpipe",) if variant == BY_HAND else self.schedules
+            for split, schedule, count in product(splits, schedules, self.counts or (self.enough(4),)):
                 ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
                 mode = "fenced" if variant == "first_rank_clock" else "training"
                 one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)

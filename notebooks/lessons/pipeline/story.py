@@ -1,244 +1,249 @@
-"""Tables of lab 03 → sentences: every claim is tested on the table before it is said."""
+"""Tables of lab 03 → verdicts: each compares on its table before it says one sentence."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.words import about_tables, listed, resolved, say, with_table
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import as_table, listed, resolved
+from lessons.pipeline.tables import forecast, throughput, timeline
+from lessons.pipeline.theory.queues import PAIR, RANK
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES
 
-_CLOSE = 0.05  # a prediction within 5 % is called right
-_NEAR_LINEAR = 0.9  # of the limit
-_FEWER = {  # what is wrong with fewer micro-batches than the best count
-    "streaming": "fewer are slower, too",
-    "fenced": "fewer leave a larger bubble",
-    "training": "fewer leave a larger bubble",
-}
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_CLOSE = 0.05  # a prediction within 5 % of a time, or 5 points of a bubble, is called right
 
 
-@about_tables
-def explain_gpus(table: pd.DataFrame) -> Markdown:
-    """Say, per mode, what more GPUs brought and how near that is to what the mode allows."""
-    sentences = []
-    for mode, rows in table.groupby("mode", sort=False):
-        first, last = rows.iloc[0], rows.iloc[-1]
-        if len(rows) < 2 or not last["speedup"] > 0:
-            continue
-        spreads = first["spread_samples_per_s"], last["spread_samples_per_s"]
-        span = f"from {first['ranks']} to {last['ranks']} GPUs"
-        if not resolved(first["samples_per_s"], last["samples_per_s"], *spreads):
-            sentences.append(f"{mode.capitalize()}: {span} the rate changes by less than the noise.")
-            continue
-        verdict = "near" if last["share_of_limit"] >= _NEAR_LINEAR else "well below"
-        if last["share_of_limit"] > 1.02:
-            verdict = "**above**"
-        sentences.append(
-            f"{mode.capitalize()}: {units.number(last['speedup'])}× {span}, {verdict} the "
-            f"{units.number(last['limit'])}× that the mode allows."
-        )
-    return say(*sentences or ["Only one number of GPUs was measured."], small=fact(table, "small"))
-
-
-@about_tables
-def explain_micro_batches(table: pd.DataFrame) -> Markdown:
-    """Say, per mode, which numbers of micro-batches were best, and whether more of them only hurt."""
-    sentences, best_counts = [], {}
-    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
-        rows = rows.set_index("micro_batches").sort_index()
-        if len(rows) < 2:
-            continue
-        count = rows["samples_per_s"].idxmax()
-        best, tied = (
-            rows.loc[count],
-            [n for n in rows.index if n != count and not _differ(rows.loc[count], rows.loc[n])],
-        )
-        near = best_counts[mode] = sorted([count, *tied])
-        tie = f" ({listed(tied)} {'is' if len(tied) == 1 else 'are'} within noise)" if tied else ""
-        why = [_FEWER[mode]] if near[0] > rows.index[0] else []
-        why += ["more make each piece smaller"] if near[-1] < rows.index[-1] else []
-        reasons = f"; {', '.join(why)}" if why else ""
-        rate = units.number(best["samples_per_s"])
-        sentences.append(f"**{mode.capitalize()}**: best with {count}{tie}, {rate} samples/s{reasons}.")
-    if {"streaming", "training"} <= set(best_counts) and best_counts["training"][0] > best_counts["streaming"][-1]:
-        first = best_counts["streaming"][0]
-        since = f" from {first} on" if first > table["micro_batches"].min() else ""
-        sentences.append(f"In the stream more micro-batches only hurt{since}; in training they help first.")
-    return say(*sentences or ["One number of micro-batches shows no best one."], small=fact(table, "small"))
-
-
-def _differ(row: pd.Series, other: pd.Series) -> bool:
-    rates, spreads = ([r[name] for r in (row, other)] for name in ("samples_per_s", "spread_samples_per_s"))
-    return resolved(*rates, *spreads)
-
-
-@about_tables
-def explain_bubbles(table: pd.DataFrame) -> Markdown:
-    """Say what makes up each bubble, where simulation meets measurement, and which schedule is fastest.
-
-    The table comes first: each schedule's step, and its bubble by formula, with unequal stages, with transfers too, and
-    measured.
-    """
-    missed = [
-        f"{SCHEDULE_NAMES[row.schedule]} ({units.percent(abs(row.residual))})"
-        for row in table[table["residual"].abs() > _CLOSE].itertuples()
+def same_result(table: pd.DataFrame) -> Markdown:
+    """Say which pipelines gave the whole model's outputs, loss and gradients; takes `equality`."""
+    names = [
+        "the loop above" if row.by_hand else f"torch's {SCHEDULE_NAMES[row.schedule]}" for row in table.itertuples()
     ]
-    near = len(table) - len(missed)
-    met = f"The simulated step is within {units.percent(_CLOSE)} of the measured one in {near} of {len(table)} cases."
-    but = f"It misses by more for {listed(missed)}." if missed else None
-    least, fastest = (table.loc[table[column].idxmin()] for column in ("bubble_measured", "step_ms"))
-    fast = f"Smallest measured bubble: {SCHEDULE_NAMES[least['schedule']]}, {units.percent(least['bubble_measured'])}. "
-    fast += (
-        "It is also the fastest."
-        if fastest["schedule"] == least["schedule"]
-        else f"**Yet {SCHEDULE_NAMES[fastest['schedule']]} is faster**: a smaller bubble can cost more work outside it."
+    wrong = [name for name, equal in zip(names, table["equal"], strict=True) if not equal]
+    if wrong:
+        return verdict(f"✘ **Other results than the whole model's**: {listed(dict.fromkeys(wrong))}.")
+    return verdict(f"✔ **The same loss and gradients as the whole model**, by {listed(dict.fromkeys(names))}.")
+
+
+def _both(here: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
+    """Return the tables below one another, with a column that names the run; a run that stands for both, once."""
+    if fact(here, "source") == fact(recorded, "source"):
+        return recorded.assign(run="recorded")
+    return pd.concat([here.assign(run="this run"), recorded.assign(run="recorded")], ignore_index=True)
+
+
+def streams_gain(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what more GPUs bring to a stream and to fenced steps, and how near that is to the limit; `speedups`s."""
+    rows = _both(here, recorded).groupby(["run", "mode"], sort=False).tail(1)
+    shown = rows[["run", "mode", "ranks", "speedup", "limit"]].rename(
+        columns={"speedup": "gain, ×", "limit": "limit, ×"}
     )
-    sentences = say(met, but, fast, _cause_of_gaps(table), small=fact(table, "small"))
-    return with_table(_bubble_parts(table), sentences)
+    last = recorded.groupby("mode").tail(1).set_index("mode")
+    gains, share = last["speedup"], last["share_of_limit"]
+    verb = "keeps to" if share.max() <= 1.02 else "**exceeds**"
+    more = "more" if gains["streaming"] > gains["fenced"] else "**no more**"
+    sentence = (
+        f"**A stream gains {more} than fenced steps do: {units.number(gains['streaming'])} and "
+        f"{units.number(gains['fenced'])} times the rate of two GPUs** (recorded). Every mode {verb} its limit."
+    )
+    return verdict(sentence, shown, summary="The largest number of ranks ÷ the smallest, in every mode")
 
 
-def _bubble_parts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the bubbles in percent, one column per effect that is added, as a reader sees them."""
+def memory_falls(recorded: pd.DataFrame) -> Markdown:
+    """Say how the largest peak in training changes with the number of ranks; takes `memory`."""
+    peaks = recorded[recorded["mode"] == "training"].groupby("ranks")["peak_mib"].max() / 1024
+    few, many = peaks.index.min(), peaks.index.max()
+    if not peaks[many] < peaks[few]:
+        return verdict("**More stages did not lower the recorded peak.**")
+    return verdict(
+        f"**With {many} stages the fullest GPU needs {units.percent(peaks[many] / peaks[few])} of what it needs "
+        f"with {few}** (recorded training)."
+    )
+
+
+def bubbles_met(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether the recorded bubbles are those that the simulator gives, and which is smallest; `predictions`s."""
+    off = (recorded["bubble_simulated"] - recorded["bubble_measured"]).abs()
+    missed = [SCHEDULE_NAMES[name] for name in recorded.loc[off > _CLOSE, "schedule"]]
+    least = recorded.loc[recorded["bubble_measured"].idxmin()]
+    sentence = (
+        f"**Recorded: the simulated bubble is within {100 * off.max():.1f} points of the measured one in every "
+        f"schedule.** The smallest is {SCHEDULE_NAMES[least['schedule']]}'s, {units.percent(least['bubble_measured'])}."
+    )
+    if missed:
+        sentence = f"**Recorded: the simulated bubble misses the measured one for {listed(missed)}.**"
     shares = {
         "formula": "bubble_formula",
         "+ unequal stages": "bubble_stages",
-        "+ transfers": "bubble_simulated",
+        "+ transfers": "bubble_transfers",
+        "+ queues": "bubble_simulated",
         "measured": "bubble_measured",
     }
-    named = [f"{SCHEDULE_NAMES[row.schedule]}, {row.micro_batches} micro-batches" for row in table.itertuples()]
-    shown = pd.DataFrame({"schedule": named, "step": [units.seconds(ms / 1e3) for ms in table["step_ms"]]})
-    return shown.assign(
-        **{name: [f"{100 * share:.1f} %" for share in table[column]] for name, column in shares.items()}
+    rows = _both(here, recorded)
+    shown = pd.DataFrame({"run": rows["run"], "schedule": rows["schedule"].map(SCHEDULE_NAMES)})
+    shown = shown.assign(**{name: [f"{100 * share:.1f} %" for share in rows[one]] for name, one in shares.items()})
+    return verdict(sentence, shown, summary="What makes up each bubble, one effect more per column")
+
+
+def receives_matter(table: pd.DataFrame) -> Markdown:
+    """Say what early receives and their queue do to the schedule's bubble; takes `queues`."""
+    bubbles = table.set_index("way")["bubble"]
+    measured, before = bubbles["measured"], bubbles[timeline.BEFORE_USE]
+    own = fact(table, "queue")
+    words = {
+        "measured": f"measured, torch {fact(table, 'torch')}",
+        timeline.BEFORE_USE: "simulated: every receive just before its use",
+        RANK: "simulated: early receives, one queue per rank (torch up to 2.11)",
+        PAIR: f"{'simulated' if own == PAIR else 'predicted'}: early receives, one queue per pair of ranks (from 2.12)",
+    }
+    shown = pd.DataFrame(
+        {"way": [words[way] for way in bubbles.index], "bubble": [f"{100 * b:.1f} %" for b in bubbles]}
+    )
+    explained = own in bubbles and abs(bubbles[own] - measured) <= _CLOSE < abs(before - measured)
+    sentence = "**The queue explains the bubble.**" if explained else "**The queue does not explain this bubble.**"
+    return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
+
+
+def best_counts(here: pd.DataFrame, recorded: pd.DataFrame, *others: pd.DataFrame) -> Markdown:
+    """Say which number of micro-batches is best in recorded training and in a stream; takes `throughput`s."""
+    runs = {"this run": here, "recorded": recorded} | {f"recorded, {t['ranks'].max()} GPUs": t for t in others}
+    rows = [(name, mode, *_best(group)) for name, table in runs.items() for mode, group in table.groupby("mode")]
+    shown = pd.DataFrame(rows, columns=["run", "mode", "best", "within noise", "samples/s"])
+    of = shown[shown["run"] == "recorded"].set_index("mode")["best"]
+    if not of["training"] > of["streaming"]:
+        return verdict("**In the recorded run training needs no more micro-batches than a stream.**", shown)
+    return verdict(
+        f"**Training is best with {of['training']} micro-batches, a stream with {of['streaming']}** (recorded).",
+        shown,
+        summary="The best number in every run and mode",
     )
 
 
-def _cause_of_gaps(table: pd.DataFrame) -> str | None:
-    """Name what adds most between formula and measurement where the measurement is larger."""
-    longer = table[table["bubble_measured"] > table["bubble_formula"]]
-    if longer.empty:
+def _best(rows: pd.DataFrame) -> tuple[int, str, str]:
+    """Return the count with the highest rate, those within noise of it, and the rate."""
+    rows = rows[rows["samples_per_s"].notna()].set_index("micro_batches").sort_index()
+    best = rows["samples_per_s"].idxmax()
+    names = ["samples_per_s", "spread_samples_per_s"]
+    (rate, spread), tied = rows.loc[best, names], []
+    for count, row in rows[names].drop(best).iterrows():
+        if not resolved(rate, row.iloc[0], spread, row.iloc[1]):
+            tied.append(count)
+    return int(best), listed(tied) if tied else "none", units.number(rate)
+
+
+def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame, ranked: pd.DataFrame) -> Markdown:
+    """Say what the uneven split costs, and whether its forecast came true; takes `split_forecast`s, `splits_ranked`."""
+    rows = _both(here, recorded)
+    rows = rows[rows["ratio"] != 1]
+    names = {"run": "run", "split": "split", "ratio": "measured, × even split", "forecast_ratio": "forecast, ×"}
+    shown = rows[[*names]].rename(columns=names)
+    uneven = recorded[recorded["split"] != fact(recorded, "even")].iloc[0]
+    true = "the forecast came true" if abs(uneven["error"]) <= _CLOSE else "the forecast **did not come true**"
+    first = "the even one" if ranked["split"].iloc[0] == fact(recorded, "even") else "another one"
+    sentence = (
+        f"**The uneven split takes {units.number(uneven['ratio'])} times the even one's step** (recorded training); "
+        f"{true}. Of all {len(ranked)} splits the simulator finds {first} fastest."
+    )
+    return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
+
+
+def precisions_gain(table: pd.DataFrame) -> Markdown:
+    """Say what bfloat16 gains in each mode; the other precision and the datasheet's rate in a table; `precisions`."""
+    rates = table.pivot_table(index="precision", columns="mode", values="samples_per_s", sort=False)
+    gains = rates / rates.loc["float32"]
+    shown = gains.rename(columns="{}, × float32".format).reset_index()
+    used = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
+    if used.notna().all():
+        shown["streaming, share of the datasheet's rate"] = [units.percent(used[name]) for name in shown["precision"]]
+    most = gains.loc["bfloat16"]
+    verb = "gains" if (most > 1).all() else "does not always gain"
+    return verdict(
+        f"**bfloat16 {verb}: a stream becomes {units.number(most['streaming'])} times as fast, training "
+        f"{units.number(most['training'])} times** (recorded).",
+        shown,
+        summary="TF32, too, and what the datasheet allows",
+    )
+
+
+def reports_model(table: pd.DataFrame) -> Markdown:
+    """Say what dropout and plain attention cost in training; takes `as_reported`."""
+    names = {"attention": "attention", "dropout": "dropout", "mode": "mode"}
+    names |= {"samples_per_s": "samples/s", "mib_per_gpu": "MiB per GPU"}
+    shown = table[[*names]].rename(columns=names)
+    rows = table[table["mode"] == "training"].assign(dropped=table["dropout"] > 0).set_index(["attention", "dropped"])
+    usual, reported = rows.loc[("fused", False)], rows.loc[("plain", True)]
+    rate = reported["samples_per_s"] / usual["samples_per_s"]
+    memory = reported["mib_per_gpu"] / usual["mib_per_gpu"]
+    peak = "" if pd.isna(memory) else f", and {units.number(memory)} times the memory"
+    return verdict(
+        f"**Plain attention with dropout: {units.percent(rate)} of the rate{peak}**, in recorded training.",
+        shown,
+        summary="Each alone, in every mode",
+    )
+
+
+def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth by the runs of each plan, here and recorded."""
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _equal(runs: Mapping[str, Run]) -> str:
+    table = throughput.equality(runs["trial"])
+    worst = table[table["by_hand"] | (table["variant"] == "right")][throughput.ERRORS].max(axis=None)
+    return f"differences up to {units.number(1e6 * worst, 2)} millionths"
+
+
+def _formula(runs: Mapping[str, Run]) -> str:
+    rows = timeline.predictions(runs["schedules"]).set_index("schedule")
+    row = rows.loc["gpipe"]
+    return f"GPipe: {units.percent(row['bubble_formula'])} by formula, {units.percent(row['bubble_measured'])} measured"
+
+
+def _kept(runs: Mapping[str, Run]) -> str:
+    kept = timeline.predictions(runs["schedules"]).set_index("schedule")["in_flight"]
+    return f"rank 0 keeps {kept['1f1b']:.0f} micro-batches under 1F1B, {kept['gpipe']:.0f} under GPipe"
+
+
+def _queue(runs: Mapping[str, Run]) -> str | None:
+    run = runs["schedules"]
+    if timeline.queue_for(run, "interleaved") == timeline.BEFORE_USE:
         return None
-    steps = pd.DataFrame(
-        {
-            "unequal stages": longer["bubble_stages"] - longer["bubble_formula"],
-            "transfers": longer["bubble_simulated"] - longer["bubble_stages"],
-            "what the simulator leaves out": longer["bubble_measured"] - longer["bubble_simulated"],
-        }
-    )
-    causes = steps.idxmax(axis=1)
-    named = [
-        f"{cause} for {listed(SCHEDULE_NAMES[name] for name in longer.loc[causes == cause, 'schedule'])}"
-        for cause in steps
-        if (causes == cause).any()
-    ]
-    return f"Most of the gap between formula and measurement comes from {listed(named)}."
+    row = timeline.predictions(run).set_index("schedule").loc["interleaved"]
+    shares = (units.percent(row[f"bubble_{name}"]) for name in ("formula", "measured"))
+    return "interleaved: {} by formula, {} measured".format(*shares)
 
 
-@about_tables
-def explain_splits(
-    table: pd.DataFrame, ranked: pd.DataFrame | None = None, balance: pd.DataFrame | None = None
-) -> Markdown:
-    """Say how much slower each uneven split is, whether its forecast came true, and which of all splits is best.
-
-    `balance` adds how far the ranks differ in stage time and memory (standard deviation over mean).
-    """
-    sentences = []
-    for row in table[table["split"] != fact(table, "even")].itertuples():
-        slower = f"{units.number(row.ratio)}× the step of {fact(table, 'even')}"
-        true = "came true" if abs(row.error) <= _CLOSE else "**did not come true**"
-        sentences.append(
-            f"{row.split} takes {slower}; the forecast, {units.number(row.forecast_ratio)}×, {true} "
-            f"(off by {units.percent(abs(row.error))})."
-        )
-    if balance is not None:
-        rows = balance[balance["mode"] == table["mode"].iloc[0]].set_index("split")
-        apart = [
-            f"{split} by {units.percent(row['stage_time_cv'])} and {units.percent(row['memory_cv'])}"
-            for split, row in rows[rows["memory_cv"].notna()].iterrows()
-        ]
-        if apart:
-            sentences.append(f"Ranks differ in stage time and in memory (std over mean): {listed(apart)}.")
-    if ranked is not None:
-        first, last = ranked.iloc[0], ranked.iloc[-1]
-        best = f"Of all {len(ranked)} splits the search finds {first['split']} fastest"
-        even = ", the even one" if first["split"] == fact(table, "even") else f", not {fact(table, 'even')}"
-        sentences.append(f"{best}{even}; the worst, {last['split']}, takes {units.times(last['times_best'])} as long.")
-    return say(*sentences or ["Only one split was measured."], small=fact(table, "small"))
+def _counts(runs: Mapping[str, Run]) -> str:
+    table = throughput.throughput(runs["microbatches"])
+    return f"best in training: {_best(table[table['mode'] == 'training'])[0]}"
 
 
-@about_tables
-def explain_equality(table: pd.DataFrame) -> Markdown:
-    """Say whether every pipeline computed what the whole model computes."""
-    wrong = table[~table["equal"]]
-    if wrong.empty:
-        errors = table[["output_error", "loss_error", "gradient_error"]].max(axis=None)
-        return say(
-            f"All {len(table)} pipelines gave the whole model's outputs, loss and gradients. The largest difference is "
-            f"{errors:.0e} of the largest value, which is rounding.",
-            small=fact(table, "small"),
-        )
-    names = (
-        f"{SCHEDULE_NAMES[row.schedule]} {row.split} with {row.micro_batches} ({row.variant})"
-        for row in wrong.itertuples()
-    )
-    return say(
-        f"**{len(wrong)} of {len(table)} pipelines computed something else**: {listed(names)}.",
-        small=fact(table, "small"),
-    )
+def _slowest(runs: Mapping[str, Run]) -> str:
+    table = forecast.split_forecast(runs["splits"])
+    row = table[table["split"] != fact(table, "even")].iloc[0]
+    return f"{row['split']}: {units.times(row['ratio'])} the even split's step"
 
 
-def explain_precisions(table: pd.DataFrame) -> Markdown:
-    """Say what the tensor cores brought in each mode, and how much of their datasheet's rate is left unused."""
-    sentences = []
-    for mode, rows in table.groupby("mode", sort=False):
-        rows = rows.set_index("precision")
-        if "float32" not in rows.index or len(rows) < 2:
-            continue
-        base, gains = rows.loc["float32"], []
-        for name, row in rows.drop("float32").iterrows():
-            spreads = row["spread_samples_per_s"], base["spread_samples_per_s"]
-            clear = resolved(row["samples_per_s"], base["samples_per_s"], *spreads)
-            gains.append(
-                f"{name} {units.times(row['samples_per_s'] / base['samples_per_s'])}"
-                if clear
-                else f"{name} is within noise"
-            )
-        sentences.append(f"**{mode.capitalize()}**, times as fast as float32: {listed(gains)}.")
-        shares = rows["share_of_limit"].dropna()
-        if len(shares) == len(rows):
-            used = [f"{name} {units.percent(share)}" for name, share in shares.items()]
-            less = (shares.pct_change().dropna() < -_CLOSE).all()
-            why = ": on faster cores, other work takes more of the step" if less else ""
-            sentences.append(f"Share of the datasheet's rate: {listed(used)}{why}.")
-    return say(*sentences or ["Only one precision was measured here."], small=fact(table, "small"))
+def _stream(runs: Mapping[str, Run]) -> str:
+    table = throughput.speedups(throughput.throughput(runs["gpus"]))
+    gains = table.groupby("mode").tail(1).set_index("mode")["speedup"]
+    return f"{units.times(gains['streaming'])} in a stream, {units.times(gains['fenced'])} fenced"
 
 
-def explain_as_reported(table: pd.DataFrame) -> Markdown:
-    """Say, per mode, what dropout and attention product by product cost: rate, and memory per GPU where it is known."""
-    sentences = []
-    for mode, rows in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
-        rows = rows.set_index(["attention", rows["dropout"] > 0])
-        if not {("fused", False), ("plain", True)} <= set(rows.index):
-            continue
-        usual, reported = rows.loc[("fused", False)], rows.loc[("plain", True)]
-        cost = f"{units.percent(reported['samples_per_s'] / usual['samples_per_s'])} of the rate"
-        if not _differ(usual, reported):
-            cost = "the same rate, within noise"
-        if reported["mib_per_gpu"] > 0:
-            cost += f", and {units.times(reported['mib_per_gpu'] / usual['mib_per_gpu'])} the memory per GPU"
-        sentences.append(f"**{mode.capitalize()}**: {cost}.")
-    compared = "Plain attention with dropout, compared with fused attention without dropout:"
-    sentences = [compared, *sentences] if sentences else ["Not all settings were measured, so none are compared."]
-    return with_table(_by_model(table), say(*sentences, small=fact(table, "small")), digits=4)
-
-
-def _by_model(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per attention and dropout: each mode's rate and, where it is known, its memory per GPU."""
-    shown = table[["attention", "dropout"]].drop_duplicates()
-    for mode, rows in table.groupby("mode", sort=False):
-        for column, unit in (("samples_per_s", "samples/s"), ("mib_per_gpu", "MiB per GPU")):
-            if rows[column].notna().any():
-                found = rows.rename(columns={column: f"{mode}, {unit}"})[["attention", "dropout", f"{mode}, {unit}"]]
-                shown = shown.merge(found, on=["attention", "dropout"], how="left")
-    return shown.assign(dropout=shown["dropout"].map("{:g}".format))
+_RULES = {
+    "Compare with the whole model before you time": _equal,
+    "Equal stages leave a bubble of (p − 1)/(m + p − 1)": _formula,
+    "1F1B has GPipe's bubble and less memory": _kept,
+    "Ask where receives are posted, not only in which order steps run": _queue,
+    "A stream hides the bubble, a training step cannot": _stream,
+    "Enough micro-batches, but not the smallest pieces": _counts,
+    "The slowest stage sets the pace": _slowest,
+}

@@ -8,47 +8,38 @@ from labkit.engine.run import replay
 from labkit.tables.published import published
 from lessons import pipeline
 
-
-@pytest.fixture(scope="module")
-def table():
-    return all_claims.claims(pipeline).set_index("claim")
-
-
-@pytest.mark.parametrize(
-    ("claim", "printed", "recomputed", "holds"),
-    [
-        ("parameters", 109_483_778, 109_483_778, True),
-        ("three_to_four", 1.29, 1403.8 / 1087.3, True),
-        ("efficiency", 96.8, 75 * 1403.8 / 1087.3, True),
-        ("bubble_hidden", 1.875, 10 / 7, False),
-        ("stream", 1.875, 1.962, True),
-        ("only_hurt", 1, 16, False),
-        ("uneven_split", 0.528, 0.507, True),
-        ("even_split_layers", 8, 12, False),
-        ("memory_cv", 0.5105, 0.5107, True),
-        ("stage_time_cv_even", 0.0485, 0.0062, None),
-        ("stage_time_cv_uneven", 0.6399, 0.586, True),
-        ("forward_memory", 5274.1, 535.9, False),
-        ("training_memory", 5274.1, 5332.4, True),
-        ("kept_memory", 9936.4, 9670.8, True),
-        ("samples_per_second", 9.233, 64 * 9.233, False),
-        ("steps_per_second", 64 * 12.366, 826.8, True),
-        ("slower_with_more", 0.747, 8 / 7, False),
-        ("memory_spread", 33.5, 33.5, True),
-        ("memory_noise", 33.5, 0, False),
-    ],
-)
-def test_figures_and_verdicts(table, claim, printed, recomputed, holds):
-    row = table.loc[claim]
-    assert row["printed"] == pytest.approx(printed, rel=1e-3)
-    assert row["recomputed"] == pytest.approx(recomputed, rel=1e-3, abs=1e-4)
-    assert row["holds"] is holds
+FIGURES = {  # printed, recomputed, holds
+    "bubble_hidden": (1.875, 10 / 7, False),
+    "stream": (1.875, 1.962, True),
+    "only_hurt": (1, 16, False),
+    "two_layers": (2, 3.0002, False),
+    "both_ends": (96.2, 9.0117, False),
+    "forward_memory": (5274.1, 535.9, False),
+    "samples_per_second": (9.233, 64 * 9.233, False),
+    "slower_with_more": (0.747, 8 / 7, False),
+    "efficiency": (96.8, 75 * 1403.8 / 1087.3, True),
+    "uneven_split": (0.528, 0.507, True),
+    "stage_time_cv_even": (0.0485, 0.0062, None),
+    "stage_time_cv_uneven": (0.6399, 0.586, True),
+    "training_memory": (5274.1, 5332.4, True),
+    "kept_memory": (9936.4, 9670.8, True),
+    "steps_per_second": (64 * 12.366, 826.8, True),
+    "memory_spread": (33.5, 33.477, True),
+    "quarter_of_batch": (25, 28.569, True),
+    "two_faster_than_four": ("no figure", 1.4135, False),
+    "first_help_then_hurt": ("no figure", 16, True),
+}
 
 
-def test_claims_without_figures(table):
-    assert table.loc["two_faster_than_four", "holds"] is False
-    assert table.loc["two_faster_than_four", "recomputed"] == pytest.approx(1.4135, abs=1e-3)
-    assert table.loc["first_help_then_hurt", "holds"] is True
+def test_figures_and_verdicts():
+    table = all_claims.claims(pipeline).set_index("claim")
+    assert set(table.index) == set(FIGURES)
+    for name, (printed, recomputed, holds) in FIGURES.items():
+        row = table.loc[name]
+        same = row["printed"] == printed if isinstance(printed, str) else row["printed"] == pytest.approx(printed)
+        assert same, name
+        assert row["recomputed"] == pytest.approx(recomputed, rel=1e-3, abs=1e-4), name
+        assert row["holds"] is holds, name
 
 
 def test_the_reasons_figures():
@@ -57,20 +48,10 @@ def test_the_reasons_figures():
     ends = parts["forward_ms"][["embedding", "head"]]
     stages = pd.Series([layers + ends["embedding"], layers, layers, layers + ends["head"]])
     assert stages.std(ddof=0) / stages.mean() == pytest.approx(0.015, abs=5e-4)
-    layers = pd.Series([6, 2, 2, 2])
-    assert layers.std(ddof=0) / layers.mean() == pytest.approx(0.577, abs=5e-4)
-    held = pipeline.memory(replay(pipeline.KEPT_ACTIVATIONS)).groupby("mode")["peak_mib"].mean()
-    assert (held[["kept", "training"]] / 9936.4 - 1).abs().max() < 0.04
-    rates = pipeline.throughput(replay(pipeline.RECORDED["gpus"])).set_index(["mode", "ranks"])["samples_per_s"]
-    assert rates["training", 4] == pytest.approx(312, abs=0.5)
     seeds = published("pipeline_ranks")
-    assert seeds["samples_per_second"].max() / 12.366 == pytest.approx(0.786, abs=5e-4)
-    shares = [64 * 12.366 / rates["fenced", 3], 64 * 9.233 / rates["fenced", 4]]
-    assert shares == pytest.approx([0.96, 0.63], abs=0.005)
-    assert pytest.approx([seeds["peak_bytes"].mean()] * 3, rel=1e-4) == [6765e6, 6452 * 2**20, 6.3 * 2**30]
-    stream = pipeline.throughput(replay(pipeline.RECORDED["microbatches"])).query("mode == 'streaming'")
-    rates = stream.set_index("micro_batches")["samples_per_s"]
-    assert rates[2] / rates[1] == pytest.approx(1.01, abs=0.002) and rates[2:].is_monotonic_decreasing
+    assert seeds["samples_per_second"].max() / 12.366 < 1, "the best seed is slower than three GPUs, too"
+    assert seeds.groupby("rank")["peak_bytes"].std().max() < 1e-6 * seeds["peak_bytes"].mean()
+    assert pytest.approx(64 * 512 * 768 * 4 / 2**20) == 96.0
 
 
 @pytest.mark.parametrize(
@@ -81,9 +62,11 @@ def test_the_reasons_figures():
         ("pipeline_gpus", "5274.1", "560.0", "forward_memory", True),
         ("pipeline_splits", "0.0485", "0.0065", "stage_time_cv_even", True),
         ("pipeline_splits", "0.6399", "0.6460", "stage_time_cv_uneven", None),
+        ("pipeline_splits", "1,5226.2", "1,3687.0", "two_layers", True),
+        ("pipeline_splits", "3,5322.4", "3,5235.0", "both_ends", True),
         ("pipeline_gpus", "12.366", "11.000", "steps_per_second", False),
-        ("pipeline_statements", "109483778", "110000000", "parameters", False),
         ("pipeline_statements", "96.8", "90.0", "efficiency", False),
+        ("ddp_fsdp", "10945447594", "19000000000", "quarter_of_batch", False),
     ],
 )
 def test_other_figures_change_the_verdict(edited_claims, file, old, new, claim, holds):

@@ -8,6 +8,7 @@ import pandas as pd
 
 from labkit.node.limits import against_limit, spec
 from labkit.provenance import like, of_run
+from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.simulator import speedup_limit
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ ERRORS = ["output_error", "loss_error", "gradient_error"]
 
 
 def equality(run: Run) -> pd.DataFrame:
-    """Return the largest errors over the ranks per schedule, split and micro-batch count of a Trial; and whether equal.
+    """Return the largest errors over the ranks per pipeline of a Trial: by_hand, schedule, split, count; whether equal.
 
     An error is the largest difference from the unpipelined model as a share of the largest right value; equal is less
     than 0.001, a hundred times what float32 rounding gives (a GPU multiplies a smaller batch in another order).
@@ -133,6 +134,7 @@ def equality(run: Run) -> pd.DataFrame:
     columns = ["variant", "schedule", "split", "micro_batches"]
     rows = run.rows.reindex(columns=[*columns, *ERRORS])
     table = rows.groupby(columns, sort=False)[ERRORS].max().reset_index()
+    table["by_hand"] = table["variant"] == BY_HAND
     table["equal"] = (table[ERRORS].fillna(0) < 1e-3).all(axis=1)
     return of_run(table, run)
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from labkit.provenance import of_run, of_source
 from lessons.pipeline.tables.throughput import setting_knobs, throughput
+from lessons.pipeline.theory.queues import PAIR, RANK, queue_of, simulate_posted
 from lessons.pipeline.theory.schedules import Step, layers_of, order_of
 from lessons.pipeline.theory.simulator import (
     Span,
@@ -24,6 +25,8 @@ from lessons.pipeline.theory.simulator import (
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
+BEFORE_USE = "receives just before use"
+_POSTED = ("interleaved", "zero_bubble")  # run from lists into which torch puts receives early
 _COLUMNS = ["rank", "kind", "stage", "micro_batch", "start_ms", "end_ms"]
 
 
@@ -86,8 +89,13 @@ def _with_waits(spans: list[Span]) -> pd.DataFrame:
 
 
 def times_of(steps: list[list[Span]]) -> Times:
-    """Return the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans."""
-    rows = pd.DataFrame([span for spans in steps for span in spans], columns=_COLUMNS)
+    """Return the simulator's times (ms): medians, over traced steps and micro-batches, of each stage's spans.
+
+    A transfer is what a rank's first received forward takes: later messages often lie there before they are needed, or
+    wait in a queue.
+    """
+    rows = pd.DataFrame([(number, *span) for number, spans in enumerate(steps) for span in spans])
+    rows.columns = ["step", *_COLUMNS]
     rows["ms"] = rows["end_ms"] - rows["start_ms"]
     stage = rows.pivot_table(index="kind", columns="stage", values="ms", aggfunc="median")
     stages = range(rows["stage"].max() + 1)
@@ -97,7 +105,7 @@ def times_of(steps: list[list[Span]]) -> Times:
 
     weight = of("W")
     backward = [b + i + w for b, i, w in zip(of("B"), of("I"), weight, strict=True)]
-    moved = rows.loc[rows["kind"] == "T", "ms"]
+    moved = rows[rows["kind"] == "T"].sort_values("start_ms").groupby(["step", "rank"])["ms"].first()
     update = rows[rows["kind"] == "U"].groupby("rank")["ms"].median()
     return Times(of("F"), backward, weight if any(weight) else (), moved.median() if len(moved) else 0.0, tuple(update))
 
@@ -110,11 +118,24 @@ def order_for(setting: Mapping[str, Any] | pd.Series, steps: int = 1) -> list[li
     return order_of(setting["schedule"], setting["ranks"], setting["micro_batches"], chunks)
 
 
-def gantt(run: Run, **setting: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return one traced step as measured and as simulated with its own stage times, every gap filled by a wait.
+def queue_for(run: Run, schedule: str) -> str:
+    """Return how messages wait in this run: in torch's queues on GPUs, or received just before use."""
+    if run.plan.device != "cuda" or schedule not in _POSTED:
+        return BEFORE_USE
+    return queue_of(run.node.versions["torch"])
 
-    Of the steps of several settings the first one's last. Facts: source, setting (words), skew_us, measured_ms,
-    simulated_ms, residual (simulated over measured, minus one).
+
+def simulated(setting: Mapping[str, Any] | pd.Series, times: Times, queue: str = BEFORE_USE, steps: int = 1) -> list:
+    """Return the spans of a setting's schedule with these times, messages waiting in such a queue."""
+    order = order_for(setting, steps)
+    return _transfers(simulate(order, times) if queue == BEFORE_USE else simulate_posted(order, times, queue))
+
+
+def gantt(run: Run, *queues: str, **setting: Any) -> tuple[pd.DataFrame, ...]:
+    """Return one traced step as measured, then as simulated with its stage times, every gap filled by a wait.
+
+    It is simulated once with each of `queues`, or with that of the run. Of several settings the first one's last step.
+    Facts: ranks, setting (words), way ("measured" or the queue), bubble, length_ms, skew_us.
     """
     rows = run.spans
     for knob, value in setting.items():
@@ -123,18 +144,22 @@ def gantt(run: Run, **setting: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     knobs = rows.iloc[0]
     steps = measured_steps(run, **{knob: knobs[knob] for knob in setting_knobs(run)})
     streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
-    tables = _with_waits(steps[-1]), _with_waits(simulate(order_for(knobs, streamed), times_of(steps)))
-    measured_ms, simulated_ms = (float(table["end_ms"].max()) for table in tables)
-    schedule = knobs["schedule"] if knobs["mode"] == "training" else f"forward only, {knobs['mode']}"
-    facts = {
-        "skew_us": rows["skew_us"].max(),
-        "setting": f"{schedule}, {knobs['split']}, {knobs['micro_batches']} micro-batches",
-        "measured_ms": measured_ms,
-        "simulated_ms": simulated_ms,
-        "residual": simulated_ms / measured_ms - 1,
-    }
-    measured, simulated = (of_run(table, run, **facts) for table in tables)
-    return measured, simulated
+    times, queues = times_of(steps), queues or (queue_for(run, knobs["schedule"]),)
+    ways = {"measured": steps[-1]} | {queue: simulated(knobs, times, queue, streamed) for queue in queues}
+    facts = {name: knobs[name] for name in ("ranks", "schedule", "mode", "split", "micro_batches")}
+    return tuple(
+        of_run(_with_waits(spans), run, **facts, way=way, bubble=bubble(spans), length_ms=step_time(spans))
+        for way, spans in ways.items()
+    )
+
+
+def queues(run: Run, schedule: str = "interleaved") -> pd.DataFrame:
+    """Return the bubble of a schedule measured, and simulated with each way in which messages wait: way, bubble."""
+    (setting,) = (row for row in predictions(run).to_dict("records") if row["schedule"] == schedule)
+    times = times_of(measured_steps(run, schedule=schedule))
+    ways = {way: bubble(simulated(setting, times, way)) for way in (BEFORE_USE, RANK, PAIR)}
+    table = pd.DataFrame([("measured", setting["bubble_measured"]), *ways.items()], columns=["way", "bubble"])
+    return of_run(table, run, schedule=schedule, torch=run.node.versions["torch"], queue=queue_for(run, schedule))
 
 
 def predictions(run: Run) -> pd.DataFrame:
@@ -160,11 +185,8 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
     """Return what the simulator says of one traced setting, beside what was measured."""
     steps = measured_steps(run, **setting)
     times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
-    simulated = simulate(order_for(setting), times)
-    alone = simulate(order_for(setting), replace(times, transfer=0.0))
-    simulated_ms, step_ms = step_time(simulated), measured["step_ms"]
-    filled = pd.concat([_with_waits([span for span in spans if span.kind != "U"]) for spans in steps])
-    total = (filled["end_ms"] - filled["start_ms"]).groupby(filled["kind"]).sum()
+    spans = simulated(setting, times, queue_for(run, setting["schedule"]))
+    simulated_ms, step_ms = step_time(spans), measured["step_ms"]
     return {
         "step_ms": step_ms,
         "simulated_ms": simulated_ms,
@@ -173,13 +195,12 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
         "bubble_formula": closed_form(
             setting["schedule"], setting["ranks"], setting["micro_batches"], chunks, _inner_times(times)
         ),
-        "bubble_stages": bubble(alone),
-        "bubble_simulated": bubble(simulated),
+        "bubble_stages": bubble(simulated(setting, replace(times, transfer=0.0))),
+        "bubble_transfers": bubble(simulated(setting, times)),
+        "bubble_simulated": bubble(spans),
         "bubble_measured": sum(map(bubble, steps)) / len(steps),
-        "wait_share": total.get("wait", 0.0) / total.sum(),
-        "transfer_share": total.get("T", 0.0) / total.sum(),
         "in_flight": max(in_flight(spans)[0] for spans in steps),
-        "in_flight_simulated": in_flight(simulated)[0],
+        "in_flight_simulated": in_flight(spans)[0],
     }
 
 
@@ -216,8 +237,8 @@ def ideal(
     stages = range(ranks * chunks)
     forward = [(slowdown if stage % ranks == slow else 1.0) / chunks for stage in stages]
     times = Times(forward, [ratio * time for time in forward], transfer=transfer)
-    spans = simulate(order_of(schedule, ranks, micro_batches, chunks), times)
+    spans = _transfers(simulate(order_of(schedule, ranks, micro_batches, chunks), times))
     table = _with_waits(spans)
     kept = in_flight(spans, [1 / chunks] * len(stages))[0]
-    facts = {"setting": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
+    facts = {"schedule": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
     return of_source(table, "simulated", **facts)

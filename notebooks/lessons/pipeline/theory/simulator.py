@@ -47,10 +47,6 @@ class Times:
 def simulate(order: list[list[Step]], times: Times) -> list[Span]:
     """Return every span of the schedule, each rank taking its steps in order, each as early as it can.
 
-    A step waits for its rank, and for what it needs from others: F for the F of the stage before; B or I for the own F
-    and for the B or I of the stage after; W for its I. What comes from another rank is received first, which begins
-    when both sides are ready and takes `transfer` (as a GPU's stream waits for NCCL's receive).
-
     Raises ValueError, naming the step, where a schedule waits for something that never happens.
     """
     last = max(step.stage for steps in order for step in steps)
@@ -64,12 +60,8 @@ def simulate(order: list[list[Step]], times: Times) -> list[Span]:
                 step, arrived = steps[place[rank]], 0.0
                 for key in _needs(step, last):
                     when, origin = done[key]
-                    if origin != rank:
+                    if origin != rank:  # received first, when both sides are ready
                         arrived = max(when, free[rank]) + times.transfer
-                        if times.transfer:
-                            spans.append(
-                                Span(rank, "T", step.stage, step.micro_batch, arrived - times.transfer, arrived)
-                            )
                 start = max(free[rank], arrived)
                 free[rank] = start + times.of(step)
                 spans.append(Span(rank, *step, start, free[rank]))
@@ -84,6 +76,7 @@ def simulate(order: list[list[Step]], times: Times) -> list[Span]:
 
 
 def _needs(step: Step, last: int) -> list[tuple[str, int, int]]:
+    """Return what a step waits for: the stage before (F), its own F and the stage after (B or I), its own I (W)."""
     kind, stage, i = step
     if kind == "F":
         return [("F", stage - 1, i)] if stage else []

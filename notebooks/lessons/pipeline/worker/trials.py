@@ -14,6 +14,9 @@ from labkit.engine.worker import Worker
 from labkit.worker.bert import LABELS, Stage, loss_of
 from labkit.worker.clocks import fence
 from lessons.pipeline import bugs
+from lessons.pipeline.plan import BY_HAND
+from lessons.pipeline.theory.schedules import order_of
+from lessons.pipeline.worker.by_hand import Link, run_steps
 from lessons.pipeline.worker.pipe import Pipe, cut, data
 
 
@@ -24,7 +27,7 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     `gradient_ratio` is the median of gradient over right gradient: 1, unless gradients are scaled wrongly. `parameters`
     counts what the rank holds, `all_parameters` the whole model. `claimed_ms` is what the variant's own clock says.
     """
-    variant = bugs.VARIANTS[point.variant]
+    variant = bugs.VARIANTS.get(point.variant, {})
     whole = Stage(
         worker.plan, range(worker.plan.layers), point.seed, worker.device, point.precision, first=True, last=True
     )
@@ -33,7 +36,10 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     right_loss = loss_of(right, labels)
     right_loss.backward()
     pipe = Pipe(worker, point, group, cutting=variant.get("cutting", cut), scale_grads=variant.get("scale_grads", True))
-    outputs, losses = pipe.run(keep_outputs=True)
+    if point.variant == BY_HAND:
+        outputs, losses = None, _by_hand(worker, point, pipe, group)
+    else:
+        outputs, losses = pipe.run(keep_outputs=True)
     row: dict[str, Any] = _gradients(pipe, whole) if pipe.training else {}
     if pipe.last and outputs is not None:
         row["output_error"] = _error(outputs, right)
@@ -48,6 +54,16 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     for timing in worker.time(lambda: clock(pipe.step, worker), **repetitions, before=lambda: fence(group)):
         own = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **own)
+
+
+def _by_hand(worker: Worker, point: SimpleNamespace, pipe: Pipe, group: dist.ProcessGroup | None) -> list[torch.Tensor]:
+    """Run the pipe's stage once with the lesson's own loop; return the losses."""
+    (stage,) = pipe.modules.values()
+    plan, count = worker.plan, point.micro_batches
+    shape = torch.Size((plan.batch // count, plan.sequence, plan.hidden))
+    steps = order_of(point.schedule, point.ranks, count)[worker.rank]
+    link = Link(worker.rank, point.ranks, shape, worker.device, group)
+    return run_steps(steps, stage, link, pipe.tokens.chunk(count), pipe.labels.chunk(count))
 
 
 def _gradient_of(part: nn.Module) -> torch.Tensor:

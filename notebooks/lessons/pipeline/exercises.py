@@ -1,21 +1,25 @@
-"""Judge a student's 1F1B schedule and balanced split by their properties."""
+"""The exercises of lab 03: 1F1B, judged in the simulator, a balanced split, and the bug in a pipeline.
+
+Each exercise is one place: its judge, its cases and its hints.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pandas as pd
+from IPython.display import HTML
 
+from labkit.course.cases import Cases
 from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
-from labkit.course.lineup import line_up
+from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from lessons.pipeline.bugs import SYMPTOMS
-from lessons.pipeline.hints import HINTS
-from lessons.pipeline.listings import CODES
 from lessons.pipeline.tables.throughput import symptoms
 from lessons.pipeline.theory.schedules import Step, every_split, one_f_one_b
 from lessons.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
@@ -38,16 +42,23 @@ SPLITS: tuple[tuple[list[float], int], ...] = (
 _FORGOTTEN = "it returns None: is a `return` missing?"
 
 
-def calls_of(settings: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Return rank, ranks and micro-batches of every call: one for each rank of each setting."""
-    return [(rank, ranks, count) for ranks, count in settings for rank in range(ranks)]
+def _calls(random: Random) -> list[tuple[int, int, int]]:
+    """Return rank, ranks and micro-batches of every call, one for each rank of a setting."""
+    few = random.randint(3, 8)
+    drawn = {(random.randint(2, 8), random.randint(1, 12)) for _ in range(4)} | {(few, random.randint(1, few - 2))}
+    return [(rank, *setting) for setting in dict.fromkeys((*SETTINGS, *sorted(drawn))) for rank in range(setting[0])]
 
 
-def judge_schedule(schedules: Sequence[Any], settings: Sequence[tuple[int, int]] = SETTINGS) -> Verdict:
-    """Return the verdict on schedules, lists of steps like "F0", "B0": one for each rank of each setting, in order."""
+def _layers(random: Random) -> list[tuple[list[float], int]]:
+    times = [[random.randint(1, 12) / 2 for _ in range(random.randint(4, 9))] for _ in range(6)]
+    return [*SPLITS, *((one, random.randint(2, 4)) for one in times)]
+
+
+def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]] = tuple(_calls(Random(0)))) -> Verdict:
+    """Return the verdict on schedules, lists of steps like "F0", "B0": one for each of the calls, in order."""
     faults: dict[str, str] = {}
     every = iter(schedules)
-    for ranks, count in settings:
+    for ranks, count in dict.fromkeys((ranks, count) for _, ranks, count in calls):
         where = f"with {_counted(ranks, 'rank')} and {_counted(count, 'micro-batch', 'es')}"
         results = [next(every) for _ in range(ranks)]
         fault = _unreadable(results)
@@ -71,21 +82,6 @@ def judge_schedule(schedules: Sequence[Any], settings: Sequence[tuple[int, int]]
         f"with {ranks} ranks and {count} micro-batches the bubble is {units.percent(share)}",
     )
     return Verdict("one_f_one_b", RIGHT, {}, merits)
-
-
-def _explained(verdict: Verdict) -> Verdict:
-    """Return the verdict on a schedule that raised, and say so where there were too few micro-batches to warm up."""
-    call = re.search(r"[\[(](\d+), (\d+), (\d+)[\])]", verdict.faults.get("raised", ""))
-    if not call:
-        return verdict
-    rank, ranks, count = map(int, call.groups())
-    if count >= ranks - 1 - rank:
-        return verdict
-    sentence = (
-        f"with {ranks} ranks rank {rank} takes {ranks - 1 - rank} forwards ahead, but here it has only "
-        f"{_counted(count, 'micro-batch', 'es')}"
-    )
-    return replace(verdict, faults=verdict.faults | {"few_micro_batches": sentence})
 
 
 def _counted(number: int, noun: str, ending: str = "s") -> str:
@@ -160,7 +156,7 @@ def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | 
     return None
 
 
-def judge_split(splits: Sequence[Any], cases: Sequence[tuple[list[float], int]] = SPLITS) -> Verdict:
+def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]] = tuple(_layers(Random(0)))) -> Verdict:
     """Return the verdict on splits, each the layers of each stage: one for each of `cases`, in order."""
     faults: dict[str, str] = {}
     for sizes, (times, stages) in zip(splits, cases, strict=True):
@@ -234,15 +230,83 @@ check = Exercises(
     "pipeline",
     Exercise(
         "one_f_one_b",
-        calls_of(SETTINGS),
-        judge_schedule,
-        on_failure=_explained,
-        hints=HINTS["one_f_one_b"],
+        judge=judge_schedule,
         grade=CORE,
+        cases=Cases(_calls),
+        hints=(
+            "Look at the last rank first. It can go backward right after its first forward. How many forwards can the"
+            " rank before it make until then?",
+            "Rank r makes ranks − 1 − r forwards ahead, or fewer where there are not so many micro-batches. Then one "
+            "forward and one backward in turn. Then the backwards that are left.",
+            "`ahead = min(ranks - 1 - rank, micro_batches)`. First F0 to F(ahead − 1). Then, for each number from "
+            '`ahead` on, `f"F{number}"` and `f"B{number - ahead}"`. The last `ahead` backwards end the list.',
+        ),
     ),
-    Exercise("balanced_split", SPLITS, judge_split, hints=HINTS["balanced_split"], grade=STRETCH),
+    Exercise(
+        "balanced_split",
+        judge=judge_split,
+        grade=STRETCH,
+        cases=Cases(_layers),
+        hints=(
+            "An even number of layers per stage is not always best. Try layer times 1, 1, 1, 5 with two stages by "
+            "hand.",
+            "There are few ways to cut a short list. Try all of them, or build them up: the best split of the first k"
+            " layers into s stages comes from a best split of fewer layers into s − 1 stages.",
+            "`from itertools import combinations`. For each `cuts` in `combinations(range(1, len(times)), stages - "
+            "1)`, the edges are `[0, *cuts, len(times)]`. Keep the edges whose largest `sum(times[a:b])` is smallest,"
+            " and return their differences.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose, show_suspects = line_up(
-    "pipeline", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+
+_RIGHT = """
+def cut(sizes):
+    parts, first = [], 0
+    for size in sizes:
+        parts.append(range(first, first + size))
+        first += size
+    return parts
+
+stage = Stage(layers=cut(sizes)[rank])
+schedule = ScheduleGPipe(
+    stage, micro_batches, loss, scale_grads=True)
+
+def timed_step(batch):
+    barrier()
+    start = time.perf_counter()
+    schedule.step(batch)
+    synchronize()
+    barrier()
+    return time.perf_counter() - start
+"""
+_CODES = edited(
+    _RIGHT,
+    {
+        "unscaled": [("scale_grads=True", "scale_grads=False")],
+        "dropped_layer": [("    return parts", "    return [*parts[:-1], parts[-1][1:]]")],
+        "first_rank_clock": [("    synchronize()\n    barrier()\n", "    synchronize()\n")],
+    },
 )
+suspects, diagnose, show_suspects = line_up(
+    "pipeline", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
+)
+
+
+def why_streams_gain() -> HTML:
+    """Ask why a stream gains more from more GPUs than a fenced step does."""
+    return why(
+        "From 2 to 4 GPUs a stream becomes nearly twice as fast, and a fenced step does not.",
+        (
+            "A stream's bubble is filled by the next batch",
+            "Only the first and the last batch of a stream leave stages idle. A fenced step has a bubble of its own.",
+        ),
+        (
+            "A fence costs time",
+            "A barrier takes well under a millisecond. What costs is what it forbids: to begin the next batch.",
+        ),
+        (
+            "A fenced step sends more between GPUs",
+            "Both send the same hidden states between the same stages.",
+        ),
+    )
