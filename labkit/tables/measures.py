@@ -31,7 +31,7 @@ class Measure:
     its physical limit where there is one; None where the run does not show it. better: HIGHER or LOWER. comparison and
     goal: such as "≤" and 1.05; no goal without a comparison. depends_on: CODE, which any machine shows; GPU, also its
     links; HOST, as a step whose kernels the host enqueues. least_gpus: 0 for a figure that CPU processes show, too.
-    on_card: whether a node's card shows it.
+    on_card: whether a node's card shows it. between_nodes: its goal is one of runs on several nodes, GPUs or not.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Measure:
     depends_on: str = GPU
     least_gpus: int = 0
     on_card: bool = True
+    between_nodes: bool = False
 
     @property
     def key_figure(self) -> KeyFigure:
@@ -89,11 +90,11 @@ def measures_of(lab: str) -> tuple[Measure, ...]:
 def scorecard_of(run: Run) -> pd.DataFrame:
     """Return the goals of the run's lesson that the run measures: lab, target, measured, goal, unit, met.
 
-    Goals are about GPUs: there are no rows for a run on CPU processes.
+    Goals are about GPUs, there are no rows for a run on CPU processes; those of links between nodes are not.
     """
-    lab, on_gpus = run.plan.lab, run.plan.device == "cuda"
+    lab, gpus = run.plan.lab, run.plan.gpus if run.plan.device == "cuda" else 0
     goals = [one for one in measures_of(lab) if one.comparison and one.plan == run.plan.name]
-    fitting = [one for one in goals if on_gpus and run.plan.gpus >= max(1, one.least_gpus)]
+    fitting = [one for one in goals if (run.node_count > 1 if one.between_nodes else gpus >= max(1, one.least_gpus))]
     targets = [target for one in fitting if (target := one.target(run)) is not None]
     conditions = run.key_conditions() if targets else {}
     of_targets = {(lab, one.what): (one.depends_on, conditions) for one in targets}

@@ -6,15 +6,14 @@ from made import CPU, write_run
 
 from labkit.node.network import LENT_LINK
 from lessons.beyond_the_node.plan import LocalSteps, Messages, Strategies
-from lessons.beyond_the_node.theory.levels import link_bytes
-from lessons.beyond_the_node.theory.steps import step_link_bytes
+from lessons.beyond_the_node.theory import link_bytes, step_link_bytes
 
 NODES, PER_NODE = 2, 2
 HEADERS = 1.047  # what packets add to the bytes
 ALPHA_S, INSIDE_GB_PER_S = 1e-3, 1.0
 COMPUTE_MS, GRADIENT_BYTES = 40.0, 2_000_000
 ROOT = 64_064 / 261_056  # of the small model's parameters: embedding, head and last norm
-FSDP_PASSES = 4 - ROOT  # gloo's reduce-scatter is an all-reduce; the root is gathered once
+FSDP_PASSES = {"gathers": 2 - ROOT, "scatters": 2}  # the root is gathered once; gloo's scatter is an all-reduce
 
 
 def two_nodes(folder, plan, rows, interface=LENT_LINK):
@@ -49,7 +48,7 @@ def strategies_run(folder, factors=(0.99, 1.0, 1.01), slower=None, extra_bytes=1
     rows = []
     for point in plan.points():
         sent = extra_bytes * step_link_bytes(
-            point.strategy, GRADIENT_BYTES, NODES, PER_NODE, point.accumulation, passes=FSDP_PASSES
+            point.strategy, GRADIENT_BYTES, NODES, PER_NODE, point.accumulation, **FSDP_PASSES
         )
         sending_ms = 8e-3 * sent / point.link_mbit if sent else 0.0
         step_ms = (point.accumulation * COMPUTE_MS + sending_ms) * (slower or {}).get(point.strategy, 1)

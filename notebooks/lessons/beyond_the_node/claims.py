@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
 from labkit.node import limits
-from labkit.tables.claims import Figure, Verdict, claim
+from labkit.tables.claims import Stated, undecided
 from labkit.tables.published import published
 from labkit.theory.lines import GB
-from lessons.beyond_the_node.tables.projection import published_scaling
-from lessons.beyond_the_node.theory.levels import least_node_bytes
-from lessons.beyond_the_node.theory.steps import BITS, link_needed
+from lessons.beyond_the_node.tables import published_scaling
+from lessons.beyond_the_node.theory import BITS, least_node_bytes, link_needed
 
-_MPT, _HOROVOD = "mpt", "horovod"
 _A100, _H100 = "A100 40GB", "H100 80GB"
 _SPEC = limits.spec("NVIDIA A100-SXM4-40GB")
 _ALL_REDUCE_PASSES = 2
@@ -22,16 +21,27 @@ _FLOAT32_BYTES = 4
 _ALIKE = 0.02  # of a speed: what two runs of one setting may differ by
 
 
-def _printed() -> pd.DataFrame:
-    return published("mpt_scaling").set_index(["gpu", "model", "gpus"])
-
-
-def _scaling() -> pd.DataFrame:
-    return published_scaling(published("mpt_scaling")).set_index(["gpu", "model", "gpus"])
+def _printed(gpu: str, model: str, gpus: int) -> pd.Series:
+    return published("mpt_scaling").set_index(["gpu", "model", "gpus"]).loc[(gpu, model, gpus)]
 
 
 def _speed(gpu: str, model: str, gpus: int) -> float:
-    return float(_printed().loc[(gpu, model, gpus), "tokens_per_second_per_gpu"])
+    return float(_printed(gpu, model, gpus)["tokens_per_second_per_gpu"])
+
+
+def _scaling(gpu: str, model: str, gpus: int) -> pd.Series:
+    return published_scaling(published("mpt_scaling")).set_index(["gpu", "model", "gpus"]).loc[(gpu, model, gpus)]
+
+
+def _flop_by_mfu() -> float:
+    most = _SPEC.tflops("bf16") if _SPEC else None
+    return float(_printed(_A100, "70b", 128)["mfu_percent"]) / 100 * (most or math.nan)
+
+
+def _explained_loss() -> float:
+    """Return the percent of a step that the printed link takes for its bytes, of 125M on 128 A100s."""
+    row = _scaling(_A100, "125m", 128)
+    return 100 * BITS * row["sent_gb"] / row["link_gbit_per_second"] / row["step_s"]
 
 
 def _horovod(network: str, servers: int = 128) -> pd.Series:
@@ -39,110 +49,141 @@ def _horovod(network: str, servers: int = 128) -> pd.Series:
     return rows[(rows["network"] == network) & (rows["servers"] == servers)].iloc[0]
 
 
-@claim(_MPT, 'column "Model TFLOP": one A100 that trains the 70B model', "TFLOP/s", digits=4)
-def flop_column() -> tuple[Figure, Figure, Verdict]:
-    """An A100 does at most 312 TFLOP/s in bfloat16, so the column is 49 times what is possible. In all rows of the A100
-    it is 100 times the printed MFU of 312 TFLOP/s: a percentage was not divided by 100. In the table of the H100 the
-    column agrees with the MFU."""
-    row = _printed().loc[(_A100, "70b", 128)]
-    most = _SPEC.tflops("bf16") if _SPEC else None
-    assert most is not None, "the datasheet has the rate"
-    found = float(row["mfu_percent"]) / 100 * most
-    printed = float(row["model_flop_column"]) / 1e12
-    return printed, found, math.isclose(printed, found, rel_tol=_ALIKE)
-
-
-@claim(_MPT, "1600 Gbit/s between nodes carry 7B on 128 A100s", "Gbit/s", recomputes="least rate", explained=True)
-def link_of_7b() -> tuple[Figure, Figure, Verdict]:
-    """In a step of 10 s each node must send at least 37 GB: weights gathered twice and gradients scattered once, at
-    2 bytes per parameter, 15/16 of each. The printed link moves that in 0.19 s. A link with a fiftieth of its rate
-    would do if all of it is hidden. So this row does not test the link: large micro-batches made the step long."""
-    row = _scaling().loc[(_A100, "7b", 128)]
-    return row["link_gbit_per_second"], row["least_gbit_per_s"], row["least_gbit_per_s"] <= row["link_gbit_per_second"]
-
-
-@claim(_MPT, "13B on 64 H100s is as fast per GPU as on 8; no link is named", "Gbit/s", recomputes="least rate per node")
-def link_of_13b_on_h100() -> tuple[Figure, Figure, Verdict]:
-    """With 2 sequences per GPU a step takes 0.85 s, and each node must send at least 67 GB in it. So each node had at
-    least 633 Gbit/s in one direction, and all communication was hidden. One card of 400 Gbit/s per node would not be
-    enough."""
-    return None, _scaling().loc[(_H100, "13b", 64), "least_gbit_per_s"], None
-
-
-@claim(_MPT, "13B: speed-up of 16 A100s over 8", "×", recomputes="the most that twice the GPUs give")
-def superlinear_13b() -> tuple[Figure, Figure, Verdict]:
-    """No link gives more than twice the speed. On 16 GPUs each holds a smaller shard, so the micro-batch grew from 4 to
-    10 sequences and 16 accumulations became 1. The row compares two settings, not two numbers of nodes."""
-    printed = 2 * _speed(_A100, "13b", 16) / _speed(_A100, "13b", 8)
-    return round(printed, 2), 2.0, printed <= 2.0 * (1 + _ALIKE)
-
-
-@claim(_MPT, "1B on 32 A100s: tokens/s per GPU", "tokens/s", digits=5, recomputes="64 A100s, the same micro-batch")
-def dip_of_1b() -> tuple[Figure, Figure, Verdict]:
-    """With the same micro-batch, 64 GPUs are 22 % faster per GPU than 32. A node sends more on 8 nodes than on 4, so
-    the link cannot explain this order. Something else slowed this one run: for example one slow node, for which all
-    other nodes wait."""
-    few, many = _speed(_A100, "1b", 32), _speed(_A100, "1b", 64)
-    return few, many, few >= many * (1 - _ALIKE)
-
-
-@claim(
-    _MPT, "125M on 128 A100s: the lost part of one node's speed", "%", recomputes="the most that 1600 Gbit/s explain"
-)
-def loss_of_125m() -> tuple[Figure, Figure, Verdict]:
-    """The link moves a step's bytes in 3.5 ms of 430 ms, even if nothing is hidden. The other lost 8 % are no matter of
-    bandwidth. The table does not tell whether they are latency, slow ranks, or the work of each new step without
-    accumulation."""
-    row = _scaling().loc[(_A100, "125m", 128)]
-    explained = BITS * row["sent_gb"] / row["link_gbit_per_second"] / row["step_s"]
-    lost = 1 - row["efficiency"]
-    return round(100 * lost, 1), 100 * explained, True if lost <= explained else None
-
-
-def _example_step_s() -> float:
-    row = _horovod("ResNet-101", servers=4)
-    return float(row["gpu_batch"] * row["servers"] * row["gpus_per_server"] / row["images_per_second"])
-
-
 def _sent_bytes(row: pd.Series) -> float:
     return least_node_bytes(_ALL_REDUCE_PASSES, _FLOAT32_BYTES * row["parameters"], row["servers"])
 
 
-@claim(
-    _HOROVOD, "ResNet-101 keeps 90 % on 128 servers with 25 Gbit/s", "%", recomputes="at least, if nothing is hidden"
-)
-def resnet_efficiency() -> tuple[Figure, Figure, Verdict]:
-    """In the page's example on 4 servers a step of 64 images takes 0.62 s. If its link is the same and hides nothing,
-    computing takes 0.53 s of it. On 128 servers each server sends 353 MB per step, which takes 0.11 s. So 82 % would
-    remain without overlap, and 100 % with full overlap. The printed 90 % are possible: about half is hidden."""
-    link = GB / BITS * (row := _horovod("ResNet-101"))["link_gbit_per_second"]
-    alone_s = _example_step_s() - _sent_bytes(_horovod("ResNet-101", servers=4)) / link
-    least = alone_s / (alone_s + _sent_bytes(row) / link)
-    printed = float(row["efficiency_percent"])
-    return printed, 100 * least, 100 * least <= printed <= 100
+def _resnet_least() -> float:
+    """Return the percent that ResNet-101 keeps on 128 servers if nothing is hidden, here and in the page's example."""
+    row, example = _horovod("ResNet-101"), _horovod("ResNet-101", servers=4)
+    link = GB / BITS * row["link_gbit_per_second"]
+    step_s = example["gpu_batch"] * example["servers"] * example["gpus_per_server"] / example["images_per_second"]
+    alone_s = step_s - _sent_bytes(example) / link
+    return 100 * alone_s / (alone_s + _sent_bytes(row) / link)
 
 
-@claim(
-    _HOROVOD,
-    "VGG-16 keeps 68 % on 128 servers with 25 Gbit/s",
-    "Gbit/s",
-    recomputes="least rate, at 64 images in 0.75 s",
-)
-def vgg_efficiency() -> tuple[Figure, Figure, Verdict]:
-    """VGG-16 has 3.1 times the parameters of ResNet-101: each server sends 1.10 GB per step, which takes 0.35 s at
-    25 Gbit/s. A third of the speed is lost to this if a GPU alone takes 0.75 s per step and nothing is hidden, or if
-    it takes less and a part is hidden. The page prints no speed of a single GPU, so this cannot be decided."""
+def _vgg_least_rate() -> float:
+    """Return the Gbit/s that VGG-16 needs at least if its loss at the printed rate is all communication."""
     row = _horovod("VGG-16")
     kept, sent = row["efficiency_percent"] / 100, _sent_bytes(row)
-    transfer_s = BITS * sent / (GB * row["link_gbit_per_second"])
-    alone_s = transfer_s * kept / (1 - kept)
-    return row["link_gbit_per_second"], link_needed(sent, alone_s / kept, alone_s).least_gbit_per_s, None
+    alone_s = BITS * sent / (GB * row["link_gbit_per_second"]) * kept / (1 - kept)
+    return link_needed(sent, alone_s / kept, alone_s).least_gbit_per_s
 
 
-@claim(_HOROVOD, "Inception V3 and ResNet-101 both keep 90 %")
-def one_efficiency_for_two() -> tuple[Figure, Figure, Verdict]:
-    """The page shows a chart and prints these numbers only: no images per second, no batch, and no spread for 512 GPUs.
-    Two networks with different gradients and different computing can lose the same share. From two rounded percentages
-    nobody can say what the link carried."""
-    rows = published("horovod_scaling").dropna(subset="efficiency_percent")
-    return f"{rows['efficiency_percent'].iloc[0]:.0f} and {rows['efficiency_percent'].iloc[1]:.0f} %", None, None
+def _two_efficiencies() -> str:
+    rows = published("horovod_scaling").dropna(subset="efficiency_percent")["efficiency_percent"]
+    return f"{rows.iloc[0]:.0f} and {rows.iloc[1]:.0f} %"
+
+
+_ROWS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "flop_column",
+        "report": "mpt",
+        "where": 'column "Model TFLOP"',
+        "says": "One A100 that trains the 70B model does this",
+        "printed": lambda: float(_printed(_A100, "70b", 128)["model_flop_column"]) / 1e12,
+        "recomputed": _flop_by_mfu,
+        "recomputes": "its MFU of 312 TFLOP/s",
+        "holds": lambda printed, ours: math.isclose(printed, ours, rel_tol=_ALIKE),
+        "unit": "TFLOP/s",
+        "digits": 4,
+        "reason": "49 times what an A100 can. In all its rows it is 100 times the MFU: a percentage was not divided.",
+    },
+    {
+        "name": "link_of_7b",
+        "report": "mpt",
+        "where": "table of A100s",
+        "says": "1600 Gbit/s between nodes carry 7B on 128 GPUs",
+        "printed": lambda: _scaling(_A100, "7b", 128)["link_gbit_per_second"],
+        "recomputed": lambda: _scaling(_A100, "7b", 128)["least_gbit_per_s"],
+        "recomputes": "least rate, if all is hidden",
+        "holds": lambda printed, least: least <= printed,
+        "unit": "Gbit/s",
+        "reason": "A step of 10 s sends 37 GB. A fiftieth of the rate could do, so this row does not test the link.",
+    },
+    {
+        "name": "link_of_13b_on_h100",
+        "report": "mpt",
+        "where": "table of H100s",
+        "says": "13B on 64 GPUs is as fast per GPU as on 8; no link is named",
+        "printed": lambda: None,
+        "recomputed": lambda: _scaling(_H100, "13b", 64)["least_gbit_per_s"],
+        "recomputes": "least rate per node, without reduction in the switch",
+        "holds": undecided,
+        "unit": "Gbit/s",
+        "reason": "A step of 0.85 s sends 67 GB. One card of 400 Gbit/s per node would not be enough.",
+    },
+    {
+        "name": "superlinear_13b",
+        "report": "mpt",
+        "where": "table of A100s",
+        "says": "13B on 16 GPUs is this many times as fast as on 8",
+        "printed": lambda: round(2 * _speed(_A100, "13b", 16) / _speed(_A100, "13b", 8), 2),
+        "recomputed": lambda: 2.0,
+        "recomputes": "the most that twice the GPUs give",
+        "holds": lambda printed, most: printed <= most * (1 + _ALIKE),
+        "unit": "×",
+        "reason": "The micro-batch grew from 4 to 10 and 16 accumulations became 1: two settings are compared.",
+    },
+    {
+        "name": "dip_of_1b",
+        "report": "mpt",
+        "where": "table of A100s",
+        "says": "1B on 32 GPUs: tokens/s per GPU",
+        "printed": lambda: _speed(_A100, "1b", 32),
+        "recomputed": lambda: _speed(_A100, "1b", 64),
+        "recomputes": "on 64 GPUs, the same micro-batch",
+        "holds": undecided,
+        "unit": "tokens/s",
+        "digits": 5,
+        "reason": "A node sends more on 8 nodes than on 4, so the link cannot explain this order: one run was slow.",
+    },
+    {
+        "name": "loss_of_125m",
+        "report": "mpt",
+        "where": "table of A100s",
+        "says": "125M on 128 GPUs loses this part of one node's speed",
+        "printed": lambda: round(100 * (1 - _scaling(_A100, "125m", 128)["efficiency"]), 1),
+        "recomputed": _explained_loss,
+        "recomputes": "the most that 1600 Gbit/s explain",
+        "holds": lambda lost, explained: True if lost <= explained else None,
+        "unit": "%",
+        "reason": "The bytes take 3.5 of 430 ms. The rest may be latency, slow ranks, or steps without accumulation.",
+    },
+    {
+        "name": "resnet_efficiency",
+        "report": "horovod",
+        "where": "text",
+        "says": "ResNet-101 keeps 90 % on 128 servers with 25 Gbit/s",
+        "printed": lambda: float(_horovod("ResNet-101")["efficiency_percent"]),
+        "recomputed": _resnet_least,
+        "recomputes": "at least, if its example on 4 servers has the same link and nothing is hidden",
+        "holds": lambda printed, least: least <= printed <= 100,
+        "unit": "%",
+        "reason": "353 MB per step take 0.11 s beside 0.53 s of computing. 90 % are possible: about half is hidden.",
+    },
+    {
+        "name": "vgg_efficiency",
+        "report": "horovod",
+        "where": "text",
+        "says": "VGG-16 keeps 68 % on 128 servers with 25 Gbit/s",
+        "printed": lambda: _horovod("VGG-16")["link_gbit_per_second"],
+        "recomputed": _vgg_least_rate,
+        "recomputes": "least rate, if the loss is communication alone",
+        "holds": undecided,
+        "unit": "Gbit/s",
+        "reason": "1.10 GB take 0.35 s. It prints no speed of one GPU, so what is hidden stays open.",
+    },
+    {
+        "name": "one_efficiency_for_two",
+        "report": "horovod",
+        "where": "text",
+        "says": "Inception V3 and ResNet-101 both keep 90 %",
+        "printed": _two_efficiencies,
+        "recomputed": lambda: None,
+        "holds": undecided,
+        "reason": "Two networks can lose the same share. Two rounded percentages do not say what the link carried.",
+        "chosen": False,
+    },
+)
+CLAIMS = tuple(Stated(**row) for row in _ROWS)

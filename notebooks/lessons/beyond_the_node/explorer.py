@@ -8,8 +8,7 @@ from labkit.charts import canvas, svg
 from labkit.charts.knobs import with_picture
 from labkit.charts.svg import WIDTH
 from labkit.story import units
-from lessons.beyond_the_node.theory.levels import Levels, Link
-from lessons.beyond_the_node.theory.steps import BITS, STRATEGIES, Step, step_link_bytes, step_of
+from lessons.beyond_the_node.theory import BITS, STRATEGIES, Levels, Link, Step, step_link_bytes, step_of
 
 if TYPE_CHECKING:
     import ipywidgets

@@ -8,7 +8,7 @@ from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import beyond_the_node
 from lessons.beyond_the_node import solutions
-from lessons.beyond_the_node.exercise import ACCUMULATIONS, CALLS, MESHES, check
+from lessons.beyond_the_node.exercises import ACCUMULATIONS, CALLS, MESHES, check
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

@@ -7,8 +7,7 @@ import pytest
 from labkit.charts.knobs import region
 from labkit.charts.svg import WIDTH
 from lessons.beyond_the_node.explorer import INSIDE, NAMES, explore, picture
-from lessons.beyond_the_node.theory.levels import Levels, Link
-from lessons.beyond_the_node.theory.steps import step_of
+from lessons.beyond_the_node.theory import Levels, Link, step_of
 
 START = (100, 10, 2, 8, 1, 100, 1550, 1)
 
@@ -40,7 +39,7 @@ def test_more_messages_cost_more_latency():
 
 def test_what_leaves_a_node_is_said():
     html = picture(100, 10, 2, 8, 4, 100, 1000, 1)
-    assert [f"{size} MB out of a node" in html for size in ("1 875", "1 000", "11 250")] == [True] * 3
+    assert [f"{size} MB out of a node" in html for size in ("1 875", "1 000", "8 438")] == [True] * 3
 
 
 def test_every_choice_of_a_slider_draws():

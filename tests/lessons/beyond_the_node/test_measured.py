@@ -9,6 +9,8 @@ from figures import checked
 
 from labkit.engine.errors import PlanError
 from labkit.provenance import like
+from labkit.tables.measures import scorecard_of
+from labkit.tables.targets import join_cards
 from lessons import beyond_the_node as lab
 
 
@@ -41,35 +43,34 @@ def test_a_line_is_the_rates_share_and_the_latency(messages):
 
 
 @pytest.mark.parametrize(
-    "share, words", [(0.95, "Each is within 10 %"), (0.6, "Not within 10 % of its rate: 300 Mbit/s")]
+    ("share", "part"), [(0.95, "✔ **Every line"), (0.6, "✘ **Not the rate that was set: 300 Mbit/s")]
 )
-def test_the_sentence_on_lines_follows_the_share(folder, share, words):
-    lines = lab.two_lines(made.messages_run(folder / f"share{share}", share))
-    assert words in lab.explain_lines(lines).data
-    met = lab.scorecard(made.messages_run(folder / f"card{share}", share))["met"].tolist()
-    assert met[:2] == [share == 0.95] * 2 and met[2] is True
+def test_the_verdict_on_lines_follows_the_share(folder, share, part):
+    run = made.messages_run(folder / f"share{share}", share)
+    assert part in lab.lines_are_rates(lab.two_lines(run)).data
+    met = scorecard_of(run).set_index("target")["met"]
+    assert [met[f"line between nodes, from the rate set, {rate} Mbit/s"] for rate in (300, 100)] == [share == 0.95] * 2
+    assert met["bytes of a flat over a hierarchical all-reduce, off theory"]
 
 
 def test_two_levels_send_and_take_two_thirds(messages):
     gain = lab.levels_gain(messages)
     assert gain["expected_gain"].eq(1.5).all() and gain["bytes_gain"].to_numpy() == pytest.approx(1.5)
-    text = lab.explain_gain(gain).data
-    assert "as theory says" in text and "two levels are faster beyond noise" in text
+    said = lab.fewer_bytes(gain).data
+    assert "sends 1.5× the bytes" in said and "At 2 of 2 rates it also takes longer" in said
 
 
-def test_two_levels_that_are_slower_are_said_to_be_so(folder):
-    text = lab.explain_gain(lab.levels_gain(made.messages_run(folder / "slower", hierarchical=2.0))).data
-    assert "slower beyond noise at 300 Mbit/s and 100 Mbit/s" in text and "are faster" not in text
+def test_two_levels_that_are_slower_or_within_noise_are_said_to_be_so(folder):
+    slower = lab.levels_gain(made.messages_run(folder / "slower", hierarchical=2.0))
+    assert "slower all the same at 100 Mbit/s" in lab.fewer_bytes(slower).data
+    noisy = lab.levels_gain(made.messages_run(folder / "noisy", factors=(0.4, 1.0, 2.5)))
+    assert "no more than noise" in lab.fewer_bytes(noisy).data
 
 
-def test_noise_hides_the_gain(folder):
-    run = made.messages_run(folder / "noisy", factors=(0.4, 1.0, 2.5))
-    assert "At 2 of 2 rates the two differ by no more than noise" in lab.explain_gain(lab.levels_gain(run)).data
-
-
-def test_levels_of_another_rate_are_refused(messages):
-    with pytest.raises(ValueError, match="no line was fitted between at 7 Mbit/s"):
-        lab.levels_at(lab.two_lines(messages), 7, 2, 2)
+def test_a_rate_without_a_line_is_refused(steps, messages):
+    lines = lab.two_lines(messages)
+    with pytest.raises(ValueError, match="no line was fitted between at 100 Mbit/s"):
+        lab.strategies(steps, lines[lines["link_mbit"] != 100])
 
 
 def test_a_step_has_its_bytes_and_its_efficiency(steps, messages):
@@ -87,30 +88,27 @@ def test_a_step_has_its_bytes_and_its_efficiency(steps, messages):
 def test_fsdp_over_gloo_makes_four_passes_but_for_the_root(steps):
     rows = lab.strategies(steps).drop_duplicates(["strategy", "link_mbit"]).set_index(["strategy", "link_mbit"])
     whole = made.GRADIENT_BYTES / 2**20
-    assert rows.loc[("fsdp", 100), "expected_link_mib"] == pytest.approx(made.FSDP_PASSES * 0.75 * whole)
+    assert rows.loc[("fsdp", 100), "expected_link_mib"] == pytest.approx(sum(made.FSDP_PASSES.values()) * 0.75 * whole)
     assert rows.loc[("hsdp", 100), "expected_link_mib"] == pytest.approx(whole)
     assert rows.loc[("ddp", 100), "expected_link_mib"] == pytest.approx(1.5 * whole)
 
 
-def test_sentences_on_strategies_flip_with_the_steps(steps, folder):
-    text = lab.explain_strategies(lab.strategies(steps)).data
-    assert "FSDP sends 2.8× the bytes of HSDP" in text and "HSDP's step is" in text and "theory's bytes" in text
+def test_sharded_steps(steps, folder):
+    said = lab.sharded_steps(lab.strategies(steps)).data
+    assert "**At 100 Mbit/s HSDP's step is" in said and "theory's bytes to within 4.7 %" in said
     other = made.strategies_run(folder / "slow", slower={"hsdp": 9}, extra_bytes=2.0)
-    text = lab.explain_strategies(lab.strategies(other)).data
-    assert "HSDP is slower all the same" in text and "other bytes than theory" in text
+    said = lab.sharded_steps(lab.strategies(other)).data
+    assert "HSDP is slower all the same" in said and "✘ The interface counts other bytes" in said
 
 
-def test_accumulation_helps_most_at_the_slowest_link(steps, folder):
+def test_which_knob(steps, folder):
     table = lab.strategies(steps)
-    assert "No bucket size is faster" in lab.explain_turning(table).data
-    assert (
-        "At 100 Mbit/s, 4 micro-batches per step take the efficiency from 14 % to 40 %."
-        in lab.explain_turning(table).data
-    )
-    noisy = made.strategies_run(folder / "noisy steps", factors=(0.3, 1.0, 3.0))
-    assert "within noise" in lab.explain_turning(lab.strategies(noisy)).data
+    said = lab.which_knob(table).data
+    assert "**At 100 Mbit/s accumulation takes the efficiency from 14 % to 40 %.** No bucket size" in said
+    noisy = lab.which_knob(lab.strategies(made.strategies_run(folder / "noisy steps", factors=(0.3, 1.0, 3.0)))).data
+    assert "by no more than noise" in noisy
     worse = like(table.assign(step_ms=table["step_ms"].where(table["bucket_mb"] != 0.1, 9 * table["step_ms"])), table)
-    assert "beats 0.1 MiB by" in lab.explain_turning(worse).data
+    assert "buckets matters, too" in lab.which_knob(worse).data
 
 
 def test_points_lie_in_the_band_or_are_said_not_to(steps, messages, folder):
@@ -118,31 +116,36 @@ def test_points_lie_in_the_band_or_are_said_not_to(steps, messages, folder):
     table = lab.strategies(steps, lines)
     count = len(table[table["strategy"] != "alone"])
     slow = lab.strategies(made.strategies_run(folder / "far", slower={"ddp": 5, "fsdp": 5, "hsdp": 5}), lines)
-    assert f"**0 of {count} measured efficiencies" in lab.explain_efficiency(slow).data
-    rows = table[table["strategy"] != "alone"]
+    assert f"**0 of {count} efficiencies lie in their band**, {count} below it" in lab.within_band(slow).data
     inside = like(table.assign(efficiency=(table["least_efficiency"] + table["most_efficiency"]) / 2), table)
-    assert f"**{len(rows)} of {count} measured" in lab.explain_efficiency(inside).data
+    assert f"**{count} of {count} efficiencies lie in their band**." in lab.within_band(inside).data
 
 
-@pytest.mark.parametrize("worse, words", [(0.5, "ends 0.50 nats higher."), (0.0, "no more than the seeds differ")])
-def test_local_steps_save_bytes_and_may_cost_loss(folder, worse, words):
+@pytest.mark.parametrize(("worse", "part"), [(0.5, "ends 0.50 nats higher"), (0.0, "within the seeds' spread")])
+def test_local_steps_save_bytes_and_may_cost_loss(folder, worse, part):
     table = lab.exchanges(made.local_run(folder / f"local{worse}", worse))
     assert table["times_less"].tolist() == pytest.approx([1, 16])
     assert table["link_mib"].to_numpy() == pytest.approx(made.HEADERS * table["expected_link_mib"].to_numpy())
-    text = lab.explain_local_steps(table).data
-    assert "sends 16× less" in text and words in text and "All ranks end with the same weights" in text
+    said = lab.local_steps_cost(table).data
+    assert "every 16 steps sends 16× less" in said and part in said and "✘" not in said
 
 
 def test_ranks_that_end_apart_are_told(folder):
     run = made.local_run(folder / "apart", apart=0.25)
-    assert "Ranks end 0.250 apart" in lab.explain_local_steps(lab.exchanges(run)).data
-    assert lab.scorecard(run)["met"].tolist() == [True, False]
+    assert "✘ **Ranks end with different weights" in lab.local_steps_cost(lab.exchanges(run)).data
+    assert scorecard_of(run)["met"].tolist() == [True, False]
 
 
-def test_targets_need_two_nodes(folder, messages, steps):
-    assert len(lab.targets_of([messages, steps])) == 5
+def test_measures_need_two_nodes(folder, messages, steps):
+    assert len(join_cards(*map(scorecard_of, (messages, steps)))) == 5
     alone = made.write_run(folder / "one", made.Messages.small(gpus=4), made.CPU)
-    assert lab.scorecard(alone).empty
+    assert scorecard_of(alone).empty
+
+
+def test_one_minute_says_what_each_run_shows(messages, steps, folder):
+    runs = {"messages": messages, "strategies": steps, "localsteps": made.local_run(folder / "minute")}
+    said = lab.in_one_minute(runs, runs).data
+    assert "not measured" not in said and "16× fewer bytes with one exchange in 16 steps" in said
 
 
 def test_every_chart_draws(messages, steps, folder):
@@ -175,6 +178,6 @@ def test_knobs_that_mean_nothing_are_refused(make):
 
 
 def test_the_rate_of_a_clusters_links_is_not_set(monkeypatch):
-    assert lab.Messages.small().link_mbit == (1000, 300, 100)
+    assert lab.Messages.small().link_mbit == (1000, 100)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert lab.Messages.small().link_mbit == (0,) == lab.LocalSteps.small().link_mbit

@@ -12,7 +12,7 @@ from labkit.provenance import of_source
 from labkit.tables.published import published
 from lessons import beyond_the_node as lab
 from lessons import sharding
-from lessons.beyond_the_node.theory.levels import Levels, Link
+from lessons.beyond_the_node.theory import Levels, Link
 
 INSIDE, LINK = Link(3e-6, 300.0), Link(10e-6, 400.0)
 GPT2_BYTES = 1.55e9
@@ -50,16 +50,10 @@ def test_two_levels_are_both_methods_at_each_size():
     checked(lab.two_levels_chart(lab.two_levels(INSIDE, LINK)))
 
 
-def test_sentences_on_two_levels_flip_with_the_times():
+def test_the_hierarchy_helps_or_not():
     table = lab.two_levels(INSIDE, LINK, nodes=(2,), sizes_bytes=(4096, 2**30))
-    text = lab.explain_two_levels(table).data
-    assert "With 4.00 KiB two levels are 4.8× as fast as one flat ring" in text
-    assert "with 1.00 GiB one flat ring is 1.7× as fast as two levels. Two levels send 47 % less between nodes" in text
-    swapped = of_source(table.assign(call_ms=1 / table["call_ms"]), "made")
-    assert "With 4.00 KiB one flat ring is 4.8× as fast as two levels" in lab.explain_two_levels(swapped).data
-    assert (
-        lab.explain_two_levels(of_source(table.assign(call_ms=1.0), "made")).data.count("both take equally long") == 2
-    )
+    assert "gain 4.8× with the smallest message, nothing with the largest" in lab.hierarchy_helps(table).data
+    assert "gain nothing" in lab.hierarchy_helps(of_source(table.assign(call_ms=1.0), "made")).data
 
 
 def test_traffic_of_a_step():
@@ -67,7 +61,7 @@ def test_traffic_of_a_step():
     sizes = table.set_index(["strategy", "accumulation"])["times_ddp"]
     assert sizes.round(3).to_dict() == {
         ("fsdp", 1): 1.5,
-        ("fsdp", 4): 6.0,
+        ("fsdp", 4): 4.5,
         ("ddp", 1): 1.0,
         ("ddp", 4): 1.0,
         ("hsdp", 1): 0.533,
@@ -75,23 +69,22 @@ def test_traffic_of_a_step():
         ("local", 1): 0.01,
         ("local", 4): 0.01,
     }
-    text = lab.explain_traffic(table).data
-    assert "HSDP sends 11× less between nodes than FSDP" in text and "FSDP over all GPUs sends 4.0× as much" in text
-    assert "No strategy sends more" in lab.explain_traffic(lab.link_traffic(GPT2_BYTES, 2, 8, accumulation=(1,))).data
+    assert "With 4 micro-batches HSDP sends 8.4× less" in lab.hsdp_sends_less(table).data
+    assert "more micro-batches, 3.0×" in lab.hsdp_sends_less(table).data
+    few = lab.hsdp_sends_less(lab.link_traffic(GPT2_BYTES, 2, 8, accumulation=(1,))).data
+    assert "2.8× less" in few and "more micro-batches" not in few
 
 
-def test_efficiency_grows_with_the_link():
-    table = lab.by_link_rate(0.12, GPT2_BYTES, 2, 8)
-    for _, line in table.groupby(["strategy", "accumulation"]):
-        assert line["efficiency"].is_monotonic_increasing
-
-
-def test_sentences_on_the_link_that_is_enough():
-    text = lab.explain_link_rate(lab.by_link_rate(0.12, GPT2_BYTES, 2, 8)).data
-    assert "Accumulation makes 4.0× slower links enough." in text
-    assert "**FSDP over all GPUs** needs more than 1 000 Gbit/s" in text
-    wide = lab.by_link_rate(0.12, GPT2_BYTES, 2, 8, gbit_per_s=(10.0, 100.0, 10_000.0), strategies=("fsdp",))
-    assert "Accumulation does not change that" in lab.explain_link_rate(wide).data
+def test_the_link_that_is_needed():
+    table = lab.needed_links(INSIDE, 0.12, GPT2_BYTES, 2, 8)
+    said = lab.link_needed(table).data
+    assert (
+        "DDP, one flat ring with 4 micro-batches needs the least: 436 Gbit/s" in said and "HSDP can need more" in said
+    )
+    fast = lab.needed_links(Link(0.0, 1e6), 0.12, GPT2_BYTES, 2, 8)
+    assert "can need more" not in lab.link_needed(fast).data
+    hsdp = fast[fast["strategy"] == "hsdp"]["gbit_per_s"].tolist()
+    assert hsdp == pytest.approx([930, 232.5], rel=1e-3), "between nodes alone"
 
 
 def test_the_slowest_of_many_ranks():
@@ -118,18 +111,9 @@ def test_projection_to_many_gpus():
     assert table["latency_share"].between(0, 1).all()
     for guess in (None, 50):
         checked(lab.projection_chart(table, guess))
-    text = lab.explain_projection(table).data
-    assert "**DDP with one flat ring** keeps 28 % on 512 GPUs: most of its communication is latency" in text
-    assert "A stall hits 81 % of the steps." in text
-
-
-def test_without_stragglers_and_latency_the_sentences_say_so():
-    table = lab.projection(INSIDE, Link(0.0, 1.0), 0.12, GPT2_BYTES, gpus=(8, 64), strategies=("ddp",))
-    text = lab.explain_projection(table).data
-    assert "most of its communication is bytes (100 % of it)" in text
-    assert "all ranks are taken to be equally fast" in text
-    near = of_source(table.assign(efficiency=0.8978), "made")
-    assert "keeps 89.8 % on 8 GPUs" in lab.explain_projection(near).data, "not rounded onto the threshold"
+    said = lab.limits_at_scale(table).data
+    assert "On 16 384 GPUs DDP, two levels, tree keeps most, 100 %; with stragglers 38 %" in said
+    assert "stragglers" not in lab.limits_at_scale(alike).data
 
 
 def test_printed_speeds_and_their_links(scaling):

@@ -56,6 +56,11 @@ def test_local_steps_end_with_equal_weights_and_fewer_bytes(lent):
     assert table["times_less"].iloc[1] == pytest.approx(4, rel=0.1)
 
 
+def test_a_number_of_ranks_that_does_not_divide_the_tensor_is_summed(lent):
+    plan = lab.Messages.small(gpus=6, link_mbit=(1000,), kib=(64,), repeats=1, warm_ups=0)
+    assert set(lab.messages(launch(plan, nodes=2))["status"]) == {"ok"}
+
+
 @pytest.mark.slow
 def test_a_single_node_is_refused_in_one_sentence(elsewhere):
     with pytest.raises(WorkerRaised, match=r"launch\(plan, nodes=2\)"):

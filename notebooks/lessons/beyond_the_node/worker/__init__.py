@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from lessons.beyond_the_node.plan import LocalSteps, Messages
-from lessons.beyond_the_node.theory.levels import mesh_groups
+from lessons.beyond_the_node.theory import mesh_groups
 from lessons.beyond_the_node.worker.link import shape
 from lessons.beyond_the_node.worker.messages import time_all_reduce
 from lessons.beyond_the_node.worker.training import time_steps, train_apart

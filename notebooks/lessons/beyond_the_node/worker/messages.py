@@ -28,7 +28,7 @@ def time_all_reduce(worker: Worker, point: SimpleNamespace) -> None:
         worker.barrier()
         worker.barrier()
         return
-    elements = point.kib * KIB // 4
+    elements = point.kib * KIB // 4 // groups.per_node * groups.per_node  # whole shares, for any number of ranks
     tensor = torch.ones(elements, device=worker.device)
     work = _call(point.place, tensor, groups)
     fence = torch.ones(1, device=worker.device)

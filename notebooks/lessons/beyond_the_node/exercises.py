@@ -1,14 +1,18 @@
-"""Check the student's accumulation, process groups and time of a hierarchical all-reduce."""
+"""The exercises of lab 14: accumulation for an efficiency, process groups, the time of a hierarchical all-reduce."""
 
 from __future__ import annotations
 
 import math
+from random import Random
 from typing import Any
 
+from IPython.display import HTML
+
+from labkit.course.cases import Cases
 from labkit.course.exercises import CORE, STRETCH, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from lessons.beyond_the_node.hints import HINTS
-from lessons.beyond_the_node.theory import levels, steps
+from labkit.course.why import why
+from lessons.beyond_the_node import theory
 
 ACCUMULATIONS = (
     (0.9, 0.1, 0.23),
@@ -36,7 +40,7 @@ def _exact(efficiency: float, compute_s: float, communication_s: float) -> float
 judge_accumulation = judge_of(
     "accumulation_for",
     ACCUMULATIONS,
-    steps.least_accumulation,
+    theory.least_accumulation,
     (
         Mistake("unrounded", _exact, "micro-batches come whole"),
         Mistake("rounded_down", lambda *case: max(1, math.floor(_exact(*case) + 1e-9)), "rounded down: too few"),
@@ -55,7 +59,7 @@ judge_accumulation = judge_of(
         ),
         Mistake(
             "upside_down",
-            lambda e, c, s: steps.least_accumulation(e, s, c),
+            lambda e, c, s: theory.least_accumulation(e, s, c),
             "computing and communication are swapped",
         ),
         Mistake(
@@ -79,11 +83,11 @@ def _numbered(nodes: int, per_node: int, rank: Any) -> list:
 judge_groups = judge_of(
     "mesh_groups",
     MESHES,
-    levels.mesh_groups,
+    theory.mesh_groups,
     (
-        Mistake("swapped", lambda n, g: levels.mesh_groups(n, g)[::-1], "the groups inside nodes come first"),
-        Mistake("inside_only", lambda n, g: levels.mesh_groups(n, g)[0], "the groups between nodes are missing"),
-        Mistake("between_only", lambda n, g: levels.mesh_groups(n, g)[1], "the groups inside nodes are missing"),
+        Mistake("swapped", lambda n, g: theory.mesh_groups(n, g)[::-1], "the groups inside nodes come first"),
+        Mistake("inside_only", lambda n, g: theory.mesh_groups(n, g)[0], "the groups between nodes are missing"),
+        Mistake("between_only", lambda n, g: theory.mesh_groups(n, g)[1], "the groups inside nodes are missing"),
         Mistake(
             "round_robin",
             lambda n, g: _numbered(n, g, lambda node, place: place * n + node),
@@ -99,7 +103,7 @@ judge_groups = judge_of(
         ),
         Mistake(
             "leaders",
-            lambda n, g: [levels.mesh_groups(n, g)[0], [levels.mesh_groups(n, g)[1][0]]],
+            lambda n, g: [theory.mesh_groups(n, g)[0], [theory.mesh_groups(n, g)[1][0]]],
             "every place has a group between nodes, not only the first: each rank sends its own part",
         ),
     ),
@@ -118,13 +122,13 @@ def _hierarchical(
     link_alpha_s: float,
     link_gb_per_s: float,
 ) -> float:
-    inside, link = levels.Link(inside_alpha_s, inside_gb_per_s), levels.Link(link_alpha_s, link_gb_per_s)
-    return levels.Levels(inside, link, nodes, per_node).hierarchical_s(whole_bytes)
+    inside, link = theory.Link(inside_alpha_s, inside_gb_per_s), theory.Link(link_alpha_s, link_gb_per_s)
+    return theory.Levels(inside, link, nodes, per_node).hierarchical_s(whole_bytes)
 
 
 def _flat(whole_bytes: float, nodes: int, per_node: int, *lines: float) -> float:
-    inside, link = levels.Link(*lines[:2]), levels.Link(*lines[2:])
-    return levels.Levels(inside, link, nodes, per_node).flat_s(whole_bytes)
+    inside, link = theory.Link(*lines[:2]), theory.Link(*lines[2:])
+    return theory.Levels(inside, link, nodes, per_node).flat_s(whole_bytes)
 
 
 def _between(whole_bytes: float, nodes: int, _: int, *lines: float) -> float:
@@ -188,10 +192,92 @@ judge_seconds = judge_of(
     merit="three phases, each with its latencies, and the node's link is shared",
 )
 
+
+def _accumulations(random: Random) -> list:
+    drawn = [(random.uniform(0.6, 0.97), random.uniform(0.02, 0.5), random.uniform(0.05, 1.0)) for _ in range(5)]
+    return [*drawn, (0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
+
+
+def _meshes(random: Random) -> list:
+    return [(random.randint(2, 6), random.randint(2, 8)) for _ in range(4)] + [(1, random.randint(2, 8)), (2, 3)]
+
+
+def _calls(random: Random) -> list:
+    return [
+        (
+            random.choice((4096, 10**6, 2**26, 10**9)),
+            random.randint(2, 64),
+            random.choice((2, 4, 8)),
+            random.uniform(1e-6, 1e-5),
+            random.uniform(20, 400),
+            random.uniform(5e-6, 1e-4),
+            random.uniform(0.1, 400),
+        )
+        for _ in range(6)
+    ]
+
+
 check = Exercises(
     "beyond_the_node",
-    Exercise("accumulation_for", ACCUMULATIONS, judge_accumulation, hints=HINTS["accumulation_for"], grade=WARM_UP),
-    Exercise("mesh_groups", MESHES, judge_groups, hints=HINTS["mesh_groups"], grade=CORE),
-    Exercise("hierarchical_seconds", CALLS, judge_seconds, hints=HINTS["hierarchical_seconds"], grade=STRETCH),
+    Exercise(
+        "accumulation_for",
+        ACCUMULATIONS,
+        judge_accumulation,
+        grade=WARM_UP,
+        cases=Cases(_accumulations),
+        hints=(
+            "Which part of the step grows with the number of micro-batches, and which part stays as it is?",
+            "With k micro-batches the step computes k times and communicates once. Efficiency is computing "
+            "over the whole step. It grows with k, so look for the first k that is enough.",
+            "`k = 1`, and while `k * compute_s / (k * compute_s + communication_s) < efficiency`, add 1. The "
+            "closed form is `ceil(efficiency * communication_s / ((1 - efficiency) * compute_s))`, at least 1.",
+        ),
+    ),
+    Exercise(
+        "mesh_groups",
+        MESHES,
+        judge_groups,
+        grade=CORE,
+        cases=Cases(_meshes),
+        hints=(
+            "Write the ranks of 2 nodes with 4 GPUs each as a table, one row per node. Which ranks share a row?",
+            "The groups inside nodes are the rows of that table. The groups between nodes are its columns: the "
+            "ranks that have the same place in their nodes. Return a list of both lists of groups.",
+            "Rank = `node * per_node + place`. Rows: for each node, all places. Columns: for each place, all "
+            "nodes. `return [inside, between]`.",
+        ),
+    ),
+    Exercise(
+        "hierarchical_seconds",
+        CALLS,
+        judge_seconds,
+        grade=STRETCH,
+        cases=Cases(_calls),
+        hints=(
+            "There are three phases. In which of them does a byte leave the node, and who shares the link then?",
+            "A reduce-scatter inside has g − 1 steps of S/g. The all-reduces between nodes have 2(n − 1) "
+            "steps. In each step g rings send S/g/n through one link, together S/n. An all-gather inside takes "
+            "as long as the reduce-scatter.",
+            "`inside = (per_node - 1) * (inside_alpha_s + whole_bytes / per_node / (inside_gb_per_s * 1e9))` "
+            "and `between = 2 * (nodes - 1) * (link_alpha_s + whole_bytes / nodes / (link_gb_per_s * 1e9))`. "
+            "Add `inside` twice.",
+        ),
+    ),
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
+
+
+def why_less() -> HTML:
+    """Ask why HSDP sends so much less between nodes than FSDP over all GPUs."""
+    return why(
+        "Both shard everything. Why does HSDP send so much less between nodes?",
+        (
+            "It gathers weights inside the node",
+            "Each node holds all weights, in shards. Between nodes only gradients travel, once per step.",
+        ),
+        (
+            "It shards into more pieces",
+            "Into fewer: as many as a node has GPUs. So each GPU holds more than under FSDP.",
+        ),
+        ("Its gradients are smaller", "They are the same. All of them are exchanged between the nodes."),
+    )

@@ -1,0 +1,314 @@
+"""Tables → figures: lines of two nodes, steps by strategy and rate, local steps, and theory of many more GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.charts import canvas, parts
+from labkit.provenance import fact, sources, where
+from labkit.story import units
+from lessons.beyond_the_node.theory import NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PLACES = {"inside": "inside a node", "between": "between nodes"}
+_BYTES_PER_KIB = 1024
+
+
+def rate_name(link_mbit: float) -> str:
+    """Return how a rate of the link is called on a chart: "100 Mbit/s", or "not shaped"."""
+    return f"{int(link_mbit)} Mbit/s" if link_mbit else "not shaped"
+
+
+def rate_colors(*tables: pd.DataFrame) -> dict[int, str]:
+    """Return a colour per rate of the tables' links, the fastest first; the same for all charts of the same rates."""
+    rates = sorted({int(rate) for table in tables for rate in table["link_mbit"]}, key=lambda rate: -(rate or 1e9))
+    return dict(zip(rates, (canvas.SERIES[6], *canvas.SERIES[:5]) if 0 in rates else canvas.SERIES, strict=False))
+
+
+def distinct(tables: tuple[Any, ...]) -> list[Any]:
+    """Return each run's table once: where the recorded run stands in for a launch, both are the same."""
+    first = {fact(one[0] if isinstance(one, tuple) else one, "source"): one for one in reversed(tables)}
+    return [one for one in tables if any(one is kept for kept in first.values())]
+
+
+def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) -> Figure:
+    """Time of an all-reduce by size, inside a node and between nodes, with the fitted lines; a panel per run.
+
+    Each pair is `messages` and its `two_lines`. `guess` is a predicted time in ms of 1 MiB at the slowest link.
+    """
+    runs = distinct(pairs)
+    figure, axes = parts.panels(len(runs), height=4.4, sharey=True)
+    colors = rate_colors(*(lines for _, lines in runs))
+    value = getattr(guess, "value", guess)
+    for ax, (table, lines) in zip(axes, runs, strict=True):
+        for line in lines.itertuples():
+            _line(ax, table, line, colors[line.link_mbit])
+        if value is not None:
+            ax.plot([1], [value], "D", color=canvas.PREDICTED, label="your prediction", zorder=4)
+        canvas.logarithmic(ax.xaxis)
+        canvas.logarithmic(ax.yaxis)
+        ax.grid(True)
+        ax.set(title=f"{where(table)}: all-reduce of two ranks", xlabel="tensor, MiB (log)")
+    axes[0].set_ylabel("all-reduce, ms (log)")
+    canvas.shared_legend(figure, axes, columns=3)
+    return canvas.finish(figure, sources(*(table for table, _ in runs)))
+
+
+def _line(ax: Axes, table: pd.DataFrame, line: Any, color: str) -> None:
+    """Draw a place's measured points with their spread, and its fitted line."""
+    own = table[(table["place"] == line.place) & (table["link_mbit"] == line.link_mbit)]
+    inside = line.place == "inside"
+    rate = "" if inside else f", {rate_name(line.link_mbit)}"
+    look: dict[str, Any] = {"color": canvas.INK if inside else color, "marker": "s" if inside else "o"}
+    mib = own["kib"] / _BYTES_PER_KIB
+    ax.errorbar(
+        mib, own["call_ms"], yerr=own["spread_call_ms"], ls="", capsize=3, label=f"{_PLACES[line.place]}{rate}", **look
+    )
+    sizes = np.geomspace(mib.min(), mib.max(), 50)
+    sent_gb = 2 * (line.ranks - 1) / line.ranks * sizes * _BYTES_PER_KIB**2 / 1e9
+    ax.plot(sizes, line.alpha_us / 1e3 + 1e3 * sent_gb / line.beta_gb_per_s, color=look["color"], lw=1)
+
+
+_SHORT = {"alone": "alone", "ddp": "DDP", "fsdp": "FSDP", "hsdp": "HSDP"}
+_STEP_COLORS = {"ddp": canvas.SERIES[0], "fsdp": canvas.SERIES[3], "hsdp": canvas.SERIES[1]}
+_MARKS = {"ddp": "o", "fsdp": "s", "hsdp": "D"}
+
+
+def plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without a turned knob: one micro-batch per step, buckets of torch's own size."""
+    usual = table.loc[table["strategy"] == "ddp", "bucket_mb"]
+    first = usual.iloc[0] if len(usual) else 0.0
+    return table[(table["accumulation"] == 1) & table["bucket_mb"].isin([0.0, first])]
+
+
+def strategies_chart(*tables: pd.DataFrame) -> Figure:
+    """Each strategy's step at each rate, split into what a step alone takes and the rest; sent bytes beside the bar."""
+    runs = distinct(tables)
+    own = [plain(table) for table in runs]
+    figure, axes = parts.panels(len(runs), rows=max(map(len, own)), row_height=0.36, sharex=True)
+    for ax, table, rows in zip(axes, runs, own, strict=True):
+        labels = [
+            _SHORT[row.strategy] if row.strategy == "alone" else f"{_SHORT[row.strategy]}, {rate_name(row.link_mbit)}"
+            for row in rows.itertuples()
+        ]
+        parts.rows(ax, labels)
+        compute = rows[["compute_ms", "step_ms"]].min(axis=1)
+        end = parts.bars(ax, compute.to_numpy(), color=canvas.COMPUTE, label="a step alone")
+        rest = (rows["step_ms"] - compute).to_numpy()
+        look = {
+            "color": canvas.COMMUNICATE,
+            "label": "what communication adds",
+            "spread": rows["spread_step_ms"].to_numpy(),
+        }
+        parts.bars(ax, rest, start=end, **look)
+        for place, row in enumerate(rows.itertuples()):
+            text = f"{units.number(row.link_mib, 2)} MiB" if row.link_mib > 0.01 else "0 MiB"
+            parts.beside(ax, row.step_ms + row.spread_step_ms, place, text, fontsize=8)
+        ax.set(title=f"{where(table)}, {fact(table, 'ranks')} ranks", xlabel="ms per step; beside: sent by a node")
+        ax.margins(x=0.18)
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, sources(*runs))
+
+
+def turning_chart(table: pd.DataFrame) -> Figure:
+    """DDP's efficiency by micro-batches per step (left), and its step by bucket size (right), a line per rate."""
+    from matplotlib.ticker import FixedLocator, PercentFormatter
+
+    figure, (left, right) = parts.panels(2, height=3.9)
+    ddp = table[table["strategy"] == "ddp"]
+    colors, first = rate_colors(ddp), ddp["bucket_mb"].iloc[0]
+    for rate, own in ddp.groupby("link_mbit", sort=False):
+        look: dict[str, Any] = {"color": colors[int(str(rate))], "marker": "o", "capsize": 3}
+        whole = own[own["bucket_mb"] == first].sort_values("accumulation")
+        spread = whole["spread_efficiency"]
+        left.errorbar(
+            whole["accumulation"], whole["efficiency"], yerr=spread, label=rate_name(float(str(rate))), **look
+        )
+        single = own[own["accumulation"] == 1].sort_values("bucket_mb")
+        right.errorbar(single["bucket_mb"], single["step_ms"], yerr=single["spread_step_ms"], **look)
+    left.xaxis.set_major_locator(FixedLocator(sorted(set(ddp["accumulation"]))))
+    left.yaxis.set_major_formatter(PercentFormatter(1))
+    left.set(ylim=(0, 1.1), title="Accumulation", xlabel="micro-batches per step", ylabel="efficiency")
+    canvas.logarithmic(right.xaxis)
+    right.set_ylim(bottom=0)
+    right.set(title="Buckets", xlabel="bucket, MiB (log)", ylabel="ms per step")
+    for ax in (left, right):
+        ax.grid(True)
+    canvas.shared_legend(figure, [left])
+    return canvas.finish(figure, sources(table))
+
+
+def efficiency_chart(*tables: pd.DataFrame) -> Figure:
+    """Efficiency by the link's rate: measured points, and a band between nothing hidden and all hidden that can be.
+
+    Takes `strategies` with the lines of the same link.
+    """
+    from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
+    runs = [table for table in distinct(tables) if (table["link_mbit"] > 0).any()]
+    figure, axes = parts.panels(max(1, len(runs)), height=4.2, sharey=True)
+    for ax, table in zip(axes, runs, strict=False):
+        rows = plain(table)
+        _bands(ax, rows[rows["link_mbit"] > 0])
+        rates = sorted(set(rows.loc[rows["link_mbit"] > 0, "link_mbit"]))
+        canvas.logarithmic(ax.xaxis)
+        ax.xaxis.set_major_locator(FixedLocator(rates))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
+        ax.set(
+            title=f"{where(table)}, {fact(table, 'ranks')} ranks",
+            xlabel="link between nodes, Mbit/s (log)",
+            ylim=(0, 1.1),
+        )
+        ax.grid(True)
+    axes[0].set_ylabel("efficiency, % of a step")
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, sources(*runs) if runs else sources(*tables))
+
+
+def _bands(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw each strategy's measured efficiency, a little aside of the others, and its predicted band."""
+    for aside, (strategy, color) in zip((0.94, 1.0, 1.06), _STEP_COLORS.items(), strict=True):
+        own = rows[rows["strategy"] == strategy].sort_values("link_mbit")
+        if own.empty:
+            continue
+        band = own["least_efficiency"].astype(float), own["most_efficiency"].astype(float)
+        ax.fill_between(own["link_mbit"], *band, color=color, alpha=0.18, lw=0, label=f"{_SHORT[strategy]}, predicted")
+        look: dict[str, Any] = {"color": color, "marker": _MARKS[strategy], "ls": "", "capsize": 3}
+        spread = own["spread_efficiency"]
+        ax.errorbar(aside * own["link_mbit"], own["efficiency"], yerr=spread, label=_SHORT[strategy], **look)
+
+
+def local_steps_chart(*tables: pd.DataFrame) -> Figure:
+    """Loss by step (left) and by what a node has sent (right), a line per number of steps between exchanges."""
+    runs = distinct(tables)
+    figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3.1 * len(runs), squeeze=False, sharey=True)
+    for axes, table in zip(grid, runs, strict=True):
+        for color, (every, own) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):
+            name = "every step (DDP)" if every == 1 else f"every {every} steps"
+            axes[0].plot(own["step"], own["loss"], color=color, label=name)
+            axes[1].plot(own["link_mib"].clip(lower=own["link_mib"].max() / 1e3), own["loss"], color=color)
+        canvas.logarithmic(axes[1].xaxis)
+        axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")
+        axes[1].set(title="By bytes", xlabel="sent by a node, MiB (log)")
+        for ax in axes:
+            ax.grid(True)
+    canvas.shared_legend(figure, list(grid.flat))
+    return canvas.finish(figure, sources(*runs))
+
+
+METHODS = {"flat": "one flat ring", "hierarchical": "two levels"}
+_COLORS = {
+    "ddp": canvas.SERIES[0],
+    "flat": canvas.SERIES[0],
+    "hierarchical": canvas.SERIES[2],
+    "tree": canvas.SERIES[4],
+    "fsdp": canvas.SERIES[3],
+    "hsdp": canvas.SERIES[1],
+}
+_MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
+_DASHES = (0, (4, 2))
+_ALMOST = 0.9  # an efficiency that many call good
+
+
+def two_levels_chart(table: pd.DataFrame) -> Figure:
+    """An all-reduce's time by size, one panel per number of nodes, flat and hierarchical; both axes are logarithmic."""
+    counts = list(dict.fromkeys(table["nodes"]))
+    figure, axes = parts.panels(len(counts), height=4.2, sharey=True)
+    for ax, nodes in zip(axes, counts, strict=True):
+        rows = table[table["nodes"] == nodes]
+        for method, line in rows.groupby("method", sort=False):
+            ax.plot(line["whole_bytes"], line["call_ms"], color=_COLORS[method], lw=1.8, label=METHODS[method])
+        _sizes(ax, rows["whole_bytes"])
+        ax.set(xlabel="message, KiB to GiB (log)", title=f"{nodes} nodes of {rows['per_node'].iloc[0]} GPUs")
+        ax.grid(True)
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylabel("ms per all-reduce (log)")
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+def _sizes(ax: Axes, sizes: pd.Series) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    shown = sorted(set(sizes))[:: max(1, len(set(sizes)) // 4)]
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
+    ax.set_xticks(shown, [_exact(size) for size in shown])
+
+
+def _exact(size_bytes: float) -> str:
+    """Return a power of two as short as it is exact: 64 KiB, not 64.0 KiB."""
+    number, unit = units.size(size_bytes).split(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def _percent(ax: Axes) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    ax.axhline(_ALMOST, color=canvas.HAIRLINE, lw=1.2, zorder=0)
+    ax.set_ylim(0, 1.05)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylabel("efficiency, % of computing alone")
+    ax.grid(True)
+
+
+def projection_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
+    """Efficiency by number of GPUs, a panel without and one with simulated stragglers, a colour per strategy.
+
+    `guess`: percent of efficiency that the reader expects of two levels on the most GPUs, a number or a Prediction.
+    """
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    figure, axes = parts.panels(2, height=4.4, sharey=True)
+    panels = {"efficiency": "By two lines alone", "simulated_efficiency": "With simulated stragglers"}
+    for ax, (column, title) in zip(axes, panels.items(), strict=True):
+        for strategy, line in table.groupby("strategy", sort=False):
+            # HSDP often lies on DDP's two levels: one is broad, the other dashed.
+            form = {"hierarchical": {"lw": 4, "ms": 8, "alpha": 0.6}, "hsdp": {"ls": _DASHES}}.get(strategy, {})
+            look = {"color": _COLORS[strategy], "marker": "o", "ms": 5, "lw": 1.6, "label": NAMES[strategy]} | form
+            ax.plot(line["gpus"], line[column], **look)
+        counts = sorted(set(table["gpus"]))
+        ax.set_xscale("log")
+        ax.xaxis.set(major_locator=FixedLocator(counts), minor_locator=NullLocator())
+        ax.set_xticks(counts, [units.count(count) for count in counts])
+        _percent(ax)
+        ax.set(xlabel="GPUs (log)", title=title)
+    axes[1].set_ylabel("")
+    if (value := getattr(guess, "value", guess)) is not None:
+        axes[1].plot(table["gpus"].max(), value / 100, "D", color=canvas.PREDICTED, ms=7, label="your prediction")
+    canvas.shared_legend(figure, axes, columns=6)
+    return canvas.finish(figure, fact(table, "source"))
+
+
+def published_chart(table: pd.DataFrame) -> Figure:
+    """The least link that each printed speed needs, by GPUs, a line per model; a panel per kind of GPU.
+
+    The dashed line is the link that the report names. Both axes are logarithmic.
+    """
+    kinds = list(dict.fromkeys(table["gpu"]))
+    figure, axes = parts.panels(len(kinds), height=4.6, sharey=True)
+    models = list(dict.fromkeys(table.sort_values("parameters")["model"]))
+    shades = dict(zip(models, _MODELS, strict=False))
+    for ax, kind in zip(axes, kinds, strict=True):
+        rows = table[table["gpu"] == kind]
+        for model, line in rows.groupby("model", sort=False):
+            ax.plot(line["gpus"], line["least_gbit_per_s"], "o-", color=shades[model], ms=5, lw=1.3, label=model)
+        named = rows["link_gbit_per_second"].dropna()
+        if not named.empty:
+            ax.axhline(named.iloc[0], color=canvas.THEORY, ls=_DASHES, lw=1.3, label="the named link")
+        ax.set_xscale("log", base=2)
+        counts = sorted(set(rows["gpus"]))
+        ax.set_xticks(counts, [str(count) for count in counts])
+        ax.set(xlabel="GPUs (log)", title=f"{kind}: {'link named' if not named.empty else 'no link named'}")
+        ax.grid(True)
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylabel("least rate of a node's link, Gbit/s (log)")
+    canvas.shared_legend(figure, axes, columns=10)
+    return canvas.finish(figure, fact(table, "source"))

@@ -1,0 +1,250 @@
+"""Tables of lab 14 → verdicts: each compares on its table before it says one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.provenance import fact
+from labkit.story import units
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import listed, resolved
+from lessons.beyond_the_node import tables
+from lessons.beyond_the_node.theory import NAMES
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_NEAR = 0.1  # of the rate that was set
+_SAME = 0.05  # two times within 5 % are called equal
+_ENOUGH = 0.9  # of the speed of computing alone
+_BYTES_NEAR = 0.1  # packet headers take 4 %, small messages more
+
+
+def rate(link_mbit: float) -> str:
+    """Return how a rate of the link is said."""
+    return f"{units.count(link_mbit)} Mbit/s" if link_mbit else "the link as it is"
+
+
+def hierarchy_helps(table: pd.DataFrame) -> Markdown:
+    """Say what two levels gain over one flat ring on the most nodes; takes `two_levels`."""
+    rows = table[table["nodes"] == table["nodes"].max()]
+    times = rows.pivot_table(index="whole_bytes", columns="method", values="call_ms")
+    ratio = times["flat"] / times["hierarchical"]
+    small, large = ratio.iloc[0], ratio.iloc[-1]
+    shown = table.pivot_table(index=["nodes", "whole_bytes"], columns="method", values="call_ms").reset_index()
+    shown["whole_bytes"] = shown["whole_bytes"].map(units.size)
+    shown = shown.rename(
+        columns={"whole_bytes": "message", "flat": "one flat ring, ms", "hierarchical": "two levels, ms"}
+    )
+    if small <= 1 + _SAME:
+        return verdict("**Two levels gain nothing, not even with small messages.**", shown)
+    tail = f"{units.times(large)} with the largest" if large > 1 + _SAME else "nothing with the largest"
+    return verdict(f"**On many nodes two levels gain {units.times(small)} with the smallest message, {tail}.**", shown)
+
+
+def lines_are_rates(lines: pd.DataFrame) -> Markdown:
+    """Say whether the fitted bandwidths between nodes are the rates that were set; takes `two_lines`."""
+    shaped = lines[(lines["place"] == "between") & (lines["link_mbit"] > 0)]
+    if shaped.empty:
+        return verdict("The link was not shaped, so there is no rate to compare with.")
+    far = shaped[(shaped["share_of_rate"] - 1).abs() > _NEAR]
+    names = {"place": "place", "link_mbit": "rate set, Mbit/s", "alpha_us": "α, µs", "beta_gb_per_s": "β, GB/s"}
+    shown = lines[list(names)].assign(share=lines["share_of_rate"].map(units.percent, na_action="ignore").fillna("–"))
+    shown = shown.rename(columns=names | {"share": "β by the rate set"})
+    if far.empty:
+        worst = units.percent((shaped["share_of_rate"] - 1).abs().max())
+        return verdict(f"✔ **Every line between nodes carries the rate that was set, to within {worst}.**", shown)
+    return verdict(
+        f"✘ **Not the rate that was set: {listed(map(rate, far['link_mbit']))}.** There processes set the pace.", shown
+    )
+
+
+def fewer_bytes(gain: pd.DataFrame) -> Markdown:
+    """Say how much less two levels send than one flat ring, and where that is faster; takes `levels_gain`."""
+    largest = gain[gain["kib"] == gain["kib"].max()]
+    counted = units.times(largest["bytes_gain"].median())
+    clear = (largest["gain"] - 1).abs() > largest["spread_gain"]
+    faster, slower = largest[clear & (largest["gain"] > 1)], largest[clear & (largest["gain"] < 1)]
+    names = {"link_mbit": "Mbit/s", "kib": "KiB", "flat_ms": "one ring, ms", "hierarchical_ms": "two levels, ms"}
+    names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
+    shown = gain[list(names)].rename(columns=names).round(2)
+    said = f"**One flat ring sends {counted} the bytes of two levels.**"
+    if len(slower):
+        return verdict(f"{said} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
+    if len(faster):
+        return verdict(f"{said} At {len(faster)} of {len(largest)} rates it also takes longer, beyond noise.", shown)
+    return verdict(f"{said} Their times differ by no more than noise.", shown)
+
+
+def hsdp_sends_less(traffic: pd.DataFrame) -> Markdown:
+    """Say how much less HSDP sends between nodes than FSDP; takes `link_traffic`."""
+    sizes = traffic.pivot_table(index="accumulation", columns="strategy", values="link_mib")
+    few, many = sizes.index.min(), sizes.index.max()
+    less = units.times(sizes.loc[many, "fsdp"] / sizes.loc[many, "hsdp"])
+    said = f"**With {many} micro-batches HSDP sends {less} less than FSDP over all GPUs.**"
+    grown = sizes.loc[many, "fsdp"] / sizes.loc[few, "fsdp"]
+    return verdict(
+        f"{said} FSDP alone sends more with more micro-batches, {units.times(grown)}." if grown > 1 + _SAME else said
+    )
+
+
+def _slowest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without a turned knob at the slowest link, by strategy."""
+    rows = table[(table["status"] == "ok") & (table["accumulation"] == 1)]
+    sent = rows[rows["strategy"] != "alone"]
+    slowest = (
+        sent["link_mbit"][sent["link_mbit"] > 0].min() if (sent["link_mbit"] > 0).any() else sent["link_mbit"].min()
+    )
+    return sent[sent["link_mbit"] == slowest].drop_duplicates("strategy").set_index("strategy")
+
+
+def sharded_steps(table: pd.DataFrame) -> Markdown:
+    """Say how HSDP's step compares with FSDP's at the slowest link, and whose bytes they send; takes `strategies`."""
+    rows = _slowest(table)
+    if not {"fsdp", "hsdp"} <= {*rows.index}:
+        return verdict("This run did not measure both FSDP and HSDP.")
+    fsdp, hsdp = rows.loc["fsdp"], rows.loc["hsdp"]
+    at, ratio = rate(hsdp["link_mbit"]), fsdp["step_ms"] / hsdp["step_ms"]
+    if not resolved(fsdp["step_ms"], hsdp["step_ms"], fsdp["spread_step_ms"], hsdp["spread_step_ms"]):
+        said = f"**At {at} the steps of FSDP and HSDP differ by no more than noise.**"
+    elif ratio > 1:
+        said = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
+    else:
+        said = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
+    counted = table[(table["expected_link_mib"] > 0) & table["link_mib"].notna()]
+    off = (counted["link_mib"] / counted["expected_link_mib"] - 1).abs().max()
+    bytes_said = f"The interface counts theory's bytes to within {units.percent(off)}."
+    if off > _BYTES_NEAR:
+        bytes_said = f"✘ The interface counts other bytes than theory, up to {units.percent(off)} off."
+    names = {"strategy": "strategy", "link_mbit": "Mbit/s", "accumulation": "micro-batches", "bucket_mb": "bucket, MiB"}
+    names |= {"step_ms": "step, ms", "spread_step_ms": "±", "link_mib": "MiB sent", "expected_link_mib": "by theory"}
+    return verdict(f"{said} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting")
+
+
+def which_knob(table: pd.DataFrame) -> Markdown:
+    """Say what accumulation brings at the slowest link, and whether any bucket size is faster; takes `strategies`."""
+    ddp = table[(table["strategy"] == "ddp") & (table["status"] == "ok")]
+    ddp = ddp[ddp["link_mbit"] == _slowest(table)["link_mbit"].iloc[0]]
+    whole = ddp[ddp["bucket_mb"] == ddp["bucket_mb"].iloc[0]]
+    few, many = whole.loc[whole["accumulation"].idxmin()], whole.loc[whole["accumulation"].idxmax()]
+    gain = many["efficiency"] - few["efficiency"]
+    at = rate(few["link_mbit"])
+    if abs(gain) <= many["spread_efficiency"] + few["spread_efficiency"]:
+        said = f"At {at} accumulation changes the efficiency by no more than noise."
+    else:
+        ends = f"{units.percent(few['efficiency'])} to {units.percent(many['efficiency'])}"
+        said = f"**At {at} accumulation takes the efficiency from {ends}.**"
+    single = ddp[ddp["accumulation"] == 1]
+    best = single.loc[single["step_ms"].idxmin()]
+    slower = [
+        row
+        for _, row in single.iterrows()
+        if resolved(row["step_ms"], best["step_ms"], row["spread_step_ms"], best["spread_step_ms"])
+    ]
+    return verdict(
+        f"{said} {'The size of buckets matters, too.' if slower else 'No bucket size is faster beyond noise.'}"
+    )
+
+
+def within_band(table: pd.DataFrame) -> Markdown:
+    """Say how many efficiencies lie in their predicted band, and on which side the others; takes `strategies`."""
+    rows = table[(table["strategy"] != "alone") & (table["link_mbit"] > 0) & table["least_efficiency"].notna()]
+    if rows.empty:
+        return verdict("The link was not shaped, so there is no band.")
+    spread, efficiency = rows["spread_efficiency"].fillna(0), rows["efficiency"]
+    below = efficiency + spread < rows["least_efficiency"].astype(float)
+    above = efficiency - spread > rows["most_efficiency"].astype(float)
+    inside = len(rows) - int(below.sum()) - int(above.sum())
+    others = [f"{int(which.sum())} {side}" for side, which in (("below", below), ("above", above)) if which.any()]
+    return verdict(
+        f"**{inside} of {len(rows)} efficiencies lie in their band**{f', {listed(others)} it' if others else ''}."
+    )
+
+
+def link_needed(needed: pd.DataFrame) -> Markdown:
+    """Say which strategies no link between nodes brings to the efficiency; takes `needed_links`."""
+    never = needed[needed["gbit_per_s"] == float("inf")]
+    least = needed.loc[needed["gbit_per_s"].idxmin()]
+    shown = needed.assign(strategy=needed["strategy"].map(NAMES))
+    shown["gbit_per_s"] = [
+        units.number(value) if value < float("inf") else "no link is enough" for value in needed["gbit_per_s"]
+    ]
+    shown = shown.rename(columns={"accumulation": "micro-batches", "gbit_per_s": "Gbit/s per node"})
+    goal = units.percent(fact(needed, "efficiency"))
+    most = f"{NAMES[least['strategy']]} with {least['accumulation']} micro-batches"
+    said = f"**For {goal}, {most} needs the least: {units.number(least['gbit_per_s'])} Gbit/s.**"
+    if len(never):
+        names = listed(f"{NAMES[row.strategy]}" for row in never.drop_duplicates("strategy").itertuples())
+        said += f" {names} can need more than any link gives: the links inside a node take too long."
+    return verdict(said, shown, summary="Every strategy")
+
+
+def local_steps_cost(table: pd.DataFrame) -> Markdown:
+    """Say what the rarest exchange saves in bytes and costs in loss; takes `exchanges`."""
+    rows = table.set_index("every")
+    if 1 not in rows.index or len(rows) < 2:
+        return verdict("This run has nothing to compare with.")
+    first, last = rows.loc[1], rows.iloc[-1]
+    worse = last["final_loss"] - first["final_loss"]
+    noise = last["spread_final_loss"] + first["spread_final_loss"]
+    cost = f"ends {units.number(abs(worse), 2)} nats {'higher' if worse > 0 else 'lower'}"
+    cost = cost if abs(worse) > noise else "ends as low, within the seeds' spread"
+    alike = "" if table["apart"].max() == 0 else " ✘ **Ranks end with different weights.**"
+    shown = table[["every", "final_loss", "spread_final_loss", "seeds", "link_mib"]].round(3)
+    less = units.times(last["times_less"])
+    return verdict(f"**An exchange every {last.name} steps sends {less} less and {cost}.**{alike}", shown)
+
+
+def limits_at_scale(table: pd.DataFrame) -> Markdown:
+    """Say which strategy keeps most on the most GPUs, without stragglers and with them; takes `projection`."""
+    most = table[table["gpus"] == table["gpus"].max()]
+    best = most.loc[most["efficiency"].idxmax()]
+    kept, left = units.percent(best["efficiency"]), units.percent(best["simulated_efficiency"])
+    shown = table.pivot_table(index="gpus", columns="strategy", values="efficiency", sort=False)
+    shown = shown.rename(columns=NAMES).map(units.percent).reset_index().rename(columns={"gpus": "GPUs"})
+    name = NAMES[best["strategy"]]
+    said = f"**On {units.count(best['gpus'])} GPUs {name} keeps most, {kept}"
+    same = best["efficiency"] - best["simulated_efficiency"] < _SAME / 10
+    return verdict(f"{said}.**" if same else f"{said}; with stragglers {left}.**", shown, summary="By two lines alone")
+
+
+def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth by the runs of each plan, here and recorded."""
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _two_lines(runs: Mapping[str, Run]) -> str | None:
+    lines = tables.two_lines(runs["messages"])
+    inside, between = (lines[lines["place"] == place]["beta_gb_per_s"] for place in ("inside", "between"))
+    return (
+        f"{units.times(inside.iloc[0] / between.min())} slower between nodes" if len(inside) and len(between) else None
+    )
+
+
+def _bytes(runs: Mapping[str, Run]) -> str:
+    gain = tables.levels_gain(runs["messages"])
+    return f"one flat ring sends {units.times(gain['bytes_gain'].iloc[-1])} the bytes of two levels"
+
+
+def _sharded(runs: Mapping[str, Run]) -> str | None:
+    rows = _slowest(tables.strategies(runs["strategies"]))
+    if not {"fsdp", "hsdp"} <= {*rows.index}:
+        return None
+    return f"FSDP's step takes {units.times(rows['step_ms']['fsdp'] / rows['step_ms']['hsdp'])} HSDP's"
+
+
+def _rarely(runs: Mapping[str, Run]) -> str:
+    last = tables.exchanges(runs["localsteps"]).iloc[-1]
+    return f"{units.times(last['times_less'])} fewer bytes with one exchange in {int(last['every'])} steps"
+
+
+_RULES = {
+    "A cluster has two lines, not one": _two_lines,
+    "Send between nodes what only they can know": _bytes,
+    "Shard inside a node, replicate between nodes": _sharded,
+    "What is exchanged rarely costs little": _rarely,
+}

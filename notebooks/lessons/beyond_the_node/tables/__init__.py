@@ -1,1 +1,0 @@
-"""Rows, lines and published figures → tables of lab 14."""
