@@ -9,28 +9,44 @@ from lessons.ddp_from_scratch.charts import (
     steps_chart,
     trace_chart,
 )
-from lessons.ddp_from_scratch.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.ddp_from_scratch.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_not_smaller,
+)
 from lessons.ddp_from_scratch.explorer import explore
 from lessons.ddp_from_scratch.plan import Buckets, Equality, Implementations, Profiles, Trial
-from lessons.ddp_from_scratch.story import explain_buckets, explain_steps
-from lessons.ddp_from_scratch.tables.buckets import buckets, curve, overhead
-from lessons.ddp_from_scratch.tables.steps import (
-    all_reduces,
+from lessons.ddp_from_scratch.story import (
+    all_right,
+    beside_torch,
+    best_size,
+    in_one_minute,
+    sent_early,
+    what_is_hidden,
+)
+from lessons.ddp_from_scratch.tables import (
+    buckets,
     cases,
     costs,
+    curve,
     equality,
     implementations,
+    overhead,
     overlap,
     profile,
     sending,
     symptoms,
     trace_spans,
 )
-from lessons.ddp_from_scratch.targets import scorecard
 from lessons.ddp_from_scratch.theory import NAMES
 
 _ON_BOTH, _ON_TWO = ("implementations", "buckets", "equality"), ("profiles", "trial", "report_128", "report_32")
-# The report trains on two GPUs; the runs on four are for the targets.
+# The report trains on two GPUs; the runs on four are for the measures.
 RECORDED = Recordings(
     "ddp_from_scratch",
     2,

@@ -31,19 +31,19 @@ _PRINTED = {  # the report's name → the strategy, if the report makes clear wh
 _PRINTED_LABEL = "published, 2 × H100"
 
 
-def steps_chart(*tables: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
+def steps_chart(*tables: pd.DataFrame) -> Figure:
     """A bar per strategy: a step that sends nothing, and how much longer this one is; a line at torch's DDP.
 
-    A panel per run. `published` marks a report's steps on the bars of the same strategies.
+    A panel per run.
     """
     figure, axes = parts.panels(len(tables), height=1.7 + 0.42 * max(map(len, tables)))
     for ax, table in zip(axes, tables, strict=True):
-        _steps(ax, table, published, 1.2 + 0.16 * len(tables))
+        _steps(ax, table, 1.2 + 0.16 * len(tables))
     canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*tables, published))
+    return canvas.finish(figure, sources(*tables))
 
 
-def _steps(ax: Axes, table: pd.DataFrame, published: pd.DataFrame | None, room: float) -> None:
+def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
     """Draw a run's steps; the axis ends `room` times as far as the longest bar."""
     longer = table["longer_ms"].fillna(0.0).clip(lower=0.0)
     parts.rows(ax, [_label(row) for row in table.itertuples()])
@@ -53,8 +53,6 @@ def _steps(ax: Axes, table: pd.DataFrame, published: pd.DataFrame | None, room: 
     for step_ms in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
         ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label=NAMES["ddp"])
     longest_ms = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
-    if published is not None and not fact(table, "small"):
-        longest_ms = max(longest_ms, _mark_printed(ax, table, published))
     for place, row in enumerate(table.itertuples()):
         spread = f" ± {units.number(row.spread_step_ms, 2)}" if row.spread_step_ms > 0 else ""
         text = f"{units.number(row.step_ms)}{spread}" if row.status == "ok" else row.status
@@ -68,23 +66,17 @@ def _label(row: Any) -> str:
     return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MB" if row.strategy == "bucketed" else "")
 
 
-def _mark_printed(ax: Axes, table: pd.DataFrame, published: pd.DataFrame) -> float:
-    """Mark a report's steps on the bars of the same strategies, every bucket size; return the longest in ms."""
-    place_of = {strategy: place for place, strategy in enumerate(table["strategy"])}
-    strategies, steps_ms = published["implementation"].map(lambda name: _PRINTED[name][0]), _printed_ms(published)
-    places = strategies.map(place_of)
-    shown = places.notna() & steps_ms.notna()
-    ax.plot(steps_ms[shown], places[shown], "^", color=canvas.PUBLISHED, mec="white", ms=9, label=_PRINTED_LABEL)
-    return float(steps_ms[shown].max())
-
-
 def _printed_ms(published: pd.DataFrame) -> pd.Series:
     """Return the printed steps in ms; NaN where a report prints a word, such as "OOM"."""
     return 1e3 * pd.to_numeric(published["step_seconds"], errors="coerce")
 
 
-def published_chart(published: pd.DataFrame) -> Figure:
-    """A mark per printed step; the band lies between the two printed steps of one configuration, naive."""
+def published_chart(published: pd.DataFrame, *recorded: pd.DataFrame) -> Figure:
+    """A mark per printed step; the band lies between the two printed steps of one configuration, naive.
+
+    `recorded`: steps of our runs of one total batch and several numbers of positions, each with a mark of its own;
+    their buckets have another size than the printed ones.
+    """
     steps_ms, names = _printed_ms(published), published["implementation"]
     sizes = published["bucket_mb"].map(lambda mb: f", {mb:g} MB", na_action="ignore").fillna("")
     figure, ax = canvas.canvas(height=1.4 + 0.34 * len(published))
@@ -93,12 +85,17 @@ def published_chart(published: pd.DataFrame) -> Figure:
     band = "between two printed steps of one configuration, naive"
     ax.axvspan(steps_ms[repeated].min(), steps_ms[repeated].max(), color=canvas.HAIRLINE, label=band)
     ax.plot(steps_ms, places, "^", ms=8, color=canvas.PUBLISHED, label=_PRINTED_LABEL)
+    strategies = [_PRINTED[name][0] if name in ("naive", "flat", "overlap_individual") else "" for name in names]
+    for table, marker in zip(recorded, ("o", "s"), strict=False):
+        ours = table.drop_duplicates("strategy").set_index("strategy")["step_ms"].reindex(strategies)
+        label = f"recorded, 2 × H200, {fact(table, 'positions')} positions"
+        ax.plot(ours, places, marker, ms=6, color=canvas.RECORDED, label=label)
     for place, step_ms, printed in zip(places, steps_ms, published["step_seconds"], strict=True):
         failed = "out of memory" if printed == "OOM" else str(printed)
         parts.beside(ax, *((step_ms, place, units.number(step_ms)) if pd.notna(step_ms) else (0, place, failed)))
     ax.set(xlabel="ms per step", title="As printed", xlim=(0, 1.12 * steps_ms.max()))
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(published))
+    canvas.legend_above(ax, columns=2)
+    return canvas.finish(figure, sources(published, *recorded))
 
 
 def flights_chart(

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 from labkit.theory.shapes import Model
 from labkit.theory.traffic import FIRST_BUCKET
 
 MIB = 2**20
-ROUNDING = 1e-12  # share of a step; costs below it come from the arithmetic of the fit
-GOAL_OVER_DDP = 1.03  # longest bucketed step, in steps of torch's DDP
 NAMES = {
     "none": "nothing sent",
     "naive": "naive",
@@ -76,51 +73,6 @@ class Overhead:
         if not (self.call_s > 0 and self.bytes_per_s < math.inf):
             return math.nan
         return math.sqrt(total_bytes * self.bytes_per_s * self.call_s)
-
-
-def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -> Overhead:
-    """Fit base, o and 1/w to measured steps by least squares, with o and 1/w not below 0; `counts` are of buckets.
-
-    Raises ValueError for fewer than three different counts.
-    """
-    if len(set(counts)) < 3:
-        raise ValueError("three unknowns need three numbers of buckets or more")
-    columns = [[1.0] * len(counts), list(counts), [total_bytes / count for count in counts]]
-    fits = [_solved(columns, (0, *chosen), seconds) for more in range(3) for chosen in combinations((1, 2), more)]
-    base, call, slope = min((one for one in fits if min(one[1:]) >= 0), key=lambda one: _misses(columns, one, seconds))
-    calls_s, bytes_s = call * max(columns[1]), slope * max(columns[2])
-    none_s = ROUNDING * max(seconds)
-    line = Overhead(base, call if calls_s > none_s else 0.0, 1 / slope if bytes_s > none_s else math.inf)
-    pairs = zip(counts, seconds, strict=True)
-    residual = max(abs(line.seconds(count, total_bytes) / measured_s - 1) for count, measured_s in pairs)
-    return Overhead(line.base_s, line.call_s, line.bytes_per_s, residual)
-
-
-def _solved(columns: list[list[float]], chosen: tuple[int, ...], seconds: Sequence[float]) -> list[float]:
-    """Return the least-squares weights of the chosen columns, 0 for the others (Gram–Schmidt, then back)."""
-    bases: list[list[float]] = []
-    shares: list[list[float]] = []
-    for number in chosen:
-        rest, share = list(columns[number]), []
-        for base in bases:
-            share.append(_dot(rest, base) / _dot(base, base))
-            rest = [a - share[-1] * b for a, b in zip(rest, base, strict=True)]
-        bases.append(rest)
-        shares.append(share)
-    weights = [_dot(seconds, base) / _dot(base, base) for base in bases]
-    for later in reversed(range(len(chosen))):
-        for earlier in range(later):
-            weights[earlier] -= shares[later][earlier] * weights[later]
-    return [weights[chosen.index(number)] if number in chosen else 0.0 for number in range(3)]
-
-
-def _misses(columns: list[list[float]], weights: list[float], seconds: Sequence[float]) -> float:
-    fitted = [_dot(weights, row) for row in zip(*columns, strict=True)]
-    return sum((a - b) ** 2 for a, b in zip(fitted, seconds, strict=True))
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 class Flight(NamedTuple):

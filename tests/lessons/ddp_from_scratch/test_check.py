@@ -7,7 +7,7 @@ from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from lessons import ddp_from_scratch as ddp
-from lessons.ddp_from_scratch.exercise import SYMPTOMS, check, verdict_of
+from lessons.ddp_from_scratch.exercises import SYMPTOMS, check, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

@@ -5,7 +5,7 @@ import pytest
 from labkit.claims import claims
 from labkit.engine.run import replay
 from lessons import ddp_from_scratch as ddp
-from lessons.ddp_from_scratch.claims.sizes import fits
+from lessons.ddp_from_scratch.claims import fits
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,7 @@ def test_a_claim_is_recomputed(table, claim, printed, recomputed, holds):
 
 def test_claims_whose_figures_are_words(table):
     assert table["holds"][["naive_sends", "best_size_formula", "best_size"]].tolist() == [True, False, None]
-    assert (
-        "16.7 ms by NVLink" in table["recomputed"]["naive_sends"]
-        and "125 ms by PCIe" in table["recomputed"]["naive_sends"]
-    )
+    assert table["recomputed"]["naive_sends"] == "at least 16.7 by NVLink, 125 by PCIe"
     assert table["recomputed"]["best_size_formula"] == "27.4 buckets, of 291 MB"
     assert table["recomputed"]["best_size"] == "11 to 24 MB; none in 2 of 8 fits"
     assert table["recomputed"]["large_buckets_do_not_fit"] == "47.8 of 80 GB"
@@ -109,7 +106,6 @@ def test_a_verdict_follows_the_printed_table(edited, claim, implementation, seco
 
 def test_every_recomputed_figure_says_what_it_is(table):
     assert (table["recomputes"] != "").all()
-    assert list(table.index[table["explained"]]) == ["naive_sends"]
 
 
 def test_the_fit_goes_through_the_printed_sizes():

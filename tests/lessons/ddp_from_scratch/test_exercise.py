@@ -5,7 +5,7 @@ import json
 import pytest
 
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from lessons.ddp_from_scratch.exercise import SETTINGS, judge_started
+from lessons.ddp_from_scratch.exercises import SETTINGS, judge_started
 
 
 def right(buckets, arrivals):

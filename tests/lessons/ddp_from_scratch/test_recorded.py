@@ -4,7 +4,7 @@ import pytest
 from figures import checked
 
 from labkit.engine.run import replay
-from labkit.tables.published import published
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES
 
@@ -61,23 +61,20 @@ def test_traces_show_overlap_and_its_absence(runs):
     assert table.loc["bucketed", "overlap"] > table.loc["naive", "overlap"] + 0.2
 
 
-def test_targets_are_met(runs):
-    cards = {name: ddp.scorecard(run) for name, run in runs.items()}
+def test_goals_are_met_or_open(runs):
+    cards = {name: scorecard_of(run) for name, run in runs.items()}
     assert {name for name, card in cards.items() if card.empty} == {"profiles", "trial", "report_128", "report_32"}
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
 
 
-def test_every_chart_and_sentence(runs):
+def test_every_chart(runs):
     steps, sweep = ddp.implementations(runs["implementations"]), ddp.buckets(runs["buckets"])
     fit, line = ddp.overhead(runs["buckets"]), ddp.curve(runs["buckets"])
-    checked(ddp.steps_chart(steps, steps, published=published("ddp_from_scratch")))
+    checked(ddp.steps_chart(steps, steps))
     checked(ddp.buckets_chart([sweep, sweep], [fit, fit], [line, line], guess=100.0))
-    names = ("naive", "flat", "overlapped", "bucketed", "ddp")
-    checked(ddp.trace_chart(*(ddp.trace_spans(runs["profiles"], name) for name in names), names=ddp.NAMES))
+    spans = [ddp.trace_spans(runs["profiles"], name) for name in ("naive", "bucketed")]
+    checked(ddp.trace_chart(*spans, names=ddp.NAMES, own_axes=True))
     checked(ddp.breakdown_chart(*2 * [ddp.profile(runs["profiles"])], names=ddp.NAMES))
-    text = ddp.explain_steps(steps, ddp.sending(runs["implementations"])).data
-    assert "Beyond noise, these are longer than a step that sends nothing: naive" in text and "the links allow" in text
-    assert "MB are fastest" in ddp.explain_buckets(sweep, fit).data
 
 
 def test_every_suspect_shows_itself(runs):
@@ -86,11 +83,6 @@ def test_every_suspect_shows_itself(runs):
     assert said.count("nothing is wrong with it") == runs["trial"].plan.variants.count("right")
 
 
-def test_figures_in_the_notebooks_text(runs):
-    for name, part in (("report_128", "7.52 ms of it, 21 %"), ("report_32", "19.3 ms of it, 54 %")):
-        table = ddp.implementations(runs[name])
-        assert part in (ddp.explain_steps(table, ddp.sending(runs[name])).data or "").replace("\u202f", " ")
-    rows = runs["profiles"].rows
-    naive = rows[(rows["entry"] == "profile") & (rows["strategy"] == "naive")].set_index("rank")["communication_ms"]
-    assert (round(naive[0]), round(naive[1]), round(naive.mean())) == (76, 34, 55)
-    assert round(ddp.profile(runs["profiles"]).set_index("strategy").loc["bucketed", "exposed_ms"]) == 58
+def test_backward_hides_a_part_at_the_reports_batch(runs):
+    for name, part in (("report_128", "hides 21 %"), ("report_32", "hides 54 %")):
+        assert part in ddp.what_is_hidden(ddp.implementations(runs[name]), ddp.costs(runs[name])).data

@@ -1,141 +1,87 @@
-"""Each sentence of lab 10 follows its table: said where it is true, its opposite where that is true."""
+"""Each verdict of lab 10 follows its table: said where it is true, its opposite where that is true."""
 
+import pandas as pd
 import pytest
-from made import said
-from made_ddp_from_scratch import buckets_run, implementations_run
+from made import table
+from made_ddp_from_scratch import buckets_run, equality_run, implementations_run
 
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.theory import Overhead
 
-SMALL = "This run is small"
-CPU = {
-    "device": "cpu",
-    "size": "small",
-    "hidden": 64,
-    "inner": 256,
-    "layers": 3,
-    "heads": 4,
-    "vocabulary": 500,
-    "sequence": 32,
-    "bucket_mb": 0.25,
-}
+NOTHING = pd.DataFrame({"strategy": []})
 
 
-def steps_text(run):
-    return ddp.explain_steps(ddp.implementations(run), ddp.sending(run))
-
-
-@pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
-    [
-        (
-            {},
-            (
-                "longer than a step that sends nothing: naive, flat, overlapped, bucketed and torch's DDP.",
-                "Naive adds most, 32.0 ms.",
-                "Many calls during backward beat one call after it**: overlapped is 18.0 ms faster than flat.",
-                "Bucketed takes 1.010 × the step of torch's DDP, ± 0.00",
-                "reaches the goal, at most 1.03 ×",
-                "naive sends at 250 GB/s",
-                "the links allow 478 GB/s",
-                "Flat needs most extra memory, 7.42 GiB.",
-            ),
-            ("One call after backward", "misses", "open", "Not measured", SMALL),
-        ),
-        (
-            {"step_ms": {"overlapped": 130.0, "bucketed": 100.0}},
-            ("One call after backward beats many calls", "**misses** the goal"),
-            ("reaches",),
-        ),
-        ({"step_ms": {"overlapped": 118.1}}, ("differ by no more than noise.",), ("beat many", "beats")),
-        ({"step_ms": {"bucketed": 90.05}}, ("The others differ from it by no more than noise: bucketed.",), ()),
-        (
-            {"step_ms": dict.fromkeys(("naive", "flat", "overlapped", "bucketed", "ddp"), 90.0)},
-            ("Beyond noise, no strategy takes longer",),
-            ("adds most",),
-        ),
-        (
-            {"step_ms": {"bucketed": 100}, "noise": (-0.2, 0.2, 0.0, 0.1, -0.1)},
-            ("whether it reaches the goal, at most 1.03 ×, is open.",),
-            ("misses",),
-        ),
-        ({"failed": ("flat",)}, ("Not measured: flat (out of memory).",), ("beats", "beat one")),
-        ({"strategies": ("naive", "flat")}, ("GB/s",), ("sends nothing", "torch", "extra memory")),
-        ({"strategies": ("none", "naive", "ddp")}, ("No strategy needs more memory",), ("needs most",)),
-        (CPU, ("× the step of torch's DDP", SMALL), ("goal", "extra memory", "links allow")),
-    ],
-)
-def test_steps(tmp_path, made, parts, unsaid):
-    said(steps_text(implementations_run(tmp_path / "run", **made)), parts, *unsaid)
+def test_all_right(tmp_path):
+    assert "✔ **All classes" in ddp.all_right(ddp.cases(equality_run(tmp_path / "good"))).data
+    wrong = ddp.all_right(ddp.cases(equality_run(tmp_path / "wrong", weight_error=0.1))).data
+    assert "✘ **Not as one process: plain, tied" in wrong
 
 
 @pytest.mark.parametrize(
     ("step_ms", "noise", "part"),
     [
-        ({"none": 90, "naive": 130, "overlapped": 120, "bucketed": 100}, 0, "Backward hides 30.0 ms of it, 75 %"),
-        (
-            {"none": 90, "naive": 130, "overlapped": 135, "bucketed": 140},
-            0,
-            "hides nothing of it**: overlapped is 5.00",
-        ),
-        ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "cannot say how much of it backward"),
+        ({"none": 90, "naive": 130, "overlapped": 120, "bucketed": 100}, 0, "adds 40 ms; backward hides 75 % of it**"),
+        ({"none": 90, "naive": 130, "overlapped": 135, "bucketed": 140}, 0, "hides nothing of it**: overlapped"),
+        ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "backward hides of it is within noise"),
         ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "Naive adds no time beyond noise"),
     ],
 )
 def test_how_much_backward_hides(tmp_path, step_ms, noise, part):
-    table = ddp.implementations(implementations_run(tmp_path / "run"))
-    table["step_ms"] = table["strategy"].map(step_ms).fillna(100)
-    table["spread_step_ms"], table["longer_ms"] = noise, table["step_ms"] - step_ms["none"]
-    table["spread_longer_ms"] = 2 * noise
-    said(ddp.explain_steps(table, table.iloc[:0]), part)
+    made = ddp.implementations(implementations_run(tmp_path / "run"))
+    made["step_ms"] = made["strategy"].map(step_ms).fillna(100)
+    made["spread_step_ms"], made["longer_ms"] = noise, made["step_ms"] - step_ms["none"]
+    made["spread_longer_ms"] = 2 * noise
+    assert part in ddp.what_is_hidden(made, NOTHING).data
+
+
+def test_without_naive_nothing_is_said_of_hiding(tmp_path):
+    few = ddp.implementations(implementations_run(tmp_path / "run", strategies=("flat", "bucketed")))
+    assert "lacks naive" in ddp.what_is_hidden(few, NOTHING).data
 
 
 @pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
+    ("ratio", "spread", "part"),
+    [(1.01, 0.05, "same time within noise"), (1.2, 0.05, "**Ours takes 1.20 ×"), (0.8, 0.05, "**Ours takes 0.80 ×")],
+)
+def test_beside_torch(ratio, spread, part):
+    made = table(("bucketed", ratio, spread), columns=["strategy", "over_ddp", "spread_over_ddp"])
+    assert part in ddp.beside_torch(made).data
+
+
+def test_what_is_sent_early(tmp_path):
+    said = ddp.sent_early(ddp.overlap(implementations_run(tmp_path / "run"))).data
+    assert "send: overlapped, bucketed and torch's DDP. After it: naive and flat.**" in said and "✘" not in said
+    wrong = ddp.sent_early(ddp.overlap(implementations_run(tmp_path / "wrong", extra_call=1))).data
+    assert "✘ Calls that theory does not expect: naive" in wrong
+
+
+@pytest.mark.parametrize(
+    ("made", "part"),
     [
-        (
-            {},
-            (
-                "Buckets of 100 MB are fastest",
-                "Slower beyond noise: ",
-                "o = 20.0 µs per call and w = 100 GB/s",
-                "a mean bucket of 121 MiB is best, **which is among** the sizes measured fastest (115 MiB)",
-                "reaches the goal",
-            ),
-            ("cannot confirm", "only", SMALL),
-        ),
-        (
-            {"line": Overhead(0.096, 2e-5, float("inf"))},
-            ("finds only o = 20.0 µs per call", "no best size", "Buckets of 8000 MB are fastest"),
-            ("w =",),
-        ),
-        ({"line": Overhead(0.096, 0.0, 1e11)}, ("finds only w = 100 GB/s", "no best size"), ("o =",)),
-        (
-            {"line": Overhead(0.096, 2e-7, 1e14)},
-            ("no other size is slower beyond noise", "are equal within noise"),
-            ("which is",),
-        ),
-        ({"ddp_ms": 90.0}, ("**misses** the goal",), ("reaches",)),
-        ({"others": ("none",)}, ("Buckets of 100 MB are fastest",), ("torch",)),
-        ({"buckets_mb": (10, 100)}, ("Buckets of 100 MB are fastest",), ("n·o",)),
-        (CPU | {"buckets_mb": (0.02, 0.1, 0.5, 2)}, ("the step of torch's DDP", SMALL), ("goal",)),
+        ({}, "**Fastest: 115 MiB.** The formula's best, 121, is among them."),
+        ({"line": Overhead(0.096, 2e-7, 1e14)}, "No size is best beyond noise"),
+        ({"line": Overhead(0.096, 2e-5, float("inf"))}, "No size is best beyond noise"),
+        ({"buckets_mb": (10, 100)}, "Too few bucket sizes"),
     ],
 )
-def test_buckets(tmp_path, made, parts, unsaid):
+def test_best_size(tmp_path, made, part):
     run = buckets_run(tmp_path / "run", **made)
-    said(ddp.explain_buckets(ddp.buckets(run), ddp.overhead(run)), parts, *unsaid)
+    assert part in ddp.best_size(ddp.buckets(run), ddp.overhead(run)).data
 
 
-def test_a_formula_whose_best_size_was_measured_slow(tmp_path):
+def test_a_formula_whose_best_size_was_measured_slow_or_has_none(tmp_path):
     run = buckets_run(tmp_path / "run")
-    fit = ddp.overhead(run).assign(optimum_mib=900.0)
-    said(ddp.explain_buckets(ddp.buckets(run), fit), "900 MiB is best, **which is not among**", "which is among")
+    far = ddp.overhead(run).assign(optimum_mib=900.0)
+    assert "900, is **not among them**" in ddp.best_size(ddp.buckets(run), far).data
+    none = ddp.overhead(run).assign(optimum_mib=float("nan"))
+    assert "finds no best size" in ddp.best_size(ddp.buckets(run), none).data
 
 
-def test_a_size_that_did_not_fit(tmp_path):
-    run = buckets_run(tmp_path / "run")
-    rows = ddp.buckets(run)
-    rows.loc[rows["bucket_mb"] == 1000, ["status", "step_ms"]] = ["out of memory", float("nan")]
-    said(ddp.explain_buckets(rows, ddp.overhead(run)), "Buckets of 1000 MB: out of memory.", "noise: 1000")
-    rows["status"] = "out of memory"
-    said(ddp.explain_buckets(rows, ddp.overhead(run)), "No bucket size was measured.", "fastest")
+def test_one_minute_says_what_each_run_shows(tmp_path):
+    runs = {
+        "implementations": implementations_run(tmp_path / "steps"),
+        "buckets": buckets_run(tmp_path / "buckets"),
+        "equality": equality_run(tmp_path / "equal"),
+    }
+    said = ddp.in_one_minute(runs, runs).data
+    assert "25 ms shorter" in said and "115 MiB" not in said.partition("√")[0] and "14 of 14 cases" in said

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from made_ddp_from_scratch import LINE, STEP_MS, buckets_run, equality_run, implementations_run, trial_run
 
+from labkit.tables.measures import scorecard_of
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS
 from lessons.ddp_from_scratch.theory import Overhead
@@ -58,14 +59,6 @@ def test_what_was_sent_is_held_against_the_formula(tmp_path):
     wrong = ddp_from_scratch.overlap(implementations_run(tmp_path / "wrong", extra_call=1))
     assert not wrong["equal"].any()
     assert (wrong["collectives"] == wrong["expected"] + 1).all()
-
-
-def test_calls_of_two_runs_side_by_side(tmp_path):
-    good, wrong = implementations_run(tmp_path / "good"), implementations_run(tmp_path / "wrong", extra_call=1)
-    table = ddp_from_scratch.all_reduces(good, wrong)
-    assert table["run"].tolist() == ["here"] * 5 + ["recorded"] * 5
-    assert table["as expected"].tolist() == [True] * 5 + [False] * 5
-    assert table["before the last gradient"].tolist()[:3] == [0, 0, 434]
 
 
 def test_sending_beside_the_link(tmp_path):
@@ -125,12 +118,11 @@ def test_equality_tells_by_case(tmp_path):
     good = equality_run(tmp_path / "good")
     assert ddp_from_scratch.equality(good)["equal"].all()
     assert (ddp_from_scratch.equality(good).groupby("case")["strategy"].nunique() == len(OURS)).all()
-    table = ddp_from_scratch.cases(good, equality_run(tmp_path / "coarse", gradient_error=5e-3)).set_index("case")
+    table = ddp_from_scratch.cases(equality_run(tmp_path / "coarse", gradient_error=5e-3)).set_index("case")
     assert table.index.tolist() == list(CASES)
     assert table["meaning"].notna().all()
-    assert table["right_here"].all()
-    assert table.index[table["right_recorded"]].tolist() == ["bfloat16", "mixed"]
-    assert table["error_recorded"].tolist() == [5e-3] * len(CASES)
+    assert table.index[table["right"]].tolist() == ["bfloat16", "mixed"]
+    assert table["error"].tolist() == [5e-3] * len(CASES)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +131,7 @@ def test_equality_tells_by_case(tmp_path):
 def test_one_fault_on_one_rank_is_enough(tmp_path, wrong):
     run = equality_run(tmp_path / "run", **wrong)
     assert not ddp_from_scratch.equality(run)["equal"].any()
-    assert not ddp_from_scratch.scorecard(run)["met"].any()
+    assert not scorecard_of(run)["met"].any()
 
 
 def test_symptoms_are_the_worst_ranks_beside_rank_0s(tmp_path):
@@ -158,25 +150,25 @@ def test_a_goal_inside_the_spread_is_open(tmp_path):
         "sweep": buckets_run(tmp_path / "sweep", noise=(-0.2, 0.2, 0.0, 0.1, -0.1)),
     }
     for run in runs.values():
-        assert ddp_from_scratch.scorecard(run)["met"].tolist() == ["open", True]
-    table, fit = ddp_from_scratch.buckets(runs["sweep"]), ddp_from_scratch.overhead(runs["sweep"])
-    assert "is open" in ddp_from_scratch.explain_buckets(table, fit).data
+        assert scorecard_of(run)["met"].tolist() == ["open", True]
 
 
 def test_scorecard(tmp_path):
-    good = ddp_from_scratch.scorecard(implementations_run(tmp_path / "good"))
+    good = scorecard_of(implementations_run(tmp_path / "good"))
     assert good["target"].str.len().max() <= 50
     assert good["measured"].tolist() == pytest.approx([1.01, 0], abs=1e-3)
     assert good["met"].all()
-    bad = ddp_from_scratch.scorecard(implementations_run(tmp_path / "bad", step_ms={"bucketed": 100}, extra_call=1))
+    bad = scorecard_of(implementations_run(tmp_path / "bad", step_ms={"bucketed": 100}, extra_call=1))
     assert bad["measured"].tolist() == pytest.approx([1.042, 5], abs=1e-3)
     assert not bad["met"].any()
-    sweep = ddp_from_scratch.scorecard(buckets_run(tmp_path / "sweep"))
+    sweep = scorecard_of(buckets_run(tmp_path / "sweep"))
     assert sweep["met"].all()
-    assert not ddp_from_scratch.scorecard(buckets_run(tmp_path / "slow", ddp_ms=80.0))["met"].iloc[0]
-    assert ddp_from_scratch.scorecard(equality_run(tmp_path / "equal"))["met"].all()
-    assert ddp_from_scratch.scorecard(trial_run(tmp_path / "trial")).empty
-    without = ddp_from_scratch.scorecard(implementations_run(tmp_path / "without", strategies=("none", "bucketed")))
-    assert without["met"].iloc[0] == "not recorded", "a target that could not be measured is not met"
-    assert ddp_from_scratch.scorecard(implementations_run(tmp_path / "cpu", device="cpu")).empty
-    assert ddp_from_scratch.scorecard(implementations_run(tmp_path / "batch", samples=16)).empty, "a report's batch"
+    assert not scorecard_of(buckets_run(tmp_path / "slow", ddp_ms=80.0))["met"].iloc[0]
+    assert scorecard_of(equality_run(tmp_path / "equal"))["met"].all()
+    assert scorecard_of(trial_run(tmp_path / "trial")).empty
+    without = scorecard_of(implementations_run(tmp_path / "without", strategies=("none", "bucketed")))
+    assert without["target"].tolist() == ["strategies with unexpected calls, 2 GPUs"], (
+        "there is nothing to compare with"
+    )
+    assert scorecard_of(implementations_run(tmp_path / "cpu", device="cpu")).empty
+    assert scorecard_of(implementations_run(tmp_path / "batch", samples=16)).empty, "a report's batch"

@@ -7,7 +7,8 @@ import pytest
 from labkit.theory.shapes import bert
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer
-from lessons.ddp_from_scratch.theory import MIB, Overhead, fill, fit, messages
+from lessons.ddp_from_scratch.tables import fit
+from lessons.ddp_from_scratch.theory import MIB, Overhead, fill, messages
 
 MODELS = [bert(128, 2, 1000, 64), bert(768, 12, 30522, 512), *(transformer(*SIZES[name][:3]) for name in SIZES)]
 COUNTS = [338, 190, 60, 12, 8]

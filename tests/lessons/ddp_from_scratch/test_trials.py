@@ -4,7 +4,7 @@ import pytest
 
 from labkit.engine.launch import launch
 from lessons import ddp_from_scratch
-from lessons.ddp_from_scratch.exercise import SYMPTOMS
+from lessons.ddp_from_scratch.exercises import SYMPTOMS
 from lessons.ddp_from_scratch.plan import VARIANTS, Trial
 
 pytestmark = pytest.mark.slow

@@ -1,20 +1,23 @@
-"""The student's order of buckets, and the replicas with a bug: how each is judged."""
+"""The exercises of lab 10: the cheapest number of buckets, the order of sending, and the bug in replicas."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from random import Random
 
+from IPython.display import HTML
+
+from labkit.course.cases import Cases, named
 from labkit.course.exercise import written
 from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import line_up
+from labkit.course.lineup import edited, line_up
 from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.why import why
 from labkit.story import units
 from labkit.story.words import listed
-from lessons.ddp_from_scratch.hints import HINTS
-from lessons.ddp_from_scratch.listings import CODES
-from lessons.ddp_from_scratch.tables.steps import symptoms
+from lessons.ddp_from_scratch.tables import symptoms
 
 SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
     "one_rank": "gradients are added up on rank 0 only; the other ranks keep something else",
@@ -166,13 +169,105 @@ judge_count = judge_of(
     merit="no other whole number of buckets costs less",
 )
 
+
+def _totals(random: Random) -> list:
+    """Return totals whose best number of buckets is better than its neighbours beyond rounding."""
+    drawn: list[tuple] = []
+    while len(drawn) < 6:
+        call_s, rate = random.choice((5e-6, 10e-6, 50e-6, 1e-3)), random.choice((10e9, 50e9, 100e9))
+        root = random.uniform(1.2, 60)
+        below = int(root)
+        if abs(below * (below + 1) - root**2) > 0.05 * root:
+            drawn.append((round(root**2 * call_s * rate), call_s, rate))
+    return drawn
+
+
+def _arrivals(random: Random) -> list:
+    drawn = []
+    for unused in (0, 0, 0, 1):
+        weights = [*range(random.randint(5, 9))][::-1]
+        cuts = sorted(random.sample(range(1, len(weights)), random.randint(1, 3)))
+        buckets = [weights[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(weights)], strict=True)]
+        drawn.append((buckets, random.sample(weights, len(weights) - unused)))
+    return drawn
+
+
 check = Exercises(
     "ddp_from_scratch",
-    Exercise("best_count", BYTES, judge_count, hints=HINTS["best_count"], grade=WARM_UP),
-    Exercise("started", list(SETTINGS.values()), judge_started, hints=HINTS["started"], grade=CORE),
+    Exercise(
+        "best_count",
+        BYTES,
+        judge_count,
+        grade=WARM_UP,
+        cases=Cases(_totals),
+        hints=(
+            "Two costs: every call costs o, and the last bucket cannot be hidden. Which of them falls with "
+            "more buckets?",
+            "The cost is n·o + s/(n·w). As a function of any n it is least at √(s/(w·o)). Buckets come whole, "
+            "and there is at least one.",
+            "`below = max(1, int((total_bytes / bytes_per_s / call_s) ** 0.5))`. Compute the cost for `below` "
+            "and `below + 1`, and return the one that costs less.",
+        ),
+    ),
+    Exercise(
+        "started",
+        list(SETTINGS.values()),
+        judge_started,
+        grade=CORE,
+        cases=Cases(_arrivals, lambda given, inputs: judge_started(given, named(inputs))),
+        hints=(
+            "When may bucket 1 be sent if it is full before bucket 0? Look at the example in the text.",
+            "Keep the set of gradients that have arrived, and the number of the next bucket to send. After "
+            "each arrival, send as many buckets as possible, in order.",
+            "After `arrived.add(weight)`: `while sent < len(buckets) and set(buckets[sent]) <= arrived:` "
+            "append `sent` to this arrival's list, and add 1 to `sent`.",
+        ),
+    ),
     imported_as="ddp",
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
-suspects, diagnose, show_suspects = line_up(
-    "ddp_from_scratch", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
+
+_RIGHT = """
+class Bucketed:
+    def __init__(self, model, bucket_mb):
+        for weight in model.parameters():
+            broadcast(weight, src=0)
+        weights = reversed([*model.parameters()])
+        self.buckets = fill(weights, bucket_mb)
+        self.sending = []
+
+    def bucket_is_full(self, bucket):
+        bucket.flat /= ranks
+        work = all_reduce(bucket.flat, async_op=True)
+        self.sending.append(work)
+
+    def finish(self):
+        for work in self.sending:
+            work.wait()
+        self.sending.clear()
+"""
+_CODES = edited(
+    _RIGHT,
+    {
+        "one_rank": [("all_reduce(bucket.flat, async_op=True)", "reduce(bucket.flat, dst=0, async_op=True)")],
+        "one_bucket": [("fill(weights, bucket_mb)", "fill(weights, inf)")],
+        "undivided": [("        bucket.flat /= ranks\n", "")],
+        "unwaited": [("        for work in self.sending:\n            work.wait()\n", "")],
+        "no_first_broadcast": [
+            ("        for weight in model.parameters():\n            broadcast(weight, src=0)\n", "")
+        ],
+    },
 )
+suspects, diagnose, show_suspects = line_up(
+    "ddp_from_scratch", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
+)
+
+
+def why_not_smaller() -> HTML:
+    """Ask why many small buckets, which leave earlier, are not fastest."""
+    return why(
+        "Small buckets leave earlier. Why are the smallest not fastest?",
+        ("Each call stops backward", "The same process computes and calls. Hundreds of calls add up to milliseconds."),
+        ("They send more bytes", "All sizes send the same bytes: every gradient once."),
+        ("The link is busy with the large ones", "There are none: all buckets of a run have about one size."),
+    )

@@ -1,18 +1,22 @@
-"""Rows → tables: each strategy's step and its parts, what it sent and when, equality with one process, symptoms."""
+"""Rows of lab 10 → tables: steps and what was sent when, buckets and the formula fitted to them, cases, symptoms."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from labkit.node import limits
-from labkit.provenance import of_run
+from labkit.provenance import fact, of_run
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
 from labkit.tables.rows import entries
 from labkit.theory.traffic import Sent, through_a_link
-from lessons.ddp_from_scratch.theory import MIB, NAMES, messages
+from lessons.ddp_from_scratch.theory import MIB, NAMES, Overhead, messages
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -113,24 +117,6 @@ def overlap(run: Run) -> pd.DataFrame:
     return of_run(pd.DataFrame(parts, columns=columns), run)
 
 
-def all_reduces(here: Run, recorded: Run) -> pd.DataFrame:
-    """Return `overlap` of both runs as a reader sees it, without the strategy that sends nothing."""
-    both = pd.concat([overlap(run).assign(run=name) for name, run in (("here", here), ("recorded", recorded))])
-    table = both[both["strategy"] != "none"]
-    shown = {
-        "run": table["run"],
-        "strategy": table["strategy"].map(NAMES),
-        "calls": table["collectives"],
-        "before the last gradient": table["before_last_gradient"],
-        "expected calls": table["expected"],
-        "sent, MiB": table["sent_mib"].round(2),
-        "largest, MiB": table["largest_mib"].round(2),
-        "last, MiB": table["last_mib"].round(2),
-        "as expected": table["equal"],
-    }
-    return of_run(pd.DataFrame(shown), here)
-
-
 def sending(run: Run) -> pd.DataFrame:
     """Return one row for each strategy that sends after backward: at which rate it sent, and the links' limit.
 
@@ -187,21 +173,13 @@ def equality(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
-def cases(here: Run, recorded: Run) -> pd.DataFrame:
-    """Return one row per case: its meaning, and for both runs the largest error and whether all strategies are right.
-
-    Columns: case, meaning, tolerance; error_here and right_here, error_recorded and right_recorded.
-    """
-    both = {}
-    for name, run in (("here", here), ("recorded", recorded)):
-        table = equality(run)
-        table["error"] = table[_ERRORS].max(axis=1)
-        groups = table.groupby("case", sort=False)
-        tolerance = groups["tolerance"].first()
-        both |= {f"error_{name}": groups["error"].max(), f"right_{name}": groups["equal"].all()}
-    table = pd.DataFrame({"tolerance": tolerance, **both}).rename_axis("case").reset_index()
-    table.insert(1, "meaning", table["case"].map(_MEANING))
-    return of_run(table, here)
+def cases(run: Run) -> pd.DataFrame:
+    """Return one row per case: case, meaning, tolerance, the largest error of all strategies, whether all are right."""
+    table = equality(run)
+    groups = table.assign(error=table[_ERRORS].max(axis=1)).groupby("case", sort=False)
+    shown = groups.agg(tolerance=("tolerance", "first"), error=("error", "max"), right=("equal", "all")).reset_index()
+    shown.insert(1, "meaning", shown["case"].map(_MEANING))
+    return of_run(shown, run)
 
 
 def symptoms(run: Run) -> pd.DataFrame:
@@ -234,3 +212,125 @@ def symptoms(run: Run) -> pd.DataFrame:
             }
         )
     return of_run(pd.DataFrame(parts), run)
+
+
+_POINTS = 60  # of the curve
+
+
+def buckets(run: Run) -> pd.DataFrame:
+    """Return one row per bucket size, smallest first.
+
+    Gradients sent alone ("overlapped") are the smallest buckets. Columns: strategy, bucket_mb (asked for), buckets (how
+    many were sent), mean_mib, last_mib (of the last bucket, which no backward hides), step_ms, spread_step_ms, count,
+    status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured / fitted - 1) and `tied`: differs from
+    the fastest by no more than noise. Only bucketed rows are fitted.
+    Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN if the run has none).
+    """
+    steps = implementations(run)
+    none, ddp = row_of(steps, "none"), row_of(steps, "ddp")
+    table = steps[steps["strategy"].isin(["bucketed", "overlapped"])].drop(columns=["fitted_ms"], errors="ignore")
+    sent = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
+    table = table.merge(sent, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
+    plan: Any = run.plan
+    total = sum(messages(plan.model, "flat")) / MIB
+    table["mean_mib"] = total / table["buckets"]
+    line = _line(table, total)
+    table["fitted_ms"] = [1e3 * line.seconds(count, total * MIB) if line else np.nan for count in table["buckets"]]
+    table["residual"] = table["step_ms"] / table["fitted_ms"] - 1
+    ours = table[table["strategy"] == "bucketed"]
+    if ours["step_ms"].notna().any():
+        best = ours.loc[ours["step_ms"].idxmin()]
+        spreads = table["spread_step_ms"] + best["spread_step_ms"]
+        table["tied"] = (table["step_ms"] - best["step_ms"]).abs() <= spreads
+    else:
+        table["tied"] = False
+    shown = ["buckets", "mean_mib", "last_mib", "step_ms", "spread_step_ms", "count", "status", "waited_ms"]
+    return of_run(
+        table[[*SETTING, *shown, "over_ddp", "spread_over_ddp", "fitted_ms", "residual", "tied"]],
+        run,
+        total_mib=total,
+        none_ms=none["step_ms"],
+        ddp_ms=ddp["step_ms"],
+        spread_ddp_ms=ddp["spread_step_ms"],
+    )
+
+
+def overhead(run: Run) -> pd.DataFrame:
+    """Return the fitted t = base + n·o + s/(n·w) as one row, its optimum, and the fastest size that was measured.
+
+    Columns: base_ms, overhead_us (o), gb_per_s (w), residual (largest relative error), optimum_mib (√(s·w·o)),
+    optimum_buckets, optimum_ms; best_mb (asked for), best_mib (mean), best_ms; tied_from_mib and tied_to_mib, the
+    smallest and largest mean size that differ from the fastest by no more than noise; `identified`: smaller and larger
+    sizes than these were measured and are slower. If the fit has o = 0 or an infinite w there is no optimum (NaN).
+    Empty if fewer than three sizes were measured.
+    """
+    table = buckets(run)
+    total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
+    ours = table[(table["strategy"] == "bucketed") & table["step_ms"].notna()]
+    rows = []
+    if line:
+        best, tied = ours.loc[ours["step_ms"].idxmin()], ours[ours["tied"]]
+        optimum = line.best_bytes(total * MIB) / MIB
+        ends = ours["mean_mib"].agg(["min", "max"]).tolist()
+        rows.append(
+            {
+                "base_ms": 1e3 * line.base_s,
+                "overhead_us": 1e6 * line.call_s,
+                "gb_per_s": line.bytes_per_s / 1e9,
+                "residual": line.residual,
+                "optimum_mib": optimum,
+                "optimum_buckets": total / optimum,
+                "optimum_ms": 1e3 * line.seconds(total / optimum, total * MIB),
+                "best_mb": best["bucket_mb"],
+                "best_mib": best["mean_mib"],
+                "best_ms": best["step_ms"],
+                "tied_from_mib": tied["mean_mib"].min(),
+                "tied_to_mib": tied["mean_mib"].max(),
+                "identified": not set(ends) & set(tied["mean_mib"]),
+            }
+        )
+    columns = ["base_ms", "overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
+    columns += ["best_mb", "best_mib", "best_ms", "tied_from_mib", "tied_to_mib", "identified"]
+    return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total)
+
+
+def curve(run: Run) -> pd.DataFrame:
+    """Return the fitted model as a curve from the smallest mean bucket to the largest: mean_mib, buckets, fitted_ms."""
+    table = buckets(run)
+    total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
+    sizes = np.geomspace(table["mean_mib"].min(), table["mean_mib"].max(), _POINTS) if line else np.array([])
+    fitted = [1e3 * line.seconds(total / size, total * MIB) for size in sizes if line]
+    return of_run(pd.DataFrame({"mean_mib": sizes, "buckets": total / sizes, "fitted_ms": fitted}), run)
+
+
+def _line(table: pd.DataFrame, total_mib: float) -> Overhead | None:
+    """Return the fit of the bucketed rows; None if they are too few."""
+    rows = table[(table["strategy"] == "bucketed") & table["step_ms"].notna() & table["buckets"].notna()]
+    if rows["buckets"].nunique() < 3:
+        return None
+    return fit(rows["buckets"].tolist(), total_mib * MIB, (rows["step_ms"] / 1e3).tolist())
+
+
+_ROUNDING = 1e-12  # share of a step; costs below it come from the arithmetic of the fit
+
+
+def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -> Overhead:
+    """Fit base, o and 1/w to measured steps by least squares, with o and 1/w not below 0; `counts` are of buckets.
+
+    Raises ValueError for fewer than three different counts.
+    """
+    if len(set(counts)) < 3:
+        raise ValueError("three unknowns need three numbers of buckets or more")
+    design = np.column_stack([np.ones(len(counts)), counts, total_bytes / np.asarray(counts, dtype=float)])
+    measured, fits = np.asarray(seconds, dtype=float), []
+    for chosen in ((0, *more) for count in range(3) for more in combinations((1, 2), count)):
+        scale = design[:, chosen].max(axis=0)  # columns of one size: their numbers differ by many powers of ten
+        weights = np.zeros(3)
+        weights[list(chosen)] = np.linalg.lstsq(design[:, chosen] / scale, measured)[0] / scale
+        fits.append((float(((design @ weights - measured) ** 2).sum()), weights))
+    base, call, slope = min((one for one in fits if min(one[1][1:]) >= 0), key=lambda one: one[0])[1].tolist()
+    none_s = _ROUNDING * max(seconds)
+    calls_s, bytes_s = call * design[:, 1].max(), slope * design[:, 2].max()
+    line = Overhead(base, call if calls_s > none_s else 0.0, 1 / slope if bytes_s > none_s else math.inf)
+    fitted = np.array([line.seconds(count, total_bytes) for count in counts])
+    return Overhead(line.base_s, line.call_s, line.bytes_per_s, float(np.abs(fitted / measured - 1).max()))

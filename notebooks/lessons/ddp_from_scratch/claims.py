@@ -1,0 +1,330 @@
+"""What a report claims about naive, flat, overlapped and bucketed gradients of XL on two GPUs, recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.engine.run import replay
+from labkit.node import limits
+from labkit.tables.claims import Stated, undecided
+from labkit.tables.published import published
+from labkit.theory.traffic import buckets
+from labkit.theory.transformer import SIZES, transformer
+from lessons.ddp_from_scratch.tables import implementations, overhead, row_of
+
+_RUNS = "h200x2/ddp_from_scratch/"
+_MODEL = transformer(*SIZES["xl"][:3])
+_GRADIENT_BYTES = 4 * _MODEL.parameters  # float32; each of two GPUs sends as much in a ring
+_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")  # the report says "H100"; this is the one with NVLink
+_MB = 1e6
+_SIZES_MB = (1, 10, 100)  # that ran
+_SAME = 0.02  # largest relative difference of two steps that count as equal
+_NAIVE, _OVERLAP, _BUCKETS = "table of naive and flat", "table of overlap", "table of buckets"
+_AGAIN = "the report's second naive step"
+_OURS = "our recorded run with 128 positions"
+
+
+def step_s(implementation: str, bucket_mb: float | None = None, column: str = "step_seconds") -> float:
+    """Return a printed time in seconds; NaN for a word such as "OOM"."""
+    table = published("ddp_from_scratch")
+    rows = table[table["implementation"] == implementation]
+    rows = rows if bucket_mb is None else rows[rows["bucket_mb"] == bucket_mb]
+    return float(pd.to_numeric(rows[column], errors="coerce").iloc[0])
+
+
+def _sent_s(implementation: str) -> float:
+    return step_s(implementation, column="communication_seconds")
+
+
+def naive_steps() -> tuple[float, float]:
+    """Return naive's two printed steps: of the first table, and of the table beside overlapped gradients."""
+    return step_s("naive"), step_s("individual")
+
+
+def _band_s() -> float:
+    """Return the seconds by which naive's two printed steps differ: printed times that are closer have no order."""
+    first, again = naive_steps()
+    return abs(first - again)
+
+
+def _noise() -> float:
+    return max(naive_steps()) / min(naive_steps()) - 1
+
+
+def _longer_than_naive(printed_s: float, *_: Any) -> bool | None:
+    """Return whether a printed step is longer than both naive steps by more than the band, or shorter; else None."""
+    differences_s = [printed_s - naive_s for naive_s in naive_steps()]
+    if min(map(abs, differences_s)) <= _band_s() or min(differences_s) < 0 < max(differences_s):
+        return None
+    return differences_s[0] > 0
+
+
+def _shorter_than_naive(printed_s: float, *_: Any) -> bool | None:
+    longer = _longer_than_naive(printed_s)
+    return None if longer is None else not longer
+
+
+def _recorded(positions: int) -> pd.DataFrame:
+    """Return our recorded steps on 2 × H200 at the report's batch, 32 sequences, with this number of positions."""
+    return implementations(replay(f"{_RUNS}report_{positions}"))
+
+
+def _longer_ms(strategy: str, column: str) -> Callable[[], float]:
+    """Return how to get by how much a strategy's recorded time of 128 positions is longer than naive's, in ms."""
+
+    def longer() -> float:
+        table = _recorded(128)
+        return float(row_of(table, strategy)[column] - row_of(table, "naive")[column])
+
+    return longer
+
+
+def _naive_ms(positions: int) -> float:
+    return float(row_of(_recorded(positions), "naive")["step_ms"])
+
+
+def _least_ms() -> str:
+    rates = (_GPU.nvlink_gb_per_s, _GPU.pcie_gb_per_s)
+    nvlink, pcie = (1e3 * limits.least_seconds_to_move(_GRADIENT_BYTES, rate) for rate in rates)
+    return f"at least {nvlink:.1f} by NVLink, {pcie:.0f} by PCIe"
+
+
+def _by_nvlink(printed_ms: float, *_: Any) -> bool:
+    nvlink, pcie = (
+        1e3 * limits.least_seconds_to_move(_GRADIENT_BYTES, rate) for rate in (_GPU.nvlink_gb_per_s, _GPU.pcie_gb_per_s)
+    )
+    return nvlink <= printed_ms < pcie
+
+
+def _shortest_bucketed() -> float:
+    return min(step_s("bucketed", size) for size in _SIZES_MB)
+
+
+def _calls(cap_mb: float) -> int:
+    """Return how many all-reduces buckets of this size make of XL's gradients."""
+    return buckets(_MODEL.shapes, 4, cap=round(cap_mb * _MB), first=round(cap_mb * _MB))
+
+
+def _longer_percent(size_mb: float, other_mb: float) -> Callable[[], float]:
+    return lambda: round(100 * (step_s("bucketed", size_mb) / step_s("bucketed", other_mb) - 1), 1)
+
+
+def _stated(statement: str) -> str:
+    """Return a statement of the report's text; an empty string if it gives no value."""
+    return str(published("ddp_from_scratch_statements").set_index("statement")["value"].fillna("")[statement])
+
+
+def _best_number() -> str:
+    number = overhead(replay(f"{_RUNS}buckets")).iloc[0]["optimum_buckets"]
+    return f"{number:.1f} buckets, of {_GRADIENT_BYTES / number / _MB:.0f} MB"
+
+
+def fits() -> pd.DataFrame:
+    """Return base + n·o + s/(n·w) through the printed bucket sizes: gb_per_s (w) and best_mb, √(s·w·o).
+
+    The first row is as printed. In the others each step is moved up or down by half of the difference of the two naive
+    steps. A fit with a negative o or w has no best size: NaN.
+    """
+    sizes = np.array(_SIZES_MB) * _MB
+    steps = np.array([step_s("bucketed", size) for size in _SIZES_MB])
+    design = np.column_stack([np.ones(len(sizes)), _GRADIENT_BYTES / sizes, sizes])
+    half_s = _noise() * min(naive_steps()) / 2
+    moves = np.array([(0, 0, 0), *product((-1, 1), repeat=3)])
+    _, call_s, per_byte_s = np.transpose([np.linalg.lstsq(design, steps + half_s * move)[0] for move in moves])
+    table = pd.DataFrame({"gb_per_s": 1 / per_byte_s / 1e9})
+    table["best_mb"] = np.sqrt(_GRADIENT_BYTES * (call_s / per_byte_s).clip(min=0)) / _MB
+    table.loc[(call_s <= 0) | (per_byte_s <= 0)] = np.nan
+    return table
+
+
+def _fitted_best_sizes() -> str:
+    moved = fits()["best_mb"].iloc[1:]
+    return f"{moved.min():.0f} to {moved.max():.0f} MB; none in {int(moved.isna().sum())} of {len(moved)} fits"
+
+
+def _peak() -> str:
+    return f"{row_of(_recorded(128), 'bucketed')['peak_mib'] * 2**20 / 1e9:.1f} of 80 GB"
+
+
+def _memory_alone(*_: Any) -> bool:
+    """Return whether 1000 MB failed where 100 MB, which hold as much together, did not run either."""
+    return bool(np.isnan(step_s("bucketed", 1000)) and np.isnan(step_s("bucketed", 100)))
+
+
+_ROWS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "naive_step",
+        "where": _NAIVE,
+        "says": "The naive step takes 0.846 s",
+        "printed": lambda: step_s("naive"),
+        "recomputed": lambda: step_s("individual"),
+        "recomputes": _AGAIN,
+        "holds": lambda first, again: True if abs(again / first - 1) <= _SAME else None,
+        "unit": "s",
+        "reason": "One configuration, printed twice, 70 ms apart. Printed times that are closer have no order.",
+    },
+    {
+        "name": "overlap_helps",
+        "where": _OVERLAP,
+        "says": "Sending each gradient during backward makes the step shorter than naive's",
+        "printed": lambda: step_s("overlap_individual"),
+        "recomputed": lambda: step_s("individual"),
+        "recomputes": _AGAIN,
+        "holds": _shorter_than_naive,
+        "unit": "s",
+        "reason": "It lies between both naive steps. Ours is 7.5 ± 0.6 ms shorter with 128 positions.",
+    },
+    {
+        "name": "naive_sends",
+        "where": _NAIVE,
+        "says": "Naive sends its gradients in 68.1 ms, 8 % of its step",
+        "printed": lambda: 1e3 * _sent_s("naive"),
+        "recomputed": _least_ms,
+        "recomputes": "8.0 GB at each link's rate",
+        "holds": _by_nvlink,
+        "unit": "ms",
+        "reason": "NVLink can do it and PCIe cannot: the GPUs were connected by NVLink.",
+    },
+    {
+        "name": "flat_is_slower",
+        "where": _NAIVE,
+        "says": "One flat all-reduce makes the step longer than hundreds of small ones",
+        "printed": lambda: 1e3 * (step_s("flat") - step_s("naive")),
+        "recomputed": _longer_ms("flat", "step_ms"),
+        "recomputes": f"flat's step less naive's, {_OURS}",
+        "holds": lambda *_: _longer_than_naive(step_s("flat")),
+        "unit": "ms",
+        "reason": "Less than the 70 ms between both naive steps. Flat's two copies take 9.5 ms by an H100's memory.",
+    },
+    {
+        "name": "buckets_help",
+        "where": _BUCKETS,
+        "says": "Overlapped buckets make the step shorter than naive's",
+        "printed": _shortest_bucketed,
+        "recomputed": lambda: step_s("naive"),
+        "recomputes": "the report's first naive step",
+        "holds": _shorter_than_naive,
+        "unit": "s",
+        "reason": "Its shortest one is longer than both naive ones, by less than their difference.",
+    },
+    {
+        "name": "size_1_against_10",
+        "where": _BUCKETS,
+        "says": "Buckets of 1 MB make the step this much longer than buckets of 10 MB",
+        "printed": _longer_percent(1, 10),
+        "recomputed": lambda: 100 * (_calls(1) / _calls(10) - 1),
+        "recomputes": "how many more calls they make",
+        "holds": lambda printed, more: more > 0 and printed > 100 * _noise(),
+        "unit": "%",
+        "reason": "XL's matrices hold 10 MB or more: both make the same 338 calls. If MB are MiB, 10 make 242.",
+    },
+    {
+        "name": "best_size_formula",
+        "where": "text",
+        "says": "The best bucket size is √(s/(w·o))",
+        "printed": lambda: _stated("best bucket size"),
+        "recomputed": _best_number,
+        "recomputes": "by o and w of our recorded sweep",
+        "holds": lambda printed, _: printed == "√(s·w·o)",
+        "reason": "The expression is the best number of buckets. Their size in bytes is √(s·w·o).",
+    },
+    {
+        "name": "large_buckets_do_not_fit",
+        "where": _BUCKETS,
+        "says": "Buckets of 1000 MB are too large for the GPU's memory",
+        "printed": lambda: "out of memory" if np.isnan(step_s("bucketed", 1000)) else "ran",
+        "recomputed": _peak,
+        "recomputes": f"peak with buckets of 25 MiB, {_OURS}",
+        "holds": _memory_alone,
+        "reason": "All buckets together hold 8.0 GB, whatever the size of one, and those of 100 MB ran.",
+    },
+    {
+        "name": "individual_again",
+        "where": _BUCKETS,
+        "says": "The step with individual gradients takes 0.860 s",
+        "printed": lambda: step_s("individual (bucket experiment)"),
+        "recomputed": lambda: step_s("overlap_individual"),
+        "recomputes": "its overlapped step with individual gradients",
+        "holds": undecided,
+        "unit": "s",
+        "reason": "It does not say whether these gradients overlap. If not, this is a third naive step.",
+        "chosen": False,
+    },
+    {
+        "name": "flat_sends_longer",
+        "where": _NAIVE,
+        "says": "Flat's communication takes longer than naive's",
+        "printed": lambda: 1e3 * (_sent_s("flat") - _sent_s("naive")),
+        "recomputed": _longer_ms("flat", "waited_ms"),
+        "recomputes": f"flat's wait after backward less naive's, {_OURS}",
+        "holds": lambda longer_ms, _: None if abs(longer_ms) <= 1e3 * _band_s() else longer_ms > 0,
+        "unit": "ms",
+        "reason": "Less than the 70 ms between both naive steps. One call sends the bytes that hundreds send.",
+        "chosen": False,
+    },
+    {
+        "name": "batch_of_128_positions",
+        "where": "text",
+        "says": "The naive step has 32 sequences in all, if each has 128 positions",
+        "printed": lambda: 1e3 * step_s("naive"),
+        "recomputed": lambda: _naive_ms(128),
+        "recomputes": "our recorded step of this size",
+        "holds": undecided,
+        "unit": "ms",
+        "reason": "It gives no number of positions. At equal float32 rates this size is possible.",
+        "chosen": False,
+    },
+    {
+        "name": "batch_of_32_positions",
+        "where": "text",
+        "says": "The naive step has 32 sequences in all, if each has 32 positions",
+        "printed": lambda: 1e3 * step_s("naive"),
+        "recomputed": lambda: _naive_ms(32),
+        "recomputes": "our recorded step of this size",
+        "holds": lambda printed, recorded: printed < 2 * recorded,
+        "unit": "ms",
+        "reason": "Printed is over three times as long, at equal float32 rates: its sequences were longer.",
+        "chosen": False,
+    },
+    {
+        "name": "size_100_against_10",
+        "where": _BUCKETS,
+        "says": "Buckets of 100 MB make the step this much longer than buckets of 10 MB",
+        "printed": _longer_percent(100, 10),
+        "recomputed": lambda: 100 * _noise(),
+        "recomputes": "difference of its two naive steps",
+        "holds": lambda printed, noise: True if printed > noise else None,
+        "unit": "%",
+        "reason": "Less than the difference of the two naive steps: it can be noise.",
+        "chosen": False,
+    },
+    {
+        "name": "steps_follow_the_formula",
+        "where": "text",
+        "says": "The steps follow n·o + s/(n·w), with w the link's rate",
+        "printed": lambda: round(_GRADIENT_BYTES / _sent_s("naive") / 1e9, 1),
+        "recomputed": lambda: fits()["gb_per_s"].iloc[0],
+        "recomputes": "the w that fits its bucketed steps",
+        "holds": lambda rate, fitted: bool(abs(fitted / rate - 1) <= 0.5),
+        "unit": "GB/s",
+        "reason": "Its naive communication ran over 30 times as fast: not the last bucket made the steps differ.",
+        "chosen": False,
+    },
+    {
+        "name": "best_size",
+        "where": _BUCKETS,
+        "says": "10 MB is the fastest bucket size",
+        "printed": lambda: f"{min(_SIZES_MB, key=lambda size: step_s('bucketed', size))} MB",
+        "recomputed": _fitted_best_sizes,
+        "recomputes": "best sizes of fits through its steps",
+        "holds": lambda *_: None if fits()["best_mb"].iloc[1:].isna().any() else True,
+        "reason": "With steps moved by half of the 70 ms, some fits have no best size at all.",
+        "chosen": False,
+    },
+)
+CLAIMS = tuple(Stated(report="cs336-a2", **row) for row in _ROWS)
