@@ -13,6 +13,7 @@ from lessons.collectives.story.reference import explain_against
 from lessons.collectives.tables import (
     against,
     bandwidths,
+    caught,
     fits,
     published_fits,
     published_times,
@@ -20,7 +21,6 @@ from lessons.collectives.tables import (
     rings,
     symptoms,
 )
-from lessons.collectives.targets import caught, scorecard
 from lessons.collectives.theory import ring
 
 _MACHINES = ("h200x2", "h200x4")

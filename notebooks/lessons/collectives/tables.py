@@ -145,6 +145,16 @@ def _worst(statuses: pd.Series) -> str:
     return next((status for status in statuses if status != "ok"), "ok")
 
 
+_LATE = 0.1  # of what the clock showed
+
+
+def caught(table: pd.DataFrame) -> pd.Series:
+    """Return, for each row of `symptoms`, whether its numbers give a fault away."""
+    cold, late = table["calls_before"] == 0, table["late_seconds"] > _LATE * table["seconds"]
+    factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > _LATE
+    return cold | late | factor | (table["wrong_ranks"] > 0)
+
+
 _KEYS = ["collective", "ranks", "bytes"]
 _TIMED = ["seconds", "late_seconds", "again_seconds", "calls_before"]
 _WRONG = ["wrong_ranks", "wrong_on_rank_0", "wrong_share"]

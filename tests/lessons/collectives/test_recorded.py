@@ -84,8 +84,3 @@ def test_the_charts_are_drawn(runs):
     drawn(collectives.growth_chart(growth, sweep, published=times), 2)
     drawn(collectives.overview_chart(growth, sweep, times, 20, 300), 1)
     drawn(collectives.against_chart(collectives.against(runs["nccltests"])), 1)
-
-
-def test_the_target_is_shown_for_every_collective(runs):
-    card = collectives.scorecard(runs["nccltests"])
-    assert len(card) == len(COLLECTIVES) and card["target"].str.len().max() <= 50
