@@ -4,7 +4,16 @@ from labkit.engine.recordings import Recordings
 from lessons.collectives.charts.comparisons import growth_chart, overview_chart, published_chart, ring_chart
 from lessons.collectives.charts.reference import against_chart
 from lessons.collectives.charts.sizes import bandwidth_chart, time_chart
-from lessons.collectives.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.collectives.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_so_long,
+)
 from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
 from lessons.collectives.story.lines import explain_fit, explain_growth

@@ -7,7 +7,7 @@ from labkit.engine.run import replay
 from labkit.story.words import SMALL_NOTE
 from labkit.tables.published import published
 from lessons import collectives
-from lessons.collectives.exercise import verdict_of
+from lessons.collectives.exercises import verdict_of
 from lessons.collectives.theory import COLLECTIVES
 
 
