@@ -219,7 +219,7 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-_RIGHT = """
+_RING = """
 def ring_all_reduce(chunks):
     for step in range(ranks - 1):
         out, into = reduce_scatter(rank, step, ranks)
@@ -227,7 +227,9 @@ def ring_all_reduce(chunks):
     for step in range(ranks - 1):
         out, into = all_gather(rank, step, ranks)
         chunks[into] = pass_on(chunks[out])
-
+"""
+_GATHER = _RING[_RING.rindex("    for") :]
+_CLOCK = """
 def bus_bandwidth(call, message_bytes):
     call()
     seconds = []
@@ -240,23 +242,22 @@ def bus_bandwidth(call, message_bytes):
     factor = factor_of(collective, ranks)
     return factor * message_bytes / median(seconds)
 """
-_GATHER = """    for step in range(ranks - 1):
-        out, into = all_gather(rank, step, ranks)
-        chunks[into] = pass_on(chunks[out])
+_COLD = """    call()
+    seconds = []
+    for _ in range(repeats):
 """
 _CODES = edited(
-    _RIGHT,
+    _RING,
     {
-        "unsynchronised": [("        call()\n        synchronize()\n", "        call()\n")],
-        "cold": [
-            (
-                "    call()\n    seconds = []\n    for _ in range(repeats):\n",
-                "    seconds = []\n    for _ in range(1):\n",
-            )
-        ],
+        "no_all_gather": [(_GATHER.strip("\n"), "")],
+        "rank_0_only": [(_GATHER.strip("\n"), "    send(chunks[into], to=0)")],
+    },
+) | edited(
+    _CLOCK,
+    {
+        "unsynchronised": [("        synchronize()\n", "")],
+        "cold": [(_COLD, "    seconds = []\n    for _ in range(1):\n")],
         "wrong_factor": [("factor_of(collective, ranks)", "1")],
-        "no_all_gather": [(_GATHER, "")],
-        "rank_0_only": [(_GATHER, "    send(chunks[into], to=0)\n")],
     },
 )
 suspects, diagnose, show_suspects = line_up(
