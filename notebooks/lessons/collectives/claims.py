@@ -96,7 +96,7 @@ CLAIMS = (
         recomputes="our 1 MiB on 2 × H200",
         holds=lambda printed, recomputed: printed < 100 * recomputed,
         unit="ms",
-        reason="A V100's six NVLinks need 0.007 ms for these bytes, one 0.04: NCCL's start-up is inside the clock.",
+        reason="Even one NVLink of a V100 needs only 0.04 ms for these bytes: start-up is inside the clock.",
     ),
     _times(
         name="growth_with_size",
@@ -106,7 +106,7 @@ CLAIMS = (
         recomputes="ours, 1 GiB and 1 MiB on 2 × H200",
         holds=lambda printed, _recomputed: printed > 1000**0.5,
         unit="×",
-        reason="Where the size hardly matters, the transfer is not what was timed.",
+        reason="Where the size hardly matters, no transfer was timed.",
     ),
     _times(
         name="latency",
@@ -115,7 +115,7 @@ CLAIMS = (
         recomputed=_alphas,
         recomputes="α of the line α + bytes/β through all sizes",
         holds=lambda _printed, recomputed: float(recomputed.split()[2]) < 10,
-        reason="All of the printed time is α. A latency that long belongs to start-up, not to a call.",
+        reason="All of the time is α. A latency that long is start-up.",
     ),
     _times(
         name="rate_of_the_links",
@@ -125,7 +125,7 @@ CLAIMS = (
         recomputes="all six NVLinks of a V100",
         holds=lambda printed, recomputed: 0.1 * recomputed <= printed <= recomputed,
         unit="GB/s",
-        reason="At most 1.5 % of what the links carry; 5 to 9 % where one or two links join a pair.",
+        reason="Even where a single link joins a pair, it is 9 % of that link's rate.",
     ),
     _times(
         name="growth_with_processes",
@@ -134,7 +134,7 @@ CLAIMS = (
         recomputed=lambda: f"{_of_ring(hops):.1f} × (latency), {_of_ring(bus_factor):.1f} × (transfer)",
         recomputes="a ring",
         holds=_rings_growth,
-        reason="The printed ones grow alike. No ring makes latency and transfer grow alike.",
+        reason="No ring makes small and large messages grow alike.",
     ),
     _resnet(
         name="exchanged_bytes",
@@ -144,7 +144,7 @@ CLAIMS = (
         recomputed=_product,
         recomputes="bandwidth × time",
         holds=lambda _printed, recomputed: "every row" not in recomputed,
-        reason="Gradients of an epoch are 2 to 35 GB and depend on the batch; one size in every row is the data set's.",
+        reason="An epoch's gradients depend on the batch; one size in every row is that of the data set.",
     ),
     _resnet(
         name="rate_of_gradients",
@@ -155,7 +155,7 @@ CLAIMS = (
         recomputes="what gradients would need in this time",
         holds=within(1.1),
         unit="GB/s",
-        reason="The report says itself that it timed the data loader: no link was measured, and no gradient.",
+        reason="The report says itself that it timed the data loader. No exchange was measured.",
     ),
     _resnet(
         name="stated_bytes",

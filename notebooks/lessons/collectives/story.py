@@ -94,10 +94,10 @@ def first_call(table: pd.DataFrame) -> Markdown:
     """Say what the very first call of a run took beside a later one; takes `bandwidths`."""
     rows = _widest(table)
     row = _in_flight(rows, _backends(rows)[0]).iloc[0]
-    ratio = row["first_us"] / row["median_us"]
-    if pd.isna(ratio) or ratio < 2:
-        return verdict("The very first call takes no longer than twice a later one.")
-    return verdict(f"**The very first call took {_us(row['first_us'])}**, {units.times(ratio)} as long as a later one.")
+    first, later = _us(row["first_us"]), _us(row["median_us"])
+    if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
+        return verdict(f"{_whose(table)}: the very first call took {first}, no longer than twice a later one.")
+    return verdict(f"{_whose(table)}: **the very first call took {first}**, a later one {later}.")
 
 
 def knee(table: pd.DataFrame) -> Markdown:

@@ -46,14 +46,10 @@ def test_figures_in_the_reasons():
     times = [seconds("gloo", count, 1000.0) for count in run.index]
     assert (scaled["median_us"] / times).between(1 / 4.05, 1 / 3.1).all(), "a third to a quarter"
     largest = collectives.published_times(published("all_reduce")).query("backend == 'nccl' and megabytes == 1000")
-    assert largest["share_of_limit"].max() == pytest.approx(0.015, abs=5e-4)
     link = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB")) / 6
     pair = largest.set_index("processes")["bus_gb_per_s"][2]
-    assert [pair / link / links for links in (2, 1)] == pytest.approx([0.05, 0.09], abs=5e-3)
-    assert [1 / (links * link) for links in (6, 1)] == pytest.approx([0.007, 0.04], abs=2e-3)
-    sizes = communication()["gradients_gb"]
-    assert (round(sizes.min()), round(sizes.max())) == (2, 35) and communication()["steps"].max() == 782
-    assert sizes.iloc[0] == pytest.approx(782 * 4 * PARAMETERS / 1e9)
+    assert (pair / link, 1 / link) == (pytest.approx(0.09, abs=5e-3), pytest.approx(0.04, abs=2e-3))
+    assert communication()["gradients_gb"].iloc[0] == pytest.approx(782 * 4 * PARAMETERS / 1e9)
 
 
 def test_times_of_a_ring_hold(edited_claims):
