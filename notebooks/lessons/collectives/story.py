@@ -57,7 +57,7 @@ def same_sums(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         cost = f"takes {units.times(most['times'])} the library's time for {units.size(most['bytes'])}"
     else:
         cost = f"takes the library's time for {units.size(most['bytes'])}, within noise"
-    head = "✔ **Our ring gives the right sums for every length and sends the formula's bytes, here and recorded.**"
+    head = "✔ **Our ring gives the right sums for every length and sends the formula's bytes**, here and recorded."
     return verdict(f"{head} On {most['ranks']} GPUs it {cost}.", shown, summary=summary)
 
 
