@@ -29,9 +29,7 @@ from lessons.collectives.story import (
 from lessons.collectives.tables import (
     against,
     bandwidths,
-    caught,
     fits,
-    published_fits,
     published_times,
     rings,
     symptoms,

@@ -9,6 +9,7 @@ from made_collectives import GIB, KIB, LINES, MIB, made_ring, made_sweep, made_t
 from labkit.tables.measures import scorecard_of
 from labkit.tables.published import published
 from lessons import collectives
+from lessons.collectives import tables
 from lessons.collectives.plan import VARIANTS, Trial
 from lessons.collectives.theory import COLLECTIVES, bus_factor, hops
 
@@ -184,11 +185,11 @@ def test_rings_beside_the_librarys(tmp_path):
 def test_each_fault_is_caught_by_its_own_number_and_nothing_right_is(tmp_path):
     table = collectives.symptoms(trial_run(tmp_path / "run"))
     assert table["variant"].tolist() == list(VARIANTS)
-    assert collectives.caught(table).tolist() == [False] + 5 * [True]
+    assert tables.caught(table).tolist() == [False] + 5 * [True]
     for variant in FAULTS:
         faults = {name: fault for name, fault in FAULTS.items() if name != variant}
         shown = collectives.symptoms(trial_run(tmp_path / variant, faults)).set_index("variant")
-        assert not collectives.caught(shown)[variant], "with the right numbers it is right"
+        assert not tables.caught(shown)[variant], "with the right numbers it is right"
 
 
 def met(run):
@@ -232,6 +233,6 @@ def test_the_published_all_reduce_is_its_start_up():
     nccl, gloo = times[times["backend"] == "nccl"], times[times["backend"] == "gloo"]
     assert set(nccl["verdict"]) == {"suspiciously low"} and set(gloo["verdict"]) == {"no limit known"}
     assert nccl["share_of_limit"].max() < 0.02
-    fits = collectives.published_fits(times)
+    fits = tables.published_fits(times)
     assert fits["ranks"].tolist() == [2, 4, 6] and set(fits["backend"]) == {"nccl"}, "gloo has one size"
     assert (fits["alpha_us"] > 0.3e6).all() and fits["alpha_us"].is_monotonic_increasing
