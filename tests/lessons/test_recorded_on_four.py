@@ -88,9 +88,8 @@ def test_a_slow_host_hides_what_the_knobs_of_four_gpus_bring():
 def test_nccl_grows_with_four_gpus_as_the_sentences_say():
     run = replay(collectives.RECORDED["sweep"])
     table = collectives.bandwidths(run)
-    fits = collectives.fits(run)
-    text = collectives.explain_growth(table[table["backend"] == "nccl"], fits).data
-    assert "1.00 KiB, whose time is mostly the host's launching, takes 1.3×" in text and "1.00 GiB takes 1.4" in text
+    text = collectives.growth(table[table["backend"] == "nccl"]).data
+    assert "NCCL, from a CUDA graph | 1 KiB | 2 to 4 | 1.3×" in text and "NCCL | 1 GiB | 2 to 4 | 1.4×" in text
     projected = sharding.projection(
         *(replay(sharding.RECORDED.nearest(name, gpus=8)) for name in ("links", "strategies"))
     )

@@ -1,26 +1,39 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
 
 from labkit.engine.recordings import Recordings
-from lessons.collectives.charts.comparisons import growth_chart, overview_chart, published_chart, ring_chart
-from lessons.collectives.charts.reference import against_chart
-from lessons.collectives.charts.sizes import bandwidth_chart, time_chart
-from lessons.collectives.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.collectives.charts import bandwidth_chart, growth_chart, reports_chart, ring_chart, times_chart
+from lessons.collectives.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_so_long,
+)
 from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
-from lessons.collectives.story.lines import explain_fit, explain_growth
-from lessons.collectives.story.rates import explain_bandwidth, explain_latency, explain_ring
-from lessons.collectives.story.reference import explain_against
+from lessons.collectives.story import (
+    beside_nccl_tests,
+    first_call,
+    growth,
+    in_one_minute,
+    knee,
+    libraries,
+    reached,
+    same_sums,
+    smallest,
+    start_up,
+)
 from lessons.collectives.tables import (
     against,
     bandwidths,
     fits,
-    published_fits,
     published_times,
-    residuals,
     rings,
     symptoms,
 )
-from lessons.collectives.targets import caught, scorecard
 from lessons.collectives.theory import ring
 
 _MACHINES = ("h200x2", "h200x4")

@@ -8,7 +8,7 @@ from labkit.charts import canvas, svg
 from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
 from labkit.story import units
-from lessons.collectives.charts.comparisons import MOVED, chunk_color
+from lessons.collectives.charts import MOVED, chunk_color
 from lessons.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ _METHODS = ("ours", "library")
 VARIANTS = ("right", "unsynchronised", "cold", "wrong_factor", "no_all_gather", "rank_0_only")
 KIB, MIB = 2**10, 2**20
 _COUNTS = (2, 3, 4, 6, 8)
+_COLD_KIB = 64  # a message whose own time is short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class Sweep(Collectives):
 
     A point adds clock: "in flight" (calls that follow each other without waiting, as nccl-tests times them), "one call"
     (a fence, one call, and until its data are there) and, of small messages on GPUs, "captured" (calls in flight,
-    replayed from a CUDA graph: no host launches them). "one call" and "captured" are taken up to `short_kib`, gloo up
+    replayed from a CUDA graph: no host launches them). "one call" and "captured" are taken up to 1 MiB, gloo up
     to `gloo_kib`: both would only cost time above.
     """
 
@@ -73,7 +74,6 @@ class Sweep(Collectives):
     backends: tuple[str, ...] = ()  # both on GPUs, gloo elsewhere
     counts: tuple[int, ...] = ()  # numbers of ranks: 2, 3, 4, 6 and 8 as far as there are GPUs
     sizes_kib: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-    short_kib: int = 1024
     gloo_kib: int = 65536
 
     def validate(self) -> None:
@@ -97,7 +97,7 @@ class Sweep(Collectives):
                                 yield self.setting(size, ranks, collective, backend) | {"clock": clock}
 
     def _clocks(self, backend: str, size_kib: int) -> tuple[str, ...]:
-        if size_kib > self.short_kib:
+        if KIB * size_kib > MIB:
             return CLOCKS[:1]
         return CLOCKS if backend == "nccl" else CLOCKS[:2]
 
@@ -114,7 +114,6 @@ class NcclTests(Collectives):
 
     sizes_kib: tuple[int, ...] = (65536, 262144, 1048576)
     repeats: int = 9
-    limit_s: int = 60  # for one program
 
     def validate(self) -> None:
         super().validate()
@@ -173,7 +172,6 @@ class Trial(Collectives):
 
     variants: tuple[str, ...] = ("right",)
     size_kib: int = 262144
-    cold_kib: int = 64  # of "cold": a message whose own time is short
 
     def validate(self) -> None:
         super().validate()
@@ -184,6 +182,6 @@ class Trial(Collectives):
         for variant in self.variants:
             # With two ranks an all-reduce's factor is 1: only there would leaving it out make no difference.
             collective = "all-gather" if variant == "wrong_factor" else "all-reduce"
-            size = self.cold_kib if variant == "cold" else self.size_kib
+            size = _COLD_KIB if variant == "cold" else self.size_kib
             setting = self.setting(size, self.gpus, collective) | {"in_flight": 1, "clock": CLOCKS[1]}
             yield setting | {"variant": variant}

@@ -16,9 +16,9 @@ from lessons.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_g
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_SETTING = ["backend", "collective", "ranks", "clock", "bytes"]
 _LINE = ["backend", "collective", "ranks"]
-_FIT = [*_LINE, "alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes", "residual", "points"]
+_SETTING = [*_LINE, "clock", "bytes"]
+_FITTED = ["alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes"]
 _MEASURED = {
     "seconds": "median",
     "low_seconds": "median",
@@ -31,27 +31,36 @@ _MEASURED = {
 
 
 def bandwidths(run: Run) -> pd.DataFrame:
-    """Return one row per backend, collective, number of ranks, clock and size: what a call takes, and the bandwidths.
+    """Return one row per backend, collective, number of ranks, clock and size: its time, bandwidths and fitted line.
 
     Columns: SETTING, in_flight, message_bytes (what the ranks really share), median_us and spread_us (half the
     interquartile range) of the slowest rank, count (repetitions), first_us (the point's very first call), status,
     algorithm_gb_per_s and bus_gb_per_s (as nccl-tests defines them), limit, share_of_limit and verdict. The limit is
     what a GPU sends over its links; only an all-reduce may also add in the switch, which allows it more: `above_ring`
-    says where it got more than any ring could. gloo, in host memory, has no known limit.
+    says where it got more than any ring could. gloo, in host memory, has no known limit. Then the columns of `fits`,
+    fitted_us, and residual: the line over the measured, less 1.
     """
+    table = _timed(run).merge(_fits(_timed(run)), on=[*_LINE, "clock"], how="left")
+    moved = table["message_bytes"] * [bus_factor(*one) for one in zip(table["collective"], table["ranks"], strict=True)]
+    table["fitted_us"] = table["alpha_us"] + moved / GB / table["beta_gb_per_s"] * 1e6
+    table["residual"] = table["fitted_us"] / table["median_us"] - 1
+    return of_run(table, run)
+
+
+def _timed(run: Run) -> pd.DataFrame:
     rows = run.rows
     table = _summed(rows[rows["source"] == "ours"] if "source" in rows else rows, _SETTING)
-    rows = list(table.itertuples())
-    table["algorithm_gb_per_s"] = [algorithm_gb_per_s(row.message_bytes, row.median_us / 1e6) for row in rows]
+    settings = list(table.itertuples())
+    table["algorithm_gb_per_s"] = [algorithm_gb_per_s(row.message_bytes, row.median_us / 1e6) for row in settings]
     table["bus_gb_per_s"] = [
-        bus_gb_per_s(row.collective, row.ranks, row.message_bytes, row.median_us / 1e6) for row in rows
+        bus_gb_per_s(row.collective, row.ranks, row.message_bytes, row.median_us / 1e6) for row in settings
     ]
     gpu = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    table["limit"] = [_limit(gpu, row) for row in rows]
+    table["limit"] = [_limit(gpu, row) for row in settings]
     table = limits.against_limit(table, "bus_gb_per_s", "limit")
-    ring = limits.ring_bus_limit_gb_per_s(gpu) or math.inf
-    table["above_ring"] = (table["backend"] == "nccl") & (table["bus_gb_per_s"] > ring * (1 + limits.RESOLUTION))
-    return of_run(table, run)
+    ring_limit = limits.ring_bus_limit_gb_per_s(gpu) or math.inf
+    above = table["bus_gb_per_s"] > ring_limit * (1 + limits.RESOLUTION)
+    return table.assign(above_ring=(table["backend"] == "nccl") & above)
 
 
 def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -70,40 +79,23 @@ def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
 
     Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them: of NCCL's calls in flight
     mostly the host's, so take "captured"), beta_gb_per_s (a bus bandwidth), knee_bytes (the message whose latency and
-    transfer take equally long), residual (the largest relative miss) and points. What was measured at
-    fewer than two sizes has no row.
+    transfer take equally long). What was measured at fewer than two sizes has no row.
     """
-    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(bandwidths(run), clock)]
-    return of_run(pd.DataFrame(lines, columns=_FIT), run)
+    lines = _fits(_timed(run))
+    return of_run(lines[lines["clock"] == clock].drop(columns="clock").reset_index(drop=True), run)
 
 
-def residuals(run: Run, clock: str = "in flight") -> pd.DataFrame:
-    """Return `bandwidths`' rows that have a line, with it: alpha_us, beta_gb_per_s, knee_bytes, fitted_us, residual.
-
-    residual is the line over the measured, less 1; region is "latency" below the knee and "bandwidth" above.
-    """
-    table = bandwidths(run)
-    table = table[(table["clock"] == clock) & (table["status"] == "ok")]
-    line = fits(run, clock)[[*_LINE, "alpha_us", "beta_gb_per_s", "knee_bytes"]]
-    table = table.merge(line, on=_LINE, how="inner")
-    moved = [bus_factor(row.collective, row.ranks) * row.message_bytes for row in table.itertuples()]
-    table["fitted_us"] = table["alpha_us"] + pd.Series(moved, dtype=float) / GB / table["beta_gb_per_s"] * 1e6
-    table["residual"] = table["fitted_us"] / table["median_us"] - 1
-    table["region"] = (table["message_bytes"] < table["knee_bytes"]).map({True: "latency", False: "bandwidth"})
-    return of_run(table, run)
-
-
-def _lines(table: pd.DataFrame, clock: str):
-    table = table[(table["clock"] == clock) & (table["status"] == "ok")]
-    return [(setting, rows) for setting, rows in table.groupby(_LINE, sort=False) if len(rows) > 1]
-
-
-def _line(backend: str, collective: str, ranks: int, rows: pd.DataFrame) -> tuple:
-    share, steps = bus_factor(collective, ranks), hops(collective, ranks)
-    line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
-    alpha_us, knee = 1e6 * line.alpha_s, line.knee_bytes / share
-    fitted = (alpha_us, steps, alpha_us / steps, line.beta_gb_per_s, knee, line.residual, len(rows))
-    return (backend, collective, ranks, *fitted)
+def _fits(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of every clock through times in median_us."""
+    lines = []
+    for setting, rows in table[table["status"] == "ok"].groupby([*_LINE, "clock"], sort=False):
+        if len(rows) > 1:
+            _, collective, ranks, _ = setting
+            share, steps = bus_factor(collective, ranks), hops(collective, ranks)
+            line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
+            alpha_us, knee = 1e6 * line.alpha_s, line.knee_bytes / share
+            lines.append((*setting, alpha_us, steps, alpha_us / steps, line.beta_gb_per_s, knee))
+    return pd.DataFrame(lines, columns=[*_LINE, "clock", *_FITTED])
 
 
 def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
@@ -130,8 +122,7 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
         clock="",
         status="ok",
     )
-    lines = [_line(backend, name, ranks, rows) for (backend, name, ranks), rows in _lines(named, "")]
-    return like(pd.DataFrame(lines, columns=_FIT), times)
+    return like(_fits(named).drop(columns="clock"), times)
 
 
 def _limit(gpu: limits.Spec | None, row) -> float | None:
@@ -143,6 +134,16 @@ def _limit(gpu: limits.Spec | None, row) -> float | None:
 def _worst(statuses: pd.Series) -> str:
     """Return the first status that is not "ok", or "ok"."""
     return next((status for status in statuses if status != "ok"), "ok")
+
+
+LATE = 0.1  # of what the clock showed, or claimed: more is a fault
+
+
+def caught(table: pd.DataFrame) -> pd.Series:
+    """Return, for each row of `symptoms`, whether its numbers give a fault away."""
+    cold, late = table["calls_before"] == 0, table["late_seconds"] > LATE * table["seconds"]
+    factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > LATE
+    return cold | late | factor | (table["wrong_ranks"] > 0)
 
 
 _KEYS = ["collective", "ranks", "bytes"]

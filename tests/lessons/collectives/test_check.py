@@ -1,54 +1,130 @@
-"""What is wrong with a benchmark of an all-reduce is named from its row alone, of real launches."""
+"""The checks of lab 09: a ring by the kind of its fault, and benchmarks with a bug by the rows of a real launch."""
+
+import json
+from random import Random
 
 import pytest
 
-from labkit.course.verdict import RIGHT, WRONG
+from labkit.course import answers
+from labkit.course.source import code_of
+from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
 from labkit.engine.launch import launch
 from lessons import collectives
-from lessons.collectives.exercise import SYMPTOMS, diagnose, verdict_of
+from lessons.collectives.exercises import SYMPTOMS, check, judge_ring, verdict_of
 from lessons.collectives.plan import VARIANTS, Trial
 
+SETTINGS = check.by_name["ring_step"].inputs
 
-@pytest.fixture(scope="module")
-def trial():
-    return launch(Trial.small(variants=VARIANTS))
-
-
-@pytest.fixture(scope="module")
-def rows(trial):
-    return {row["variant"]: row for row in collectives.symptoms(trial).to_dict("records")}
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_is_named_by_its_own_fault(rows, variant):
-    verdict = verdict_of(rows[variant])
-    assert set(verdict.faults) == (set() if variant == "right" else {variant}), verdict
-    assert verdict.outcome == (RIGHT if variant == "right" else WRONG)
+def right(r, s, n):
+    return (r - s) % n, (r - s - 1) % n, s < n - 1
 
 
-def test_verdicts_hold_at_their_bounds(rows):
-    row = rows["right"] | {"seconds": 1.0, "late_seconds": 0.09, "again_seconds": 1.0}
-    assert not verdict_of(row).faults
-    assert set(verdict_of(row | {"late_seconds": 0.11}).faults) == {"unsynchronised"}
-    assert set(verdict_of(row | {"calls_before": 0}).faults) == {"cold"}
-    assert set(verdict_of(row | {"claimed_gb_per_s": 1.2 * row["bus_gb_per_s"]}).faults) == {"wrong_factor"}
+CASES = {
+    "right": (right, ""),
+    "any numbering": (lambda r, s, n: ((r - s + 1) % n, (r - s) % n, s < n - 1), ""),
+    "from the wrong side": (lambda r, s, n: ((r + s) % n, (r + s + 1) % n, s < n - 1), "mismatch"),
+    "one number for both": (lambda r, s, n: ((r - s) % n, (r - s) % n, s < n - 1), "mismatch"),
+    "up, not down": (lambda r, s, n: ((r + s) % n, (r + s - 1) % n, s < n - 1), "overwritten"),
+    "always adds": (lambda r, s, n: (*right(r, s, n)[:2], True), "twice"),
+    "adds once too often": (lambda r, s, n: (*right(r, s, n)[:2], s < n), "twice"),
+    "never adds": (lambda r, s, n: (*right(r, s, n)[:2], False), "replaced"),
+    "adds once too seldom": (lambda r, s, n: (*right(r, s, n)[:2], s < n - 2), "replaced"),
+    "always its own chunk": (lambda r, s, n: (r, (r - 1) % n, s < n - 1), "twice"),
+    "stops half way": (lambda r, s, n: right(r, s, n) if s < n - 1 else None, "no_gather"),
+    "begins again": (lambda r, s, n: (*right(r, s % (n - 1), n)[:2], s < n - 1), "overwritten"),
+    "the same chunk round": (
+        lambda r, s, n: (
+            right(r, s, n) if s < n - 1 else (*right(r, n - 1, n)[:2], False) if s == n - 1 else ((r + 1) % n, r, False)
+        ),
+        "unfinished",
+    ),
+    "no modulo": (lambda r, s, n: (r - s, r - s - 1, s < n - 1), "range"),
+    "mod one fewer": (lambda r, s, n: ((r - s) % max(1, n - 1), (r - s - 1) % max(1, n - 1), s < n - 1), "mismatch"),
+    "by the rank's own number": (lambda r, s, n: ((s - r) % n, (s - r - 1) % n, s < n - 1), "mismatch"),
+    "two values": (lambda r, s, n: right(r, s, n)[:2], "form"),
+    "none": (lambda r, s, n: None, "form"),
+    "floats": (lambda r, s, n: (0.0, 1.0, True), "form"),
+    "a number for whether": (lambda r, s, n: (*right(r, s, n)[:2], 1), "form"),
+}
+
+
+def judged(function):
+    """Give the verdict on a function's results as they come back from a worker, through JSON."""
+    return judge_ring(json.loads(json.dumps([function(*setting) for setting in SETTINGS])))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_fault_by_its_kind(name):
+    function, kind = CASES[name]
+    verdict = judged(function)
+    assert verdict.outcome == (WRONG if kind else RIGHT)
+    assert list(verdict.faults) == [kind] * bool(kind), verdict
+    assert bool(verdict.merits) == (not kind)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_one_slip_in_the_largest_ring_is_found(part):
+    def slipped(rank, step, n):
+        move = [*right(rank, step, n)]
+        if (rank, n) == (n - 1, SETTINGS[-1][2]) and step == n - 2:
+            move[part] = not move[2] if part == 2 else (move[part] + 1) % n
+        return move
+
+    assert len(judged(slipped).faults) == 1
+
+
+def test_faults_say_where_and_what():
+    def said(name):
+        return next(iter(judged(CASES[name][0]).faults.values()))
+
+    assert said("from the wrong side").startswith(
+        "with 3 ranks, at step 0, rank 2 sends chunk 2, but rank 0 takes it for chunk 1"
+    )
+    assert "at step 2, rank 0's chunk 0 gets the values of rank 0 a second time: from here on" in said("always adds")
+    assert "of 9 chunks are whole after all 4 steps" in said("the same chunk round")
+
+
+def test_whole_rings_are_asked_for_others_by_another_seed():
+    cases = check.by_name["ring_step"].cases.make
+    for rows in (SETTINGS, cases(Random(1))):
+        rings = {n for _, _, n in rows}
+        assert {2, 3} < rings and len(rings) == 5
+        assert len(rows) == len(set(rows)) == sum(2 * (n - 1) * n for n in rings)
+    assert len({tuple(cases(Random(seed))) for seed in range(20)}) > 5
+
+
+def test_answers_in_a_worker():
+    assert collectives.check("ring_step").outcome == UNANSWERED
+    answers.save("collectives.ring_step", code_of("lessons.collectives.solutions.ring_step"))
+    assert collectives.check("ring_step").outcome == RIGHT
+
+
+def test_every_benchmark_of_a_launch_is_named_by_its_own_fault():
+    run = launch(Trial.small(variants=VARIANTS), progress=False)
+    for row in collectives.symptoms(run).to_dict("records"):
+        verdict = verdict_of(row)
+        wrong = row["variant"] != "right"
+        assert (list(verdict.faults), verdict.outcome) == ([row["variant"]] * wrong, WRONG if wrong else RIGHT), verdict
+
+
+def test_verdicts_hold_at_their_bounds():
+    times = {"seconds": 1.0, "late_seconds": 0.09, "again_seconds": 1.0, "calls_before": 1}
+    rates = {"claimed_gb_per_s": 1.0, "bus_gb_per_s": 1.0}
+    row = (
+        {"variant": "some", "ranks": 2, "wrong_ranks": 0, "wrong_on_rank_0": False, "wrong_share": 0.0} | times | rates
+    )
     wrong = {"wrong_ranks": 1, "wrong_share": 0.25}
-    assert set(verdict_of(row | wrong | {"wrong_on_rank_0": True}).faults) == {"no_all_gather"}
-    assert set(verdict_of(row | wrong | {"wrong_on_rank_0": False}).faults) == {"rank_0_only"}
-
-
-def test_sentences_give_the_rows_numbers(rows):
-    row = rows["right"] | {"seconds": 2e-3, "late_seconds": 5e-3, "again_seconds": 7e-3}
-    assert "stops after 2.00 ms, 5.00 ms before the data are there" in verdict_of(row).faults["unsynchronised"]
-    cold = verdict_of(row | {"late_seconds": 0.0, "calls_before": 0}).faults["cold"]
-    assert "shows 2.00 ms; the same call once more takes 7.00 ms" in cold
-
-
-def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
-    assert sorted(collectives.suspects()) == sorted(SYMPTOMS) and list(collectives.suspects()) != list(SYMPTOMS)
-
-
-def test_everyone_is_named_by_letter(trial):
-    lines = diagnose(trial, {}).data.splitlines()
-    assert [line.split()[1] for line in lines] == [f"**{letter}**:" for letter in "ABCDEF"]
-    assert lines[0] == "- **A**: nothing is wrong with it."
+    changes = {
+        "unsynchronised": {"late_seconds": 0.11},
+        "cold": {"calls_before": 0},
+        "wrong_factor": {"claimed_gb_per_s": 1.2},
+        "no_all_gather": wrong | {"wrong_on_rank_0": True},
+        "rank_0_only": wrong,
+    }
+    assert not verdict_of(row).faults
+    assert {name: list(verdict_of(row | change).faults) for name, change in changes.items()} == {
+        name: [name] for name in SYMPTOMS
+    }

@@ -5,7 +5,7 @@ import pytest
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from lessons import collectives
-from lessons.collectives.exercise import SYMPTOMS
+from lessons.collectives.exercises import SYMPTOMS
 from lessons.collectives.plan import CLOCKS, KIB, MIB, VARIANTS, Collectives
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker.calls import CALLS

@@ -4,10 +4,9 @@ import pytest
 from figures import drawn
 
 from labkit.engine.run import replay
-from labkit.story.words import SMALL_NOTE
 from labkit.tables.published import published
 from lessons import collectives
-from lessons.collectives.exercise import verdict_of
+from lessons.collectives.exercises import verdict_of
 from lessons.collectives.theory import COLLECTIVES
 
 
@@ -58,34 +57,22 @@ def test_each_benchmark_is_named_by_its_fault(runs):
         assert set(verdict_of(row).faults) == ({row["variant"]} - {"right"}), row
 
 
-def test_the_sentences_have_no_gap(runs):
+def test_the_verdicts_have_no_gap(runs):
     sweep, growth = (collectives.bandwidths(runs[name]) for name in ("sweep", "growth"))
-    fits, captured = (collectives.fits(runs["sweep"], clock) for clock in ("in flight", "captured"))
     said = [
-        collectives.explain_bandwidth(sweep, fits),
-        collectives.explain_latency(sweep),
-        collectives.explain_fit(collectives.residuals(runs["sweep"]), fits, sweep, captured),
-        collectives.explain_growth(sweep, fits, captured),
-        collectives.explain_growth(growth, collectives.fits(runs["growth"])),
-        collectives.explain_ring(collectives.rings(runs["ring"])),
-        collectives.explain_against(collectives.against(runs["nccltests"])),
+        *(tell(sweep) for tell in (collectives.smallest, collectives.first_call, collectives.knee)),
+        *(tell(sweep) for tell in (collectives.libraries, collectives.reached)),
+        collectives.growth(growth, sweep),
+        collectives.in_one_minute(runs, runs),
     ]
     for sentence in said:
         assert not any(word in sentence.data for word in ("nan", "no value", "None", "inf ")), sentence.data
-        assert SMALL_NOTE not in sentence.data
-        assert len(sentence.data.split()) < 220, "nobody reads more"
 
 
 def test_the_charts_are_drawn(runs):
     sweep, growth = (collectives.bandwidths(runs[name]) for name in ("sweep", "growth"))
     times = collectives.published_times(published("all_reduce"))
-    drawn(collectives.bandwidth_chart((sweep, collectives.fits(runs["sweep"])), guess=300), 2)
-    drawn(collectives.time_chart((sweep, collectives.residuals(runs["sweep"])), guess=20), 4)
+    drawn(collectives.times_chart(None, sweep, guess=20), 1)
+    drawn(collectives.bandwidth_chart(None, sweep, guess=300), 1)
     drawn(collectives.growth_chart(growth, sweep, published=times), 2)
-    drawn(collectives.overview_chart(growth, sweep, times, 20, 300), 1)
-    drawn(collectives.against_chart(collectives.against(runs["nccltests"])), 1)
-
-
-def test_the_target_is_shown_for_every_collective(runs):
-    card = collectives.scorecard(runs["nccltests"])
-    assert len(card) == len(COLLECTIVES) and card["target"].str.len().max() <= 50
+    drawn(collectives.reports_chart(times, growth, sweep), 1)

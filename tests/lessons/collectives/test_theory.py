@@ -46,34 +46,6 @@ def test_a_rings_time_is_the_formula():
         assert bus_gb_per_s(name, ranks, size, collective_seconds(name, ranks, size, 0.0, beta)) == pytest.approx(beta)
 
 
-def after(ranks: int, halves: int = 2) -> list[list[set]]:
-    """Give, a rank and chunk, whose values are in it after the ring's halves; none may be added twice."""
-    held = [[{rank} for _ in range(ranks)] for rank in range(ranks)]
-    for half, phase in enumerate((ring.reduce_scatter, ring.all_gather)[:halves]):
-        for step in range(ranks - 1):
-            sent = {(rank + 1) % ranks: (phase(rank, step, ranks)[0], held[rank]) for rank in range(ranks)}
-            coming = {rank: (chunk, set(values[chunk])) for rank, (chunk, values) in sent.items()}
-            for rank in range(ranks):
-                into, (chunk, values) = phase(rank, step, ranks)[1], coming[rank]
-                assert into == chunk, "the chunk that comes in is the one that is sent"
-                assert half or not held[rank][into] & values, "added twice"
-                held[rank][into] = values if half else held[rank][into] | values
-    return held
-
-
-@pytest.mark.parametrize("ranks", range(2, 10))
-def test_the_ring_gives_every_rank_every_sum(ranks):
-    everyone = set(range(ranks))
-    assert all(chunk == everyone for rank in after(ranks) for chunk in rank)
-
-
-@pytest.mark.parametrize("ranks", range(2, 10))
-def test_after_its_first_half_each_rank_has_one_whole_chunk(ranks):
-    for rank, chunks in enumerate(after(ranks, halves=1)):
-        whole = [chunk for chunk, values in enumerate(chunks) if len(values) == ranks]
-        assert whole == [(rank + 1) % ranks]
-
-
 @pytest.mark.parametrize(("elements", "ranks", "lengths"), [(8, 4, [2] * 4), (10, 4, [3, 3, 2, 2]), (1, 3, [1, 0, 0])])
 def test_chunks_differ_by_one_element_at_most(elements, ranks, lengths):
     assert ring.chunk_lengths(elements, ranks) == lengths

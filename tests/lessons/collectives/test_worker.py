@@ -11,7 +11,6 @@ import torch.distributed as dist
 
 from labkit.engine.launch import launch
 from lessons import collectives
-from lessons.collectives.plan import VARIANTS
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker import calls, nccl_tests, timing
 from lessons.collectives.worker.calls import CALLS
@@ -28,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("gpus", [2, 3])
 @pytest.mark.slow
 def test_every_collective_is_right_under_every_clock(gpus):
-    plan = collectives.Sweep.small(gpus=gpus, sizes_kib=(1, 64), short_kib=1, repeats=2)
+    plan = collectives.Sweep.small(gpus=gpus, sizes_kib=(1, 64), repeats=2)
     rows = launch(plan, progress=False).rows
-    assert len(rows) == len(plan.points()) == (gpus - 1) * len(COLLECTIVES) * 3
+    assert len(rows) == len(plan.points()) == (gpus - 1) * len(COLLECTIVES) * 4
     assert (rows["status"] == "ok").all(), rows
     assert (rows["rank"] == 0).all() and (rows["repeats"] == 2).all()
     assert (rows["low_seconds"] <= rows["seconds"]).all() and (rows["seconds"] <= rows["high_seconds"]).all()
@@ -96,36 +95,6 @@ def test_the_ring_by_hand_equals_the_library_and_sends_the_formulas_bytes():
     assert table[["ranks", "elements"]].to_numpy().tolist() == [[n, m] for n in (2, 3) for m in (1, 2, 1000, 4097)]
     assert (table["sent_bytes"] == table["formula_bytes"]).all()
     assert table["times"].gt(0).all()
-
-
-@pytest.mark.slow
-def test_the_ring_by_hand_of_four_equals_the_library():
-    four = launch(collectives.Ring.small(gpus=4, counts=(4,), repeats=1, lengths=(3, 1000, 4097)), progress=False)
-    assert (collectives.rings(four)["status"] == "ok").all()
-
-
-@pytest.mark.parametrize("gpus", [2, 3])
-@pytest.mark.slow
-def test_each_wrong_benchmark_shows_its_own_fault_and_the_right_one_none(gpus):
-    run = launch(collectives.Trial.small(gpus=gpus, variants=VARIANTS), progress=False)
-    table = collectives.symptoms(run).set_index("variant")
-    assert collectives.caught(collectives.symptoms(run)).tolist() == [False] + 5 * [True], table
-    late = table["late_seconds"] > 0.1 * table["seconds"]
-    assert list(table.index[late]) == ["unsynchronised"]
-    assert list(table.index[table["calls_before"] == 0]) == ["cold"]
-    factor = table["claimed_gb_per_s"] / table["bus_gb_per_s"]
-    assert factor.drop("wrong_factor").to_list() == pytest.approx([1] * 5)
-    assert factor["wrong_factor"] == pytest.approx(gpus / (gpus - 1))
-    assert table["wrong_ranks"].to_dict() == {
-        "right": 0,
-        "unsynchronised": 0,
-        "cold": 0,
-        "wrong_factor": 0,
-        "no_all_gather": gpus,
-        "rank_0_only": gpus - 1,
-    }
-    assert not table.loc["rank_0_only", "wrong_on_rank_0"] and table.loc["no_all_gather", "wrong_on_rank_0"]
-    assert table.loc["no_all_gather", "wrong_share"] == pytest.approx((gpus - 1) / gpus, rel=1e-3)
 
 
 def test_what_nccl_tests_prints_is_read():
@@ -243,8 +212,9 @@ def test_a_program_that_hangs_is_ended(tmp_path, monkeypatch):
     program = tmp_path / "all_reduce_perf"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o700)
+    monkeypatch.setattr(nccl_tests, "LIMIT_S", 0.3)
     with pytest.raises(ValueError, match=r"all_reduce_perf was not done in 0.3 s"):
-        nccl_tests.run(str(program), 2, MIB, MIB, 2, 20, 0.3)
+        nccl_tests.run(str(program), 2, MIB, MIB, 2, 20)
 
 
 def test_nothing_to_send_is_not_sent(monkeypatch):

@@ -74,7 +74,7 @@ def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
         return
     sizes = [1024 * kib for kib in plan.sizes_kib]
     try:
-        text = nccl_tests.run(path, point.ranks, sizes[0], sizes[-1], plan.step, point.in_flight, plan.limit_s)
+        text = nccl_tests.run(path, point.ranks, sizes[0], sizes[-1], plan.step, point.in_flight)
         lines = nccl_tests.parse(text, sizes)
     except ValueError as error:
         worker.record(status="failed", said=str(error))

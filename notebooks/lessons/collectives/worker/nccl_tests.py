@@ -22,6 +22,7 @@ PROGRAMS = {
 _FOLDER = "LABKIT_NCCL_TESTS"
 _END = "# Out of bounds values"  # what follows sums up
 _WARM_UPS = 5
+LIMIT_S = 60.0  # for one program
 _ROUNDED = 0.05
 _TOLD = r"\s*(#.*|NCCL version .*)?"  # what may stand around the table
 _HALF = r"\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)"  # time, algbw, busbw, #wrong
@@ -47,18 +48,18 @@ def program(collective: str) -> str | None:
     return shutil.which(PROGRAMS[collective], path=os.pathsep.join(folders))
 
 
-def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, calls: int, limit_s: float) -> str:
+def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, calls: int) -> str:
     """Return what the program prints: one process, a thread per GPU, sizes from first to last by a factor.
 
-    Raises ValueError with its last words where it fails, or is not done within `limit_s`.
+    Raises ValueError with its last words where it fails, or is not done within LIMIT_S.
     """
     numbers = {"-b": first_bytes, "-e": last_bytes, "-f": step, "-g": 1, "-t": ranks, "-n": calls, "-w": _WARM_UPS}
     command = [path, *(str(word) for option in numbers.items() for word in option)]
     quiet = os.environ | {"NCCL_DEBUG": "VERSION"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=quiet, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=quiet, check=False)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"{os.path.basename(path)} was not done in {limit_s} s") from None
+        raise ValueError(f"{os.path.basename(path)} was not done in {LIMIT_S} s") from None
     except OSError as error:
         raise ValueError(f"{os.path.basename(path)} does not start: {error.strerror}") from None
     if done.returncode:

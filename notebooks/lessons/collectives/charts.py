@@ -1,0 +1,310 @@
+"""Tables of lab 09 → figures: this run and the recorded one by message size, by ranks, and a report's times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.charts import canvas, parts
+from labkit.charts.ink import ink_on, shade
+from labkit.provenance import fact, sources
+from labkit.story import units
+from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, START, Step, bus_factor, hops
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The reader's prediction keeps its colour to itself.
+COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
+MOVED = canvas.COMMUNICATE
+_NAMES = {"nccl": "NCCL", "gloo": "gloo"}
+_MARKERS = {"nccl": "o", "gloo": "s"}
+_DASHES = (0, (4, 2))
+_ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
+_OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "replayed from a CUDA graph")}
+_SMALLEST, _LARGEST = 2**10, 2**30  # bytes that the reader predicts
+_MB = 1e6
+
+
+def _size(size_bytes: float) -> str:
+    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
+    number, unit = units.size(size_bytes).rsplit(" ", 1)
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
+    """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    places = sorted(set(sizes))
+    shown = places[:: -math.ceil(len(places) / most)]
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
+    ax.set_xticks(shown, [_size(size) for size in shown], fontsize=8.5)
+    ax.set_xlabel("message, bytes (log)")
+    ax.grid(True)
+
+
+def _marks(ax: Axes, x: pd.Series, y: pd.Series, spread: pd.Series, **look: Any) -> None:
+    """Draw measured values with their spread; down it is as far as up by the factor, so that it never reaches 0."""
+    ax.errorbar(x, y, yerr=[y - y / (1 + spread / y), spread], **({"ms": 5, "lw": 1.3, "capsize": 2} | look))
+
+
+def _widest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the most ranks of their backend that have a time."""
+    rows = table.dropna(subset="median_us")
+    return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
+
+
+def _backends(rows: pd.DataFrame) -> list[str]:
+    return [backend for backend in _NAMES if backend in set(rows["backend"])]
+
+
+def _title(layers: Sequence[parts.Layer], backends: Sequence[str]) -> str:
+    """Return whose run a panel shows, by which libraries, and among how many."""
+    table = layers[-1].table
+    name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
+    ends = "CPU processes" if fact(table, "small") else "GPUs"
+    return f"{name}: {' and '.join(_NAMES[one] for one in backends)}, {_widest(table)['ranks'].max()} {ends}"
+
+
+def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
+    """µs of an all-reduce by message size, with the fitted lines of calls in flight; this run, then the recorded one.
+
+    Takes two `bandwidths`. Grey is where latency takes longer than transfer. `guess`: µs at 1 KiB of the recorded run.
+    """
+    shown = parts.run_panels(here, recorded)
+    figure, axes = parts.panels(len(shown), height=4.6, sharey=True)
+    for ax, layers in zip(axes, shown, strict=True):
+        top = layers[-1]
+        rows = _widest(top.table[top.table["collective"] == _ALL_REDUCE])
+        backends = _backends(rows)
+        for layer in layers:
+            _times_layer(ax, layer, backends)
+        _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
+        _mark_regions(ax, rows[(rows["backend"] == backends[0]) & (rows["clock"] == _CLOCK)]["knee_bytes"].iloc[0])
+        if any(layer.recorded for layer in layers) and (value := getattr(guess, "value", guess)):
+            ax.plot(_SMALLEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
+        ax.set_title(_title(layers, backends))
+    canvas.logarithmic(axes[0].yaxis)
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 6)  # the regions' names stand above all data
+    axes[0].set_ylabel("all-reduce, µs per call (log)")
+    axes[0].plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, sources(*(table for table in (here, recorded) if table is not None)))
+
+
+def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
+    rows = _widest(layer.table[layer.table["collective"] == _ALL_REDUCE])
+    for backend in backends:
+        own = rows[rows["backend"] == backend]
+        line = own[own["clock"] == _CLOCK]
+        look = {"color": layer.color, "marker": _MARKERS[backend], "ls": "", "zorder": 1 if layer.behind else 3}
+        label = f"{layer.label}, {_NAMES[backend]}, calls in flight"
+        _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=label, **look)
+        if layer.behind:
+            continue
+        if line["alpha_us"].notna().any():
+            sizes, fitted = np.geomspace(line["bytes"].min(), line["bytes"].max(), 80), line.iloc[0]
+            moved = bus_factor(_ALL_REDUCE, int(fitted["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
+            ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], color=canvas.THEORY, lw=1.3, zorder=2)
+        for clock, (marker, name) in _OTHER_CLOCKS.items():
+            other = own[own["clock"] == clock]
+            if backend == backends[0] and len(other):
+                ax.plot(other["bytes"], other["median_us"], marker, mfc="none", color=canvas.QUIET, ms=5, label=name)
+
+
+def _mark_regions(ax: Axes, knee_bytes: float) -> None:
+    """Shade where latency takes longer than transfer, up to the knee; name both sides in the panel."""
+    low, high = ax.get_xlim()
+    if math.isfinite(knee_bytes) and knee_bytes > low:
+        ax.axvspan(low, min(knee_bytes, high), color=canvas.IDLE, alpha=0.3, lw=0, zorder=0)
+    ax.set_xlim(low, high)
+    for place, side, name in ((0.02, "left", "← latency"), (0.98, "right", "bandwidth →")):
+        ax.text(place, 0.98, name, ha=side, va="top", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
+
+
+def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
+    """Bus bandwidth by message size, a colour per collective: this run, then the recorded one, each with its scale.
+
+    Takes two `bandwidths`; of each, the faster library. The black lines are what a GPU's links carry at most. `guess`:
+    GB/s of an all-reduce at 1 GiB in the recorded run.
+    """
+    shown = parts.run_panels(here, recorded)
+    figure, axes = parts.panels(len(shown), height=4.4)
+    for ax, layers in zip(axes, shown, strict=True):
+        backend = _backends(layers[-1].table)[0]
+        for layer in layers:
+            rows = layer.table[(layer.table["clock"] == _CLOCK) & (layer.table["backend"] == backend)]
+            rows = _widest(rows)
+            for collective, line in rows.groupby("collective", sort=False):
+                look = {"color": COLORS[collective], "marker": "o", "ms": 4, "lw": 1.4}
+                look |= {"alpha": 0.35, "zorder": 1} if layer.behind else {"label": collective}
+                rates = line["bus_gb_per_s"]
+                _marks(ax, line["bytes"], rates, rates * line["spread_us"] / line["median_us"], **look)
+        _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
+        _limits(ax, rows)
+        value = getattr(guess, "value", guess)
+        if value and any(layer.recorded for layer in layers) and _LARGEST in set(rows["bytes"]):
+            ax.plot(_LARGEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
+        ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
+        ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
+    canvas.shared_legend(figure, axes, columns=7)
+    tables = [table for table in (here, recorded) if table is not None]
+    return canvas.finish(figure, f"{parts.own_scales(axes)}{sources(*tables)}")
+
+
+def _limits(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw what the links carry, and above it what an all-reduce may seem to reach where the switch adds."""
+    limits = rows["limit"].dropna()
+    names = {limits.max(): "sum made in the switch", limits.min(): "a GPU's links"} if len(limits) else {}
+    for limit, name in names.items():
+        ax.axhline(limit, color=canvas.THEORY, lw=1)
+        look = {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 8.5, "color": canvas.QUIET}
+        look["bbox"] = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
+        ax.annotate(f"{name}: {units.rate(limit)}", (0.02, limit), xycoords=ax.get_yaxis_transform(), **look)
+
+
+def reports_chart(
+    times: pd.DataFrame, here: pd.DataFrame | None = None, recorded: pd.DataFrame | None = None
+) -> Figure:
+    """ms of an all-reduce by message size as a report prints it, beside the least time of a V100's links.
+
+    `here` and `recorded` add our all-reduces between two ranks, in flight.
+    """
+    figure, ax = canvas.canvas(height=4.4)
+    for (backend, processes), rows in times.groupby(["backend", "processes"], sort=False):
+        marker = {2: "o", 4: "^", 6: "s"}[processes]
+        look = {"color": canvas.PUBLISHED, "ms": 6, "mfc": "none" if backend == "gloo" else canvas.PUBLISHED}
+        label = f"report, {_NAMES[backend]}, {processes} processes"
+        ax.plot(_MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
+    for table, color, name in ((recorded, canvas.RECORDED, "recorded run"), (here, canvas.MEASURED, "this run")):
+        if table is None:
+            continue
+        rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK) & (table["ranks"] == 2)]
+        for backend, line in rows.dropna(subset="median_us").groupby("backend", sort=False):
+            look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {_NAMES[backend]}, 2 ranks"}
+            _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
+    least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
+    ax.plot(_MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
+    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else _MB * least["megabytes"]
+    if recorded is None:
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [f"{size / _MB:g} MB" for size in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("message, bytes (log)")
+        ax.grid(True)
+    else:
+        _mark_sizes(ax, sizes, most=11)
+    canvas.logarithmic(ax.yaxis)
+    ax.set(ylabel="ms per all-reduce (log)", title="An all-reduce as a report prints it: 8 × V100")
+    canvas.legend_above(ax, columns=4)
+    return canvas.finish(figure, sources(times, recorded, here))
+
+
+def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame) -> Figure:
+    """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
+
+    The lines are a ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. Takes `bandwidths`
+    and `published_times`, in grey. A library that was not timed with two ranks and with more stays out.
+    """
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+    figure, axes = parts.panels(2, height=4.4, sharey=True)
+    most = max(8, *(int(table["ranks"].max()) for table in (here, *recorded)))
+    for ax, largest in zip(axes, (False, True), strict=True):
+        sizes = {}
+        counts = range(2, most + 1)
+        for name, term, style in (("latency", hops, "-"), ("transfer", bus_factor, _DASHES)):
+            growth = [term(_ALL_REDUCE, ranks) / term(_ALL_REDUCE, 2) for ranks in counts]
+            ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=style, label=f"a ring's {name}")
+        for table in (here, *recorded):
+            of_us = ("this run", canvas.MEASURED) if table is here else ("recorded run", canvas.RECORDED)
+            sizes |= _growth(ax, table, largest, *of_us)
+        for backend, rows in published.groupby("backend", sort=False):
+            megabytes = (max if largest else min)(published["megabytes"])
+            line = rows[rows["megabytes"] == megabytes].sort_values("processes")
+            if len(line):
+                look = {"color": canvas.PUBLISHED, "marker": _MARKERS[backend], "ms": 5, "lw": 1.2, "ls": _DASHES}
+                label = f"report, {_NAMES[backend]}"
+                ax.plot(line["processes"], line["seconds"] / line["seconds"].iloc[0], label=label, **look)
+                sizes["report"] = f"{megabytes:g} MB"
+        titles = [f"{who}: {size}" for who, size in sizes.items()]
+        lines = ["; ".join(titles[at : at + 2]) for at in range(0, len(titles), 2)]
+        ax.set_title("\n".join([f"{'Largest' if largest else 'Smallest'} message", *lines]), fontsize=9.5)
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        ax.set_xlabel("ranks")
+        ax.grid(True)
+    axes[0].set_yscale("log", base=2)
+    octaves = [2.0**power for power in range(-6, 7)]
+    axes[0].yaxis.set(major_locator=FixedLocator(octaves), minor_locator=NullLocator())
+    axes[0].set_yticks(octaves, [f"{octave:g}" for octave in octaves])
+    ends = [value for ax in axes for line in ax.lines for value in np.asarray(line.get_ydata(), dtype=float)]
+    axes[0].set_ylim(min(0.8, 0.85 * min(ends)), 1.2 * max(ends))
+    axes[0].set_ylabel("times as long as with 2 ranks (log)")
+    canvas.shared_legend(figure, axes, columns=4)
+    return canvas.finish(figure, sources(here, *recorded, published))
+
+
+def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str) -> dict[str, str]:
+    """Draw the growth of each library's smallest or largest message; return what was drawn and its size."""
+    rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK)].dropna(subset="median_us")
+    drawn = {}
+    for backend, own in rows.groupby("backend", sort=False):
+        if own["ranks"].min() != 2 or own["ranks"].max() == 2:
+            continue
+        size = own["bytes"].max() if largest else own["bytes"].min()
+        line, label = own[own["bytes"] == size].sort_values("ranks"), f"{name}, {_NAMES[str(backend)]}"
+        times = 1 / line["median_us"].iloc[0]
+        look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
+        _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)
+        drawn[label] = _size(size)
+    return drawn
+
+
+def chunk_color(values: int, ranks: int) -> str:
+    """Return the colour of a chunk that holds the values of so many of the ranks: the full blue is a whole one."""
+    return shade((values - 1) / (ranks - 1))
+
+
+def ring_chart(steps: Sequence[Step]) -> Figure:
+    """Ranks × chunks after every step, the number of ranks whose values a chunk holds in it; N panels a row.
+
+    A frame stands around what has just arrived: first it was added, then it replaced what was there.
+    """
+    ranks = len(steps[0].held)
+    figure, axes = canvas.canvas(ranks, 2, height=4.4, squeeze=False, sharex=True, sharey=True)
+    places = [*axes[0], *axes[1][1:]]  # the gathering stands under the reducing, its first panel under the first sum
+    for ax, step in zip(places, steps, strict=True):
+        _draw(ax, step, ranks)
+    axes[1][0].remove()
+    for name, part in {"its own values only": 0.0, "a partial sum": 0.5, "whole: all ranks' values": 1.0}.items():
+        axes[0][0].plot([], [], "s", ms=10, color=shade(part), label=name)
+    axes[0][0].plot([], [], "s", ms=9, mfc="none", mec=MOVED, mew=2.5, label="has just arrived")
+    canvas.legend_above(axes[0][0])
+    return canvas.finish(figure, "computed, not measured")
+
+
+def _draw(ax: Axes, step: Step, ranks: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    for rank, row in enumerate(step.held):
+        for chunk, ranks_in_it in enumerate(row):
+            color, corner = chunk_color(len(ranks_in_it), ranks), (chunk - 0.5, rank - 0.5)
+            ax.add_patch(Rectangle(corner, 1, 1, facecolor=color, edgecolor="white", lw=2))
+            ax.text(chunk, rank, str(len(ranks_in_it)), ha="center", va="center", fontsize=9, color=ink_on(color))
+    for rank, move in enumerate(step.moves):
+        ax.add_patch(Rectangle((move.receive - 0.42, rank - 0.42), 0.84, 0.84, fill=False, edgecolor=MOVED, lw=2.2))
+    ax.set(xlim=(-0.5, ranks - 0.5), ylim=(ranks - 0.5, -0.5), aspect="equal", xticks=range(ranks), yticks=range(ranks))
+    ax.spines[:].set_visible(False)
+    verb = {START: "start", ALL_GATHER: "replaced"}.get(step.phase, "added")
+    ax.set_title(verb if step.phase == START else f"step {step.number}: {verb}", fontsize=10)
+    if step.number in (0, ranks):
+        ax.set_ylabel("rank")
+    if step.number >= ranks:
+        ax.set_xlabel("chunk")

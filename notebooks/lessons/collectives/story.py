@@ -1,0 +1,337 @@
+"""Tables of lab 09 → verdicts: each compares on its table before it says one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.provenance import fact
+from labkit.story import units
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import listed, resolved
+from lessons.collectives import tables
+from lessons.collectives.theory import bus_factor, hops
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_NAMES = {"nccl": "NCCL", "gloo": "gloo"}
+_ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
+_CLOCKS = {"in flight": "in flight", "one call": "one call, waited for", "captured": "from a CUDA graph"}
+_FLAT = 1.25  # times as long: the size hardly matters
+_GOOD = 0.1  # a line that is nowhere further off fits
+_BEYOND = 1.25  # times as much as a ring's larger term
+_LITTLE = 0.4  # of a call in flight: what is left of it without the host
+_LARGE_BYTES = 64 * 2**20  # from here on ours are compared with nccl-tests
+
+
+def start_up(times: pd.DataFrame) -> Markdown:
+    """Say what the report's largest message takes in its smallest one's time; takes `published_times`."""
+    rows = times[(times["backend"] == "nccl") & (times["processes"] == 2)].sort_values("megabytes")
+    first, last = rows.iloc[0], rows.iloc[-1]
+    bytes_more, time_more = last["megabytes"] / first["megabytes"], last["seconds"] / first["seconds"]
+    return verdict(
+        f"**Between two GPUs, {units.number(bytes_more)} times the bytes take {units.times(time_more)} the time.**"
+    )
+
+
+def same_sums(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether our ring gives the right sums and sends the formula's bytes, and what Python costs; takes `rings`."""
+    both = pd.concat([here.assign(run="this run"), recorded.assign(run="recorded run")])
+    both["sent"] = both["sent_bytes"] / both["bytes"]
+    names = {"ours_us": "our ring, µs", "library_us": "library, µs", "sent": "bytes sent by rank 0 / message"}
+    shown = both[both["ranks"] == both.groupby("run")["ranks"].transform("max")].rename(columns=names)
+    shown = shown[["run", "ranks", "elements", *names.values()]]
+    summary = "Every length, with the most ranks of each run"
+    if len(wrong := both[both["status"] != "ok"]):
+        where = listed(f"{units.count(row.elements)} elements on {row.ranks} ranks" for row in wrong[:1].itertuples())
+        return verdict(f"✘ **Our ring is wrong** for {where}.", shown, summary=summary)
+    if (both["sent_bytes"] != both["formula_bytes"]).any():
+        return verdict("✘ **Our ring sends other bytes than the formula says.**", shown, summary=summary)
+    most = recorded[recorded["ranks"] == recorded["ranks"].max()].sort_values("elements").iloc[-1]
+    if resolved(most["ours_us"], most["library_us"], most["spread_ours_us"], most["spread_library_us"]):
+        cost = f"takes {units.times(most['times'])} the library's time for {units.size(most['bytes'])}"
+    else:
+        cost = f"takes the library's time for {units.size(most['bytes'])}, within noise"
+    head = "✔ **Our ring gives the right sums for every length and sends the formula's bytes**, here and recorded."
+    return verdict(f"{head} On {most['ranks']} GPUs it {cost}.", shown, summary=summary)
+
+
+def smallest(table: pd.DataFrame) -> Markdown:
+    """Say up to which size an all-reduce takes the smallest one's time, and what its first call took, by clock below.
+
+    Takes `bandwidths`; of a run with two libraries, the faster one.
+    """
+    rows = _widest(table)
+    line = _in_flight(rows, _backends(rows)[0])
+    first, last = line.iloc[0], line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]].iloc[-1]
+    small = rows[rows["bytes"] == first["bytes"]]
+    shown = pd.DataFrame(
+        {
+            "library": small["backend"].map(_NAMES),
+            "clock": small["clock"].map(_CLOCKS),
+            "µs per call": small["median_us"],
+            "± µs": small["spread_us"],
+            "first call, µs": small["first_us"],
+        }
+    )
+    summary = f"An all-reduce of {_size(first['bytes'])} by every clock"
+    time = _us(first["median_us"])
+    if last["bytes"] == first["bytes"]:
+        return verdict(
+            f"{_whose(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
+        )
+    sizes = f"up to {_size(last['bytes'])} an all-reduce takes about as long as with {_size(first['bytes'])}"
+    sentence = f"{_whose(table)}: **{sizes}, {time}.**"
+    return verdict(sentence, shown, summary=summary)
+
+
+def first_call(table: pd.DataFrame) -> Markdown:
+    """Say what the very first call of a run took beside a later one; takes `bandwidths`."""
+    rows = _widest(table)
+    row = _in_flight(rows, _backends(rows)[0]).iloc[0]
+    first, later = _us(row["first_us"]), _us(row["median_us"])
+    if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
+        return verdict(f"{_whose(table)}: the very first call took {first}, no longer than twice a later one.")
+    return verdict(f"{_whose(table)}: **the very first call took {first}**, a later one {later}.")
+
+
+def knee(table: pd.DataFrame) -> Markdown:
+    """Say where bytes begin to count for more than latency, and whether one line fits; all lines below.
+
+    Takes `bandwidths`; the sentence is about the faster library's all-reduce.
+    """
+    rows = _widest(table, None)
+    rows = rows[(rows["clock"] == _CLOCK) & rows["residual"].notna()]
+    if rows.empty:
+        return verdict("This run has too few sizes for a line.")
+    lines = [(name, own.iloc[0], own["residual"].abs().max()) for name, own in rows.groupby(["backend", "collective"])]
+    shown = pd.DataFrame(
+        [
+            (
+                _NAMES[name[0]],
+                name[1],
+                line["alpha_us"],
+                line["beta_gb_per_s"],
+                _size(line["knee_bytes"]),
+                units.percent(worst),
+            )
+            for name, line, worst in lines
+        ],
+        columns=["library", "collective", "α, µs per call", "β, GB/s", "knee", "largest miss"],
+    )
+    line = _in_flight(rows, _backends(rows)[0])
+    worst = line.loc[line["residual"].abs().idxmax()]
+    knees = f"from {_knee_of(line)} on, bytes count for more than latency"
+    if _knee_of(line) is None:
+        knees = "at no size that was measured do bytes count for more than latency"
+    head = f"{_whose(table)}: **{knees}.**"
+    if abs(worst["residual"]) <= _GOOD:
+        tail = f"One line fits every size within {units.percent(_GOOD)}."
+    else:
+        side = "short" if worst["residual"] < 0 else "long"
+        miss = units.percent(abs(worst["residual"]))
+        tail = f"One line does not fit: at {_size(worst['bytes'])} it is {miss} too {side}."
+    return verdict(f"{head} {tail}", shown, summary="The line of every collective")
+
+
+def libraries(table: pd.DataFrame) -> Markdown:
+    """Say how many times as long gloo takes as NCCL, at the smallest and the largest message; takes `bandwidths`."""
+    rows = _widest(table)
+    nccl, gloo = (_in_flight(rows, name).set_index("bytes") for name in _NAMES)
+    sizes = nccl.index.intersection(gloo.index)
+    if sizes.empty:
+        return verdict("One library alone was measured: two need GPUs.")
+    parts = []
+    for size in (sizes.min(), sizes.max()):
+        fast, slow = (one.loc[size] for one in (nccl, gloo))
+        apart = resolved(fast["median_us"], slow["median_us"], fast["spread_us"], slow["spread_us"])
+        parts.append(units.times(slow["median_us"] / fast["median_us"]) if apart else "1.0×, within noise,")
+    small, large = parts
+    return verdict(
+        f"**gloo takes {small} the time of NCCL for {_size(sizes.min())}, {large} for the largest of both.**"
+    )
+
+
+def reached(table: pd.DataFrame) -> Markdown:
+    """Say what the largest messages reach of the links, and who is above a ring's bound; takes `bandwidths`."""
+    wrong = int(((table["status"] != "ok") | (table["verdict"] == "impossible")).sum())
+    rows = _widest(table, None)
+    rows = rows[(rows["backend"] == _backends(rows)[0]) & (rows["clock"] == _CLOCK)]
+    rows = rows[rows["bytes"] == rows["bytes"].max()].sort_values("bus_gb_per_s", ascending=False)
+    share = rows["share_of_limit"]
+    names = {"bus_gb_per_s": "bus bandwidth, GB/s", "algorithm_gb_per_s": "algorithm bandwidth, GB/s"}
+    shown = rows.rename(columns=names)[["collective", *names.values()]].assign(
+        **{"of what the links allow": ["no known limit" if pd.isna(one) else units.percent(one) for one in share]}
+    )
+    best = rows.iloc[0]
+    allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
+    rate = units.rate(best["bus_gb_per_s"])
+    head = f"{_whose(table)}: **{best['collective']} reaches most, {rate}{allows}.**"
+    if wrong:
+        head = f"✘ **{wrong} settings gave wrong values, or beat the links.** {head}"
+    elif rows["above_ring"].astype(bool).any():
+        head = f"{head} It is above a ring's bound, and no error: the switch adds, so each GPU sends fewer bytes."
+    return verdict(head, shown, summary=f"Every collective, {_size(best['bytes'])}")
+
+
+def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
+    """Say which of a ring's terms each message's growth with the ranks is nearer to; every run below.
+
+    Takes `bandwidths`; the sentence is about this run.
+    """
+    rows = [row for table in (here, *recorded) for row in _grown(table)]
+    if not rows:
+        return verdict("No run has two numbers of ranks.")
+    columns = ["run", "message", "ranks", "times as long", "a ring's latency", "a ring's transfer"]
+    shown = pd.DataFrame([row[:-1] for row in rows], columns=columns)
+    of_here = [row for row in rows if row[0].startswith("this run")] or rows
+    said = "; ".join(f"the time of {row[1]} {row[-1]}" for row in of_here[:2])
+    return verdict(f"This run: **{said}.**", shown, summary="Every run, from the fewest to the most ranks")
+
+
+def _grown(table: pd.DataFrame) -> list[tuple]:
+    """Return per library and message: run, size, ranks, growth, a ring's two, and what the growth is nearer to."""
+    name = _whose(table).lower()
+    rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
+    for backend in _backends(rows):
+        own = rows[rows["backend"] == backend]
+        few, many = own["ranks"].min(), own["ranks"].max()
+        terms = {
+            "latency": hops(_ALL_REDUCE, many) / hops(_ALL_REDUCE, few),
+            "transfer": bus_factor(_ALL_REDUCE, many) / bus_factor(_ALL_REDUCE, few),
+        }
+        sizes = own.loc[own["clock"] == _CLOCK, "bytes"]
+        for size in dict.fromkeys((sizes.min(), sizes.max())) if few < many else ():
+            by_clock = own[own["bytes"] == size].set_index(["clock", "ranks"])[["median_us", "spread_us"]]
+            clock = _without_host(by_clock, few, many)
+            pair = [by_clock.loc[(clock, ranks)] for ranks in (few, many)]
+            ratio = pair[1]["median_us"] / pair[0]["median_us"]
+            near = min(terms, key=lambda term: abs(log(terms[term] / ratio)))
+            if not resolved(*(one["median_us"] for one in pair), *(one["spread_us"] for one in pair)):
+                said = "does not grow beyond noise"
+            elif ratio > _BEYOND * max(terms.values()):
+                said = "grows more than both terms of a ring"
+            else:
+                said = f"grows more like a ring's {near}"
+            graph = ", from a CUDA graph" if clock != _CLOCK else ""
+            head = (f"{name}, {_NAMES[backend]}{graph}", _size(size), f"{few} to {many}", units.times(ratio))
+            grown.append((*head, *map(units.times, terms.values()), said))
+    return grown
+
+
+def _without_host(by_clock: pd.DataFrame, few: int, many: int) -> str:
+    """Return the clock that tells the growth: of graphs, where the host's launching is most of a call in flight."""
+    if not {("captured", few), ("captured", many)} <= {*by_clock.index}:
+        return _CLOCK
+    left = [by_clock["median_us"]["captured", one] / by_clock["median_us"][_CLOCK, one] for one in (few, many)]
+    return "captured" if max(left) <= _LITTLE else _CLOCK
+
+
+def beside_nccl_tests(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what share of nccl-tests' bus bandwidth ours reaches from 64 MiB up; takes two `against`s."""
+    shown = recorded.assign(
+        message=[_size(size) for size in recorded["bytes"]],
+        ratio=[units.number(ratio, 3) for ratio in recorded["ratio"]],
+    ).rename(columns={"ours_gb_per_s": "ours, GB/s", "theirs_gb_per_s": "nccl-tests, GB/s", "ratio": "ours / theirs"})
+    shown = shown[["collective", "message", "ours, GB/s", "nccl-tests, GB/s", "ours / theirs"]]
+    sentence = f"**In the recorded run our clock gives {_least(recorded)} of nccl-tests' bus bandwidth.**"
+    tail = f"Here it gives {_least(here)}." if fact(here, "installed") else "nccl-tests is not installed here."
+    return verdict(f"{sentence} {tail}", shown, summary="Every collective and size, recorded")
+
+
+def _least(table: pd.DataFrame) -> str:
+    ratios = table.loc[table["bytes"] >= _LARGE_BYTES, "ratio"].dropna()
+    return f"at least {units.number(ratios.min())}" if len(ratios) else "no comparable part"
+
+
+def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
+    """Return the lesson's rules, each with what it is worth in the runs of this node and in the recorded ones.
+
+    Takes the runs by name: "sweep" and "growth".
+    """
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _fastest(runs: Mapping[str, Run]) -> pd.DataFrame:
+    """Return the faster library's all-reduces in flight with the most ranks."""
+    rows = _widest(tables.bandwidths(runs["sweep"]))
+    return _in_flight(rows, _backends(rows)[0])
+
+
+def _few_large(runs: Mapping[str, Run]) -> str:
+    line = _fastest(runs)
+    flat = line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]]
+    return f"{_size(flat['bytes'].iloc[-1])} take as long as {_size(line['bytes'].iloc[0])}"
+
+
+def _knee(runs: Mapping[str, Run]) -> str:
+    size = _knee_of(_fastest(runs))
+    return f"knee at {size}" if size else "no knee among these sizes"
+
+
+def _knee_of(line: pd.DataFrame) -> str | None:
+    """Return the size of the knee, where it is among the sizes that were measured."""
+    size = line["knee_bytes"].iloc[0]
+    return _size(size) if line["bytes"].min() <= size <= line["bytes"].max() else None
+
+
+def _bus(runs: Mapping[str, Run]) -> str:
+    last = _fastest(runs).iloc[-1]
+    share = last["share_of_limit"]
+    allows = "no known limit" if pd.isna(share) else f"{units.percent(share)} of what the links allow"
+    return f"all-reduce of {_size(last['bytes'])}: {units.rate(last['bus_gb_per_s'])}, {allows}"
+
+
+def _ranks(runs: Mapping[str, Run]) -> str | None:
+    rows = _grown(tables.bandwidths(runs["growth"]))
+    return f"{rows[0][2]} ranks: " + ", ".join(f"{row[1]} {row[3]}" for row in rows[:2]) if rows else None
+
+
+def _start(runs: Mapping[str, Run]) -> str:
+    first = _fastest(runs).iloc[0]
+    return f"first call {_us(first['first_us'])}, later {_us(first['median_us'])}"
+
+
+_RULES = {
+    "Send few, large messages": _few_large,
+    "Know the knee: left of it latency counts, right of it bytes": _knee,
+    "Compare bus bandwidth with a link's rate": _bus,
+    "More ranks cost hops more than bytes": _ranks,
+    "Keep start-up outside the clock": _start,
+}
+
+
+def _whose(table: pd.DataFrame) -> str:
+    return "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
+
+
+def _widest(table: pd.DataFrame, collective: str | None = _ALL_REDUCE) -> pd.DataFrame:
+    """Return the timed rows with the most ranks of their library, of one collective or of all."""
+    rows = table.dropna(subset="median_us")
+    rows = rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
+    return rows if collective is None else rows[rows["collective"] == collective]
+
+
+def _in_flight(rows: pd.DataFrame, backend: str) -> pd.DataFrame:
+    chosen = (rows["backend"] == backend) & (rows["clock"] == _CLOCK) & (rows["collective"] == _ALL_REDUCE)
+    return rows[chosen].sort_values("bytes")
+
+
+def _backends(rows: pd.DataFrame) -> list[str]:
+    """Return the libraries that were measured, NCCL first."""
+    return [name for name in _NAMES if name in set(rows["backend"])]
+
+
+def _size(size_bytes: float) -> str:
+    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
+    number, unit = units.size(size_bytes).rsplit(" ", 1)
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def _us(value: float) -> str:
+    return units.seconds(value / 1e6)
