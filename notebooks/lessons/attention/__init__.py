@@ -10,7 +10,6 @@ from lessons.attention.story.speed import explain_race, explain_sweep
 from lessons.attention.tables.memory import compiled_gains, errors, held, limit, plain
 from lessons.attention.tables.printed import printed_times
 from lessons.attention.tables.speed import floor, race, sweep, tiles
-from lessons.attention.targets import scorecard
 from lessons.attention.theory import example, tiled
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "tuning", "race", "trial")}

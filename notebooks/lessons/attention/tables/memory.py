@@ -34,7 +34,7 @@ _PHASES = {
 }
 _MEMORY = ["kept_mib", "forward_mib", "held_mib", "backward_mib", "reserved_mib"]
 TENSORS = ["O", "L", "dQ", "dK", "dV"]
-_TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
+TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
 _MIB, _GIB = 2**20, 2**30
 
 
@@ -163,7 +163,7 @@ def errors(run: Run) -> pd.DataFrame:
                     "precision": precision,
                     "tensor": tensor,
                     "worst": worst[f"{tensor}_error"],
-                    "tolerance": _TOLERANCES[precision],
+                    "tolerance": TOLERANCES[precision],
                     "shape": shape,
                     "shapes": len(group),
                     "same_bits": bool(group["same_bits"].all()),

@@ -106,13 +106,17 @@ def race(run: Run) -> pd.DataFrame:
     share_of_limit, verdict, tflops, share_of_peak.
     """
     table = _timed(run)
-    plan: Any = run.plan
-    rival = next((name for name in _RIVALS if name in plan.implementations), _RIVALS[-1])
+    rival = rival_of(run.plan)
     cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)
     table["versus"] = table["ms"] / table["rival_ms"]
     return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
+
+
+def rival_of(plan: Any) -> str:
+    """Return whose times ours are compared with: torch's FlashAttention-2, or plain attention where a run has none."""
+    return next((name for name in _RIVALS if name in plan.implementations), _RIVALS[-1])
 
 
 def sweep(run: Run) -> pd.DataFrame:
