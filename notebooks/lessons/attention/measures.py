@@ -30,7 +30,12 @@ def card_plans() -> list[Race]:
 def _launched(run: Run, implementation: str, head_dim: int) -> Measured | None:
     """Return forward and backward in ms as autograd calls them, at 16 384 positions."""
     rows = run.rows
-    wanted = {"implementation": implementation, "head_dim": head_dim, "sequence": _SEQUENCE, "precision": "bfloat16"}
+    wanted: dict[str, Any] = {
+        "implementation": implementation,
+        "head_dim": head_dim,
+        "sequence": _SEQUENCE,
+        "precision": "bfloat16",
+    }
     wanted |= {"clock": "launched", "phase": "both", "status": "ok"}
     rows = rows[(rows[[*wanted]] == pd.Series(wanted)).all(axis=1)]
     if rows.empty:
@@ -113,86 +118,38 @@ def _missed_bugs(run: Run) -> Measured:
     return _counted((~wrong & (rows[["forward_largest", "backward_largest"]].max(axis=1) < 1)).sum())
 
 
-_GOAL: Any = {"on_card": False, "least_gpus": 1, "better": LOWER, "depends_on": CODE}
+def _goal(
+    name: str,
+    plan: str,
+    measured: Callable[[Run], Measured | None],
+    comparison: str,
+    goal: float,
+    unit: str = "",
+    depends_on: str = CODE,
+) -> Measure:
+    """Return a measure of a machine with a GPU, with its goal; the card shows none of them."""
+    more: dict[str, Any] = {"better": LOWER, "depends_on": depends_on, "least_gpus": 1, "on_card": False}
+    return Measure(name=name, unit=unit, plan=plan, measured=measured, comparison=comparison, goal=goal, **more)
+
+
+def _rate(kernel: str, head_dim: int, name: str) -> Measure:
+    rate = {"measured": _tflops(kernel, head_dim), "unit": "TFLOP/s", "plan": "race", "least_gpus": 1}
+    return Measure(name=f"{name}, forward + backward", **rate)
+
+
+_AT, _OVER = "forward + backward, N 16 384, d 64, causal", "over SDPA-flash, where it is slowest"
 
 MEASURES = (
+    *(_rate(*shown) for shown in _SHOWN),
+    _goal(_AT, "race", lambda run: _launched(run, "flash", 64), "≤", 4.0, "ms", GPU),
+    _goal(f"launched {_OVER}", "race", _over_rival("launched"), "≤", 1, "×", HOST),
+    _goal(f"captured {_OVER}", "race", _over_rival("captured"), "≤", 1, "×", GPU),
+    _goal("phases measured at N 65 536, of 6", "race", _phases_at_the_longest, "=", 6),
     *(
-        Measure(
-            name=f"{name}, forward + backward",
-            unit="TFLOP/s",
-            plan="race",
-            measured=_tflops(kernel, width),
-            least_gpus=1,
-        )
-        for kernel, width, name in _SHOWN
+        _goal(f"largest error, {precision}", "errors", _largest_error(precision), "≤", 1e3 * tolerance, "thousandths")
+        for precision, tolerance in memory.TOLERANCES.items()
     ),
-    Measure(
-        name="forward + backward, N 16 384, d 64, causal",
-        unit="ms",
-        plan="race",
-        measured=lambda run: _launched(run, "flash", 64),
-        comparison="≤",
-        goal=4.0,
-        **_GOAL | {"depends_on": GPU},
-    ),
-    *(
-        Measure(
-            name=f"{clock} over SDPA-flash, where it is slowest",
-            unit="×",
-            plan="race",
-            measured=_over_rival(clock),
-            comparison="≤",
-            goal=1,
-            **_GOAL | {"depends_on": on},
-        )
-        for clock, on in (("launched", HOST), ("captured", GPU))
-    ),
-    Measure(
-        name="phases measured at N 65 536, of 6",
-        unit="",
-        plan="race",
-        measured=_phases_at_the_longest,
-        comparison="=",
-        goal=6,
-        **_GOAL,
-    ),
-    *(
-        Measure(
-            name=f"largest error, {precision}",
-            unit="thousandths",
-            plan="errors",
-            measured=_largest_error(precision),
-            comparison="≤",
-            goal=1e3 * memory.TOLERANCES[precision],
-            **_GOAL,
-        )
-        for precision in memory.TOLERANCES
-    ),
-    Measure(
-        name="a second run gives the same bits",
-        unit="",
-        plan="errors",
-        measured=_same_bits,
-        comparison="=",
-        goal=1,
-        **_GOAL,
-    ),
-    Measure(
-        name="what is kept grows with N to the power",
-        unit="",
-        plan="memory",
-        measured=_growth,
-        comparison="≤",
-        goal=1.02,
-        **_GOAL,
-    ),
-    Measure(
-        name="wrong attentions that no check catches",
-        unit="",
-        plan="trial",
-        measured=_missed_bugs,
-        comparison="=",
-        goal=0,
-        **_GOAL,
-    ),
+    _goal("a second run gives the same bits", "errors", _same_bits, "=", 1),
+    _goal("what is kept grows with N to the power", "memory", _growth, "≤", 1.02),
+    _goal("wrong attentions that no check catches", "trial", _missed_bugs, "=", 0),
 )

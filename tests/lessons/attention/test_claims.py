@@ -2,17 +2,14 @@
 
 import math
 
-import figures
 import pandas as pd
 import pytest
-from figures import checked
 
 from labkit.claims import claims
 from labkit.engine.run import replay
 from labkit.node import limits
 from labkit.tables.published import published
 from lessons import attention
-from lessons.attention.charts.speed import attention_chart, compiled_chart
 from lessons.attention.tables import printed
 from lessons.attention.tables.memory import compiled_gains
 from lessons.attention.tables.speed import CACHE_BYTES, physics, rates
@@ -83,11 +80,6 @@ def test_rates_are_counted_alike_for_all():
     assert made["share_of_peak"].tolist() == pytest.approx([0.4862, 0.4862, math.nan], abs=1e-4, nan_ok=True)
 
 
-@pytest.fixture(autouse=True)
-def charts_have_units(monkeypatch):
-    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "TFLOP/s", "tokens", "compiled time"))
-
-
 @pytest.fixture(scope="module")
 def times():
     return printed.printed_times(published("attention"))
@@ -140,8 +132,8 @@ def test_figures_in_the_reasons_are_those_of_the_tables(times, flash):
     assert fixed.loc[("flash", "backward"), "passes"].between(18.5, 20.5).all()
     backward = printed.growth(times[times["phase"] == "backward"], 4096, 16384)["time"]
     assert (round(backward.min()), round(backward.max())) == (10, 20)
-    shares = printed.printed_precisions(flash)[["share_of_fp32", "share_of_tf32", "share_of_bf16"]].max()
-    assert shares.tolist() == pytest.approx([0.302, 0.041, 0.0214], abs=1e-3)
+    shares = printed.printed_precisions(flash)[["share_of_fp32", "share_of_bf16"]].max()
+    assert shares.tolist() == pytest.approx([0.302, 0.0214], abs=1e-3)
 
 
 def test_launches_are_what_is_left_of_the_forward_times(times):
@@ -226,17 +218,3 @@ def longer(table):
 )
 def test_another_table_turns_the_verdict(edited_claims, name, change, claim, holds):
     assert edited_claims(attention, name, change).loc[claim, "holds"] is holds
-
-
-def test_charts_mark_what_is_impossible(times):
-    for head_dim, rings in ((16, (7, 0)), (64, (8, 0)), (128, (9, 0))):
-        figure = checked(attention_chart(times, head_dim))
-        found = [next(line for line in ax.lines if line.get_label() == "impossible") for ax in figure.axes]
-        assert tuple(len(line.get_xdata()) for line in found) == rings
-
-
-def test_the_chart_of_compiling_has_both_gains_from_zero():
-    gains = compiled_gains(replay(attention.RECORDED["compiled"]), published("attention"))
-    figure = checked(compiled_chart(gains))
-    assert len(figure.axes) == 2 and figure.axes[0].get_ylim()[0] == 0
-    assert [len([line for line in ax.lines if len(line.get_xdata()) == 5]) for ax in figure.axes] == [8, 8]
