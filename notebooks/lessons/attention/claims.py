@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -107,11 +108,11 @@ def _fixed(phase: str) -> pd.DataFrame:
     return printed.fixed_shares(_flash()).query(f"implementation == 'flash' and phase == '{phase}'")
 
 
-_ABOUT: dict[str, Any] = {"report": "cs336-a2"}
+_stated = partial(Stated, report="cs336-a2")
 _FIRST, _COMPILE, _TRITON = "table of plain attention", "table of torch.compile", "table of its Triton kernel"
 
 CLAIMS = (
-    Stated(
+    _stated(
         name="forward_times",
         where=f"{_FIRST}, {_COMPILE}",
         says="60 forward times of plain attention",
@@ -119,12 +120,10 @@ CLAIMS = (
         recomputed=lambda: _possible(_times("forward")),
         recomputes="the most that can be times of the work",
         holds=lambda printed, recomputed: printed == recomputed,
-        reason="32 are shorter than an H100 needs; most others do not grow: launches. A GPU launches work and returns, "
-        "and this clock did not wait.",
+        reason="32 are shorter than an H100 needs, most others do not grow: this clock stopped at the launch.",
         unit="times",
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="forward_at_the_longest",
         where=_FIRST,
         says="Forward at 16 384 positions and d = 64 takes this long",
@@ -132,12 +131,10 @@ CLAIMS = (
         recomputed=lambda: _longest_forward()["least_ms"],
         recomputes="the least that an H100 needs for the memory traffic alone",
         holds=lambda printed, recomputed: printed >= recomputed,
-        reason="No kernel that builds the N×N matrix is faster, even if 126 MiB of it stay in a cache. An H100 caches "
-        "50.",
+        reason="No kernel that builds the N×N matrix is faster, even with a cache of 126 MiB. An H100 has 50.",
         unit="ms",
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="forward_growth",
         where=f"{_FIRST}, {_COMPILE}",
         says="From 4 096 to 16 384 positions forward takes this much longer",
@@ -146,9 +143,8 @@ CLAIMS = (
         recomputes="growth of the work",
         holds=lambda *_: _follows(_forward_growth()),
         reason="A time that hardly grows is a launch, not the work.",
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="waited_times",
         where="all tables",
         says="60 backward times of plain attention and 144 times of the Triton table",
@@ -156,12 +152,10 @@ CLAIMS = (
         recomputed=lambda: _possible(_times("backward"), _flash()),
         recomputes="those that can be times of the work",
         holds=lambda printed, recomputed: printed == recomputed,
-        reason="Backward follows the work, too, so it was waited for: it grows 10 to 20 times where work grows 16 "
-        "times.",
+        reason="Backward grows 10 to 20 times where work grows 16 times: this clock waited.",
         unit="times",
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="compiled_forward",
         where=_COMPILE,
         says="Compiled, the forward is this much faster (20 settings)",
@@ -169,11 +163,9 @@ CLAIMS = (
         recomputed=lambda: _span(_gains("forward")["gain"]),
         recomputes="our recorded run, 1 × H200",
         holds=lambda *_: bool((_gains("forward")["gain"] >= 1).all()),
-        reason="The report's ratio is a gain in launching. Waited for, compiling gains little at 16 384 positions and "
-        "loses at the shortest.",
-        **_ABOUT,
+        reason="The report compares launches. Waited for, compiling gains little at 16 384 and loses at the shortest.",
     ),
-    Stated(
+    _stated(
         name="memory_before_backward",
         where=_FIRST,
         says="Memory before backward at 16 384 positions and d = 64",
@@ -184,9 +176,8 @@ CLAIMS = (
         reason="A softmax written by hand keeps exp(S − max) and P. Torch's keeps P alone.",
         unit="GB",
         digits=4,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="halved",
         where="answer on eliminating this memory",
         says="This memory can be halved",
@@ -194,10 +185,9 @@ CLAIMS = (
         recomputed=lambda: f"{_half():.3f}",
         recomputes="torch's softmax in place of one by hand, 1 × H100",
         holds=lambda *_: bool(abs(_half() - 0.5) <= _WHOLE),
-        reason="The question was how to eliminate it: half of N² still grows as N². Tiles keep nothing N×N.",
-        **_ABOUT,
+        reason="The question was how to eliminate it: half of N² still grows as N².",
     ),
-    Stated(
+    _stated(
         name="short_times",
         where=_TRITON,
         says="From 128 to 1 024 positions times grow this much",
@@ -206,9 +196,8 @@ CLAIMS = (
         recomputes="growth of the work",
         holds=lambda *_: _follows(_short_growth()),
         reason="These are mostly launches. Here Triton's forward is slower than PyTorch's in 10 of 12 settings.",
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="backward_twice",
         where=f"{_FIRST}, {_COMPILE}",
         says="Eager backward, its first table over its second",
@@ -216,12 +205,10 @@ CLAIMS = (
         recomputed=lambda: "1×",
         recomputes="the same work twice",
         holds=lambda *_: bool(((_twice() - 1).abs() <= 0.1).all()),
-        reason="17 of 20 settings differ by more than 10 %. At 16 384 positions the surplus is 22 passes over a "
-        "matrix.",
+        reason="17 of 20 differ by more than 10 %; at 16 384 positions by 22 passes over an N×N matrix.",
         chosen=False,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="compiled_backward",
         where=_COMPILE,
         says="Compiling leaves this many of 20 backwards as fast as eager (within 3 %)",
@@ -229,13 +216,11 @@ CLAIMS = (
         recomputed=lambda: _unchanged("gain"),
         recomputes="our recorded run, 1 × H200",
         holds=lambda printed, recomputed: printed == recomputed,
-        reason="With torch 2.11 every compiled backward from 4 096 positions on gains 5 % or more. Most likely theirs "
-        "ran uncompiled.",
+        reason="With torch 2.11 each gains 5 % or more from 4 096 on. Most likely theirs ran uncompiled.",
         unit="settings",
         chosen=False,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="triton_wins",
         where=_TRITON,
         says="At 32 768 positions Triton's forward is this much faster than PyTorch's",
@@ -245,9 +230,8 @@ CLAIMS = (
         holds=lambda *_: bool(_speedups().min() > 1),
         reason="It reads no N×N matrix, so it gains most where this matrix is large and the head dimension small.",
         chosen=False,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="precisions",
         where=_TRITON,
         says="Triton's forward at 32 768 positions, float32's time over bfloat16's",
@@ -255,12 +239,10 @@ CLAIMS = (
         recomputed=lambda: " and ".join(f"{share:.0%}".replace("%", " %") for share in _best_shares()),
         recomputes="best rates in float32 and bfloat16, of an H100's peaks without and with tensor cores",
         holds=lambda *_: bool(_precisions().max() < 1.1 and max(_best_shares()) < 0.5),
-        reason="Products limit neither: with 2 % of their rate in use, tensor cores that are 15 times as fast gain "
-        "nothing.",
+        reason="Products limit neither, so tensor cores that are 15 times as fast gain nothing.",
         chosen=False,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="longest_sequence",
         where=_TRITON,
         says="The longest sequence",
@@ -268,12 +250,11 @@ CLAIMS = (
         recomputed=lambda: printed.ASKED,
         recomputes="what the assignment asks for",
         holds=lambda printed, asked: printed >= asked,
-        reason="There plain attention's backward takes 69 GB of N×N matrices in float32. FlashAttention takes none.",
+        reason="There plain attention's backward takes 69 GB of N×N matrices in float32, FlashAttention none.",
         unit="positions",
         chosen=False,
-        **_ABOUT,
     ),
-    Stated(
+    _stated(
         name="matrices_in_backward",
         where=_TRITON,
         says="The part of its backward, d = 128, that no smaller head dimension saves",
@@ -281,9 +262,7 @@ CLAIMS = (
         recomputed=lambda: _span(_fixed("forward")["share"], " %", 100),
         recomputes="the same part of its forward",
         holds=undecided,
-        reason="This part lasts as long as 19 to 20 passes over an N×N matrix. Most likely this backward builds "
-        "matrices, and the forward does not.",
+        reason="It lasts 19 to 20 passes over an N×N matrix: most likely this backward builds matrices.",
         chosen=False,
-        **_ABOUT,
     ),
 )

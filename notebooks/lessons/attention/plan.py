@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
@@ -48,21 +49,13 @@ class Attention(Plan):
 
     def setting(self, implementation: str, sequence: int, head_dim: int, precision: str) -> dict[str, Any]:
         """Return a point's knobs."""
-        return {
-            "implementation": implementation,
-            "heads": self.heads,
-            "sequence": sequence,
-            "head_dim": head_dim,
-            "precision": precision,
-            "causal": self.causal,
-        }
+        shape = {"heads": self.heads, "sequence": sequence, "head_dim": head_dim}
+        return {"implementation": implementation, **shape, "precision": precision, "causal": self.causal}
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for precision in self.precisions:
-            for head_dim in self.head_dims:
-                for sequence in self.sequences:
-                    for implementation in self.implementations:
-                        yield self.setting(implementation, sequence, head_dim, precision)
+        every = product(self.precisions, self.head_dims, self.sequences, self.implementations)
+        for precision, head_dim, sequence, implementation in every:
+            yield self.setting(implementation, sequence, head_dim, precision)
 
     @classmethod
     def small(cls, **knobs) -> Self:
@@ -179,20 +172,10 @@ class Errors(Attention):
         object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))  # JSON gives lists
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for precision in self.precisions:
-            for heads, queries, keys, head_dim, causal in self.shapes:
-                for implementation in self.implementations:
-                    if implementation == "tiled" and queries * keys > self.tiled_most:
-                        continue
-                    yield {
-                        "implementation": implementation,
-                        "heads": heads,
-                        "queries": queries,
-                        "keys": keys,
-                        "head_dim": head_dim,
-                        "precision": precision,
-                        "causal": bool(causal),
-                    }
+        names = ("precision", "heads", "queries", "keys", "head_dim", "causal", "implementation")
+        for precision, shape, implementation in product(self.precisions, self.shapes, self.implementations):
+            if implementation != "tiled" or shape[1] * shape[2] <= self.tiled_most:
+                yield dict(zip(names, (precision, *shape, implementation), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,9 @@ def who_fits(table: pd.DataFrame) -> Markdown:
     if gone.empty:
         return verdict(f"**Plain attention runs at all lengths**, up to {units.count(table['sequence'].max())}.")
     ours = table[(table["implementation"] == _OURS) & (table["sequence"] == gone.min())]["backward_mib"].max()
-    other = "so does FlashAttention" if math.isnan(ours) else f"FlashAttention needs {units.count(ours)} MiB in backward"
+    other = (
+        "so does FlashAttention" if math.isnan(ours) else f"FlashAttention needs {units.count(ours)} MiB in backward"
+    )
     return verdict(f"**At {units.count(gone.min())} positions plain attention runs out of memory; {other}.**")
 
 
@@ -65,9 +67,10 @@ def _squares(table: pd.DataFrame) -> pd.DataFrame:
 
 def clock_waits(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what a clock that does not wait shows of plain attention's forward at the longest length; of `plain`."""
-    sentence = _unseen(recorded)
-    if (own := _longest(here, "plain"))["unsynchronised_ms"] >= _SEES * own["forward_ms"]:
-        sentence += " Here both clocks see the work: a CPU works while it is called."
+    on_gpu = fact(here, "gpu_mib") > 0
+    sentence = _unseen(here if on_gpu else recorded)
+    if not on_gpu:
+        sentence += " Here both clocks time the work: a CPU works while it is called."
     shown = pd.DataFrame({where(table): _clocks(table) for table in (here, recorded)}).fillna("–")
     summary = "What the check of physics says of each clock, and what compiling gains"
     return verdict(sentence, shown.rename_axis("times of").reset_index(), summary=summary)
@@ -78,8 +81,8 @@ def _unseen(table: pd.DataFrame) -> str:
     shown, waited = (units.number(row[f"{clock}_ms"]) for clock in ("unsynchronised", "forward"))
     sees = row["unsynchronised_ms"] >= _SEES * row["forward_ms"]
     start = "sees the work: it shows" if sees else "does not see the work: it shows"
-    at = units.count(row["sequence"])
-    return f"**A clock that does not wait {start} {shown} ms where forward takes {waited} ms**, at {at} positions."
+    clock, at = f"**{where(table).split(',')[0]}: a clock that does not wait", units.count(row["sequence"])
+    return f"{clock} {start} {shown} ms where forward takes {waited} ms**, at {at} positions."
 
 
 def _longest(table: pd.DataFrame, implementation: str) -> pd.Series:
@@ -140,10 +143,11 @@ def tile_choice(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 def host_or_kernel(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say how our FlashAttention's time compares with its rival's by both clocks; of `race`."""
-    sentences = [_INTERPRETED if fact(table, "interpreted") else _against(table) for table in (recorded, here)]
+    interpreted = fact(here, "interpreted")
+    sentence = f"{_against(recorded)} {_INTERPRETED}" if interpreted else _against(here)
     rows = pd.concat([_ends(table) for table in (here, recorded)]).fillna("–")
     summary = "Forward and backward at the shortest and the longest length that were measured, least head dimension"
-    return verdict(" ".join(dict.fromkeys(sentences)), rows, summary=summary)
+    return verdict(sentence, rows, summary=summary)
 
 
 def _against(table: pd.DataFrame) -> str:
@@ -151,7 +155,7 @@ def _against(table: pd.DataFrame) -> str:
     alone, launched = (own[own["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
     worst, place = own.loc[launched.idxmax()], where(table).split(",")[0]
     at = units.count(worst["sequence"])
-    host = f"Launched, it takes up to {units.times(worst['versus'])} its time, at {at} positions"
+    host = f"Launched, it takes up to {units.times(worst['versus'])} that time, at {at} positions"
     if launched.max() <= 1:
         host = "Launched, it is never slower, either"
     elif alone.max() <= 1:
@@ -179,7 +183,7 @@ def _ends(table: pd.DataFrame) -> pd.DataFrame:
 
 def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
     """Say the largest gain over plain attention, and how far no time follows the work; pairs of `sweep` and `floor`."""
-    said = [_gain(table, floors) for table, floors in (recorded, here) if not fact(table, "interpreted")]
+    said = _gain(*(recorded if fact(here[0], "interpreted") else here))
     rows = []
     for table, floors in (here, recorded):
         price = "–" if fact(table, "interpreted") else _price(table)
@@ -189,14 +193,15 @@ def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame,
             more = price if (row.implementation, row.precision) == (_OURS, "float32") else "–"
             rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more))
     heads = ["run", "attention", "precision", "least time", "1.5 times that is enough up to", "float32 over bfloat16"]
-    return verdict(" ".join(said), pd.DataFrame(rows, columns=heads), summary="How far the least time reaches")
+    return verdict(said, pd.DataFrame(rows, columns=heads), summary="How far the least time reaches")
 
 
 def _gain(table: pd.DataFrame, floors: pd.DataFrame) -> str:
     both = table[table["phase"] == "both"].dropna(subset=["speed_up"])
     best, flat = both.loc[both["speed_up"].idxmax()], floors[floors["until"] > floors["first"]]
     place = where(table).split(",")[0]
-    gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention.**"
+    gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention**, at "
+    gain += f"{units.count(best['sequence'])} positions."
     own = flat[flat["implementation"] == _OURS]["until"]
     if own.empty:
         return f"{gain} Its times follow the work."
@@ -224,7 +229,7 @@ def _most(runs: Runs) -> str:
 
 def _growth(runs: Runs) -> str:
     last = memory.held(runs["memory"]).dropna(subset=["exponent"]).groupby("implementation")["exponent"].last()
-    return f"what is kept grows as N^{last['plain']:.1f}, ours as N^{last[_OURS]:.1f}"
+    return f"plain keeps as N^{last['plain']:.1f}, ours as N^{last[_OURS]:.1f}"
 
 
 def _clock(runs: Runs) -> str:

@@ -104,13 +104,7 @@ def kept(work: Callable[[], object]) -> dict[str, int]:
 def peaks(
     worker: Worker, forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]
 ) -> dict[str, float]:
-    """Return MiB beyond what was there before: at most in forward, held between, at most in backward.
-
-    On a GPU also `reserved_mib`: what torch has taken from it at most meanwhile, used or not.
-    """
-    on_gpu = worker.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.empty_cache()
+    """Return MiB beyond what was there before: at most in forward, held between, at most in backward."""
     with Meter(worker) as meter:
         seen = [x.detach() for x in (*inputs, do)]  # a CPU's count knows them from here on
         before = meter.held()
@@ -121,7 +115,7 @@ def peaks(
         torch.autograd.grad(o, inputs, do)
         sizes_mib["backward_mib"] = (meter.peak() - before) / MIB
         del seen
-    return sizes_mib | ({"reserved_mib": torch.cuda.max_memory_reserved(worker.device) / MIB} if on_gpu else {})
+    return sizes_mib
 
 
 class Watch(TorchDispatchMode):
