@@ -88,7 +88,7 @@ class Sweep(Attention):
     """Plain attention against ours, as one report swept it: batch 1, one head, causal."""
 
     SMALLER: ClassVar[dict[str, Any]] = {
-        "sequences": (16, 32, 48),
+        "sequences": (8, 16, 32),
         "head_dims": (16,),
         "precisions": PRECISIONS,
     }
@@ -133,7 +133,7 @@ class Race(Attention):
 class Memory(Attention):
     """What is kept for backward and how much memory there is at most, by sequence length."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (32, 64, 96), "head_dims": (16,), "heads": 2}
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (32, 64, 96), "head_dims": (16,), "heads": 1}
 
     implementations: tuple[str, ...] = ("by_hand", "plain", "flash")
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -193,7 +193,7 @@ class Tuning(Attention):
 class Trial(Attention):
     """Attentions that claim to be FlashAttention-2, and what each one shows under the same checks."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (80,)}
+    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (48,)}
 
     variants: tuple[str, ...] = ("right",)
     sequences: tuple[int, ...] = (512,)
