@@ -1,16 +1,38 @@
-"""Lab 08, attention: must a GPU ever write down N² scores, and how fast can it be if it does not?"""
+"""Lab 08, attention: must a GPU ever write down N² scores?"""
 
-from lessons.attention.charts.memory import memory_chart, tiles_chart
-from lessons.attention.charts.speed import attention_chart, compiled_chart, plain_chart, race_chart, sweep_chart
-from lessons.attention.exercise import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.attention.charts import (
+    attention_chart,
+    memory_chart,
+    plain_chart,
+    race_chart,
+    sweep_chart,
+    tiles_chart,
+)
+from lessons.attention.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_four_matrices,
+)
 from lessons.attention.explorer import explore
 from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial, Tuning
-from lessons.attention.story.memory import explain_errors, explain_memory, explain_plain
-from lessons.attention.story.speed import explain_race, explain_sweep
-from lessons.attention.tables.memory import compiled_gains, errors, held, limit, plain
+from lessons.attention.story import (
+    clock_waits,
+    exact,
+    gain_and_floor,
+    host_or_kernel,
+    in_one_minute,
+    matrices,
+    tile_choice,
+    who_fits,
+)
+from lessons.attention.tables.memory import errors, held, plain
 from lessons.attention.tables.printed import printed_times
 from lessons.attention.tables.speed import floor, race, sweep, tiles
-from lessons.attention.targets import scorecard
 from lessons.attention.theory import example, tiled
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "tuning", "race", "trial")}

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import replay
-from labkit.tables.claims import claim
+from labkit.tables.claims import Stated, undecided
 from labkit.tables.published import published
 from lessons.attention.tables import printed
 from lessons.attention.tables.memory import compiled_gains, held
+from lessons.attention.tables.speed import sweep
 from lessons.attention.theory import SQUARES
 
 RECORDED_GAINS, RECORDED_MEMORY = "h200/attention/compiled", "h100/attention/plain"
-_REPORT = "cs336-a2"
-_LENGTHS, _SHORT = (4096, 16384), (128, 1024)  # spans of sequence lengths: long in one table, short in the other
+RECORDED_SWEEP = "h100/attention/sweep"
 _SAME, _WHOLE = 0.03, 0.01  # agreement of two times; of a fitted count with a whole number
 
 
-def _times() -> pd.DataFrame:
-    return printed.printed_times(published("attention"))
+def _times(phase: str) -> pd.DataFrame:
+    table = printed.printed_times(published("attention"))
+    return table[table["phase"] == phase]
 
 
 def _flash() -> pd.DataFrame:
@@ -33,100 +35,30 @@ def _span(values: Any, unit: str = "×", scale: float = 1.0) -> str:
     return f"{least if least == most else f'{least} to {most}'}{unit}"
 
 
-def _possible(table: pd.DataFrame) -> tuple[int, int, bool]:
-    allowed = int((table["verdict"] == "ok").sum())
-    return len(table), allowed, allowed == len(table)
+def _possible(*tables: pd.DataFrame) -> int:
+    """Return how many of the times can be times of the work."""
+    return sum(int((table["verdict"] == "ok").sum()) for table in tables)
 
 
-@claim(
-    _REPORT,
-    "so many forward times of plain attention were measured",
-    "times",
-    recomputes="the most that can be times of the work",
-)
-def forward_times():
-    """24 eager times are shorter than an H100 needs to write the scores and read them once, even if 126 MiB of each
-    matrix stay in a cache (an H100 has 50). 8 compiled times are shorter than its products take at the rate of TF32. Of
-    the other 28 most are launches, too: up to 1 024 positions all take 0.10 to 0.17 ms. A GPU launches work and
-    returns: whoever does not synchronise before the clock stops measures the launch. Our own clock that does not wait
-    shows the same."""
-    times = _times()
-    return _possible(times[times["phase"] == "forward"])
+def _longest_forward() -> pd.Series:
+    table = _times("forward").query("sequence == 16384 and head_dim == 64 and implementation == 'by_hand'")
+    return table.loc[table["ms"].idxmin()]
 
 
-@claim(
-    _REPORT,
-    "forward at 16 384 positions and head dimension 64 takes this long",
-    "ms",
-    recomputes="the least that an H100 needs for the memory traffic alone",
-)
-def forward_at_the_longest():
-    """No kernel that builds the N×N matrix can be faster, even if 126 MiB of each matrix stay in a cache (an H100 has
-    50)."""
-    times = _times().query(
-        "phase == 'forward' and sequence == 16384 and head_dim == 64 and implementation == 'by_hand'"
-    )
-    row = times.loc[times["ms"].idxmin()]
-    return row["ms"], row["least_ms"], row["ms"] >= row["least_ms"]
+def _forward_growth() -> pd.DataFrame:
+    return printed.growth(_times("forward"), 4096, 16384)
 
 
-@claim(_REPORT, "forward grows this much from 4 096 to 16 384 positions")
-def forward_growth():
-    """Work grows 16 times over this span. A time that hardly grows is a launch, not the work."""
-    grown = printed.growth(_times(), *_LENGTHS).query("phase == 'forward'")
-    return _span(grown["time"]), _span(grown["work"]), bool((grown["exponent"] >= 1).all())
+def _short_growth() -> pd.DataFrame:
+    return printed.growth(_flash(), 128, 1024)
 
 
-@claim(_REPORT, "backward grows this much from 4 096 to 16 384 positions")
-def backward_growth():
-    """Backward follows the work, so it was waited for."""
-    grown = printed.growth(_times(), *_LENGTHS).query("phase == 'backward'")
-    return _span(grown["time"]), _span(grown["work"]), bool((grown["exponent"] >= 1).all())
+def _follows(growth: pd.DataFrame) -> bool:
+    return bool((growth["exponent"] >= 1).all())
 
 
-@claim(_REPORT, "so many backward times of plain attention were measured", "times")
-def backward_times():
-    """No backward time is shorter than an H100 needs."""
-    times = _times()
-    return _possible(times[times["phase"] == "backward"])
-
-
-@claim(_REPORT, "so many times of the Triton table were measured", "times")
-def flash_times():
-    """No time of the second table is shorter than an H100 needs."""
-    return _possible(_flash())
-
-
-@claim(_REPORT, "eager backward takes the same time in both of its tables (first over second)")
-def backward_twice():
-    """Most settings differ by more than 10 %, so the two tables did not time the same work. At 16 384 positions the
-    surplus hardly depends on the head dimension and equals about 22 passes over an N×N matrix: extra work on scores,
-    not another product."""
-    ratio = printed.printed_backwards(_times())["ratio"]
-    return "1×", _span(ratio), bool(((ratio - 1).abs() <= 0.1).all())
-
-
-@claim(_REPORT, "torch.compile speeds up the forward (20 settings)")
-def compiled_forward():
-    """The printed forward times are launches, so their ratio is a gain in launching. Waited for on an H200, compiling
-    gains next to nothing at 16 384 positions, some between, and loses at the shortest lengths, where a compiled
-    function takes longer to launch."""
-    gains = _gains("forward")
-    return _span(gains["printed_gain"]), _span(gains["gain"]), bool((gains["gain"] >= 1).all())
-
-
-@claim(
-    _REPORT,
-    "torch.compile leaves most of 20 backwards as fast as eager (within 3 %)",
-    "settings",
-    recomputes="our recorded run, 1 × H200",
-)
-def compiled_backward():
-    """On an H200 with torch 2.11 every compiled backward from 4 096 positions on is at least 5 % faster than eager. The
-    report's 13 unchanged times suggest that these backwards ran uncompiled. Its other 7 gained 7 to 34 %."""
-    gains = _gains("backward")
-    same = [int(((gains[column] - 1).abs() <= _SAME).sum()) for column in ("printed_gain", "gain")]
-    return same[0], same[1], same[0] == same[1]
+def _twice() -> pd.Series:
+    return printed.printed_backwards(_times("backward"))["ratio"]
 
 
 def _gains(phase: str) -> pd.DataFrame:
@@ -134,103 +66,203 @@ def _gains(phase: str) -> pd.DataFrame:
     return gains[gains["phase"] == phase]
 
 
-@claim(_REPORT, "memory before backward at 16 384, d = 64, is that of a softmax written by hand", "GB", digits=4)
-def memory_before_backward():
-    """Two N×N matrices, exp(S − max) and P, four N×d tensors, 12 bytes per row and a workspace of 64 MiB. That is what
-    a softmax written by hand keeps; torch's softmax keeps one matrix."""
-    table = printed.printed_memory(published("attention")).query("sequence == 16384 and head_dim == 64").iloc[0]
-    whole = abs(table["squares"] - SQUARES["by_hand"]["held"]) <= _WHOLE
-    return table["memory_gb"], table["memory_gb"] - table["left_mb"] / 1e3, bool(whole)
+def _unchanged(column: str) -> int:
+    """Return how many backwards compiling leaves as fast as they were."""
+    return int(((_gains("backward")[column] - 1).abs() <= _SAME).sum())
 
 
-@claim(_REPORT, "this memory can be halved")
-def halved():
-    """Torch's softmax keeps P alone, and bfloat16 takes half of float32's bytes. Either halves the N×N matrices, and
-    half of N² still grows as N². The tiles of FlashAttention keep none."""
-    sizes = held(replay(RECORDED_MEMORY)).query("sequence == 16384 and head_dim == 64").set_index("implementation")
-    share = sizes.loc["plain", "held_mib"] / sizes.loc["by_hand", "held_mib"]
-    return "½", f"{share:.3f}", bool(abs(share - 0.5) <= _WHOLE)
+def _held() -> pd.Series:
+    """Return the printed memory before backward at 16 384 positions and d = 64, and what the fit says of it."""
+    return printed.printed_memory(published("attention")).query("sequence == 16384 and head_dim == 64").iloc[0]
 
 
-@claim(_REPORT, "Triton's forward is faster in bfloat16 than in float32 (ratio of times at 32 768)")
-def bfloat16_forward():
-    """The printed times agree within 1 %. Tensor cores multiply bfloat16 at twice the rate of TF32 and 15 times that of
-    float32, so the kernel gains nothing from them."""
-    ratio = printed.printed_precisions(_flash()).query(
-        "implementation == 'flash' and phase == 'forward' and sequence == 32768"
-    )
-    return _span(ratio["ratio"]), "2 to 15×", bool((ratio["ratio"] > 1.1).all())
+def _half() -> float:
+    """Return what plain attention holds before backward, over what it holds with a softmax written by hand."""
+    sizes = held(replay(RECORDED_MEMORY)).query("sequence == 16384 and head_dim == 64")
+    sizes = sizes.set_index("implementation")["held_mib"]
+    return sizes["plain"] / sizes["by_hand"]
 
 
-@claim(_REPORT, "the best float32 rate needs tensor cores", "TFLOP/s", recomputes="an H100's peak without tensor cores")
-def float32_rate():
-    """The best rate is 30 % of that peak, so it needs none. It is 4 % of TF32's peak, so it does not exclude them
-    either."""
-    rates = printed.printed_precisions(_flash())
-    best = rates.loc[rates["float32_tflops"].idxmax()]
-    peak = best["float32_tflops"] / best["share_of_fp32"]
-    return best["float32_tflops"], peak, bool(best["share_of_fp32"] > 1)
+def _speedups() -> pd.Series:
+    return printed.printed_speedups(_flash()).query("phase == 'forward' and sequence == 32768")["speedup"]
 
 
-@claim(
-    _REPORT, "the best bfloat16 rate uses the tensor cores", "TFLOP/s", recomputes="an H100's peak with tensor cores"
+def _own_speedups() -> pd.Series:
+    """Return the same of our recorded sweep."""
+    table = sweep(replay(RECORDED_SWEEP)).query("phase == 'forward' and sequence == 32768")
+    return table["speed_up"].dropna()
+
+
+def _precisions() -> pd.Series:
+    """Return the times of float32 over those of bfloat16, of Triton's forward at 32 768 positions."""
+    table = printed.printed_precisions(_flash())
+    return table.query("implementation == 'flash' and phase == 'forward' and sequence == 32768")["ratio"]
+
+
+def _best_shares() -> list[float]:
+    """Return the best float32 rate over the peak without tensor cores, and bfloat16's over the peak with them."""
+    return [printed.printed_precisions(_flash())[f"share_of_{units}"].max() for units in ("fp32", "bf16")]
+
+
+def _fixed(phase: str) -> pd.DataFrame:
+    return printed.fixed_shares(_flash()).query(f"implementation == 'flash' and phase == '{phase}'")
+
+
+_stated = partial(Stated, report="cs336-a2")
+_FIRST, _COMPILE, _TRITON = "table of plain attention", "table of torch.compile", "table of its Triton kernel"
+
+CLAIMS = (
+    _stated(
+        name="forward_times",
+        where=f"{_FIRST}, {_COMPILE}",
+        says="60 forward times of plain attention",
+        printed=lambda: len(_times("forward")),
+        recomputed=lambda: _possible(_times("forward")),
+        recomputes="the most that can be times of the work",
+        holds=lambda printed, recomputed: printed == recomputed,
+        reason="32 are shorter than an H100 needs, most others do not grow: this clock stopped at the launch.",
+        unit="times",
+    ),
+    _stated(
+        name="forward_at_the_longest",
+        where=_FIRST,
+        says="Forward at 16 384 positions and d = 64 takes this long",
+        printed=lambda: _longest_forward()["ms"],
+        recomputed=lambda: _longest_forward()["least_ms"],
+        recomputes="the least that an H100 needs for the memory traffic alone",
+        holds=lambda printed, recomputed: printed >= recomputed,
+        reason="No kernel that builds the N×N matrix is faster, even with a cache of 126 MiB. An H100 has 50.",
+        unit="ms",
+    ),
+    _stated(
+        name="forward_growth",
+        where=f"{_FIRST}, {_COMPILE}",
+        says="From 4 096 to 16 384 positions forward takes this much longer",
+        printed=lambda: _span(_forward_growth()["time"]),
+        recomputed=lambda: _span(_forward_growth()["work"]),
+        recomputes="growth of the work",
+        holds=lambda *_: _follows(_forward_growth()),
+        reason="A time that hardly grows is a launch, not the work.",
+    ),
+    _stated(
+        name="waited_times",
+        where="all tables",
+        says="60 backward times of plain attention and 144 times of the Triton table",
+        printed=lambda: len(_times("backward")) + len(_flash()),
+        recomputed=lambda: _possible(_times("backward"), _flash()),
+        recomputes="those that can be times of the work",
+        holds=lambda printed, recomputed: printed == recomputed,
+        reason="Backward grows 10 to 20 times where work grows 16 times: this clock waited.",
+        unit="times",
+    ),
+    _stated(
+        name="compiled_forward",
+        where=_COMPILE,
+        says="Compiled, the forward is this much faster (20 settings)",
+        printed=lambda: _span(_gains("forward")["printed_gain"]),
+        recomputed=lambda: _span(_gains("forward")["gain"]),
+        recomputes="our recorded run, 1 × H200",
+        holds=lambda *_: bool((_gains("forward")["gain"] >= 1).all()),
+        reason="The report compares launches. Waited for, compiling gains little at 16 384 and loses at the shortest.",
+    ),
+    _stated(
+        name="memory_before_backward",
+        where=_FIRST,
+        says="Memory before backward at 16 384 positions and d = 64",
+        printed=lambda: _held()["memory_gb"],
+        recomputed=lambda: _held()["memory_gb"] - _held()["left_mb"] / 1e3,
+        recomputes="two N×N matrices and what grows with N",
+        holds=lambda *_: bool(abs(_held()["squares"] - SQUARES["by_hand"]["held"]) <= _WHOLE),
+        reason="A softmax written by hand keeps exp(S − max) and P. Torch's keeps P alone.",
+        unit="GB",
+        digits=4,
+    ),
+    _stated(
+        name="halved",
+        where="answer on eliminating this memory",
+        says="This memory can be halved",
+        printed=lambda: "½",
+        recomputed=lambda: f"{_half():.3f}",
+        recomputes="torch's softmax in place of one by hand, 1 × H100",
+        holds=lambda *_: bool(abs(_half() - 0.5) <= _WHOLE),
+        reason="The question was how to eliminate it: half of N² still grows as N².",
+    ),
+    _stated(
+        name="short_times",
+        where=_TRITON,
+        says="From 128 to 1 024 positions times grow this much",
+        printed=lambda: _span(_short_growth()["time"]),
+        recomputed=lambda: _span(_short_growth()["work"]),
+        recomputes="growth of the work",
+        holds=lambda *_: _follows(_short_growth()),
+        reason="These are mostly launches. Here Triton's forward is slower than PyTorch's in 10 of 12 settings.",
+    ),
+    _stated(
+        name="backward_twice",
+        where=f"{_FIRST}, {_COMPILE}",
+        says="Eager backward, its first table over its second",
+        printed=lambda: _span(_twice()),
+        recomputed=lambda: "1×",
+        recomputes="the same work twice",
+        holds=lambda *_: bool(((_twice() - 1).abs() <= 0.1).all()),
+        reason="17 of 20 differ by more than 10 %; at 16 384 positions by 22 passes over an N×N matrix.",
+        chosen=False,
+    ),
+    _stated(
+        name="compiled_backward",
+        where=_COMPILE,
+        says="Compiling leaves this many of 20 backwards as fast as eager (within 3 %)",
+        printed=lambda: _unchanged("printed_gain"),
+        recomputed=lambda: _unchanged("gain"),
+        recomputes="our recorded run, 1 × H200",
+        holds=lambda printed, recomputed: printed == recomputed,
+        reason="With torch 2.11 each gains 5 % or more from 4 096 on. Most likely theirs ran uncompiled.",
+        unit="settings",
+        chosen=False,
+    ),
+    _stated(
+        name="triton_wins",
+        where=_TRITON,
+        says="At 32 768 positions Triton's forward is this much faster than PyTorch's",
+        printed=lambda: _span(_speedups()),
+        recomputed=lambda: _span(_own_speedups()),
+        recomputes="our recorded sweep, 1 × H100",
+        holds=lambda *_: bool(_speedups().min() > 1),
+        reason="It reads no N×N matrix, so it gains most where this matrix is large and the head dimension small.",
+        chosen=False,
+    ),
+    _stated(
+        name="precisions",
+        where=_TRITON,
+        says="Triton's forward at 32 768 positions, float32's time over bfloat16's",
+        printed=lambda: _span(_precisions()),
+        recomputed=lambda: " and ".join(f"{share:.0%}".replace("%", " %") for share in _best_shares()),
+        recomputes="best rates in float32 and bfloat16, of an H100's peaks without and with tensor cores",
+        holds=lambda *_: bool(_precisions().max() < 1.1 and max(_best_shares()) < 0.5),
+        reason="Products limit neither, so tensor cores that are 15 times as fast gain nothing.",
+        chosen=False,
+    ),
+    _stated(
+        name="longest_sequence",
+        where=_TRITON,
+        says="The longest sequence",
+        printed=lambda: int(_flash()["sequence"].max()),
+        recomputed=lambda: printed.ASKED,
+        recomputes="what the assignment asks for",
+        holds=lambda printed, asked: printed >= asked,
+        reason="There plain attention's backward takes 69 GB of N×N matrices in float32, FlashAttention none.",
+        unit="positions",
+        chosen=False,
+    ),
+    _stated(
+        name="matrices_in_backward",
+        where=_TRITON,
+        says="The part of its backward, d = 128, that no smaller head dimension saves",
+        printed=lambda: _span(_fixed("backward")["share"], " %", 100),
+        recomputed=lambda: _span(_fixed("forward")["share"], " %", 100),
+        recomputes="the same part of its forward",
+        holds=undecided,
+        reason="It lasts 19 to 20 passes over an N×N matrix: most likely this backward builds matrices.",
+        chosen=False,
+    ),
 )
-def bfloat16_rate():
-    """The best rate is 2 % of that peak: if tensor cores work, they wait most of the time. It is also below the 67
-    TFLOP/s that an H100 reaches in float32 without them."""
-    rates = printed.printed_precisions(_flash())
-    best = rates.loc[rates["bfloat16_tflops"].idxmax()]
-    peak = best["bfloat16_tflops"] / best["share_of_bf16"]
-    return best["bfloat16_tflops"], peak, True if best["share_of_bf16"] > 0.1 else None
-
-
-@claim(_REPORT, "beyond 1 024 positions Triton's forward is faster than PyTorch's")
-def triton_wins():
-    """Triton reads no N×N matrix, so it gains most where that matrix is large and the head dimension small."""
-    speedup = printed.printed_speedups(_flash()).query("phase == 'forward' and sequence > 1024")["speedup"]
-    return _span(speedup), "more than 1×", bool((speedup > 1).all())
-
-
-@claim(_REPORT, "up to 1 024 positions Triton's forward is faster than PyTorch's")
-def triton_loses():
-    """It loses in 10 of 12 settings. At these lengths the times are mostly launches, as the next two claims show."""
-    speedup = printed.printed_speedups(_flash()).query("phase == 'forward' and sequence <= 1024")["speedup"]
-    return _span(speedup), "more than 1×", bool((speedup > 1).all())
-
-
-@claim(_REPORT, "from 128 to 1 024 positions the times of the Triton table are those of the work (growth)")
-def short_times():
-    """Work grows 64 times. What hardly grows is the launch."""
-    grown = printed.growth(_flash(), *_SHORT)
-    return _span(grown["time"]), _span(grown["work"]), bool((grown["exponent"] >= 1).all())
-
-
-@claim(_REPORT, "up to 1 024 positions forward and backward, each timed alone, add up to both together (their share)")
-def short_parts():
-    """Two measurements of the same work should add up, within 5 %. What both together take more is launched between
-    them."""
-    share = printed.printed_parts(_flash()).query("sequence <= 1024")["share"]
-    return _span(share, " %", 100), "100 %", bool((share > 0.95).all())
-
-
-@claim(_REPORT, "the Triton table goes to the longest sequence that the assignment asks for", "positions")
-def longest_sequence():
-    """The assignment asks for 65 536 positions. Plain attention's backward takes 69 GB of N×N matrices there in
-    float32, and FlashAttention takes none."""
-    longest = int(_flash()["sequence"].max())
-    return longest, printed.ASKED, longest >= printed.ASKED
-
-
-@claim(
-    _REPORT,
-    "Triton's backward works by tiles (share of its time, at head dimension 128, that no head dimension shortens)",
-    recomputes="the same share of Triton's forward",
-)
-def backward_by_tiles():
-    """In an attention by tiles almost all time goes into products, which grow with the head dimension, as the forward's
-    14 % shows. The rest of Triton's backward lasts as long as 19 to 20 passes over an N×N matrix. PyTorch's plain
-    backward, which has such matrices, has an even larger share: 65 to 76 %, 32 to 36 passes. So Triton's behaves like
-    matrices, not tiles."""
-    fixed = printed.fixed_shares(_flash()).query("implementation == 'flash'").groupby("phase")["share"]
-    backward, forward = (fixed.get_group(phase) for phase in ("backward", "forward"))
-    return _span(backward, " %", 100), _span(forward, " %", 100), bool(backward.min() <= 2 * forward.max())

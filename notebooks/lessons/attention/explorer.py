@@ -9,7 +9,7 @@ from labkit.charts import canvas, svg
 from labkit.charts.ink import ink_on, shade
 from labkit.charts.keyboard import with_keys
 from labkit.charts.knobs import region
-from lessons.attention.charts.memory import BEFORE, KEPT, MASKED
+from lessons.attention.charts import BEFORE, KEPT, MASKED
 from lessons.attention.theory import SKIPPED, Running, Step, example, tiled
 
 if TYPE_CHECKING:

@@ -45,29 +45,31 @@ def mask_bytes(implementation: str, sequence: int, causal: bool) -> int:
 
 
 def moment_bytes(
-    implementation: str, moment: str, sequence: int, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
+    implementation: str,
+    moment: str,
+    sequence: int,
+    head_dim: int,
+    width: int,
+    *,
+    heads: int = 1,
+    causal: bool = False,
+    on_gpu: bool = True,
 ) -> int:
-    """Return all bytes at a moment: squares, tensors, rows and mask."""
-    squares = SQUARES[implementation][moment] * square_bytes(sequence, sequence, width, heads)
+    """Return all bytes at a moment: squares, tensors, rows and mask; a CPU's gradient of softmax makes no dP∘P."""
+    spared = not on_gpu and (implementation, moment) == ("plain", "backward")
+    squares = (SQUARES[implementation][moment] - spared) * square_bytes(sequence, sequence, width, heads)
     linear = linear_bytes(implementation, moment, sequence, head_dim, width, heads)
     return squares + linear + mask_bytes(implementation, sequence, causal)
-
-
-def needed_bytes(
-    implementation: str, sequence: int, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
-) -> int:
-    """Return the bytes of forward and backward at their peak, Q, K, V and dO included."""
-    peak = moment_bytes(implementation, "backward", sequence, head_dim, width, heads=heads, causal=causal)
-    return peak + 4 * heads * sequence * head_dim * width
 
 
 def longest(
     implementation: str, memory_bytes: float, head_dim: int, width: int, *, heads: int = 1, causal: bool = False
 ) -> int:
-    """Return the longest sequence whose forward and backward fit in this memory."""
+    """Return the longest sequence whose forward and backward fit in this memory, Q, K, V and dO included."""
 
     def needed(sequence: int) -> int:
-        return needed_bytes(implementation, sequence, head_dim, width, heads=heads, causal=causal)
+        peak = moment_bytes(implementation, "backward", sequence, head_dim, width, heads=heads, causal=causal)
+        return peak + 4 * heads * sequence * head_dim * width
 
     return bisect_right(range(2**30), memory_bytes, key=needed) - 1
 
@@ -154,14 +156,13 @@ def _kind(rows: range, columns: range, causal: bool) -> str:
     return SKIPPED if columns[0] > rows[-1] else PARTLY
 
 
-def example(length: int = 16, dimension: int = 2, seed: int = 8) -> tuple[list[list[float]], list[list[float]]]:
-    """Return scores (length × length) and values (length × dimension) to look at: random, the same every time."""
-    draw = random.Random(seed)
-
-    def matrix(width: int) -> list[list[float]]:
-        return [[round(draw.gauss(0, 1.2), 1) + 0.0 for _ in range(width)] for _ in range(length)]  # no minus zero
-
-    return matrix(length), matrix(dimension)
+def example() -> tuple[list[list[float]], list[list[float]]]:
+    """Return scores (16 × 16) and values (16 × 2) to look at: random, the same every time."""
+    draw = random.Random(8)
+    scores, values = (
+        [[round(draw.gauss(0, 1.2), 1) + 0.0 for _ in range(width)] for _ in range(16)] for width in (16, 2)
+    )  # no minus zero
+    return scores, values
 
 
 # Products of an N×N matrix with an N×d one, or that give one: Q·Kᵀ and P·V forward; backward Q·Kᵀ again, dO·Vᵀ, Pᵀ·dO,

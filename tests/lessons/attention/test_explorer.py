@@ -8,7 +8,7 @@ import pytest
 
 from labkit.charts import svg
 from labkit.charts.knobs import region
-from lessons.attention.charts.memory import MASKED
+from lessons.attention.charts import MASKED
 from lessons.attention.explorer import CELL, SIZES, explore, picture
 from lessons.attention.theory import SKIPPED, example, tiled
 

@@ -5,7 +5,7 @@ import pytest
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from lessons import attention
-from lessons.attention.exercise import SYMPTOMS
+from lessons.attention.exercises import SYMPTOMS
 from lessons.attention.plan import IMPLEMENTATIONS, VARIANTS, Attention
 from lessons.attention.worker.implementations import ATTENTIONS, OWN, TORCH
 
@@ -43,7 +43,7 @@ def test_a_small_plan_is_small(kind):
     points = kind.small(device="cpu").points()
     assert 1 <= len(points) <= 20
     longest = max(vars(point).get("sequence") or max(point.queries, point.keys) for point in points)
-    assert longest <= (512 if kind is attention.Plain else 80), "kernels take seconds in the interpreter"
+    assert longest <= (512 if kind is attention.Plain else 96), "kernels take seconds in the interpreter"
 
 
 def test_every_name_is_known_to_the_worker():

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from labkit.engine.launch import launch
 from lessons.attention import plan
 from lessons.attention import theory as memory
-from lessons.attention.exercise import SYMPTOMS, verdict_of
+from lessons.attention.exercises import SYMPTOMS, verdict_of
 from lessons.attention.plan import PROBE, VARIANTS
 from lessons.attention.worker import attended, measure, measuring, symptoms
 from lessons.attention.worker.implementations import ATTENTIONS, OWN, TILE, implementation

@@ -77,13 +77,12 @@ def printed_memory(attention: pd.DataFrame) -> pd.DataFrame:
     """
     table = attention.loc[attention["memory_gb"].notna(), ["head_dim", "sequence", "memory_gb"]].reset_index(drop=True)
     width, rows = WIDTH[_PRECISION], _BATCH * table["sequence"]
-    table["square_gb"] = square_bytes(table["sequence"], table["sequence"], width, _BATCH) / 1e9
+    square_mb = square_bytes(table["sequence"], table["sequence"], width, _BATCH) / 1e6
     shares = np.column_stack(
-        [table["square_gb"] * 1e3, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), 2**20 / 1e6)]
+        [square_mb, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), 2**20 / 1e6)]
     )
     printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= _FITTED
     fit = np.linalg.lstsq(shares[fitted], printed_mb[fitted])[0]
-    table["printed_squares"] = table["memory_gb"] / table["square_gb"]
     table["squares"], table["tensors"], table["row_bytes"], table["fixed_mib"] = fit
     table["left_mb"] = printed_mb - shares @ fit
     return _sourced(table, attention)
@@ -92,15 +91,13 @@ def printed_memory(attention: pd.DataFrame) -> pd.DataFrame:
 def printed_precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
     """Return, per setting, float32's time over bfloat16's, and the rates of both as shares of an H100's peaks.
 
-    `share_of_fp32` is float32's rate over that of the units that are no tensor cores: more than 1 needs TF32.
+    `share_of_fp32` is float32's rate over that of the units that are no tensor cores.
     """
     keys = ["implementation", "phase", "sequence", "head_dim"]
     wide = flash_checked.pivot_table(index=keys, columns="precision", values=["ms", "tflops"])
     table = pd.DataFrame({"ratio": wide["ms", "float32"] / wide["ms", "bfloat16"]})
-    for precision, units in (("float32", ("fp32", "tf32")), ("bfloat16", ("bf16",))):
-        table[f"{precision}_tflops"] = wide["tflops", precision]
-        for unit in units:
-            table[f"share_of_{unit}"] = wide["tflops", precision] / _H100.tflops(unit)
+    for precision, unit in (("float32", "fp32"), ("bfloat16", "bf16")):
+        table[f"share_of_{unit}"] = wide["tflops", precision] / _H100.tflops(unit)
     return _sourced(table.reset_index(), flash_checked)
 
 
@@ -109,14 +106,6 @@ def printed_speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
     keys = ["phase", "precision", "head_dim", "sequence"]
     ms = flash_checked.pivot_table(index=keys, columns="implementation", values="ms")
     table = (ms["plain"] / ms["flash"]).rename("speedup").reset_index()
-    return _sourced(table, flash_checked)
-
-
-def printed_parts(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Return, per setting, forward and backward, each timed alone, as a `share` of both timed together."""
-    keys = ["implementation", "precision", "head_dim", "sequence"]
-    ms = flash_checked.pivot_table(index=keys, columns="phase", values="ms").reset_index()
-    table = ms.rename_axis(columns=None).assign(share=(ms["forward"] + ms["backward"]) / ms["both"])
     return _sourced(table, flash_checked)
 
 

@@ -106,8 +106,7 @@ def race(run: Run) -> pd.DataFrame:
     share_of_limit, verdict, tflops, share_of_peak.
     """
     table = _timed(run)
-    plan: Any = run.plan
-    rival = next((name for name in _RIVALS if name in plan.implementations), _RIVALS[-1])
+    rival = rival_of(run.plan)
     cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)
@@ -115,35 +114,39 @@ def race(run: Run) -> pd.DataFrame:
     return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
 
 
-def sweep(run: Run) -> pd.DataFrame:
-    """Return, per setting and phase: plain_ms, flash_ms, speed_up (plain over ours), our tflops and share_of_peak.
+def rival_of(plan: Any) -> str:
+    """Return whose times ours are compared with: torch's FlashAttention-2, or plain attention where a run has none."""
+    return next((name for name in _RIVALS if name in plan.implementations), _RIVALS[-1])
 
-    `plain_status` and `flash_status` tell which ran out of memory.
+
+def sweep(run: Run) -> pd.DataFrame:
+    """Return, per setting and phase: plain_ms, flash_ms, speed_up (plain over ours), plain_status, and our peak_tflops.
+
+    `plain_status` tells where plain attention ran out of memory.
     """
     table, index = rates(_timed(run)), ["precision", "head_dim", "sequence", "phase"]
-    columns = ["ms", "status", "tflops", "peak_tflops", "share_of_peak"]
-    plain_rows, flash_rows = (
-        table[table["implementation"] == name].set_index(index)[columns] for name in ("plain", _OURS)
-    )
-    compared = flash_rows.rename(columns={"ms": "flash_ms", "status": "flash_status"})
-    compared.insert(0, "plain_ms", plain_rows["ms"])
-    compared.insert(2, "speed_up", compared["plain_ms"] / compared["flash_ms"])
-    compared.insert(3, "plain_status", plain_rows["status"])
+    ours, plain = (table[table["implementation"] == name].set_index(index) for name in (_OURS, "plain"))
+    compared = pd.DataFrame({"plain_ms": plain["ms"], "flash_ms": ours["ms"], "plain_status": plain["status"]})
+    compared["speed_up"] = compared["plain_ms"] / compared["flash_ms"]
+    compared["peak_tflops"] = ours["peak_tflops"]
     return _named(compared.reset_index(), run)
 
 
 def floor(run: Run) -> pd.DataFrame:
-    """Return, per implementation, precision, clock and phase: the shortest time of any length, and how far it reaches.
+    """Return, per implementation and precision of a Sweep's run: the shortest time of forward and backward, its reach.
 
     Of each length the fastest head dimension counts. `until`: the longest sequence that takes at most 1.5 times
-    `floor_ms`; `work`: how many times the scores of the shortest sequence, `first`, it has. `share_of_limit`: the least
-    time that the GPU needs at `first`, over the time there. Takes a Sweep's run or a Race's.
+    `floor_ms`; `work`: how many times the scores of the shortest sequence, `first`, it has.
     """
-    table = physics(_timed(run)).dropna(subset=["ms"])
-    keys = ["implementation", "precision", "clock", "phase"]
+    table = _timed(run).query("phase == 'both'").dropna(subset=["ms"])
+    keys, parts = ["implementation", "precision"], []
     fastest = table.loc[table.groupby([*keys, "sequence"], sort=False)["ms"].idxmin()]
-    floors = pd.DataFrame([_reach(rows) for _, rows in fastest.groupby(keys, sort=False)])
-    return _named(floors, run)
+    for (implementation, precision), rows in fastest.groupby(keys, sort=False):
+        first, floor_ms = rows["sequence"].min(), rows["ms"].min()
+        until = rows.loc[rows["ms"] <= _NEAR * floor_ms, "sequence"].max()
+        work = scores(until, until, run.plan.causal) / scores(first, first, run.plan.causal)
+        parts.append((implementation, precision, floor_ms, first, until, work))
+    return _named(pd.DataFrame(parts, columns=[*keys, "floor_ms", "first", "until", "work"]), run)
 
 
 def tiles(run: Run) -> pd.DataFrame:
@@ -190,15 +193,6 @@ def _captured_backward(table: pd.DataFrame) -> pd.DataFrame:
 
 def _in_order(column: pd.Series) -> pd.Series:
     return column.map(PHASES.index) if column.name == "phase" else column
-
-
-def _reach(rows: pd.DataFrame) -> dict:
-    first, floor_ms = rows.loc[rows["sequence"].idxmin()], rows["ms"].min()
-    until = rows.loc[rows["ms"] <= _NEAR * floor_ms, "sequence"].max()
-    first_scores, until_scores = (scores(length, length, first["causal"]) for length in (first["sequence"], until))
-    keys = first[["implementation", "precision", "clock", "phase"]].to_dict()
-    reach = {"floor_ms": floor_ms, "first": first["sequence"], "until": until, "work": until_scores / first_scores}
-    return keys | reach | {"longest": rows["sequence"].max(), "share_of_limit": first["share_of_limit"]}
 
 
 def _named(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:

@@ -99,17 +99,15 @@ class Work:
         self.worker.record(phase="both", **summary(captured(both)))
 
     def weigh(self) -> None:
-        """Record what is kept for backward, and on a GPU the memory there is at most.
+        """Record what is kept for backward, and the memory there is at most.
 
         A compiled graph does not say what it keeps; the memory held after its forward does. Ours runs once before:
         choosing tiles takes memory, too.
         """
-        if self.point.implementation == "flash":
+        if self.point.implementation == "flash" and self.worker.device.type == "cuda":
             self.both()
         memory = {} if self.point.implementation == "compiled" else kept(self.forward)
-        if self.worker.device.type == "cuda":
-            memory |= peaks(self.forward, self.do, self.inputs)
-        self.worker.record(phase="memory", **memory)
+        self.worker.record(phase="memory", **memory | peaks(self.worker, self.forward, self.do, self.inputs))
 
     def tune(self) -> None:
         """Record every candidate's time for each kernel, and which is chosen; a CPU has one, and no time for it."""

@@ -42,22 +42,9 @@ def vectors(X, n, BLOCK: tl.constexpr, DESCRIBED: tl.constexpr):
 
 @triton.jit
 def gather(
-    dk,
-    dv,
-    k,
-    v,
-    Q,
-    dO,
-    OF_ROWS,
-    head,
-    block,
-    columns,
-    scale,
-    D: tl.constexpr,
-    ROWS: tl.constexpr,
-    MASKED: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    dk, dv, k, v, Q, dO, OF_ROWS, head, block, columns, scale,
+    D: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Add one block of queries to a tile's dK and dV. Everything is transposed: Pᵀ then is an operand as it stands."""
     q = rows_of(Q, head, block, ROWS, D)
     lse = OF_ROWS.load([head, block * ROWS]).reshape(ROWS)
@@ -73,27 +60,10 @@ def gather(
 
 @triton.jit(do_not_specialize=("queries", "keys", "padded", "width"))
 def keys_values(
-    Q,
-    K,
-    V,
-    dO,
-    dK,
-    dV,
-    OF_ROWS,
-    queries,
-    keys,
-    padded,
-    width,
-    scale,
-    root,
-    D: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
-    DESCRIBED: tl.constexpr,
-):
+    Q, K, V, dO, dK, dV, OF_ROWS, queries, keys, padded, width, scale, root,
+    D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr, DESCRIBED: tl.constexpr,
+):  # fmt: skip
     """Return dK and dV of COLUMNS keys of one head; grid: (tiles of keys, heads). `root` is 1/√d."""
     tile, head = tl.program_id(0), tl.program_id(1)
     columns = tile * COLUMNS + tl.arange(0, COLUMNS)
@@ -119,24 +89,9 @@ def keys_values(
 
 @triton.jit
 def spread(
-    dq,
-    q,
-    do,
-    lse,
-    delta,
-    K,
-    V,
-    head,
-    tile,
-    rows,
-    keys,
-    scale,
-    D: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    dq, q, do, lse, delta, K, V, head, tile, rows, keys, scale,
+    D: tl.constexpr, COLUMNS: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Add one tile of keys to the dQ of a block of queries."""
     k = rows_of(K, head, tile, COLUMNS, D)
     v = rows_of(V, head, tile, COLUMNS, D)
@@ -155,26 +110,10 @@ def spread(
 
 @triton.jit(do_not_specialize=("queries", "keys", "padded", "width"))
 def queries_(
-    Q,
-    K,
-    V,
-    dO,
-    dQ,
-    OF_ROWS,
-    queries,
-    keys,
-    padded,
-    width,
-    scale,
-    root,
-    D: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
-    DESCRIBED: tl.constexpr,
-):
+    Q, K, V, dO, dQ, OF_ROWS, queries, keys, padded, width, scale, root,
+    D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr, DESCRIBED: tl.constexpr,
+):  # fmt: skip
     """Return dQ of ROWS queries of one head; grid: (blocks of queries, heads). `root` is 1/√d."""
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)

@@ -33,23 +33,9 @@ def rows_of(X, head, block, BLOCK: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def attend(
-    o,
-    l,
-    m,
-    q,
-    K,
-    V,
-    head,
-    tile,
-    rows,
-    keys,
-    scale,
-    D: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    o, l, m, q, K, V, head, tile, rows, keys, scale,
+    D: tl.constexpr, COLUMNS: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Take one tile of keys and values into a block of queries: a step of the online softmax."""
     k = rows_of(K, head, tile, COLUMNS, D)
     s = tl.dot(q, k.T, input_precision=PRECISION)
@@ -70,23 +56,10 @@ def attend(
 
 @triton.jit(do_not_specialize=("queries", "keys", "width"))
 def forward(
-    Q,
-    K,
-    V,
-    O,
-    L,
-    queries,
-    keys,
-    width,
-    scale,
-    D: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
-    DESCRIBED: tl.constexpr,
-):
+    Q, K, V, O, L, queries, keys, width, scale,
+    D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr, DESCRIBED: tl.constexpr,
+):  # fmt: skip
     """Return O and the row log-sum-exp L of ROWS queries of one head; grid: (blocks of queries, heads)."""
     # A head's last queries have the most keys before them: they start first, so that none is left to run alone.
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)

@@ -54,21 +54,10 @@ TILE = 16
 
 @triton.jit
 def simple(
-    Q,
-    K,
-    V,
-    O,
-    L,
-    S,
-    n,
-    scale,
-    D: tl.constexpr,
-    TILE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    DIAGONAL: tl.constexpr,
-    RESCALED: tl.constexpr,
+    Q, K, V, O, L, S, n, scale,
+    D: tl.constexpr, TILE: tl.constexpr, CAUSAL: tl.constexpr, DIAGONAL: tl.constexpr, RESCALED: tl.constexpr,
     KEPT: tl.constexpr,
-):
+):  # fmt: skip
     """Return O and L of TILE queries of one head, with plain pointers; what is not DIAGONAL or RESCALED is a bug."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows, width = block * TILE + tl.arange(0, TILE), tl.arange(0, D)

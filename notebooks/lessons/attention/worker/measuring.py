@@ -17,6 +17,7 @@ import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
+from labkit.worker.allocations import MIB, Meter
 
 _PRODUCTS = (
     "mm",
@@ -100,29 +101,21 @@ def kept(work: Callable[[], object]) -> dict[str, int]:
     return {"kept_bytes": sum(storages.values()), "largest_kept": max((x.numel() for x in tensors), default=0)}
 
 
-def peaks(forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> dict[str, float]:
-    """Return MiB beyond what was allocated before: at most in forward, held between, at most in backward.
-
-    `reserved_mib`: what torch has taken from the GPU at most meanwhile, used or not. GPUs only.
-    """
-    gpu = do.device
-    torch.cuda.synchronize(gpu)
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated(gpu)
-
-    def beyond(allocated: int) -> float:
-        return (allocated - before) / 2**20
-
-    torch.cuda.reset_peak_memory_stats(gpu)
-    o = forward()
-    sizes_mib = {
-        "forward_mib": beyond(torch.cuda.max_memory_allocated(gpu)),
-        "held_mib": beyond(torch.cuda.memory_allocated(gpu)),
-    }
-    torch.cuda.reset_peak_memory_stats(gpu)
-    torch.autograd.grad(o, inputs, do)
-    sizes_mib["backward_mib"] = beyond(torch.cuda.max_memory_allocated(gpu))
-    return sizes_mib | {"reserved_mib": torch.cuda.max_memory_reserved(gpu) / 2**20}
+def peaks(
+    worker: Worker, forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]
+) -> dict[str, float]:
+    """Return MiB beyond what was there before: at most in forward, held between, at most in backward."""
+    with Meter(worker) as meter:
+        seen = [x.detach() for x in (*inputs, do)]  # a CPU's count knows them from here on
+        before = meter.held()
+        meter.reset()
+        o = forward()
+        sizes_mib = {"forward_mib": (meter.peak() - before) / MIB, "held_mib": (meter.held() - before) / MIB}
+        meter.reset()
+        torch.autograd.grad(o, inputs, do)
+        sizes_mib["backward_mib"] = (meter.peak() - before) / MIB
+        del seen
+    return sizes_mib
 
 
 class Watch(TorchDispatchMode):

@@ -1,0 +1,308 @@
+"""Tables of lab 08 → figures: a row of panels per run, this run first; softmax by tiles; a report's times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from labkit.charts import canvas
+from labkit.charts.ink import shades
+from labkit.charts.parts import panels, swatches
+from labkit.provenance import fact, fact_or, sources, where
+from labkit.story import units
+from labkit.story.names import ATTENTION_NAMES
+from lessons.attention.theory import FULL, SKIPPED, Step
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# One colour and marker per implementation, on all charts of the lab.
+STYLES = {
+    "flash": (canvas.SERIES[0], "D"),
+    "sdpa_flash": (canvas.SERIES[1], "o"),
+    "sdpa_cudnn": (canvas.SERIES[2], "v"),
+    "plain": (canvas.SERIES[3], "s"),
+    "tiled": (canvas.SERIES[5], "P"),
+    "compiled": (canvas.SERIES[4], "^"),
+    "by_hand": (canvas.SERIES[6], "o"),
+    "sdpa_efficient": (canvas.SERIES[7], "o"),
+}
+_HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
+_BAD = canvas.PREDICTED
+_DASHES: Any = (0, (4, 2))
+_CROSS: Any = {"marker": "x", "color": _BAD, "ms": 8, "mew": 2, "ls": ""}
+_RING: Any = {"marker": "o", "ms": 12, "mfc": "none", "mec": _BAD, "mew": 1.6, "ls": ""}
+_PREDICTED_AT = 16384  # positions
+_MOMENTS = {"kept": "kept for backward", "backward": "most in backward"}
+_PHASES = ("forward", "backward")
+_MOST = 7  # lengths that are named under one of two panels
+
+
+def memory_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
+    """MiB kept for backward and at most in backward, by sequence length; thin lines are the formulas.
+
+    × stands on the formula where the GPU ran out of memory, the dashed line is what it has. `guess`: MiB at most in
+    backward of plain attention at N = 16 384, a number or a Prediction.
+    """
+    figure, pairs = _rows(tables)
+    for table, axes in pairs:
+        for ax, (moment, title) in zip(axes, _MOMENTS.items(), strict=True):
+            for name, group in table.groupby("implementation", sort=False):
+                (color, marker), lengths = STYLES[str(name)], group["sequence"]
+                own: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
+                ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **own)
+                ax.plot(lengths, group[f"{moment}_formula_mib"], color=color, lw=1.1)
+                gone = group[group["status"] != "ok"]
+                if len(gone):
+                    ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label="out of memory", **_CROSS)
+            if (gpu_mib := fact(table, "gpu_mib")) > 0:
+                ax.axhline(gpu_mib, color=canvas.THEORY, ls=_DASHES, lw=1.2)
+                style: Any = {"va": "bottom", "fontsize": 9, "color": canvas.QUIET}
+                style |= {"transform": ax.get_yaxis_transform()}
+                ax.text(0.02, 1.1 * gpu_mib, f"the GPU's {units.count(gpu_mib)} MiB", **style)
+            ax.plot([], [], color=canvas.QUIET, lw=1.1, label="formula")
+            _dress(ax, table, title)
+        canvas.logarithmic(axes[0].yaxis)
+        axes[0].set_ylabel("MiB (log)")
+        if (value := getattr(guess, "value", guess)) and _PREDICTED_AT in set(table["sequence"]):
+            axes[1].plot(_PREDICTED_AT, value, "D", color=_BAD, zorder=4, label="your prediction")
+    return _closed(figure, pairs)
+
+
+def plain_chart(*tables: pd.DataFrame) -> Figure:
+    """Forward and backward in ms by sequence length, d = 64; dashed: a clock that does not wait for the GPU.
+
+    The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow.
+    """
+    figure, pairs = _rows(tables)
+    for table, axes in pairs:
+        table = table[table["head_dim"] == 64]
+        for ax, phase in zip(axes, _PHASES, strict=True):
+            clocks = {phase: "-", "unsynchronised": _DASHES} if phase == "forward" else {phase: "-"}
+            for name, group in table.groupby("implementation", sort=False):
+                color, marker = STYLES[str(name)]
+                for clock, dashes in clocks.items():
+                    named = {"label": ATTENTION_NAMES[str(name)]} if clock == phase else {}
+                    drawn: Any = {"color": color, "marker": marker, "ms": 5, "lw": 1.3, "ls": dashes, **named}
+                    ax.plot(group["sequence"], group[f"{clock}_ms"], **drawn)
+            for clock in clocks:
+                _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
+            if (least := table[table["implementation"] == "plain"])[f"{phase}_least_ms"].notna().any():
+                style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
+                ax.plot(least["sequence"], least[f"{phase}_least_ms"], **style)
+            _dress(ax, table, f"{phase}, d = 64")
+        axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=_DASHES, label="clock without waiting")
+        canvas.logarithmic(axes[0].yaxis)
+        shown = table[["forward_ms", "backward_ms", "unsynchronised_ms"]]
+        axes[0].set(ylabel="ms (log)", ylim=(shown.min(axis=None) / 2, 2 * shown.max(axis=None)))
+    return _closed(figure, pairs)
+
+
+def race_chart(*tables: pd.DataFrame) -> Figure:
+    """Rate of forward and backward by sequence length, a panel per head dimension; dashed: the captured clock.
+
+    All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
+    """
+    figure, pairs = _rows(tables)
+    for table, axes in pairs:
+        rows = table[table["phase"] == "both"]
+        scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
+        by_panel = rows.groupby(["precision", "head_dim"], sort=False)
+        for ax, ((precision, head_dim), group) in zip(axes, by_panel, strict=True):
+            for (name, clock), line in group.groupby(["implementation", "clock"], sort=False):
+                color, marker = STYLES[name]
+                drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4}
+                drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": _DASHES}
+                ax.plot(line["sequence"], scale * line["tflops"], **drawn)
+            _out_of_memory(ax, group["sequence"][group["status"] != "ok"], 0.04)
+            if pd.notna(peak := group["peak_tflops"].max()):
+                ax.axhline(peak, color=canvas.THEORY, lw=1.3, label="peak rate by datasheet")
+            if "captured" in set(group["clock"]):
+                ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=_DASHES, label="captured clock")
+            _dress(ax, table, f"d = {head_dim}, {precision}")
+        canvas.logarithmic(axes[0].yaxis)
+        axes[0].set_ylabel(f"{unit} (log)")
+    return _closed(figure, pairs)
+
+
+def sweep_chart(*tables: pd.DataFrame) -> Figure:
+    """Forward and backward in ms by sequence length: ours (solid) and plain (dashed), a colour per head dimension.
+
+    What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
+    """
+    figure, pairs = _rows(tables)
+    for table, axes in pairs:
+        rows = table[table["phase"] == "both"]
+        for ax, (precision, own) in zip(axes, rows.groupby("precision", sort=False), strict=True):
+            for head_dim, group in own.groupby("head_dim"):
+                for column, dashes in (("flash_ms", "-"), ("plain_ms", _DASHES)):
+                    drawn: Any = {"color": _HEAD_DIMS[head_dim], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
+                    drawn |= {"label": f"d = {head_dim}"} if column == "flash_ms" else {}
+                    ax.plot(group["sequence"], group[column], **drawn)
+            for name, dashes in (("flash", "-"), ("plain", _DASHES)):
+                ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=ATTENTION_NAMES[name])
+            _out_of_memory(ax, own["sequence"][own["plain_status"] != "ok"].unique(), 0.95)
+            _dress(ax, table, precision)
+        canvas.logarithmic(axes[0].yaxis)
+        axes[0].set(ylabel="ms (log)", ylim=(None, 4 * rows[["flash_ms", "plain_ms"]].max(axis=None)))
+    return _closed(figure, pairs)
+
+
+def attention_chart(times: pd.DataFrame) -> Figure:
+    """Printed times by sequence length, d = 64, a panel per phase; a ring where a time is impossible.
+
+    The black line is the least that an H100 needs for eager attention: scores go through memory.
+    """
+    figure, pairs = _rows([times])
+    table = times[times["head_dim"] == 64]
+    for ax, phase in zip(pairs[0][1], _PHASES, strict=True):
+        rows = table[table["phase"] == phase]
+        for (problem, name), group in rows.groupby(["problem", "implementation"], sort=False):
+            number, first = ("first", True) if problem == "pytorch_attention" else ("second", False)
+            kind = "compiled" if name == "compiled" else "eager"
+            drawn: Any = {"color": STYLES[name][0], "marker": "o" if first else "s", "ms": 5, "lw": 1.3}
+            drawn |= {"ls": "-" if first else _DASHES, "label": f"{kind}, {number} table"}
+            ax.plot(group["sequence"], group["ms"], **drawn)
+        least = rows[rows["implementation"] == "by_hand"].drop_duplicates("sequence")
+        ax.plot(least["sequence"], least["least_ms"], color=canvas.THEORY, lw=1.3, label="least time, eager")
+        _ring(ax, rows[rows["verdict"] == "impossible"], "ms")
+        _dress(ax, times, f"{phase}, d = 64")
+    canvas.logarithmic(pairs[0][1][0].yaxis)
+    pairs[0][1][0].set_ylabel("ms (log)")
+    return _closed(figure, pairs)
+
+
+def _rows(tables: Sequence[pd.DataFrame]) -> tuple[Figure, list[tuple[pd.DataFrame, Any]]]:
+    """Return a figure with two panels per table, which share their vertical axis, and each table with its panels."""
+    figure, grid = canvas.canvas(2, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
+    return figure, list(zip(tables, grid, strict=True))
+
+
+def _dress(ax: Axes, table: pd.DataFrame, title: str) -> None:
+    """Give a panel its title and its axis of lengths; where they are many, every second one is named."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    lengths = sorted(set(table["sequence"]))
+    named = lengths[:: -math.ceil(len(lengths) / _MOST)]
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
+    ax.set_xticks(named, [units.count(length) for length in named], fontsize=8.5)
+    ax.set_xlabel("positions (log)")
+    place = "Published" if fact(table, "source").startswith("published") else where(table)
+    ax.set_title(f"{place}: {title}", fontsize=10)
+    ax.grid(True)
+
+
+def _ring(ax: Axes, rows: pd.DataFrame, column: str) -> None:
+    if len(rows):
+        ax.plot(rows["sequence"], rows[column], label="shorter than the GPU allows", **_RING)
+
+
+def _out_of_memory(ax: Axes, lengths: Iterable[int], height: float) -> None:
+    if len(at := list(lengths)):
+        ax.plot(at, [height] * len(at), transform=ax.get_xaxis_transform(), label="plain: out of memory", **_CROSS)
+
+
+def _closed(figure: Figure, pairs: list[tuple[pd.DataFrame, Any]]) -> Figure:
+    canvas.shared_legend(figure, [ax for _, axes in pairs for ax in axes], columns=5)
+    tables = [table for table, _ in pairs]
+    note = "Triton's interpreter ran our kernel here · " if fact_or(tables[0], "interpreted", False) else ""
+    scales = "each row has its own scale · " if len(tables) > 1 else ""
+    return canvas.finish(figure, f"{note}{scales}{sources(*tables)}")
+
+
+MASKED = canvas.IDLE
+BEFORE, KEPT, _ADDED = "#8C8C8C", canvas.COMPUTE, "#8DB7CE"
+_LEGEND = {"l before": BEFORE, "kept: × exp(m_old − m_new)": KEPT, "added": _ADDED}
+
+
+def tiles_chart(steps: Sequence[Step]) -> Figure:
+    """The matrix with its tiles numbered as they are visited, and one row's scores, running maximum and running sum.
+
+    The row is the one that is rescaled most often; factors below 1 stand over its bars. × is a skipped tile.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    row = _followed(steps)
+    visited = [step for step in steps if row in step.rows and step.kind != SKIPPED]
+    figure, (matrix, maxima, sums) = panels(3, height=3.9, width_ratios=(1.1, 1, 1))
+    _draw_matrix(matrix, steps, row)
+    _draw_maxima(maxima, visited, row)
+    _draw_sums(sums, visited, row)
+    maxima.set_xlim(visited[0].columns[0] - 0.7, visited[-1].columns[-1] + 0.7)
+    sums.set_xlim(maxima.get_xlim())
+    for axis in (matrix.xaxis, matrix.yaxis, maxima.xaxis, sums.xaxis):
+        axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 4, 10]))
+    if any(step.kind != FULL for step in steps):
+        sums.plot([], [], "x", color=canvas.QUIET, ms=5, label="skipped tile")
+        swatches(sums, {"masked score": MASKED})
+    swatches(sums, _LEGEND)
+    canvas.legend_above(sums, columns=7)
+    return canvas.finish(figure, "computed, not measured")
+
+
+def _followed(steps: Sequence[Step]) -> int:
+    """Return the row that is rescaled most often, the last of several."""
+    rescalings: Counter[int] = Counter()
+    for step in steps:
+        rescalings.update({row: 0 < factor < 1 for row, factor in zip(step.rows, step.factors, strict=True)})
+    return max(rescalings, key=lambda row: (rescalings[row], row))
+
+
+def _draw_matrix(ax: Axes, steps: Sequence[Step], row: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    scores = np.block(
+        [
+            [np.array(step.scores) for step in steps if step.rows == rows]
+            for rows in dict.fromkeys(step.rows for step in steps)
+        ]
+    )
+    ax.set_facecolor(MASKED)
+    ax.imshow(np.ma.masked_invalid(scores), cmap=shades())
+    for number, step in enumerate(steps, start=1):
+        corner, skipped = (step.columns[0] - 0.5, step.rows[0] - 0.5), step.kind == SKIPPED
+        ax.add_patch(Rectangle(corner, len(step.columns), len(step.rows), fill=False, edgecolor="white", lw=2))
+        ax.annotate(
+            "×" if skipped else str(number),
+            corner,
+            (2.5, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize=8,
+            fontweight="bold",
+            color=canvas.INK,
+            bbox=None if skipped else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},  # cells have any shade
+        )
+    ax.add_patch(Rectangle((-0.5, row - 0.5), scores.shape[1], 1, fill=False, edgecolor=canvas.INK, clip_on=False))
+    ax.set(title="Tiles as they are visited", xlabel="key", ylabel="query")
+
+
+def _draw_maxima(ax: Axes, visited: Sequence[Step], row: int) -> None:
+    for step in visited:
+        place, (start, end) = row - step.rows[0], (step.columns[0] - 0.5, step.columns[-1] + 0.5)
+        for key, score in zip(step.columns, step.scores[place], strict=True):
+            if score == -np.inf:
+                ax.axvspan(key - 0.5, key + 0.5, color=MASKED, lw=0)
+        ax.plot(step.columns, step.scores[place], "o", color=canvas.COMPUTE, ms=4)
+        ax.hlines(step.after[place].maximum, start, end, color=canvas.INK, lw=2)
+        ax.axvline(start, color=canvas.HAIRLINE, lw=1, zorder=0)
+    ax.set(title=f"Query {row}: running maximum m", xlabel="key", ylabel="score")
+
+
+def _draw_sums(ax: Axes, visited: Sequence[Step], row: int) -> None:
+    for step in visited:
+        place, middle, width = row - step.rows[0], (step.columns[0] + step.columns[-1]) / 2, 0.4 * len(step.columns)
+        before, after, factor = step.before[place].total, step.after[place].total, step.factors[place]
+        ax.bar(middle - width / 2, before, width=width, color=BEFORE)
+        ax.bar(middle + width / 2, factor * before, width=width, color=KEPT)
+        ax.bar(middle + width / 2, after - factor * before, bottom=factor * before, width=width, color=_ADDED)
+        if 0 < factor < 1:
+            ax.text(middle, max(before, after), f"× {units.number(factor, 2)}", ha="center", va="bottom", fontsize=8)
+    ax.set(title=f"Query {row}: running sum l", xlabel="key", ylabel="sum of exp(score − m)")

@@ -1,1 +1,0 @@
-"""Tables → figures of lab 08."""

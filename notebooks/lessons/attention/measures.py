@@ -1,0 +1,155 @@
+"""What matters of lab 08: the rates of two kernels on the card; errors, memory and times against torch's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from labkit.tables.key_figures import LOWER, Measured, datasheet
+from labkit.tables.measures import Measure, ratio
+from labkit.tables.targets import CODE, GPU, HOST
+from lessons.attention.plan import Race
+from lessons.attention.tables import memory, speed
+from lessons.attention.theory import flops
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_SEQUENCE, _LONGEST = 16384, 65536
+_SHOWN = (("flash", 64, "FlashAttention in Triton"), ("sdpa_cudnn", 128, "cuDNN's attention"))
+
+
+def card_plans() -> list[Race]:
+    """Return what `make card` launches; without a GPU nothing, because Triton's interpreter says nothing of speed."""
+    kernels = tuple(kernel for kernel, *_ in _SHOWN)
+    return [Race.full(implementations=kernels, sequences=(_SEQUENCE,), captured=0)] if Race.on_gpus() else []
+
+
+def _launched(run: Run, implementation: str, head_dim: int) -> Measured | None:
+    """Return forward and backward in ms as autograd calls them, at 16 384 positions."""
+    rows = run.rows
+    wanted: dict[str, Any] = {
+        "implementation": implementation,
+        "head_dim": head_dim,
+        "sequence": _SEQUENCE,
+        "precision": "bfloat16",
+    }
+    wanted |= {"clock": "launched", "phase": "both", "status": "ok"}
+    rows = rows[(rows[[*wanted]] == pd.Series(wanted)).all(axis=1)]
+    if rows.empty:
+        return None
+    row = rows.iloc[-1]
+    setting = f"N 16 384, d {head_dim}, {int(row['heads'])} heads, causal, bfloat16"
+    return Measured(row["ms"], row["low_ms"], row["high_ms"], int(row["repeats"]), setting)
+
+
+def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | None]:
+    """Return how a run gives a kernel's rate."""
+
+    def measured(run: Run) -> Measured | None:
+        known, times = datasheet(run), _launched(run, implementation, head_dim)
+        plan: Any = run.plan
+        work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
+        return times and times.rate(work / 1e9, known and known.bf16_tflops)
+
+    return measured
+
+
+def _over_rival(clock: str) -> Callable[[Run], Measured | None]:
+    """Return how a run gives our FlashAttention's time over that of torch's kernel, where it is the longest."""
+
+    def measured(run: Run) -> Measured | None:
+        table = speed.race(run)
+        own = table[(table["implementation"] == "flash") & (table["clock"] == clock)].dropna(subset=["versus"])
+        if own.empty:
+            return None
+        worst = own.loc[own["versus"].idxmax()]
+        cell = ["clock", "precision", "head_dim", "sequence", "phase"]
+        same = (table[cell] == worst[cell]).all(axis=1) & (table["implementation"] == speed.rival_of(run.plan))
+        return ratio(_figure(worst), _figure(table[same].iloc[0]))
+
+    return measured
+
+
+def _figure(row: pd.Series) -> Measured:
+    """Return a row's time; the captured backward has no quartiles."""
+    low, high = (row["ms"] if pd.isna(row[name]) else row[name] for name in ("low_ms", "high_ms"))
+    return Measured(row["ms"], low, high, 1, "")
+
+
+def _counted(value: float) -> Measured:
+    """Return a figure that every repeat gives alike."""
+    return Measured(float(value), float(value), float(value), 1, "")
+
+
+def _phases_at_the_longest(run: Run) -> Measured | None:
+    if _LONGEST not in run.plan.sequences:
+        return None
+    table = speed.race(run).query("implementation == 'flash' and clock == 'launched'")
+    return _counted(table[table["sequence"] == _LONGEST]["ms"].notna().sum())
+
+
+def _largest_error(precision: str) -> Callable[[Run], Measured | None]:
+    """Return how a run gives the largest error of our FlashAttention in a precision, in thousandths."""
+
+    def measured(run: Run) -> Measured:
+        table = memory.errors(run)
+        chosen = (table["implementation"] == "flash") & (table["precision"] == precision)
+        return _counted(1e3 * table[chosen]["worst"].max())
+
+    return measured
+
+
+def _same_bits(run: Run) -> Measured:
+    table = memory.errors(run)
+    return _counted(table[table["implementation"] == "flash"]["same_bits"].all())
+
+
+def _growth(run: Run) -> Measured:
+    table = memory.held(run)
+    return _counted(table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1])
+
+
+def _missed_bugs(run: Run) -> Measured:
+    rows = run.rows[run.rows["variant"] != "right"]
+    wrong = (rows["sees_ahead"] > 0) | (rows["early_weight"] > 1.01) | (rows["products"] > 0)
+    return _counted((~wrong & (rows[["forward_largest", "backward_largest"]].max(axis=1) < 1)).sum())
+
+
+def _goal(
+    name: str,
+    plan: str,
+    measured: Callable[[Run], Measured | None],
+    comparison: str,
+    goal: float,
+    unit: str = "",
+    depends_on: str = CODE,
+) -> Measure:
+    """Return a measure of a machine with a GPU, with its goal; the card shows none of them."""
+    more: dict[str, Any] = {"better": LOWER, "depends_on": depends_on, "least_gpus": 1, "on_card": False}
+    return Measure(name=name, unit=unit, plan=plan, measured=measured, comparison=comparison, goal=goal, **more)
+
+
+def _rate(kernel: str, head_dim: int, name: str) -> Measure:
+    rate = {"measured": _tflops(kernel, head_dim), "unit": "TFLOP/s", "plan": "race", "least_gpus": 1}
+    return Measure(name=f"{name}, forward + backward", **rate)
+
+
+_AT, _OVER = "forward + backward, N 16 384, d 64, causal", "over SDPA-flash, where it is slowest"
+
+MEASURES = (
+    *(_rate(*shown) for shown in _SHOWN),
+    _goal(_AT, "race", lambda run: _launched(run, "flash", 64), "≤", 4.0, "ms", GPU),
+    _goal(f"launched {_OVER}", "race", _over_rival("launched"), "≤", 1, "×", HOST),
+    _goal(f"captured {_OVER}", "race", _over_rival("captured"), "≤", 1, "×", GPU),
+    _goal("phases measured at N 65 536, of 6", "race", _phases_at_the_longest, "=", 6),
+    *(
+        _goal(f"largest error, {precision}", "errors", _largest_error(precision), "≤", 1e3 * tolerance, "thousandths")
+        for precision, tolerance in memory.TOLERANCES.items()
+    ),
+    _goal("a second run gives the same bits", "errors", _same_bits, "=", 1),
+    _goal("what is kept grows with N to the power", "memory", _growth, "≤", 1.02),
+    _goal("wrong attentions that no check catches", "trial", _missed_bugs, "=", 0),
+)

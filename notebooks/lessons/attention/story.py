@@ -1,0 +1,273 @@
+"""Tables of lab 08 → verdicts: each compares on its tables before it says one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from IPython.display import Markdown
+
+from labkit.provenance import fact, where
+from labkit.story import units
+from labkit.story.names import ATTENTION_NAMES
+from labkit.story.verdict import one_minute, verdict
+from labkit.story.words import listed
+from lessons.attention.tables import memory, speed
+
+Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
+_OURS = "flash"
+_WHOLE = 0.05  # of an N×N matrix
+_SEES = 0.5  # of forward's time: a clock that shows less does not see the work
+_INTERPRETED = "Here Triton's interpreter runs our kernel in Python: its times say nothing about a GPU."
+
+
+def who_fits(table: pd.DataFrame) -> Markdown:
+    """Say at which length plain attention runs out of memory, and what FlashAttention needs there; of `held`."""
+    gone = table[(table["implementation"] == "plain") & (table["status"] != "ok")]["sequence"]
+    if gone.empty:
+        return verdict(f"**Plain attention runs at all lengths**, up to {units.count(table['sequence'].max())}.")
+    ours = table[(table["implementation"] == _OURS) & (table["sequence"] == gone.min())]["backward_mib"].max()
+    other = (
+        "so does FlashAttention" if math.isnan(ours) else f"FlashAttention needs {units.count(ours)} MiB in backward"
+    )
+    return verdict(f"**At {units.count(gone.min())} positions plain attention runs out of memory; {other}.**")
+
+
+def matrices(*tables: pd.DataFrame) -> Markdown:
+    """Say how many N×N matrices are there, by the last table, and whether all are the formulas'; tables of `held`."""
+    counts = [_squares(table) for table in tables]
+    last, every = counts[-1].set_index("attention"), pd.concat(counts)
+    wrong = sorted({*every[every["apart"] > _WHOLE]["attention"]})
+    judged = f"✘ Other than by the formulas: {listed(wrong)}." if wrong else "✔ In every run as the formulas say."
+    plain, ours = (last.loc[ATTENTION_NAMES[name], ["kept", "most"]] for name in ("plain", _OURS))
+    matrices_kept = f"{plain['kept']} N×N {'matrix' if plain['kept'] == '1' else 'matrices'}"
+    return verdict(
+        f"**Plain attention keeps {matrices_kept} and has {plain['most']} in backward; FlashAttention has "
+        f"{max(ours)}.** {judged}",
+        every.drop(columns="apart"),
+        summary="N×N matrices at the longest length that ran; the length that failed; the longest that fits by formula",
+    )
+
+
+def _squares(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per implementation: N×N matrices kept and at most in backward, and how far from the formulas."""
+    parts = []
+    for name, group in table[table["kept_due"].notna()].groupby("implementation", sort=False):
+        ran, failed = group[group["status"] == "ok"].iloc[-1], group[group["status"] != "ok"]["sequence"].min()
+        apart = [abs(ran[f"{moment}_squares"] - ran[f"{moment}_due"]) for moment in ("kept", "backward")]
+        kept, most = (f"{round(ran[f'{moment}_squares'], 1):g}" for moment in ("kept", "backward"))
+        lengths = ("–" if math.isnan(length) else units.count(length) for length in (failed, ran["fits"]))
+        names = where(table), ATTENTION_NAMES[str(name)], units.count(ran["sequence"])
+        parts.append((*names, kept, most, *lengths, max(apart)))
+    heads = ["run", "attention", "positions", "kept", "most", "failed", "fits", "apart"]
+    return pd.DataFrame(parts, columns=heads)
+
+
+def clock_waits(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what a clock that does not wait shows of plain attention's forward at the longest length; of `plain`."""
+    on_gpu = fact(here, "gpu_mib") > 0
+    sentence = _unseen(here if on_gpu else recorded)
+    if not on_gpu:
+        sentence += " Here both clocks time the work: a CPU works while it is called."
+    shown = pd.DataFrame({where(table): _clocks(table) for table in (here, recorded)}).fillna("–")
+    summary = "What the check of physics says of each clock, and what compiling gains"
+    return verdict(sentence, shown.rename_axis("times of").reset_index(), summary=summary)
+
+
+def _unseen(table: pd.DataFrame) -> str:
+    row = _longest(table, "plain")
+    shown, waited = (units.number(row[f"{clock}_ms"]) for clock in ("unsynchronised", "forward"))
+    sees = row["unsynchronised_ms"] >= _SEES * row["forward_ms"]
+    start = "sees the work: it shows" if sees else "does not see the work: it shows"
+    clock, at = f"**{where(table).split(',')[0]}: a clock that does not wait", units.count(row["sequence"])
+    return f"{clock} {start} {shown} ms where forward takes {waited} ms**, at {at} positions."
+
+
+def _longest(table: pd.DataFrame, implementation: str) -> pd.Series:
+    """Return an implementation's row at d = 64 and the longest length that it ran at."""
+    own = table[(table["implementation"] == implementation) & (table["head_dim"] == 64)]
+    return own.dropna(subset=["forward_ms", "backward_ms"]).sort_values("sequence").iloc[-1]
+
+
+def _clocks(table: pd.DataFrame) -> dict[str, str]:
+    """Return what the check of physics says of both clocks, and what compiling gains at the longest length."""
+    found, plain = {}, _longest(table, "plain")
+    for name in ("forward", "backward", "unsynchronised"):
+        verdicts = table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
+        clock = "forward, without waiting" if name == "unsynchronised" else name
+        wrong = f"{(verdicts == 'impossible').sum()} of {len(verdicts)} are shorter than the GPU allows"
+        found[clock] = "no limit known" if (verdicts == "no limit known").all() else wrong
+    for phase in ("forward", "backward") if "compiled" in set(table["implementation"]) else ():
+        gain = plain[f"{phase}_ms"] / _longest(table, "compiled")[f"{phase}_ms"]
+        found[f"{phase}, compiled"] = f"{units.times(gain)} as fast as plain"
+    return found
+
+
+def exact(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether every tensor is within its tolerance, and a second run gives the same bits; of `errors`."""
+    both = pd.concat([table.assign(run=where(table)) for table in (here, recorded)], ignore_index=True)
+    both["attention"] = both["implementation"].map(ATTENTION_NAMES)
+    wrong, sentence = both[~(both["share"] <= 1)], "✔ **Every tensor is within the tolerance of float64**"
+    if len(wrong):
+        rows = (f"{row.tensor} of {row.attention}" for row in wrong.itertuples())
+        sentence = f"✘ **Beyond the tolerance of float64**: {listed(dict.fromkeys(rows))}"
+    bits = "the same" if both["same_bits"].all() else "other"
+    worst = both.loc[both.groupby(["run", "attention", "precision"], sort=False)["share"].idxmax()]
+    shown = worst[["run", "attention", "precision", "tensor", "shape"]].assign(share=worst["share"].map(units.percent))
+    return verdict(
+        f"{sentence}; a second run gives {bits} bits.",
+        shown.rename(columns={"shape": "queries × keys × d", "share": "of the tolerance"}),
+        summary="The largest error of each attention, the tensor and the shape where it is",
+    )
+
+
+def tile_choice(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say which tile forward took and what another one costs; of `tiles`, at the longest length, least d."""
+    parts = []
+    for table in (here, recorded):
+        own = table[(table["sequence"] == table["sequence"].max()) & (table["head_dim"] == table["head_dim"].min())]
+        parts.append(own.assign(run=where(table)))
+    shown = pd.concat(parts)[["run", "kernel", "tile", "ms", "slower_than_best"]]
+    for name in ("ms", "slower_than_best"):
+        shown[name] = ["–" if math.isnan(value) else f"{value:.2f}" for value in shown[name]]
+    forward = parts[1][parts[1]["kernel"] == "forward"]
+    tile, worst = forward[forward["chosen"]]["tile"].iloc[0].split(",")[0], forward["slower_than_best"].max()
+    sentence = (
+        f"**Recorded: forward takes the tile {tile}; the slowest candidate takes {units.times(worst)} its time.**"
+    )
+    summary = "All candidates, with the time of each over that of the fastest; a CPU has one tile and no time for it"
+    return verdict(sentence, shown.rename(columns={"slower_than_best": "over the fastest"}), summary=summary)
+
+
+def host_or_kernel(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say how our FlashAttention's time compares with its rival's by both clocks; of `race`."""
+    interpreted = fact(here, "interpreted")
+    sentence = f"{_against(recorded)} {_INTERPRETED}" if interpreted else _against(here)
+    rows = pd.concat([_ends(table) for table in (here, recorded)]).fillna("–")
+    summary = "Forward and backward at the shortest and the longest length that were measured, least head dimension"
+    return verdict(sentence, rows, summary=summary)
+
+
+def _against(table: pd.DataFrame) -> str:
+    rival, own = ATTENTION_NAMES[fact(table, "rival")], table[table["implementation"] == _OURS]
+    alone, launched = (own[own["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
+    worst, place = own.loc[launched.idxmax()], where(table).split(",")[0]
+    at = units.count(worst["sequence"])
+    host = f"Launched, it takes up to {units.times(worst['versus'])} that time, at {at} positions"
+    if launched.max() <= 1:
+        host = "Launched, it is never slower, either"
+    elif alone.max() <= 1:
+        host += ": there the GPU waits for the host"
+    faster = "never slower" if alone.max() <= 1 else f"up to {units.times(alone.max())} as slow as"
+    than = f"than {rival}" if alone.max() <= 1 else rival
+    start = f"**{place}: on the GPU alone, our FlashAttention is {faster} {than}.** " if len(alone) else f"{place}: "
+    return f"{start}{host}."
+
+
+def _ends(table: pd.DataFrame) -> pd.DataFrame:
+    own = table[(table["phase"] == "both") & table["ms"].notna() & (table["head_dim"] == table["head_dim"].min())]
+    own = own[own["sequence"].isin([own["sequence"].min(), own["sequence"].max()])]
+    shown = {
+        "run": where(table),
+        "attention": own["implementation"].map(ATTENTION_NAMES),
+        "clock": own["clock"],
+        "positions": own["sequence"].map(units.count),
+        "ms": own["ms"].map(units.number),
+        f"over {ATTENTION_NAMES[fact(table, 'rival')]}": own["versus"].map(units.times),
+        "of the peak rate": ["–" if math.isnan(share) else units.percent(share) for share in own["share_of_peak"]],
+    }
+    return pd.DataFrame(shown)
+
+
+def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
+    """Say the largest gain over plain attention, and how far no time follows the work; pairs of `sweep` and `floor`."""
+    said = _gain(*(recorded if fact(here[0], "interpreted") else here))
+    rows = []
+    for table, floors in (here, recorded):
+        price = "–" if fact(table, "interpreted") else _price(table)
+        for row in floors.itertuples():
+            names = where(table), ATTENTION_NAMES[row.implementation], row.precision
+            reach = f"{units.count(row.until)} positions, {units.times(row.work)} the scores of {row.first}"
+            more = price if (row.implementation, row.precision) == (_OURS, "float32") else "–"
+            rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more))
+    heads = ["run", "attention", "precision", "least time", "1.5 times that is enough up to", "float32 over bfloat16"]
+    return verdict(said, pd.DataFrame(rows, columns=heads), summary="How far the least time reaches")
+
+
+def _gain(table: pd.DataFrame, floors: pd.DataFrame) -> str:
+    both = table[table["phase"] == "both"].dropna(subset=["speed_up"])
+    best, flat = both.loc[both["speed_up"].idxmax()], floors[floors["until"] > floors["first"]]
+    place = where(table).split(",")[0]
+    gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention**, at "
+    gain += f"{units.count(best['sequence'])} positions."
+    own = flat[flat["implementation"] == _OURS]["until"]
+    if own.empty:
+        return f"{gain} Its times follow the work."
+    return f"{gain} Up to {units.count(own.max())} positions its time hardly follows the work: that is the launch."
+
+
+def _price(table: pd.DataFrame) -> str:
+    """Return what float32 costs our FlashAttention at the longest length; three TF32 products, by datasheet."""
+    rows = table[(table["phase"] == "both") & (table["sequence"] == table["sequence"].max())]
+    wide = rows.pivot_table(index="head_dim", columns="precision", values=["flash_ms", "peak_tflops"], dropna=False)
+    said = units.span(wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"])
+    products = 3 * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
+    return said if math.isnan(products) else f"{said}; three TF32 products: {units.times(products)} by datasheet"
+
+
+def in_one_minute(here: Runs, recorded: Runs) -> Markdown:
+    """Return the lesson's rules, each with what it is worth in this node's runs and in the recorded ones."""
+    return one_minute(_RULES, here=here, recorded=recorded)
+
+
+def _most(runs: Runs) -> str:
+    rows = _squares(memory.held(runs["memory"])).set_index("attention")["most"]
+    return f"N×N matrices in backward: plain {rows[ATTENTION_NAMES['plain']]}, ours {rows[ATTENTION_NAMES[_OURS]]}"
+
+
+def _growth(runs: Runs) -> str:
+    last = memory.held(runs["memory"]).dropna(subset=["exponent"]).groupby("implementation")["exponent"].last()
+    return f"plain keeps as N^{last['plain']:.1f}, ours as N^{last[_OURS]:.1f}"
+
+
+def _clock(runs: Runs) -> str:
+    row = _longest(memory.plain(runs["plain"]), "plain")
+    return f"without waiting, it shows {units.percent(row['unsynchronised_ms'] / row['forward_ms'])} of forward"
+
+
+def _right(runs: Runs) -> str:
+    return f"largest error: {units.percent(memory.errors(runs['errors'])['share'].max())} of the tolerance"
+
+
+def _race(runs: Runs, of: str) -> pd.DataFrame | None:
+    """Return our and plain attention's ms by length, least d; None where no GPU ran the kernels."""
+    table = speed.race(runs["race"])
+    own = table[(table["phase"] == "both") & (table["head_dim"] == table["head_dim"].min())]
+    own = own[own[of].isin(["launched", "captured", "plain", _OURS])]
+    own = own[own["clock"] == "launched"] if of == "implementation" else own[own["implementation"] == _OURS]
+    return None if fact(table, "interpreted") else own.pivot_table(index="sequence", columns=of, values="ms").dropna()
+
+
+def _again(runs: Runs) -> str | None:
+    ms = _race(runs, "implementation")
+    return None if ms is None else f"ours is {units.times(ms['plain'].iloc[-1] / ms[_OURS].iloc[-1])} as fast as plain"
+
+
+def _launch(runs: Runs) -> str | None:
+    ms = _race(runs, "clock")
+    if ms is None or "captured" not in ms:
+        return None
+    share = units.percent((ms["captured"] / ms["launched"]).iloc[0])
+    return f"at {units.count(ms.index[0])} positions the GPU works {share} of the time"
+
+
+_RULES = {
+    "A softmax needs no whole row: keep a maximum, a sum and an output": _most,
+    "With tiles, memory grows as N": _growth,
+    "Stop the clock after the GPU has finished": _clock,
+    "Compare a kernel with float64, at shapes that no tile divides": _right,
+    "Compute scores again rather than read them": _again,
+    "Short sequences pay for launches": _launch,
+}

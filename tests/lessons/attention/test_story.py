@@ -1,0 +1,168 @@
+"""Lab 08's verdicts, on tables where each holds and where it does not; its charts, of runs here and recorded."""
+
+import figures
+import pytest
+from figures import checked
+from made import said
+from made_attention_runs import MIB, erring, made, plain_ms, raced, time_ms, timed, weighed
+
+from labkit.engine.run import replay
+from labkit.tables.published import published
+from lessons import attention
+from lessons.attention.plan import Memory, Plain, Race, Sweep, Tuning
+from lessons.attention.tables import memory, speed
+
+GPU = {"device": "cuda", "gpus": 1}
+
+
+@pytest.fixture(autouse=True)
+def positions_are_a_unit(monkeypatch):
+    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "positions"))
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: replay(path) for name, path in attention.RECORDED.items()}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """Give small runs on a CPU."""
+    folder, cpu = tmp_path_factory.mktemp("here"), {"device": "cpu", "seeds": (0,)}
+    tiles = [{"kernel": kernel, "tile": "32×16", "chosen": True} for kernel in ("forward", "keys_values", "queries")]
+    tuning = Tuning.small(**cpu)
+    return {
+        "memory": weighed(folder / "memory", Memory.small(**cpu)),
+        "plain": weighed(
+            folder / "plain", Plain.small(**cpu), ms=lambda p: plain_ms(p) | {"unsynchronised": plain_ms(p)["forward"]}
+        ),
+        "race": timed(folder / "race", Race.small(**cpu)),
+        "sweep": timed(folder / "sweep", Sweep.small(**cpu)),
+        "errors": erring(folder / "errors"),
+        "tuning": made(folder / "tuning", tuning, [(0, vars(tuning.points()[0]) | tile) for tile in tiles]),
+    }
+
+
+def both(table, here, recorded):
+    name = {memory.held: "memory", memory.plain: "plain", memory.errors: "errors", speed.tiles: "tuning"}.get(
+        table, table.__name__
+    )
+    return table(here[name]), table(recorded[name])
+
+
+def test_who_fits(recorded):
+    table = memory.held(recorded["memory"])
+    said(attention.who_fits(table), "At 65 536 positions plain attention runs out of memory; FlashAttention needs 524")
+    said(attention.who_fits(table.assign(status="ok")), "runs at all lengths**, up to 65 536")
+    nothing = table.assign(backward_mib=float("nan"))
+    said(attention.who_fits(nothing), "so does FlashAttention", "MiB")
+
+
+def test_matrices(here, recorded, tmp_path):
+    tables = both(memory.held, here, recorded)
+    good = attention.matrices(*tables)
+    said(good, ("keeps 1 N×N matrix and has 4 in backward; FlashAttention has 0.** ✔", "27 911"), "✘")
+    said(good, ("| plain attention | 96 | 1 | 3 | – | – |", "| plain attention | 32 768 | 1 | 4 | 65 536 | 34 129 |"))
+
+    def more(point, row):
+        square = point.heads * point.sequence**2 * 2 / MIB
+        return row | {"backward_mib": row["backward_mib"] + square} if point.implementation == "flash" else row
+
+    odd = memory.held(weighed(tmp_path, Memory.full(**GPU, sequences=(1024, 2048)), change=more))
+    said(attention.matrices(odd), ("FlashAttention has 1.**", "✘ Other than by the formulas: our FlashAttention"), "✔")
+
+
+def test_clock_waits(here, recorded, tmp_path):
+    small, full = both(memory.plain, here, recorded)
+    said(
+        attention.clock_waits(small, full),
+        (
+            "does not see the work: it shows 0.103 ms where forward takes 21.0 ms",
+            "Here both clocks time",
+            "25 of 43 are",
+        ),
+    )
+    fast = weighed(tmp_path, Plain.full(**GPU), ms=lambda p: dict.fromkeys(plain_ms(p), 1e-4))
+    table = memory.plain(fast)
+    said(attention.clock_waits(table, table), ("sees the work: it shows", "60 are shorter", "compiled"), "does not see")
+
+
+def test_exact(recorded, tmp_path):
+    table = memory.errors(recorded["errors"])
+    said(attention.exact(table, table), ("✔ **Every tensor is within", "the same bits", "83 %"), ("✘", "other bits"))
+    bad = memory.errors(erring(tmp_path, worst=0.02, same=False))
+    said(attention.exact(bad, table), ("✘ **Beyond the tolerance of float64**: dK of our", "gives other bits"), "✔")
+
+
+def test_tile_choice(here, recorded):
+    said(attention.tile_choice(*both(speed.tiles, here, recorded)), ("forward takes the tile 64×128", "1.2× its time"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts", "unsaid"),
+    [
+        ({}, ("Here: on the GPU", "is never slower than SDPA-flash", "waits for the host"), "slow as"),
+        ({"flash_ms": 0.05}, ("is never slower than SDPA-flash", "it is never slower, either"), "waits"),
+        ({"flash": 4e-8}, ("is up to 1.3× as slow as SDPA-flash", "Launched, it takes up to"), ("waits", "never")),
+    ],
+)
+def test_host_or_kernel(recorded, tmp_path, changed, parts, unsaid):
+    table = speed.race(raced(tmp_path, **changed))
+    said(attention.host_or_kernel(table, speed.race(recorded["race"])), parts, unsaid)
+
+
+def test_an_interpreter_is_no_gpu(here, recorded):
+    said(attention.host_or_kernel(*both(speed.race, here, recorded)), ("nothing about a GPU", "**Recorded: on the GPU"))
+    pairs = [(speed.sweep(runs["sweep"]), speed.floor(runs["sweep"])) for runs in (here, recorded)]
+    told = attention.gain_and_floor(*pairs)
+    said(
+        told, ("Recorded: FlashAttention is at most 27× as fast", "Up to 2 048 positions", "6.0× by datasheet"), "Here:"
+    )
+
+
+def test_gain_and_floor_the_other_way(recorded, tmp_path):
+    plan = Sweep(device="cuda", sequences=(128, 512, 2048))
+    grows = timed(tmp_path, plan, lambda point: 1e-6 * point.sequence**2)
+    pair = speed.sweep(grows), speed.floor(grows)
+    said(
+        attention.gain_and_floor(pair, (speed.sweep(recorded["sweep"]), speed.floor(recorded["sweep"]))),
+        ("at most 1.0× as fast", "Its times follow the work"),
+        "that is the launch",
+    )
+
+
+def test_in_one_minute(here, recorded):
+    table = attention.in_one_minute(here, recorded)
+    said(table, ("plain 3, ours 0 | N×N matrices in backward: plain 4, ours 0", "not measured | ours is 13× as fast"))
+    assert table.data.count("not measured") == 2
+
+
+def test_charts(here, recorded):
+    held, plain, race, sweep = (
+        both(table, here, recorded) for table in (memory.held, memory.plain, speed.race, speed.sweep)
+    )
+    chart = checked(attention.memory_chart(*held, guess=30000.0))
+    assert [line.get_ydata() for ax in chart.axes for line in ax.lines if line.get_label() == "your prediction"] == [
+        [30000.0]
+    ]
+    crosses = [line for line in chart.axes[3].lines if line.get_label() == "out of memory"]
+    assert sum(len(line.get_xdata()) for line in crosses) == (held[1]["status"] != "ok").sum() == 3
+    own = plain[1].query("implementation == 'plain' and head_dim == 64")["unsynchronised_ms"]
+    chart = checked(attention.plain_chart(*plain))
+    assert any(list(line.get_ydata()) == list(own) for line in chart.axes[2].lines if line.get_linestyle() == "--")
+    for chart in (attention.race_chart(*race), attention.sweep_chart(*sweep)):
+        assert len(checked(chart).axes) == 4
+        assert "plain: out of memory" in [text.get_text() for text in chart.legends[0].get_texts()]
+    for table, chart in ((held, attention.memory_chart), (plain, attention.plain_chart), (race, attention.race_chart)):
+        assert len(checked(chart(table[1])).axes) == 2
+
+
+def test_a_chart_of_printed_times_rings_what_is_impossible():
+    chart = checked(attention.attention_chart(attention.printed_times(published("attention"))))
+    rings = [line for ax in chart.axes for line in ax.lines if line.get_label() == "shorter than the GPU allows"]
+    assert [len(line.get_xdata()) for line in rings] == [8]
+
+
+def test_time_grows_in_the_made_runs():
+    points = Sweep(device="cuda").points()
+    assert time_ms(points[-1]) > time_ms(points[0])
