@@ -11,7 +11,7 @@ from IPython.display import Markdown
 from labkit.provenance import of_source
 from labkit.repository import LESSONS
 from labkit.story.claims import claims_text
-from labkit.tables.claims import Claim, claims_table
+from labkit.tables.claims import claims_table
 
 
 def claims(lab: ModuleType) -> pd.DataFrame:
@@ -27,14 +27,7 @@ def claims_of(name: str) -> pd.DataFrame:
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
     modules = [importlib.import_module(f"lessons.{name}.{room}") for room in _rooms(name)]
-    return claims_table(
-        [claim for module in modules for claim in getattr(module, "CLAIMS", None) or _decorated(module)]
-    )
-
-
-def _decorated(module: ModuleType) -> list[Claim]:
-    """Return the claims of a lab that is not yet converted: its decorated functions, in the order of the file."""
-    return [value for value in vars(module).values() if isinstance(value, Claim)]
+    return claims_table([claim for module in modules for claim in getattr(module, "CLAIMS", ())])
 
 
 def all_claims() -> pd.DataFrame:

@@ -19,7 +19,5 @@ from labkit.node.limits import against_limit
 from labkit.parameters import check_parameters
 from labkit.story.conditions import explain_conditions
 from labkit.story.nodes import explain_links
-from labkit.story.words import beside, together
 from labkit.tables.nodes import nodes_table
 from labkit.tables.published import published, published_reports, published_topology
-from labkit.tables.targets import compare_targets, join_cards

@@ -68,11 +68,6 @@ def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
     return [one for other in known[1:] for one in differing(known[0], other)]
 
 
-def is_measured(table: pd.DataFrame) -> bool:
-    """Whether the table was measured by a run whose conditions are known at least in part."""
-    return bool(table.attrs.get("conditions"))
-
-
 def where(table: pd.DataFrame) -> str:
     """Return in two words where the numbers come from: "Here, small size", "Recorded, full size", or "Theory"."""
     source = fact(table, "source")

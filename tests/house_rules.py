@@ -95,17 +95,15 @@ MAY_IMPORT = {
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"lessons.{lab}.worker"}
-MAY_IMPORT["targets"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
-MAY_IMPORT["key_figures"] = MAY_IMPORT["measures"] = MAY_IMPORT["targets"]
-MAY_IMPORT["claims"] = MAY_IMPORT["targets"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
+MAY_IMPORT["measures"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
+MAY_IMPORT["claims"] = MAY_IMPORT["measures"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",
     "lessons.{lab}.plan",
     "lessons.{lab}.tables",
     "lessons.{lab}.charts",
 }
-MAY_IMPORT["hints"], MAY_IMPORT["solutions"] = set(), {"labkit.theory"}
-MAY_IMPORT["listings"] = {"labkit.course.lineup", "labkit.course.source", "lessons.{lab}.bugs"}
+MAY_IMPORT["solutions"] = {"labkit.theory"}
 SHARED_ROOMS = ("theory", "worker", "tables", "charts", "story")
 
 

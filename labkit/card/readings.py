@@ -14,9 +14,9 @@ from typing import Any
 from labkit.engine.folder import runs_folder
 from labkit.engine.run import Run, replay
 from labkit.node.comparability import figures as key_conditions
-from labkit.repository import LESSONS, RECORDED, lesson_names
+from labkit.repository import RECORDED, lesson_names
 from labkit.tables.key_figures import KeyFigure, Measured
-from labkit.tables.measures import has_measures, measures_of
+from labkit.tables.measures import measures_of
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ def key_figures() -> dict[str, tuple[KeyFigure, ...]]:
     """Return the key figures of each lab that has some, in the order of their notebooks."""
     figures: dict[str, tuple[KeyFigure, ...]] = {}
     for lab in lesson_names():
-        if has_measures(lab):
-            figures[lab] = tuple(one.key_figure for one in measures_of(lab) if one.on_card)
-        elif (LESSONS / lab / "key_figures.py").exists():
-            figures[lab] = _module(lab).KEY_FIGURES
+        figures[lab] = tuple(one.key_figure for one in measures_of(lab) if one.on_card)
     return {lab: several for lab, several in figures.items() if several}
 
 
@@ -88,7 +85,7 @@ def figures_of(plan: Any) -> list[tuple[str, str]]:
 
 
 def _module(lab: str) -> Any:
-    return importlib.import_module(f"lessons.{lab}.{'measures' if has_measures(lab) else 'key_figures'}")
+    return importlib.import_module(f"lessons.{lab}.measures")
 
 
 def readings(run: Run) -> list[Reading]:

@@ -124,13 +124,3 @@ _ORIGINS = {  # colour, marker, and how many rows aside, so that all marks of a 
     "recorded": (canvas.RECORDED, "s", 0.1),
     "published": (canvas.PUBLISHED, "^", 0.3),
 }
-
-
-def by_origin(ax: Axes, table: pd.DataFrame, values: str, places: Sequence[int]) -> None:
-    """Draw a mark per row of the table at its value; `origin` gives the mark's shape and colour, `places` its row."""
-    for origin, (color, marker, aside) in _ORIGINS.items():
-        of_it = (table["origin"] == origin) & table[values].notna()
-        if of_it.any():
-            at = [place + aside for place, drawn in zip(places, of_it, strict=True) if drawn]
-            size = 420 if marker == "|" else 46
-            ax.scatter(table.loc[of_it, values], at, c=color, marker=marker, s=size, label=origin, zorder=3)

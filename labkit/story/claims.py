@@ -38,7 +38,7 @@ def _with_reasons(table: pd.DataFrame) -> str:
     lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
     reports: dict[tuple[str, str], list[str]] = {}
     for row in table.to_dict("records"):
-        if row["holds"] is not True or row["explained"]:
+        if row["holds"] is not True:
             reports.setdefault((row["says"], row["reason"]), []).append(row["report"])
     lines += [f"- *{says}* ({listed(names)}): {reason}" for (says, reason), names in reports.items()]
     return "\n".join(lines)

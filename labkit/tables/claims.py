@@ -1,13 +1,10 @@
 """Claims of published reports, recomputed: one row per claim, one table for all claims of a lab.
 
-A lab's `claims.py` holds `CLAIMS`, a tuple of Stated rows. Labs that are not yet converted hold functions decorated
-with `claim` instead: each returns the figure printed, the figure recomputed and the verdict, and its docstring is the
-reason that a reader sees below the table.
+A lab's `claims.py` holds `CLAIMS`, a tuple of Stated rows.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +25,6 @@ COLUMNS = [
     "holds",
     "reason",
     "recomputes",
-    "explained",
     "where",
     "chosen",
 ]
@@ -65,7 +61,7 @@ class Stated:
         printed, recomputed = self.printed(), self.recomputed()
         verdict = self.holds(printed, recomputed)
         figures = (printed, recomputed, self.unit, self.digits)
-        reasons = (None if verdict is None else bool(verdict), self.reason, self.recomputes, False)
+        reasons = (None if verdict is None else bool(verdict), self.reason, self.recomputes)
         return (self.name, report_names()[self.report], self.says, *figures, *reasons, self.where, self.chosen)
 
 
@@ -78,46 +74,7 @@ def undecided(_printed: Figure, _recomputed: Figure) -> None:
     """Return the verdict on a claim that what the report prints does not decide."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim of a report: what it says, in our words, and the function that recomputes its figure.
-
-    `compute` returns (printed, recomputed, holds). A figure is a number in `unit`, a short text, or None where there is
-    none. `digits` are the significant digits with which the recomputed figure is shown. `recomputes` says what that
-    figure is, for example "naive's second printed step". `explained`: a reader sees the reason even of a claim that
-    holds.
-    """
-
-    report: str
-    says: str
-    unit: str
-    digits: int
-    compute: Callable[[], tuple[Figure, Figure, Verdict]]
-    recomputes: str = ""
-    explained: bool = False
-
-    @property
-    def reason(self) -> str:
-        """The docstring of `compute` as one paragraph."""
-        return " ".join(inspect.cleandoc(self.compute.__doc__ or "").split())
-
-    def row(self) -> tuple:
-        """Return the claim, recomputed, as a row of COLUMNS."""
-        printed, recomputed, holds = self.compute()
-        verdict = None if holds is None else bool(holds)
-        name, report = self.compute.__name__, report_names()[self.report]
-        figures = (printed, recomputed, self.unit, self.digits)
-        return (name, report, self.says, *figures, verdict, self.reason, self.recomputes, self.explained, "", True)
-
-
-def claim(
-    report: str, says: str, unit: str = "", digits: int = 3, *, recomputes: str = "", explained: bool = False
-) -> Callable[[Callable], Claim]:
-    """Return a decorator that makes a Claim of a function; `report` is an identifier in data/published/reports.csv."""
-    return lambda compute: Claim(report, says, unit, digits, compute, recomputes, explained)
-
-
-def claims_table(claims: Iterable[Claim | Stated]) -> pd.DataFrame:
+def claims_table(claims: Iterable[Stated]) -> pd.DataFrame:
     """Return the claims, recomputed: one row each, with COLUMNS; `claim` is its name.
 
     `holds` is True, False, or None where what the report prints does not decide it.

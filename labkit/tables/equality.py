@@ -8,7 +8,6 @@ import pandas as pd
 
 from labkit.provenance import of_run
 from labkit.tables.rows import entries
-from labkit.tables.targets import CODE, Target
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -27,10 +26,3 @@ def equality(run: Run) -> pd.DataFrame:
     table = rows[rows["variant"] == "right"].groupby("strategy", sort=False)[ERRORS].max().reset_index()
     table["equal"] = (table[ERRORS] < ROUNDING).all(axis=1)
     return of_run(table, run)
-
-
-def equality_targets(table: pd.DataFrame, what: str) -> list[Target]:
-    """Return the target of the largest error, named `what`; none where no training was to be equal."""
-    if table.empty:
-        return []
-    return [Target(what, 1e6 * table[ERRORS].max(axis=None), "≤", 1e6 * ROUNDING, "millionths", depends_on=CODE)]

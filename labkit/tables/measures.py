@@ -1,7 +1,6 @@
 """A lesson's measures: each figure that matters is declared once, for the card, the scorecard and comparisons.
 
-A lesson's `measures.py` holds `MEASURES`, and `card_plans()` where `make card` measures them on a node. Lessons that
-are not yet converted hold key figures and targets apart.
+A lesson's `measures.py` holds `MEASURES`, and `card_plans()` where `make card` measures them on a node.
 """
 
 from __future__ import annotations
@@ -77,14 +76,10 @@ def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | Non
     return replace(dividend, value=value, low=value - reach, high=value + reach, repeats=repeats, limit=math.nan)
 
 
-def has_measures(lab: str) -> bool:
-    """Whether the lesson of this name declares measures."""
-    return (LESSONS / lab / "measures.py").exists()
-
-
 def measures_of(lab: str) -> tuple[Measure, ...]:
     """Return the measures of the lesson of this name, such as "broadcast"; none where it declares none."""
-    return importlib.import_module(f"lessons.{lab}.measures").MEASURES if has_measures(lab) else ()
+    declared = (LESSONS / lab / "measures.py").exists()
+    return importlib.import_module(f"lessons.{lab}.measures").MEASURES if declared else ()
 
 
 def scorecard_of(run: Run) -> pd.DataFrame:

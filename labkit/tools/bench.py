@@ -22,7 +22,7 @@ from labkit.engine.launches import worker_environment
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
-from labkit.tools.scorecard import reached
+from labkit.tables.measures import scorecard_of
 
 SWEEP_POINTS = 8  # so that a launch lasts for a few looks
 
@@ -114,7 +114,7 @@ def main() -> None:
     if options.keep:
         run.keep(options.keep)
     print(lesson.launch_costs(run).to_string(index=False))
-    print(reached(run).to_csv(index=False))
+    print(scorecard_of(run).to_csv(index=False))
 
 
 if __name__ == "__main__":

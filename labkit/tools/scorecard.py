@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +11,7 @@ import pandas as pd
 from labkit.engine.run import Run, replay
 from labkit.provenance import fact_or
 from labkit.repository import RECORDED, lesson_names
-from labkit.tables.measures import has_measures, measures_of, scorecard_of
+from labkit.tables.measures import measures_of, scorecard_of
 from labkit.tables.targets import COLUMNS as OF_TARGETS
 from labkit.tables.targets import GPU, NOT_RECORDED, card, comparable
 
@@ -39,26 +38,16 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
 
 def _of_run(run: Run) -> pd.DataFrame:
     """Return the targets that the run measures; `measured_as` is what each depends on, and the run's conditions."""
-    table = reached(run)
+    table = scorecard_of(run)
     recorded, ways = run.folder.is_relative_to(RECORDED), fact_or(table, "of_targets", {})
     keys = zip(table["lab"], table["target"], strict=True)
     name = str(run.folder.relative_to(RECORDED)) if recorded else run.folder.name
     return table.assign(machine=run.machine, run=name, measured_as=[ways.get(key, (GPU, {})) for key in keys])
 
 
-def reached(run: Run) -> pd.DataFrame:
-    """Return the targets of the run's lab as the run reached them: lab, target, measured, goal, unit, met."""
-    return scorecard_of(run) if has_measures(run.plan.lab) else _lab(run.plan.lab).scorecard(run)
-
-
 def _expected(lab: str) -> pd.DataFrame:
-    """Return the goals of the lab's measures, or the targets that it names in EXPECTED, none of them measured."""
-    expected = [one.goal_alone for one in measures_of(lab) if one.comparison] or getattr(_lab(lab), "EXPECTED", ())
-    return card(lab, expected).assign(met=NOT_RECORDED)
-
-
-def _lab(name: str):
-    return importlib.import_module(f"lessons.{name}")
+    """Return the goals of the lab's measures, none of them measured."""
+    return card(lab, [one.goal_alone for one in measures_of(lab) if one.comparison]).assign(met=NOT_RECORDED)
 
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Stories and charts that set two runs side by side say what differs between their conditions, and else nothing."""
+"""Charts and tables that set two runs side by side say what differs between their conditions, and else nothing."""
 
 import json
 from dataclasses import replace
@@ -6,13 +6,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from labkit import beside, replay
+from labkit import replay
 from labkit.charts import canvas
 from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, HostState, RankState, Snapshot
 from labkit.provenance import fact, like, sources
-from labkit.story.words import about_tables, say
-from lessons import start
 
 RECORDED = "h200x4/start/hello"
 
@@ -50,18 +48,6 @@ def test_a_footer_names_what_differs(run_under):
     figure, _ = canvas.canvas()
     drawn = canvas.finish(figure, footer)
     assert "differs: torch" in drawn.get_supxlabel()
-
-
-def test_sentences_beside_each_other_say_what_is_not_comparable(run_under):
-    runs = run_under("slow host", 14.2), run_under("other torch", torch="2.13.0")
-    count_rows = about_tables(lambda table: say(f"{len(table)} rows."))
-    usual = count_rows(start.ranks(replay(RECORDED)))
-    slow, other = (count_rows(start.ranks(run)) for run in runs)
-    said = beside(slow, other).data
-    assert "**Conditions.** The two runs are not comparable: torch is 2.11.0 in your run" in said
-    assert "Measures that depend on the host are not comparable: the slowest rank's time to enqueue" in said
-    assert "not comparable: torch" not in beside(slow, usual).data
-    assert "Conditions" not in beside(slow, usual).data, "the older run has measured none"
 
 
 def test_conditions_are_read_again_when_they_are_written(run_under):

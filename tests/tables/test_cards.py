@@ -1,10 +1,8 @@
-"""A card's figures and names: no figure is rounded onto its goal, and a name says how many GPUs a target is of."""
-
-from types import SimpleNamespace
+"""A card's figures: none is rounded onto its goal, and one whose spread holds the goal is open."""
 
 import pytest
 
-from labkit.tables.targets import OPEN, Target, card, card_of
+from labkit.tables.targets import OPEN, Target, card
 
 
 @pytest.mark.parametrize(
@@ -18,18 +16,3 @@ def test_a_figure_is_not_rounded_onto_its_goal(measured, shown):
 def test_a_goal_inside_the_spread_is_open_whatever_the_figure_shows():
     targets = [Target("share", 0.9498, "≥", 0.95, spread=0.024), Target("share alone", 0.9498, "≥", 0.95)]
     assert card("lab", targets)["met"].tolist() == [OPEN, False]
-
-
-def test_targets_of_several_machines_name_their_number_of_gpus():
-    class Made(SimpleNamespace):
-        source, plan = "made", SimpleNamespace(device="cuda", gpus=4, name="sweep")
-
-        def key_conditions(self):
-            return {}
-
-    def targets(run):
-        return [Target("speed", 2.0, "≥", 1.0), Target("speed on 4 GPUs", 2.0, "≥", 1.0)]
-
-    named = card_of(Made(), "lab", {"sweep": targets}, counted=("sweep",))
-    assert named["target"].tolist() == ["speed, 4 GPUs", "speed on 4 GPUs"]
-    assert card_of(Made(), "lab", {"sweep": targets})["target"].tolist() == ["speed", "speed on 4 GPUs"]

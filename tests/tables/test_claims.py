@@ -1,4 +1,4 @@
-"""Claims: a docstring and three values become a row, a verdict and a reason that a reader sees."""
+"""Claims: two figures and a rule become a row, a verdict and a reason that a reader sees."""
 
 from importlib import import_module
 
@@ -6,55 +6,10 @@ import pytest
 
 from labkit.claims import all_claims, claims, labs_with_claims, show_claims
 from labkit.story.claims import claims_text
-from labkit.tables.claims import Stated, claim, claims_table, undecided, within
+from labkit.tables.claims import Stated, claims_table, undecided, within
 from labkit.tables.published import published, report_names
 
 MOST_WORDS = 25  # of a reason
-
-
-@claim("cs336-a2", "the model has 1.5 billion parameters", "parameters", digits=4)
-def parameters():
-    """The printed sizes give
-    more than that."""
-    return 1.5e9, 1.558e9, False
-
-
-@claim("hpml4", "the losses agree")
-def losses():
-    """They do."""
-    return None, None, True
-
-
-@claim("hpml4", "the rate is that of the small model", "tokens/s")
-def rate():
-    """The report does not say which model."""
-    return 32582.0, float("nan"), None
-
-
-def test_a_claim_is_a_row():
-    table = claims_table([parameters, losses, rate]).set_index("claim")
-    assert list(table["holds"]) == [False, True, None]
-    assert list(table["printed"][["parameters", "rate"]]) == [1.5e9, 32582.0]
-    assert table.loc["parameters", "reason"] == "The printed sizes give more than that."
-    assert table.loc["losses", "report"] == report_names()["hpml4"]
-
-
-def test_only_claims_that_do_not_hold_are_explained():
-    shown = claims_text(claims_table([parameters, losses, rate])).data
-    assert "1 of 3" in shown
-    assert "more than that" in shown and "does not say which model" in shown and "They do" not in shown
-    assert "32 582" in shown.replace("\u202f", " ").replace("\xa0", " ").replace(",", " ")
-
-
-def test_a_claim_that_asks_for_it_is_explained_and_its_figure_named():
-    @claim("hpml4", "the link is fast", "GB/s", recomputes="the datasheet's rate", explained=True)
-    def link():
-        """It carries more than the other link can."""
-        return 68.0, 100.0, True
-
-    shown = claims_text(claims_table([link, losses])).data
-    assert "100 GB/s: the datasheet's rate" in shown
-    assert "more than the other link" in shown and "They do" not in shown
 
 
 def test_every_report_of_a_published_table_has_a_name():
@@ -118,10 +73,10 @@ def test_a_stated_claim_may_stay_open():
 
 
 def test_what_is_not_chosen_is_folded_below():
-    text = claims_text(claims_table([stated(), stated(name="other", says="it is fast", chosen=False), rate])).data
+    text = claims_text(claims_table([stated(), stated(name="other", says="it is fast", chosen=False)])).data
     shown, opened = text.split("<details><summary>The other claims: 1</summary>")
     assert "the path gains" in shown and ", table 2 |" in shown and "The memory changed, too." in shown
-    assert "**0 of 2 claims hold.**" in shown and "it is fast" not in shown
+    assert "**0 of 1 claims hold.**" in shown and "it is fast" not in shown
     assert "it is fast" in opened and "the path gains" not in opened
 
 

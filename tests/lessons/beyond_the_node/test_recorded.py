@@ -3,8 +3,7 @@
 import pytest
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
-from labkit.tables.targets import join_cards
+from labkit.tools.scorecard import scorecard
 from lessons import beyond_the_node as lab
 
 
@@ -48,6 +47,6 @@ def test_hsdp_beats_fsdp_at_the_slowest_link(runs):
 
 
 def test_the_verdicts_of_the_targets(runs):
-    card = join_cards(*map(scorecard_of, runs.values()))
+    card = scorecard(runs.values())
     assert len(card) == 8
     assert card["met"].map(lambda met: met in (True, "open")).all(), card
