@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from labkit.provenance import of_source
 from labkit.repository import LESSONS
-from labkit.tables.key_figures import HIGHER, KeyFigure, Measured
+from labkit.tables.key_figures import HIGHER, KeyFigure, Measured, workers
 from labkit.tables.targets import GPU, HOST, Target, card
 
 if TYPE_CHECKING:
@@ -74,6 +74,12 @@ def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | Non
     reach = value * sum((one.high - one.low) / (2 * one.value) for one in (dividend, divisor))
     repeats = min(dividend.repeats, divisor.repeats)
     return replace(dividend, value=value, low=value - reach, high=value + reach, repeats=repeats, limit=math.nan)
+
+
+def figure(run: Run, value: float, spread: float = 0.0) -> Measured:
+    """Return a figure that a run's table gives with its half-width, which NaN, of a single repeat, is not."""
+    reach = 0.0 if math.isnan(spread) else float(spread)
+    return Measured(float(value), value - reach, value + reach, 1, workers(run))
 
 
 def measures_of(lab: str) -> tuple[Measure, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.key_figures import LOWER, Measured, workers
-from labkit.tables.measures import Measure
+from labkit.tables.key_figures import LOWER, Measured
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, HOST
 from lessons.beyond_the_node.plan import RATES_MBIT
 from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     Shown = Callable[[Run], Measured | None]
 
 
-def _figure(run: Run, value: float, spread: float = 0.0) -> Measured:
-    return Measured(float(value), value - spread, value + spread, 1, workers(run))
-
-
 def _off_rate(link_mbit: int) -> Shown:
     def measured(run: Run) -> Measured | None:
         lines = two_lines(run)
         for row in lines[(lines["place"] == "between") & (lines["link_mbit"] == link_mbit)].itertuples():
-            return _figure(run, 100 * (row.share_of_rate - 1), 100 * row.spread_share_of_rate)
+            return figure(run, 100 * (row.share_of_rate - 1), 100 * row.spread_share_of_rate)
         return None
 
     return measured
@@ -34,13 +30,13 @@ def _off_rate(link_mbit: int) -> Shown:
 def _gain_off(run: Run) -> Measured:
     gain = levels_gain(run)
     largest = gain[gain["kib"] == gain["kib"].max()]
-    return _figure(run, 100 * (largest["bytes_gain"] / largest["expected_gain"] - 1).abs().max())
+    return figure(run, 100 * (largest["bytes_gain"] / largest["expected_gain"] - 1).abs().max())
 
 
 def _step_bytes_off(run: Run) -> Measured:
     table = strategies(run)
     rows = table[table["expected_link_mib"] > 0]
-    return _figure(run, 100 * (rows["link_mib"] / rows["expected_link_mib"] - 1).abs().max())
+    return figure(run, 100 * (rows["link_mib"] / rows["expected_link_mib"] - 1).abs().max())
 
 
 def _fsdp_over_hsdp(run: Run) -> Measured | None:
@@ -51,16 +47,16 @@ def _fsdp_over_hsdp(run: Run) -> Measured | None:
     if not {"fsdp", "hsdp"} <= {*rows.index}:
         return None
     ratio = rows["step_ms"]["fsdp"] / rows["step_ms"]["hsdp"]
-    return _figure(run, ratio, ratio * (rows["spread_step_ms"] / rows["step_ms"])[["fsdp", "hsdp"]].sum())
+    return figure(run, ratio, ratio * (rows["spread_step_ms"] / rows["step_ms"])[["fsdp", "hsdp"]].sum())
 
 
 def _exchange_off(run: Run) -> Measured:
     rare = exchanges(run).iloc[-1]
-    return _figure(run, 100 * (rare["link_mib"] / rare["expected_link_mib"] - 1))
+    return figure(run, 100 * (rare["link_mib"] / rare["expected_link_mib"] - 1))
 
 
 def _apart(run: Run) -> Measured:
-    return _figure(run, exchanges(run)["apart"].max())
+    return figure(run, exchanges(run)["apart"].max())
 
 
 def _measure(name: str, unit: str, plan: str, measured: Shown, comparison: str, goal: float, **more: Any) -> Measure:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.key_figures import LOWER, Measured, message, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, HOST
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
@@ -61,10 +61,6 @@ def _one_small_call(run: Run) -> Measured | None:
     return Measured(time, time - half, time + half, int(row["count"]), setting)
 
 
-def _figure(value: float, spread: float, run: Run) -> Measured:
-    return Measured(value, value - spread, value + spread, 1, workers(run))
-
-
 def _over_nccl_tests(collective: str) -> Shown:
     """Return how a run gives the lowest ratio of our bus bandwidth to nccl-tests', with our times' spread there.
 
@@ -77,7 +73,7 @@ def _over_nccl_tests(collective: str) -> Shown:
         if rows.empty or rows["ratio"].isna().any():
             return None
         lowest = rows.loc[rows["ratio"].idxmin()]
-        return _figure(float(lowest["ratio"]), float(lowest["ratio"] * lowest["spread_share"]), run)
+        return figure(run, float(lowest["ratio"]), float(lowest["ratio"] * lowest["spread_share"]))
 
     return measured
 
@@ -85,20 +81,20 @@ def _over_nccl_tests(collective: str) -> Shown:
 def _wrong_settings(run: Run) -> Measured:
     """Return how many settings gave wrong values, or were faster than the links allow."""
     table = tables.bandwidths(run)
-    return _figure(float(((table["status"] != "ok") | (table["verdict"] == "impossible")).sum()), 0.0, run)
+    return figure(run, float(((table["status"] != "ok") | (table["verdict"] == "impossible")).sum()))
 
 
 def _wrong_rings(run: Run) -> Measured:
     """Return how many of our rings gave wrong sums, or sent other bytes than the formula."""
     table = tables.rings(run)
     wrong = (table["status"] != "ok") | (table["sent_bytes"] != table["formula_bytes"])
-    return _figure(float(wrong.sum()), 0.0, run)
+    return figure(run, float(wrong.sum()))
 
 
 def _misjudged(run: Run) -> Measured:
     """Return how many wrong benchmarks are not caught, and how many right ones are accused."""
     table = tables.symptoms(run)
-    return _figure(float((tables.caught(table) != (table["variant"] != "right")).sum()), 0.0, run)
+    return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
 
 
 def _at(gpus: int, shown: Shown) -> Shown:

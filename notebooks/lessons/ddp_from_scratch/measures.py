@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, HOST
 from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
 
@@ -31,11 +30,6 @@ def _step(strategy: str) -> Shown:
     return measured
 
 
-def _figure(run: Run, value: float, spread: float = 0.0) -> Measured:
-    spread = 0.0 if math.isnan(spread) else spread
-    return Measured(float(value), value - spread, value + spread, 1, workers(run))
-
-
 def _over_ddp(read: Callable[[Run], pd.DataFrame]) -> Shown:
     """Return how a run gives the smallest ratio of a bucketed step to torch's DDP."""
 
@@ -45,7 +39,7 @@ def _over_ddp(read: Callable[[Run], pd.DataFrame]) -> Shown:
         if rows.empty:
             return None
         best = rows.loc[rows["over_ddp"].idxmin()]
-        return _figure(run, best["over_ddp"], best["spread_over_ddp"])
+        return figure(run, best["over_ddp"], best["spread_over_ddp"])
 
     return measured
 
@@ -53,11 +47,11 @@ def _over_ddp(read: Callable[[Run], pd.DataFrame]) -> Shown:
 def _unexpected(run: Run) -> Measured:
     """Return how many settings of ours make other calls than theory says."""
     table = overlap(run)
-    return _figure(run, (~table[table["strategy"] != "ddp"]["equal"].astype(bool)).sum())
+    return figure(run, (~table[table["strategy"] != "ddp"]["equal"].astype(bool)).sum())
 
 
 def _differing(run: Run) -> Measured:
-    return _figure(run, (~equality(run)["equal"]).sum())
+    return figure(run, (~equality(run)["equal"]).sum())
 
 
 def _goals(gpus: int) -> tuple[Measure, ...]:

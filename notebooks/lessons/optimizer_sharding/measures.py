@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, HOST
 from lessons.optimizer_sharding.tables import complete, equality, faults, memory, owned, sent, steps, symptoms
 
@@ -28,10 +28,6 @@ def _step(way: str) -> Shown:
     return measured
 
 
-def _figure(run: Run, value: float, spread: float = 0.0) -> Measured:
-    return Measured(float(value), value - spread, value + spread, 1, workers(run))
-
-
 def _over_torch(optimizer: str, kernel: str, ratio: str) -> Shown:
     """Return how a run gives our update or step over that of the faster of torch's two."""
 
@@ -39,7 +35,7 @@ def _over_torch(optimizer: str, kernel: str, ratio: str) -> Shown:
         table = steps(run)
         ours = (table["way"] == "sharded") & (table["optimizer"] == optimizer) & (table["kernel"] == kernel)
         for row in table[ours].to_dict("records"):
-            return _figure(run, row[ratio], row[f"spread_{ratio}"])
+            return figure(run, row[ratio], row[f"spread_{ratio}"])
         return None
 
     return measured
@@ -51,33 +47,33 @@ def _peak_over_torch(kernel: str) -> Shown:
         peaks = complete(table[table["kernel"] == kernel]).groupby("way")["peak"].max()
         if not {"sharded", "zero_redundancy", "zero_buckets"} <= {*peaks.index}:
             return None
-        return _figure(run, peaks["sharded"] / peaks[["zero_redundancy", "zero_buckets"]].min())
+        return figure(run, peaks["sharded"] / peaks[["zero_redundancy", "zero_buckets"]].min())
 
     return measured
 
 
 def _unexplained(run: Run) -> Measured:
-    return _figure(run, 100 * memory(run)["unexplained_share"].abs().max())
+    return figure(run, 100 * memory(run)["unexplained_share"].abs().max())
 
 
 def _excess(run: Run) -> Measured:
-    return _figure(run, 100 * owned(run).set_index("way").loc["sharded", "excess"])
+    return figure(run, 100 * owned(run).set_index("way").loc["sharded", "excess"])
 
 
 def _sent_wrong(run: Run) -> Measured:
-    return _figure(run, (~sent(run)["equal"]).sum())
+    return figure(run, (~sent(run)["equal"]).sum())
 
 
 def _worst_error(run: Run) -> Measured:
-    return _figure(run, 1e6 * equality(run)[["error", "drift"]].max(axis=None))
+    return figure(run, 1e6 * equality(run)[["error", "drift"]].max(axis=None))
 
 
 def _unequal(run: Run) -> Measured:
-    return _figure(run, (~equality(run)["equal"]).sum())
+    return figure(run, (~equality(run)["equal"]).sum())
 
 
 def _missed(run: Run) -> Measured:
-    return _figure(run, sum(not faults(row) for row in symptoms(run).to_dict("records") if row["variant"] != "right"))
+    return figure(run, sum(not faults(row) for row in symptoms(run).to_dict("records") if row["variant"] != "right"))
 
 
 _GOAL: dict[str, Any] = {"better": LOWER, "comparison": "≤", "on_card": False}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, GPU, HOST
 from lessons.pipeline.tables.forecast import split_forecast
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
@@ -29,10 +29,6 @@ def _rate(run: Run, mode: str) -> Measured | None:
     return time and time.rate(1e3 * plan.batch)
 
 
-def _figure(value: float, spread: float, run: Run) -> Measured:
-    return Measured(value, value - spread, value + spread, 1, workers(run))
-
-
 def _prediction(run: Run, schedule: str) -> pd.Series | None:
     table = predictions(run)
     rows = table[(table["schedule"] == schedule) & (table["micro_batches"] == 8)]
@@ -41,18 +37,18 @@ def _prediction(run: Run, schedule: str) -> pd.Series | None:
 
 def _step_off(run: Run, schedule: str) -> Measured | None:
     row = _prediction(run, schedule)
-    return None if row is None else _figure(100 * row["residual"], 100 * row["spread_residual"], run)
+    return None if row is None else figure(run, 100 * row["residual"], 100 * row["spread_residual"])
 
 
 def _bubble_off(run: Run, schedule: str) -> Measured | None:
     row = _prediction(run, schedule)
-    return None if row is None else _figure(100 * (row["bubble_simulated"] - row["bubble_measured"]), 0.0, run)
+    return None if row is None else figure(run, 100 * (row["bubble_simulated"] - row["bubble_measured"]))
 
 
 def _best_count(run: Run) -> Measured | None:
     table = throughput(run)
     rates = table[table["mode"] == "training"].set_index("micro_batches")["samples_per_s"]
-    return None if run.plan.ranks or rates.empty else _figure(rates.idxmax(), 0.0, run)  # all GPUs of the node
+    return None if run.plan.ranks or rates.empty else figure(run, rates.idxmax())  # all GPUs of the node
 
 
 def _many_over_few(run: Run) -> Measured | None:
@@ -62,7 +58,7 @@ def _many_over_few(run: Run) -> Measured | None:
         return None
     rates = rows["samples_per_s"]
     times = rates[16] / rates[4]
-    return _figure(times, times * (rows["spread_samples_per_s"] / rates)[[4, 16]].sum(), run)
+    return figure(run, times, times * (rows["spread_samples_per_s"] / rates)[[4, 16]].sum())
 
 
 def _share_of_linear(run: Run) -> Measured | None:
@@ -71,7 +67,7 @@ def _share_of_linear(run: Run) -> Measured | None:
     if len(rows) < 2 or rows["ranks"].iloc[-1] != 4:
         return None
     share = rows["share_of_limit"].iloc[-1]
-    return _figure(share, share * (rows["spread_samples_per_s"] / rows["samples_per_s"]).iloc[[0, -1]].sum(), run)
+    return figure(run, share, share * (rows["spread_samples_per_s"] / rows["samples_per_s"]).iloc[[0, -1]].sum())
 
 
 def _forecast_off(run: Run) -> Measured | None:
@@ -80,12 +76,12 @@ def _forecast_off(run: Run) -> Measured | None:
         return None
     rows = table.loc[["3-3-3-3", "6-2-2-2"]]
     noise = (rows["spread_step_ms"] / rows["step_ms"]).sum()
-    return _figure(100 * rows["error"].iloc[1], 100 * (1 + rows["error"].iloc[1]) * noise, run)
+    return figure(run, 100 * rows["error"].iloc[1], 100 * (1 + rows["error"].iloc[1]) * noise)
 
 
 def _error(run: Run) -> Measured:
     table = equality(run)
-    return _figure(1e6 * table[table["variant"] == "right"][ERRORS].max(axis=None), 0.0, run)
+    return figure(run, 1e6 * table[table["variant"] == "right"][ERRORS].max(axis=None))
 
 
 def _goal(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE, HOST
 from labkit.theory.images import CLASSES
 from labkit.theory.resnet import flop_per_image
@@ -34,18 +33,13 @@ def _images(which: int) -> Shown:
     return measured
 
 
-def _figure(value: float, spread: float, run: Run) -> Measured:
-    spread = 0.0 if math.isnan(spread) else spread
-    return Measured(value, value - spread, value + spread, 1, workers(run))
-
-
 def _efficiency(loader: str) -> Shown:
     """Return how a run shows which part of one GPU's rate each of two keeps, 512 images each."""
 
     def measured(run: Run) -> Measured | None:
         table = tables.scaling(run, loader)
         for row in table[(table["law"] == "weak") & (table["ranks"] == 2) & (table["fixed"] == 512)].itertuples():
-            return _figure(float(row.efficiency), float(row.spread_efficiency), run)
+            return figure(run, float(row.efficiency), float(row.spread_efficiency))
         return None
 
     return measured
@@ -53,26 +47,26 @@ def _efficiency(loader: str) -> Shown:
 
 def _rest(run: Run) -> Measured:
     """Return the largest part of an epoch that no part explains, in percent."""
-    return _figure(100 * float(tables.parts(run)["rest_share"].max()), 0.0, run)
+    return figure(run, 100 * float(tables.parts(run)["rest_share"].max()))
 
 
 def _apart(run: Run) -> Measured:
     """Return by how many points of a step the three ways of measuring an all-reduce differ at most."""
     table = tables.exchange(run)
-    return _figure(float(table.loc[table["ranks"] > 1, "apart_points"].max()), 0.0, run)
+    return figure(run, float(table.loc[table["ranks"] > 1, "apart_points"].max()))
 
 
 def _wrong_gradients(run: Run) -> Measured:
     """Return how many settings send other bytes, or other calls, than the formula."""
     table, network = tables.exchange(run), (run.plan.width, run.plan.blocks)
     wrong = (table["sent_bytes"] != 4 * model(*network).parameters) | (table["calls"] != bucket_count(*network))
-    return _figure(float(wrong.sum()), 0.0, run)
+    return figure(run, float(wrong.sum()))
 
 
 def _missed_bugs(run: Run) -> Measured:
     """Return how many wrong trainings are not caught, and how many right ones are accused."""
     table = tables.symptoms(run)
-    return _figure(float((tables.caught(table) != (table["variant"] != "right")).sum()), 0.0, run)
+    return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
 
 
 _GOAL = {"on_card": False, "least_gpus": 2}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.equality import ERRORS, ROUNDING, equality
 from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
-from labkit.tables.measures import Measure
+from labkit.tables.measures import Measure, figure
 from labkit.tables.targets import CODE
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding import tables
@@ -49,16 +48,11 @@ def _efficiency(run: Run) -> Measured | None:
     return Measured.of([100 * alone.value / step for step in steps] if alone else [], setting, 100)
 
 
-def _figure(value: float, spread: float, run: Run) -> Measured:
-    spread = 0.0 if math.isnan(spread) else spread
-    return Measured(value, value - spread, value + spread, 1, workers(run))
-
-
 def _over_published(run: Run) -> Measured:
     """Return how many times the published rate the fastest rung reaches."""
     table = tables.ladder(run)
     best = table.loc[table["tokens_per_s"].idxmax()]
-    return _figure(best["tokens_per_s"] / PUBLISHED, best["spread_tokens_per_s"] / PUBLISHED, run)
+    return figure(run, best["tokens_per_s"] / PUBLISHED, best["spread_tokens_per_s"] / PUBLISHED)
 
 
 def _kept(strategy: str) -> Shown:
@@ -68,7 +62,7 @@ def _kept(strategy: str) -> Shown:
         table = tables.strategies(run)
         chosen = (table["ranks"] == run.plan.gpus) & (table["load"] == "large") & (table["strategy"] == strategy)
         for row in table[chosen].itertuples():
-            return _figure(row.efficiency, row.spread_efficiency, run)
+            return figure(run, row.efficiency, row.spread_efficiency)
         return None
 
     return measured
@@ -76,22 +70,22 @@ def _kept(strategy: str) -> Shown:
 
 def _unexplained(run: Run) -> Measured:
     """Return the largest unexplained share of a peak, in percent."""
-    return _figure(100 * float(tables.memory(run)["unexplained_share"].abs().max()), 0.0, run)
+    return figure(run, 100 * float(tables.memory(run)["unexplained_share"].abs().max()))
 
 
 def _unexplained_batch(run: Run) -> Measured:
     table = tables.batches(run).dropna(subset=["peak_mib"])
-    return _figure(100 * float((1 - table["predicted_mib"] / table["peak_mib"]).abs().max()), 0.0, run)
+    return figure(run, 100 * float((1 - table["predicted_mib"] / table["peak_mib"]).abs().max()))
 
 
 def _unequal(run: Run) -> Measured:
     """Return how many collectives differ from the formula, in calls or in bytes."""
-    return _figure(float((~tables.sent(run)["equal"].astype(bool)).sum()), 0.0, run)
+    return figure(run, float((~tables.sent(run)["equal"].astype(bool)).sum()))
 
 
 def _error(run: Run) -> Measured | None:
     table = equality(run)
-    return None if table.empty else _figure(1e6 * table[ERRORS].max(axis=None), 0.0, run)
+    return None if table.empty else figure(run, 1e6 * table[ERRORS].max(axis=None))
 
 
 def _apart(strategy: str) -> Shown:
@@ -99,7 +93,7 @@ def _apart(strategy: str) -> Shown:
 
     def measured(run: Run) -> Measured | None:
         table = tables.overlap(run).set_index("strategy")
-        return _figure(table.loc[strategy, "apart_points"], 0.0, run) if strategy in table.index else None
+        return figure(run, table.loc[strategy, "apart_points"]) if strategy in table.index else None
 
     return measured
 
