@@ -16,7 +16,7 @@ from labkit.batch.__main__ import main, select
 from labkit.batch.index import duration
 from labkit.batch.pages import loads
 from labkit.batch.record import Record
-from labkit.tables.claims import Claim, claims_table
+from labkit.tables.claims import Stated, claims_table
 
 FIGURE = """
 from matplotlib.figure import Figure
@@ -37,15 +37,21 @@ CLAIMS = {  # of invented labs: (what the report says, the figure recomputed, wh
 
 
 def claims_of(lab):
-    def returned(number, recomputed, holds):
-        def compute():
-            return 5.0, recomputed, holds
-
-        compute.__name__, compute.__doc__ = f"claim_{number}", f"The reason of {lab} {number} & <more>."
-        return compute
-
-    made = enumerate(CLAIMS[lab])
-    return claims_table(Claim("hpml4", says, "GB", 3, returned(n, *figures)) for n, (says, *figures) in made)
+    """Recompute nothing: return an invented lab's claims as rows."""
+    return claims_table(
+        Stated(
+            name=f"claim_{number}",
+            report="hpml4",
+            where="table 1",
+            says=says,
+            printed=lambda: 5.0,
+            recomputed=lambda ours=ours: ours,
+            holds=lambda *_, verdict=verdict: verdict,
+            reason=f"The reason of {lab} {number} & <more>.",
+            unit="GB",
+        )
+        for number, (says, ours, verdict) in enumerate(CLAIMS[lab])
+    )
 
 
 @pytest.fixture(autouse=True)
