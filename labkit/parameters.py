@@ -13,6 +13,8 @@ from IPython.display import Markdown
 from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
+from labkit.engine.session import Session
+from labkit.engine.workplace import nodes_wanted
 from labkit.story.words import say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
@@ -21,6 +23,7 @@ INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
 def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Markdown:
     """Make every plan of a lesson with the notebook's parameters, and say at which size and on what they will run.
 
+    In a notebook, the agent that will start the workers begins to load torch (LABKIT_WARM=0: with the first launch).
     Raises ParameterError, one sentence, where one of the plans cannot be made, and where papermill set a parameter
     that no notebook has.
     """
@@ -34,6 +37,9 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
         raise ParameterError(str(error)) from None
     if not plans:
         return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
+    if get_ipython() is not None and nodes_wanted() is None:
+        if modules := dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes):
+            Session.warm(*modules)
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
     seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
     return say(_where(plans), why, _idle(plans), _unused(plans, gpus), seeds_sentence)

@@ -39,6 +39,7 @@ class Plan:
     least: ClassVar[int] = 1  # GPUs without which the plan means nothing: a node with fewer runs it on its CPU
     most: ClassVar[int | None] = None  # workers that the plan can use; `sized` starts no more. None: any number
     one_node: ClassVar[bool] = False  # whether a process uses GPUs of other ranks, so that all must be on its node
+    several_nodes: ClassVar[bool] = False  # whether its lesson launches it on several nodes: no agent here serves it
     probed_first: ClassVar[bool] = True  # whether a worker may use its GPU before it measures the first point
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU

@@ -1,4 +1,4 @@
-"""The host's end of the agent process: one beside each kernel, started with the first launch, ended with the kernel."""
+"""The host's end of the agent process: one beside each kernel, started before its first launch, ended with the kernel."""
 
 from __future__ import annotations
 
@@ -115,14 +115,7 @@ class Session:
     def lent(cls, *modules: str) -> Iterator[Self]:
         """Lend the session of this process, which knows these modules, for one launch, or for launches in turn."""
         with cls._lock:
-            session = last = cls._current
-            if session is None or not session.serves(*modules):
-                session = cls(
-                    tuple(dict.fromkeys((*(last.modules if last and last.alive() else ()), *cls.expected, *modules)))
-                )
-                _keep(session)
-                if last is not None and not last.launches:
-                    last.leave()
+            session = cls._serving(*modules)
             session.launches += 1
         try:
             yield session
@@ -132,6 +125,29 @@ class Session:
                 retired = session is not cls._current and not session.launches
             if retired:
                 session.leave()
+
+    @classmethod
+    def warm(cls, *modules: str) -> None:
+        """Start the agent, unless LABKIT_WARM=0: it imports torch while the page before the first launch is read.
+
+        It holds no GPU memory. What cannot be started is told by the launch.
+        """
+        if os.environ.get("LABKIT_WARM") != "0":
+            with cls._lock, suppress(OSError):
+                cls._serving(*modules)
+
+    @classmethod
+    def _serving(cls, *modules: str) -> Self:
+        """Return the session of this process, a new one where it does not serve these modules."""
+        last = cls._current
+        if last is not None and last.serves(*modules):
+            return last
+        earlier = last.modules if last is not None and last.alive() else ()
+        session = cls(tuple(dict.fromkeys((*earlier, *cls.expected, *modules))))
+        _keep(session)
+        if last is not None and not last.launches:
+            last.leave()
+        return session
 
     def serves(self, *modules: str) -> bool:
         """Whether the agent lives, knows the modules (it knows the engine's), and runs the engine as it is on disk."""

@@ -48,6 +48,33 @@ def test_a_reloaded_engine_keeps_its_agent():
     assert len({agent for _, (agent,) in told}) == 1
 
 
+WARMING = """
+import json, psutil
+from labkit.engine.session import Session
+
+def agents():
+    return [process.pid for process in psutil.Process().children() if "labkit.engine.agent" in process.cmdline()]
+
+Session.warm("faults_worker")
+told = [agents()]
+import faults_plan
+from labkit.engine.launch import launch
+launch(faults_plan.Faults())
+print(json.dumps([*told, agents()]))
+"""
+
+
+@pytest.mark.parametrize(("warm", "before"), [("1", 1), ("0", 0)])
+def test_an_agent_started_before_the_first_launch_serves_it(warm, before):
+    environment = os.environ | {"LABKIT_WARM": warm}
+    command = [sys.executable, "-c", WARMING]
+    ended = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=100)
+    early, later = json.loads(ended.stdout)
+    assert len(early) == before
+    assert len(later) == 1
+    assert early in ([], later)
+
+
 @pytest.mark.slow
 def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     """The next agent removes its folder, and leaves that of an agent that lives alone."""

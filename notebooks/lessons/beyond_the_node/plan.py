@@ -38,6 +38,7 @@ class OverNodes(Plan):
     lab: ClassVar[str] = "beyond_the_node"
     worker: ClassVar[str] = "lessons.beyond_the_node.worker"
     least: ClassVar[int] = 2
+    several_nodes: ClassVar[bool] = True
 
     link_mbit: Any
 
