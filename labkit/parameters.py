@@ -38,8 +38,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     if not plans:
         return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
     if get_ipython() is not None and nodes_wanted() is None:
-        if modules := dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes):
-            Session.warm(*modules)
+        Session.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
     seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
     return say(_where(plans), why, _idle(plans), _unused(plans, gpus), seeds_sentence)

@@ -1,4 +1,4 @@
-"""The host's end of the agent process: one beside each kernel, started before its first launch, ended with the kernel."""
+"""The host's end of the agent process: one beside each kernel, started before its first launch."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Session:
 
         It holds no GPU memory. What cannot be started is told by the launch.
         """
-        if os.environ.get("LABKIT_WARM") != "0":
+        if modules and os.environ.get("LABKIT_WARM") != "0":
             with cls._lock, suppress(OSError):
                 cls._serving(*modules)
 
