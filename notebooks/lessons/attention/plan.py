@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "flash", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
+OURS = ("flash", "hopper", "hopper_exact")
+IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", *OURS, "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
 PRECISIONS = ("float32", "bfloat16")
 # The first is right; the next three are the suspects of "find the bug"; the others are no FlashAttention at all.
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward", "not_causal", "square", "torch_inside")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import torch
-import triton
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from lessons.attention.worker import backward, forward
+from lessons.attention.worker.launching import Described, Launch, blocks, launch
 from lessons.attention.worker.measuring import Tile, tile_for
 
 PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
@@ -22,20 +22,21 @@ PRECISION = "tf32x3"
 class Flash(torch.autograd.Function):
     """Attention of q (..., Nq, d) over k and v (..., Nk, d): O (..., Nq, d). Query i sees keys 0…i if is_causal.
 
-    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O as (heads, N, d) and, last, the row log-sum-exp
+    float32 or bfloat16, 1 ≤ d ≤ 128, any Nq and Nk. Keeps q, k, v and O and, last, the row log-sum-exp
     as (..., Nq): nothing that grows with Nq × Nk. The same tile gives the same bits every time. A first call for a new
     kind of problem times tiles (measuring.py): make it before you capture a CUDA graph. Raises TypeError or ValueError
     for tensors that do not fit.
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, is_causal=False):
+    def forward(ctx, q, k, v, is_causal=False, kernels=None):
         _check(q, k, v)
+        ctx.kernels = kernels or TILED
         ctx.is_causal, ctx.root, ctx.shapes, ctx.dtype = is_causal, q.shape[-1] ** -0.5, (q.shape, k.shape), q.dtype
         with torch.cuda.device_of(q):  # Triton launches on the current GPU; autograd makes it so in backward
-            heads = _heads(q), _heads(k), _heads(v)
-            o, lse = attention_forward(*heads, is_causal, ctx.root)
-        ctx.save_for_backward(*heads, o, lse.view(q.shape[:-1]))
+            heads = _aligned(q), _aligned(k), _aligned(v)
+            o, lse = ctx.kernels.forward(*heads, is_causal, ctx.root)
+        ctx.save_for_backward(*heads, o, lse)
         return _shaped(o, q.shape, q.dtype)
 
     @staticmethod
@@ -43,9 +44,9 @@ class Flash(torch.autograd.Function):
         if torch.is_grad_enabled():  # a second derivative would miss what the kernels do, and say nothing
             raise RuntimeError("the kernels' gradients have no gradients of their own: no create_graph=True")
         q, k, v, o, lse = ctx.saved_tensors
-        dq, dk, dv = attention_backward(q, k, v, o, _heads(do), lse, ctx.is_causal, ctx.root)
+        dq, dk, dv = ctx.kernels.backward(q, k, v, o, _aligned(do), lse, ctx.is_causal, ctx.root)
         of_q, of_k = ctx.shapes
-        return _shaped(dq, of_q, ctx.dtype), _shaped(dk, of_k, ctx.dtype), _shaped(dv, of_k, ctx.dtype), None
+        return _shaped(dq, of_q, ctx.dtype), _shaped(dk, of_k, ctx.dtype), _shaped(dv, of_k, ctx.dtype), None, None
 
 
 def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
@@ -54,73 +55,67 @@ def flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = F
 
 
 def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return O and the row log-sum-exp of tensors of shape (heads, N, d) that `_heads` made; `root` is 1/√d."""
-    (heads, queries, width), keys = q.shape, k.shape[1]
-    o, lse = torch.empty_like(q), torch.empty((heads, queries), dtype=torch.float32, device=q.device)
+    """Return O and the row log-sum-exp of tensors that `_aligned` made; `root` is 1/√d."""
+    heads, queries, keys, width = _sizes(q, k)
+    o, lse = torch.empty_like(q), torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
     kernel_constants, scale = (_padded_width(width), causal, PRECISION), root * math.log2(math.e)
 
-    def launch(tile: Tile) -> None:
+    def launch_forward(tile: Tile) -> None:
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         arguments = (block(q), side(k), side(v), block(o), lse, queries, keys, width, scale)
-        _launch(forward.forward, (_blocks(queries, tile.rows), heads, 1), tile, kernel_constants, q, arguments)
+        _launch(forward.forward, (blocks(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
 
-    launch(tile_for("forward", q, kernel_constants[0], causal, launch))
+    launch_forward(tile_for("forward", q, kernel_constants[0], causal, launch_forward))
     return o, lse
 
 
-def attention_backward(q, k, v, o, do, lse, causal: bool, root: float) -> tuple[torch.Tensor, ...]:
-    """Return dQ, dK and dV of tensors of shape (heads, N, d); `lse` has heads × Nq numbers."""
-    (heads, queries, width), keys = q.shape, k.shape[1]
+def attention_backward(
+    q, k, v, o, do, lse, causal: bool, root: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return dQ, dK and dV of such tensors; `lse` is (…, Nq)."""
+    heads, queries, keys, width = _sizes(q, k)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    padded = _blocks(queries, PADDED) * PADDED
+    padded = blocks(queries, PADDED) * PADDED
     of_rows = torch.empty((2 * heads, padded), dtype=torch.float32, device=q.device)  # log-sum-exp to base 2, then δ
     kernel_constants = (_padded_width(width), causal, PRECISION)
     numbers = (queries, keys, padded, width, root * math.log2(math.e), root)
     arguments = (o, do, lse, of_rows, queries, padded, width)
-    _launch(backward.prepare_rows, (padded // PADDED, heads, 1), None, (kernel_constants[0], PADDED), q, arguments)
+    _launch(backward.prepare_rows, (padded // PADDED, heads, 1), None, (kernel_constants[0], PADDED), arguments)
 
     def launch_keys_values(tile: Tile) -> None:
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), side(dk), side(dv), rows(of_rows), *numbers)
-        _launch(backward.keys_values, (_blocks(keys, tile.columns), heads, 1), tile, kernel_constants, q, arguments)
+        _launch(backward.keys_values, (blocks(keys, tile.columns), heads, 1), tile, kernel_constants, arguments)
 
     def launch_queries(tile: Tile) -> None:
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), block(dq), rows(of_rows), *numbers)
-        _launch(backward.queries_, (_blocks(queries, tile.rows), heads, 1), tile, kernel_constants, q, arguments)
+        _launch(backward.queries_, (blocks(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
 
     launch_keys_values(tile_for("keys_values", q, kernel_constants[0], causal, launch_keys_values))
     launch_queries(tile_for("queries", q, kernel_constants[0], causal, launch_queries))
     return dq, dk, dv
 
 
-_compiled: dict[tuple, Any] = {}
+class Kernels(NamedTuple):
+    """What starts the kernels: `forward` and `backward`, with the arguments and results of those above."""
+
+    forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    backward: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
 
-def _launch(
-    kernel, grid: tuple[int, int, int], tile: Tile | None, kernel_constants: tuple, q: torch.Tensor, arguments
-) -> None:
-    """Launch a kernel; from the second time on without what Triton does to find out which compiled one it is.
+TILED = Kernels(attention_forward, attention_backward)
 
-    That takes 20 µs, longer than the kernel itself at short sequences. No integer is specialised on, and all tensors
-    start at multiples of 16 bytes, so that `key` says all that the compiled kernel depends on.
-    """
-    triton.set_allocator(_scratch)  # holds in one thread, and autograd has its own
-    key = (kernel, tile, kernel_constants, q.dtype, q.device)
-    if (compiled_before := _compiled.get(key)) is not None:
-        compiled_before[0][grid](*arguments, *compiled_before[1])
-        return
+
+def _launch(kernel, grid: tuple[int, int, int], tile: Tile | None, kernel_constants: tuple, arguments: tuple) -> None:
     constants = kernel_constants + ((tile.rows, tile.columns, tile.stages, tile.described) if tile else ())
-    compiled = kernel[grid](*arguments, *constants, **(tile.options() if tile else {}))
-    if compiled is not None:  # the interpreter has none
-        _compiled[key] = (compiled, constants)
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> Any:
-    """Return the memory in which programs put the descriptors that they make."""
-    return torch.empty(size, dtype=torch.int8, device="cuda")
+    tensors = [getattr(value, "tensor", value) for value in arguments]
+    setting = (kernel.__name__, grid, constants, *[x for x in tensors if not isinstance(x, torch.Tensor)])
+    tensors = tuple(x for x in tensors if isinstance(x, torch.Tensor))
+    options = tile.options() if tile else {}
+    launch((*setting, tensors[0].dtype), tensors, lambda: Launch(kernel, grid, arguments, constants, options))
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
@@ -136,13 +131,17 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)}: d is 1 to 128, and N at least 1")
 
 
-def _heads(x: torch.Tensor) -> torch.Tensor:
-    """Return (…, N, d) as a contiguous (heads, N, d) whose rows are multiples of 16 bytes, as the copy engine asks.
+def _sizes(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int, int]:
+    """Return heads, queries, keys and d of q (…, Nq, d) and k (…, Nk, d)."""
+    *heads, queries, width = q.shape
+    return math.prod(heads), queries, k.shape[-2], width
+
+
+def _aligned(x: torch.Tensor) -> torch.Tensor:
+    """Return (…, N, d) as a contiguous tensor whose rows are multiples of 16 bytes, as the copy engine asks.
 
     The interpreter's products of bfloat16 are wrong: on a CPU it is given float32.
     """
-    if x.dim() != 3:
-        x = x.reshape(-1, *x.shape[-2:])
     if not x.is_cuda:
         x = x.float()
     if missing := -x.shape[-1] % (16 // x.element_size()):
@@ -153,23 +152,17 @@ def _heads(x: torch.Tensor) -> torch.Tensor:
 
 def _shaped(y: torch.Tensor, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
     """Return what a kernel wrote in the shape and precision of the tensors that came in."""
-    if y.shape[-1] != shape[-1]:  # without the columns that `_heads` added
+    if y.shape[-1] != shape[-1]:  # without the columns that `_aligned` added
         y = y[..., : shape[-1]]
-    if y.dtype != dtype:
-        y = y.to(dtype)
-    return y if y.shape == shape else y.reshape(shape)
+    return y if y.dtype == dtype else y.to(dtype)
 
 
 def _padded_width(width: int) -> int:
     return max(16, 1 << (width - 1).bit_length())
 
 
-def _blocks(n: int, size: int) -> int:
-    return -(-n // size)
-
-
-def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | TensorDescriptor:
+def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | Described:
     """Return x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
     if not tile.described:
         return x
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, rows, padded_width] if padded_width else [1, rows])
+    return Described(x, (1, rows, padded_width) if padded_width else (1, rows))

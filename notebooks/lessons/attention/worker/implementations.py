@@ -17,10 +17,17 @@ from torch._functorch import config as functorch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons.attention.worker import flash
+from lessons.attention.worker import flash, hopper
 from lessons.attention.worker.plain import by_hand, plain, scores, tiled
 
-OWN = {"plain": plain, "by_hand": by_hand, "tiled": tiled, "flash": flash.flash}
+OWN = {
+    "plain": plain,
+    "by_hand": by_hand,
+    "tiled": tiled,
+    "flash": flash.flash,
+    "hopper": hopper.hopper,
+    "hopper_exact": hopper.hopper_exact,
+}
 TORCH = {
     "sdpa_flash": SDPBackend.FLASH_ATTENTION,
     "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION,
@@ -121,6 +128,7 @@ class Variant(flash.Flash):
                 o, lse = Changed.run(q, k, v, is_causal)
                 ctx.save_for_backward(q, k, v, o, lse)
                 ctx.is_causal, ctx.root, ctx.shapes, ctx.dtype = is_causal, q.shape[-1] ** -0.5, (q.shape,) * 2, q.dtype
+                ctx.kernels = flash.TILED
                 return o
 
         return Changed

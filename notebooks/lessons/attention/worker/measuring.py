@@ -192,7 +192,7 @@ chosen: dict[Problem, Tile] = {}
 def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, launch: Callable[[Tile], object]) -> Tile:
     """Return the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
     precision = "float32" if q.dtype == torch.float32 else "bfloat16"
-    problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[1] - 1).bit_length(), _LONGEST))
+    problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[-2] - 1).bit_length(), _LONGEST))
     if problem not in chosen:
         if not q.is_cuda:
             measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
