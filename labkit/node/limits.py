@@ -24,7 +24,11 @@ RESOLUTION = 0.02
 
 @dataclass(frozen=True)
 class Spec:
-    """One GPU's datasheet: GB, GB/s in one direction, dense TFLOP/s by precision; None where the sheet says nothing."""
+    """One GPU's datasheet: GB, GB/s in one direction, dense TFLOP/s by precision; None where the sheet says nothing.
+
+    The rate of an NVLink is the one that `nvidia-smi nvlink -s` shows, where a source says so: 26.562 GB/s on an H100
+    or H200, 18 of them 478. Their datasheets print 900 GB/s, which counts both directions.
+    """
 
     name: str
     memory_gb: float | None

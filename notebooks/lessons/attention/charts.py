@@ -36,7 +36,7 @@ STYLES = {
 _HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
 _BAD = canvas.PREDICTED
 _DASHES: Any = (0, (4, 2))
-_CROSS: Any = {"marker": "x", "color": _BAD, "ms": 8, "mew": 2, "ls": ""}
+_CROSS: Any = {"marker": "x", "color": canvas.QUIET, "ms": 8, "mew": 2, "ls": ""}
 _RING: Any = {"marker": "o", "ms": 12, "mfc": "none", "mec": _BAD, "mew": 1.6, "ls": ""}
 _PREDICTED_AT = 16384  # positions
 _MOMENTS = {"kept": "kept for backward", "backward": "most in backward"}
@@ -44,22 +44,23 @@ _PHASES = ("forward", "backward")
 _MOST = 7  # lengths that are named under one of two panels
 
 
-def memory_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
+def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str] = tuple(_MOMENTS)) -> Figure:
     """MiB kept for backward and at most in backward, by sequence length; thin lines are the formulas.
 
-    × stands on the formula where the GPU ran out of memory, the dashed line is what it has. `guess`: MiB at most in
+    `moments` chooses the panels, "kept" and "backward". × stands on the formula of what is at most in backward, where
+    the GPU ran out of memory; the dashed line is what it has. `guess`: MiB at most in
     backward of plain attention at N = 16 384, a number or a Prediction.
     """
-    figure, pairs = _rows(tables)
+    figure, pairs = _rows(tables, len(moments))
     for table, axes in pairs:
-        for ax, (moment, title) in zip(axes, _MOMENTS.items(), strict=True):
+        for ax, moment in zip(axes, moments, strict=True):
             for name, group in table.groupby("implementation", sort=False):
                 (color, marker), lengths = STYLES[str(name)], group["sequence"]
                 own: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
                 ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **own)
                 ax.plot(lengths, group[f"{moment}_formula_mib"], color=color, lw=1.1)
                 gone = group[group["status"] != "ok"]
-                if len(gone):
+                if len(gone) and moment == "backward":
                     ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label="out of memory", **_CROSS)
             if (gpu_mib := fact(table, "gpu_mib")) > 0:
                 ax.axhline(gpu_mib, color=canvas.THEORY, ls=_DASHES, lw=1.2)
@@ -67,11 +68,11 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
                 style |= {"transform": ax.get_yaxis_transform()}
                 ax.text(0.02, 1.1 * gpu_mib, f"the GPU's {units.count(gpu_mib)} MiB", **style)
             ax.plot([], [], color=canvas.QUIET, lw=1.1, label="formula")
-            _dress(ax, table, title)
+            _dress(ax, table, _MOMENTS[moment])
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel("MiB (log)")
         if (value := getattr(guess, "value", guess)) and _PREDICTED_AT in set(table["sequence"]):
-            axes[1].plot(_PREDICTED_AT, value, "D", color=_BAD, zorder=4, label="your prediction")
+            axes[-1].plot(_PREDICTED_AT, value, "D", color=_BAD, zorder=4, label="your prediction")
     return _closed(figure, pairs)
 
 
@@ -109,7 +110,7 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
 
     All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
     """
-    figure, pairs = _rows(tables)
+    figure, pairs = _rows(_on_a_gpu(tables))
     for table, axes in pairs:
         rows = table[table["phase"] == "both"]
         scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
@@ -136,7 +137,7 @@ def sweep_chart(*tables: pd.DataFrame) -> Figure:
 
     What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
     """
-    figure, pairs = _rows(tables)
+    figure, pairs = _rows(_on_a_gpu(tables))
     for table, axes in pairs:
         rows = table[table["phase"] == "both"]
         for ax, (precision, own) in zip(axes, rows.groupby("precision", sort=False), strict=True):
@@ -178,9 +179,14 @@ def attention_chart(times: pd.DataFrame) -> Figure:
     return _closed(figure, pairs)
 
 
-def _rows(tables: Sequence[pd.DataFrame]) -> tuple[Figure, list[tuple[pd.DataFrame, Any]]]:
-    """Return a figure with two panels per table, which share their vertical axis, and each table with its panels."""
-    figure, grid = canvas.canvas(2, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
+def _on_a_gpu(tables: Sequence[pd.DataFrame]) -> Sequence[pd.DataFrame]:
+    """Return the tables without those of an interpreter, whose times say nothing of a kernel; all, if there is none."""
+    return [table for table in tables if not fact_or(table, "interpreted", False)] or tables
+
+
+def _rows(tables: Sequence[pd.DataFrame], columns: int = 2) -> tuple[Figure, list[tuple[pd.DataFrame, Any]]]:
+    """Return a figure with `columns` panels per table, which share their vertical axis; and each table with its own."""
+    figure, grid = canvas.canvas(columns, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
     return figure, list(zip(tables, grid, strict=True))
 
 

@@ -154,15 +154,24 @@ def _against(table: pd.DataFrame) -> str:
     rival, own = ATTENTION_NAMES[fact(table, "rival")], table[table["implementation"] == _OURS]
     alone, launched = (own[own["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
     worst, place = own.loc[launched.idxmax()], where(table).split(",")[0]
-    at = units.count(worst["sequence"])
-    host = f"Launched, it takes up to {units.times(worst['versus'])} that time, at {at} positions"
+    host = f"Launched, it takes up to {units.times(worst['versus'])} that time"
     if launched.max() <= 1:
         host = "Launched, it is never slower, either"
     elif alone.max() <= 1:
-        host += ": there the GPU waits for the host"
+        host += " where the GPU waits for the host"
+    ours, best = (
+        table[(table["implementation"] == name) & (table["clock"] == "captured")].set_index(
+            ["phase", "head_dim", "sequence"]
+        )["ms"]
+        for name in (_OURS, "sdpa_cudnn")
+    )
+    ahead = (ours / best).max()
+    more = f"; cuDNN is up to {units.times(ahead)} as fast as ours" if ahead > 1 else ""
     faster = "never slower" if alone.max() <= 1 else f"up to {units.times(alone.max())} as slow as"
     than = f"than {rival}" if alone.max() <= 1 else rival
-    start = f"**{place}: on the GPU alone, our FlashAttention is {faster} {than}.** " if len(alone) else f"{place}: "
+    start = (
+        f"**{place}: on the GPU alone, our FlashAttention is {faster} {than}{more}.** " if len(alone) else f"{place}: "
+    )
     return f"{start}{host}."
 
 
@@ -182,8 +191,8 @@ def _ends(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
-    """Say the largest gain over plain attention, and how far no time follows the work; pairs of `sweep` and `floor`."""
-    said = _gain(*(recorded if fact(here[0], "interpreted") else here))
+    """Say the largest and the least gain over plain attention; where times are floors; of `sweep` and `floor`."""
+    said = _gain((recorded if fact(here[0], "interpreted") else here)[0])
     rows = []
     for table, floors in (here, recorded):
         price = "–" if fact(table, "interpreted") else _price(table)
@@ -191,21 +200,35 @@ def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame,
             names = where(table), ATTENTION_NAMES[row.implementation], row.precision
             reach = f"{units.count(row.until)} positions, {units.times(row.work)} the scores of {row.first}"
             more = price if (row.implementation, row.precision) == (_OURS, "float32") else "–"
-            rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more))
+            told = row.implementation == _OURS and not fact(table, "interpreted")
+            slower = _slower(table, row.precision) if told else "–"
+            rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more, slower))
     heads = ["run", "attention", "precision", "least time", "1.5 times that is enough up to", "float32 over bfloat16"]
-    return verdict(said, pd.DataFrame(rows, columns=heads), summary="How far the least time reaches")
+    heads.append("slower than plain attention at")
+    return verdict(
+        said, pd.DataFrame(rows, columns=heads), summary="Where it is slower, and how far the least time reaches"
+    )
 
 
-def _gain(table: pd.DataFrame, floors: pd.DataFrame) -> str:
+def _gain(table: pd.DataFrame) -> str:
     both = table[table["phase"] == "both"].dropna(subset=["speed_up"])
-    best, flat = both.loc[both["speed_up"].idxmax()], floors[floors["until"] > floors["first"]]
+    best, least = both.loc[both["speed_up"].idxmax()], both["speed_up"].min()
     place = where(table).split(",")[0]
     gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention**, at "
-    gain += f"{units.count(best['sequence'])} positions."
-    own = flat[flat["implementation"] == _OURS]["until"]
-    if own.empty:
-        return f"{gain} Its times follow the work."
-    return f"{gain} Up to {units.count(own.max())} positions its time hardly follows the work: that is the launch."
+    gain += f"{units.count(best['sequence'])} positions"
+    return (
+        f"{gain}; at worst {units.times(least)}: the table says where." if least < 1 else f"{gain}, and never slower."
+    )
+
+
+def _slower(table: pd.DataFrame, precision: str) -> str:
+    """Return at which lengths our FlashAttention is slower than plain attention, by head dimension."""
+    own = table[(table["phase"] == "both") & (table["precision"] == precision) & (table["speed_up"] < 1)]
+    lengths = (
+        f"d = {head_dim}: {listed(units.count(length) for length in rows['sequence'])}"
+        for head_dim, rows in own.groupby("head_dim")
+    )
+    return "; ".join(lengths) or "nowhere"
 
 
 def _price(table: pd.DataFrame) -> str:

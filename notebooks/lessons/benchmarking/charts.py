@@ -218,8 +218,10 @@ def families_chart(*tables: pd.DataFrame) -> Figure:
 def roofline_chart(*tables: pd.DataFrame) -> Figure:
     """Each operator's TFLOP/s by its FLOP per byte, under both roofs where they are known; a panel per run.
 
-    A dot's area shows its share of the time. Operators with less than 0.1 % of the time are left out.
+    A dot's area shows its share of the time. Operators with less than 0.1 % of the time are left out, and so is a run
+    without roofs beside one that has them.
     """
+    tables = tuple(one for one in tables if fact(one, "gb_per_s") == fact(one, "gb_per_s")) or tables
     figure, axes = parts.panels(len(tables), height=4.6)
     shown = [table[table["share"] >= _DRAWN] for table in tables]
     for ax, table in zip(axes, shown, strict=True):
@@ -238,7 +240,7 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
         setting = _setting("2.7b", fact(table, "precision"))
         ax.set(title=f"{_run(table)}\n{setting}: {roofs}", xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
         ax.grid(axis="both")
-    canvas.finish(figure, _footer(*tables, note="a dot's area: its share of the step's time"))
+    canvas.finish(figure, _footer(*tables, note="a dot's area: its share of the kernels' time"))
     for ax, table in zip(axes, shown, strict=True):
         _names(ax, table)
     return figure
@@ -251,6 +253,11 @@ def _names(ax: Any, rows: pd.DataFrame) -> None:
     for number in shares[shares >= _NAMED].sort_values(ascending=False).index:
         name = rows["operator"].iloc[number].removeprefix("aten::").strip("_")[:26]
         labels.beside([number], name, always=False, fontsize=7.5)
+        if len(ax.texts) and ax.texts[-1].get_text() == name:  # a line to its dot: dots touch one another
+            line = {"arrowstyle": "-", "lw": 0.7, "color": canvas.QUIET, "shrinkA": 0, "shrinkB": 0}
+            offset = ax.texts[-1].get_position()
+            dot = rows["flop_per_byte"].iloc[number], rows["tflops"].iloc[number]
+            ax.annotate("", dot, offset, textcoords="offset points", arrowprops=line, zorder=4)
 
 
 def _area(rows: pd.DataFrame) -> pd.Series:

@@ -30,17 +30,22 @@ _SPENT = {"loads code": "loading code", "allocates": "requests for memory", "set
 
 
 def larger_is_faster(table: pd.DataFrame) -> Markdown:
-    """Say whether the eager bfloat16 forward of 2.7b is faster than that of xl, which has fewer parameters."""
-    rows = table[(table["mode"] == "eager") & (table["phase"] == "forward") & (table["precision"] == "autocast")]
-    rows = rows.set_index("model")
+    """Say whether the eager bfloat16 forward of 2.7b is faster than that of xl, which has fewer parameters.
+
+    Also whether float32 turns it round.
+    """
+    eager = table[(table["mode"] == "eager") & (table["phase"] == "forward")].set_index("model")
+    rows = eager[eager["precision"] == "autocast"]
     deep, large = rows.loc["xl"], rows.loc["2.7b"]
     times = f"{units.number(large['ms'])} against {units.number(deep['ms'])} ms"
     if not resolved(deep["ms"], large["ms"], deep["spread_ms"], large["spread_ms"]):
         return verdict(f"Eager, the largest size and the deepest one take the same time within noise: {times}.")
     if large["ms"] > deep["ms"]:
-        return verdict(f"Eager, the largest size is slower than the deepest one: {times}.")
+        return verdict(f"Eager in bfloat16, the largest size is slower than the deepest one: {times}.")
+    wide = eager[eager["precision"] == "float32"]["ms"]
+    turned = " In float32 it is slower." if wide["2.7b"] > wide["xl"] else ""
     work = f"{units.number(large['flop'] / deep['flop'], 2)} times the work"
-    return verdict(f"**Eager, the largest size is faster than the deepest one, with {work}.**")
+    return verdict(f"**Eager in bfloat16, the largest size is faster than the deepest one, with {work}.**{turned}")
 
 
 def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -114,10 +119,11 @@ def faster_units(table: pd.DataFrame) -> Markdown:
     for precision in wide.columns.drop("float32"):
         shown[f"times as fast in {PRECISION_NAMES[precision]}"] = gains[precision].to_numpy()
     lost = [f"`{model}`" for model, gain in gains["autocast"].items() if gain < _GAIN]
+    verb = "slower" if gains["autocast"][gains["autocast"] < _GAIN].max() < 1 / _GAIN else "no gain"
     most = f"up to {units.times(gains['autocast'].max())} as fast {_place(table)}"
     if len(lost) == len(gains):
         return verdict("**bfloat16 makes no step faster.**", shown)
-    return verdict(f"bfloat16 makes a step {most}{f'; **no gain in {listed(lost)}**' if lost else ''}.", shown)
+    return verdict(f"bfloat16 makes a step {most}{f'; **{verb} in {listed(lost)}**' if lost else ''}.", shown)
 
 
 def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -130,12 +136,12 @@ def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = rows[["model", *names]].rename(columns=names)
     where = _place(table).capitalize()
     if not bound:
-        return verdict(f"**{where} no size is launch-bound.**", shown)
+        return verdict(f"**{where} no size is launch-bound in bfloat16.**", shown)
     sizes = "every size is" if len(bound) == len(rows) else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
     gains = (
         f"{units.times(first['launches'])} as fast without launches; fusion then gains {units.times(first['fusion'])}"
     )
-    return verdict(f"**{where} {sizes} launch-bound when eager.** `{first['model']}` is {gains}.", shown)
+    return verdict(f"**{where} {sizes} launch-bound when eager, in bfloat16.** `{first['model']}` is {gains}.", shown)
 
 
 def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -156,15 +162,15 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
     more = (
-        f"A launch took the host {launch} µs at best. One small forward, timed before each measurement, took {low} to "
-        f"{high} µs per launch: the host's own speed changes. One more layer is {kernels} kernels: {host} µs of the "
-        f"host and {gpu} µs of the GPU."
+        f"A kernel took the host {launch} µs at best: Python, dispatch and launch. One small forward, timed before "
+        f"each measurement, took {low} to {high} µs per kernel: the host's speed changes, and differs between runs. "
+        f"One more layer is {kernels} kernels: {host} µs of the host and {gpu} µs of the GPU."
     )
     return _folding(sentence, "All figures", as_table(shown), more)
 
 
 def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say whether the profiler and the host's clock time the same forwards alike; takes `accounts`."""
+    """Say whether the profiler and the host's clock time forwards alike, and what watching costs; of `accounts`."""
     said, agree = [], True
     for table in (here, recorded):
         apart = table[table["phase"] == "forward"]["apart"].abs().max()
@@ -173,7 +179,10 @@ def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
     names = {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
     names |= {"busy_ms": "GPU busy, ms", "idle_share": "share without a kernel"}
-    sentence = f"{'✔' if agree else '✘'} The loop's clock and the profiler differ by at most {listed(said)}."
+    sentence = (
+        f"{'✔' if agree else '✘'} On the same forwards the loop's clock and the profiler differ by at most "
+        f"{listed(said)}. Watching made the recorded steps up to {units.times(1 + recorded['slowed'].max())} as long."
+    )
     return verdict(sentence, shown.rename(columns=names), summary="The recorded run")
 
 
@@ -198,7 +207,7 @@ def five_answers(here: Run, recorded: Run) -> Markdown:
 
 def _idle(run: Run) -> str:
     rows = tables.accounts(run).query("model == 'small' and phase == 'forward'")
-    return _NO_GPU if run.plan.device == "cpu" else f"{units.percent(rows['idle_share'].max())} of its time"
+    return _NO_GPU if run.plan.device == "cpu" else f"{units.percent(rows['idle_share'].max())} of its time, watched"
 
 
 def _top_kernel(run: Run) -> str:
@@ -229,16 +238,19 @@ def _falls(run: Run) -> str:
 def _softmax(run: Run) -> str:
     table = tables.attention_parts(run)
     off = {name: (table["us"] / table[name]).pipe(lambda x: x.where(x > 1, 1 / x)) for name in ("flop", "moved_bytes")}
-    follows = "its bytes" if off["moved_bytes"].median() < off["flop"].median() else "its FLOP"
+    follows = "rather its bytes" if off["moved_bytes"].median() < off["flop"].median() else "rather its FLOP"
     us, flop, moved = (units.span(table[name], units.percent) for name in ("us", "flop", "moved_bytes"))
     return f"{follows}: time {us}, bytes {moved}, FLOP {flop}"
 
 
 def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say which share of a step's time the memory bounds, of this run where its roofs are known; takes `roofline`."""
+    """Say which share of the kernels' and of the step's time the memory bounds; takes `roofline`.
+
+    Of this run where its roofs are known.
+    """
     table = recorded if pd.isna(fact(here, "peak_tflops")) else here
     large = table[table["share"] >= _LARGE].sort_values("share", ascending=False)
-    names = {"operator": "operator", "share": "share of the time", "flop_per_byte": "FLOP per byte"}
+    names = {"operator": "operator", "share": "share of the kernels' time", "flop_per_byte": "FLOP per byte"}
     names |= {"tflops": "TFLOP/s", "bound": "bound by", "of_roof": "times its roof"}
     shown = large[[*names]].rename(columns=names)
     memory = large[large["bound"] == "memory"]
@@ -246,11 +258,12 @@ def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         return verdict(f"**Faster than this GPU computes: {listed(over)}**. Do not believe it.", shown)
     if memory.empty:
         return verdict(f"{_place(table).capitalize()} no large operator is bound by the memory.", shown)
-    share = units.percent(memory["share"].sum())
+    share, of_step = (units.percent(memory["share"].sum() * part) for part in (1, fact(table, "busy_share")))
     where = _place(table).capitalize()
     top = memory.iloc[0]
     sentence = (
-        f"**{where} the memory bounds {share} of the step's time**, most of it `{top['operator']}`, which reaches"
+        f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's**, most of it "
+        f"`{top['operator']}`, which reaches"
     )
     return verdict(f"{sentence} {units.percent(top['of_roof'])} of its roof.", shown)
 
@@ -277,14 +290,19 @@ def _launch_bound(runs: Mapping[str, Run]) -> str:
 
 def _per_launch(runs: Mapping[str, Run]) -> str:
     table = tables.launches(runs["launches"])
-    unit = "µs per launch" if table["gpu_ms"].notna().any() else "µs per operator, its work included"
+    unit = (
+        "µs per kernel: Python, dispatch, launch"
+        if table["gpu_ms"].notna().any()
+        else "µs per operator, its work included"
+    )
     return f"{units.number(fact(table, 'launch_us'))} {unit}"
 
 
 def _bytes(runs: Mapping[str, Run]) -> str | None:
     table = tables.roofline(runs["profiles"])
     memory = table[(table["bound"] == "memory") & (table["share"] >= _LARGE)]
-    return f"the memory bounds {units.percent(memory['share'].sum())} of a step" if len(memory) else None
+    share = memory["share"].sum() * fact(table, "busy_share")
+    return f"the memory bounds {units.percent(share)} of a step" if len(memory) else None
 
 
 _RULES = {

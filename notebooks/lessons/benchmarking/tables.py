@@ -238,10 +238,10 @@ def attention_parts(run: Run) -> pd.DataFrame:
 def roofline(run: Run) -> pd.DataFrame:
     """Return one row per operator that computes in an AdamW step of the largest size: its rate, and the roof above it.
 
-    In the plan's last precision. Columns: flop_per_byte, tflops, share of the step's time, roof_tflops; `bound` is the
-    roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1 below
-    the memory roof: its operands came out of the cache. Facts: precision, peak_tflops and gb_per_s, NaN where no
-    datasheet is known.
+    In the plan's last precision. Columns: flop_per_byte, tflops, share of all operators' time, roof_tflops; `bound` is
+    the roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1
+    below the memory roof: its operands came out of the cache. Facts: precision, busy_share (of the step),
+    peak_tflops and gb_per_s, NaN where no datasheet is known.
     """
     precision = run.plan.precisions[-1]
     largest_step = "model == @_LARGEST and precision == @precision and phase == 'step'"
@@ -260,7 +260,8 @@ def roofline(run: Run) -> pd.DataFrame:
     table["roof_tflops"] = np.minimum(memory_roof, peak)
     table["bound"] = np.where(memory_roof < peak, "memory", "compute") if datasheet else "no limit known"
     table["of_roof"] = table["tflops"] / table["roof_tflops"]
-    return of_run(table, run, precision=precision, peak_tflops=peak, gb_per_s=rate)
+    busy_share = 1 - accounts(run).query(largest_step)["idle_share"].item()
+    return of_run(table, run, precision=precision, busy_share=busy_share, peak_tflops=peak, gb_per_s=rate)
 
 
 def _believed(table: pd.DataFrame, kernel_rows: pd.DataFrame) -> pd.DataFrame:

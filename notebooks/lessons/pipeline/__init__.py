@@ -16,6 +16,7 @@ from lessons.pipeline.plan import AsReported, Gpus, Layers, MicroBatches, Precis
 from lessons.pipeline.story import (
     best_counts,
     bubbles_met,
+    first_entries,
     in_one_minute,
     memory_falls,
     precisions_gain,
@@ -35,7 +36,7 @@ from lessons.pipeline.tables.throughput import (
     symptoms,
     throughput,
 )
-from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues
+from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues, stage_gains
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
 RECORDED = {

@@ -13,8 +13,8 @@ from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
 from lessons.pipeline.tables import forecast, throughput, timeline
-from lessons.pipeline.theory.queues import PAIR, RANK
-from lessons.pipeline.theory.schedules import SCHEDULE_NAMES
+from lessons.pipeline.theory.queues import PAIR, RANK, Message, posted
+from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, Step, order_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -90,7 +90,23 @@ def bubbles_met(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     rows = _both(here, recorded)
     shown = pd.DataFrame({"run": rows["run"], "schedule": rows["schedule"].map(SCHEDULE_NAMES)})
     shown = shown.assign(**{name: [f"{100 * share:.1f} %" for share in rows[one]] for name, one in shares.items()})
+    shown = shown.assign(**{"step, ms": rows["step_ms"], "logged step, ms": rows["logged_ms"]})
     return verdict(sentence, shown, summary="What makes up each bubble, one effect more per column")
+
+
+def first_entries(ranks: int, micro_batches: int, chunks: int, count: int = 8) -> Markdown:
+    """Return the first entries of rank 0's list as torch makes it for interleaved 1F1B."""
+    entries = posted(order_of("interleaved", ranks, micro_batches, chunks))[0][:count]
+    return Markdown("\n".join(f"{number}. {_entry(entry)}" for number, entry in enumerate(entries, 1)))
+
+
+def _entry(entry: Step | Message) -> str:
+    if isinstance(entry, Step):
+        return f"{entry.kind}{entry.micro_batch}"
+    _, stage, i = entry.key
+    return (
+        f"{entry.what} micro-batch {i} for stage {stage} ({'to' if entry.what == 'send' else 'from'} rank {entry.peer})"
+    )
 
 
 def receives_matter(table: pd.DataFrame) -> Markdown:
@@ -155,21 +171,27 @@ def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame, ranked: pd.DataFrame
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
 
 
-def precisions_gain(table: pd.DataFrame) -> Markdown:
-    """Say what bfloat16 gains in each mode; the other precision and the datasheet's rate in a table; `precisions`."""
+def precisions_gain(table: pd.DataFrame, stages: pd.DataFrame) -> Markdown:
+    """Say what bfloat16 gains in each mode and what becomes of the bubble; takes `precisions`, `stage_gains`."""
     rates = table.pivot_table(index="precision", columns="mode", values="samples_per_s", sort=False)
     gains = rates / rates.loc["float32"]
     shown = gains.rename(columns="{}, × float32".format).reset_index()
     used = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
     if used.notna().all():
         shown["streaming, share of the datasheet's rate"] = [units.percent(used[name]) for name in shown["precision"]]
+    inner = stages.set_index("precision").loc[gains.index]
+    for part in ("forward", "backward"):
+        times = inner[f"{part}_ms"]
+        shown[f"one stage's {part}, × float32"] = (times["float32"] / times).to_numpy()
+    shown["training's bubble"] = [units.percent(share) for share in inner["bubble"]]
     most = gains.loc["bfloat16"]
+    kept = "shrinks" if inner["bubble"]["bfloat16"] < inner["bubble"]["float32"] - _CLOSE else "does not shrink"
     verb = "gains" if (most > 1).all() else "does not always gain"
     return verdict(
         f"**bfloat16 {verb}: a stream becomes {units.number(most['streaming'])} times as fast, training "
-        f"{units.number(most['training'])} times** (recorded).",
+        f"{units.number(most['training'])} times** (recorded). Training's bubble {kept}.",
         shown,
-        summary="TF32, too, and what the datasheet allows",
+        summary="TF32, too, one stage's own times, and what the datasheet allows",
     )
 
 
@@ -234,6 +256,9 @@ def _slowest(runs: Mapping[str, Run]) -> str:
 
 def _stream(runs: Mapping[str, Run]) -> str:
     table = throughput.speedups(throughput.throughput(runs["gpus"]))
+    alone = table[table["ranks"] == 1].set_index("mode")[["samples_per_s", "spread_samples_per_s"]]
+    if len(alone) and resolved(*alone.loc[["streaming", "fenced"]].to_numpy().T.ravel()):
+        return "cannot be told: on one rank, without a bubble, both should be equal and are not"
     gains = table.groupby("mode").tail(1).set_index("mode")["speedup"]
     return f"{units.times(gains['streaming'])} in a stream, {units.times(gains['fenced'])} fenced"
 

@@ -32,12 +32,12 @@ _WAYS = {
 
 
 def wall_drawing() -> Figure:
-    """Draw the wall that a run crosses: a plan goes in, rows come out, nothing else."""
+    """Draw the wall between the notebook and its workers: a plan goes in, rows come out."""
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
     figure, ax = canvas.canvas(width=9.6, height=3.2)
     ax.axis("off")
-    ax.set(xlim=(0, 10), ylim=(0, 4), title="A run crosses a wall; two things cross it")
+    ax.set(xlim=(0, 10), ylim=(0, 4), title="A plan goes in, rows come out")
     for x, y, width, height, color, text in (
         (0.2, 1.0, 2.6, 2.0, "#DCEBF5", "this notebook's process\n\nplans, tables, charts\nno torch, no GPU memory"),
         (6.6, 3.05, 3.2, 0.62, "#FBEBD0", "rank 0 · GPU 0"),
@@ -140,7 +140,7 @@ def cost_chart(table: pd.DataFrame) -> Figure:
     longest = (ways["seconds"] + ways["spread_seconds"]).max()
     ax.set(xlabel="seconds of wall time, from call to return", xlim=(0, longest * 1.25), title="What a launch costs")
     canvas.legend_above(ax)
-    return canvas.finish(figure, f"{sources(table)} · {int(ways['count'].min())} pairs")
+    return canvas.finish(figure, f"{sources(table)} · {int(ways['count'].min())} rounds")
 
 
 _ROWS, _PARTS = 3, 3  # ranks of the drawing, and parts of each rank's tensor

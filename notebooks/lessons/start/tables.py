@@ -68,7 +68,7 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
         return pd.DataFrame(columns=["what", "rate", "unit", "least_ms"])
     moves = [
         ("read 1 GB: GPU memory", known.hbm_gb_per_s),
-        ("move 1 GB: GPU → GPU", known.nvlink_gb_per_s),
+        ("move 1 GB: GPU → GPU, one way", known.nvlink_gb_per_s),
         ("move 1 GB: host → GPU", known.pcie_gb_per_s),
     ]
     rows = [(what, rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate]

@@ -79,7 +79,7 @@ def _nvlinks(ax, topology, x, kinds, link_gb_per_s) -> None:
             ax.plot([x[gpu][0]] * 2, [0.7, 2.1], color=_CLASSES["NV"], lw=2.5)
         text = f"NVLink: every pair by {count} link{'s' * (count > 1)}"
         if link_gb_per_s:
-            text += f" × {link_gb_per_s:g} = {units.rate(count * link_gb_per_s)} one way"
+            text += f" × {link_gb_per_s:g} GB/s = {units.rate(count * link_gb_per_s)} one way"
         ax.text((low + high) / 2, 2.42, text, ha="center", fontsize=10)
         return
     apart = {(a, b): abs(gpus.index(a) - gpus.index(b)) for a, b in pairs}
@@ -180,7 +180,7 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
 
 
 def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -> Figure:
-    """Each copy that nothing disturbs as a dot, by its path; a tick is the datasheet's rate. Takes `alone` copies.
+    """Each copy that nothing disturbs as a dot, by its path; a tick is the link's rate. Takes `alone` copies.
 
     `guess` is a prediction in GB/s for the recorded node, or None.
     """
@@ -202,7 +202,7 @@ def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -
         if layer.recorded:
             guess_line(ax, guess)
         if layer.table["datasheet_gb_per_s"].notna().any():
-            ax.plot([], [], "|", color=canvas.THEORY, ms=12, mew=2, label="datasheet")
+            ax.plot([], [], "|", color=canvas.THEORY, ms=12, mew=2, label="limit by driver or datasheet")
         rates = layer.table[["gb_per_s", "datasheet_gb_per_s"]]
         ax.set_xlim(rates.min(axis=None) / 2.5, rates.max(axis=None) * 1.6)
         canvas.logarithmic(ax.xaxis)

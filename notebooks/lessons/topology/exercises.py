@@ -174,12 +174,12 @@ hint, solution, attempts = check.hint, check.solution, check.attempts
 
 
 def why_below() -> HTML:
-    """Ask why a copy between two GPUs stays below its links' datasheet rate."""
+    """Ask why a copy between two GPUs stays below its links' rate."""
     return why(
-        "No pair of GPUs reaches the datasheet's rate. What takes the rest, for a copy of 1 GiB?",
+        "No pair of GPUs reaches its links' rate. What takes the rest, for a copy of 1 GiB?",
         (
             "Every packet carries more than data",
-            "Headers and checks, say: the likely reason. The datasheet counts them.",
+            "Headers and checks, say: the likely reason. The driver's rate counts them: the datasheet's is less.",
         ),
         ("The copy has to start", "That takes microseconds, and 1 GiB milliseconds: it matters for small copies only."),
         ("The GPUs' memory is too slow", "By the datasheet it is about ten times as fast as the links."),

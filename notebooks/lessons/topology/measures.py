@@ -70,7 +70,7 @@ def _pairs_apart(run: Run) -> Measured | None:
 
 
 def _share_of_links(run: Run) -> Measured | None:
-    """Return which share of its NVLinks' datasheet rate the slowest pair reaches."""
+    """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches."""
     known = datasheet(run)
     limit = [known.nvlink_gb_per_s] if known and known.nvlink_gb_per_s else []
     return ratio(_pair(run, "min"), Measured.of(limit, ""))

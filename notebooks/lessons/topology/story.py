@@ -118,18 +118,18 @@ def far_node(table: pd.DataFrame) -> Markdown:
 
 
 def beside_datasheet(table: pd.DataFrame) -> Markdown:
-    """Say which share of the datasheet's rate each path reaches, and whether a copy beats it; takes `alone` copies."""
+    """Say which share of its link's rate each path reaches, and whether a copy beats it; takes `alone` copies."""
     known = table[table["datasheet_gb_per_s"].notna()]
     if known.empty:
         return verdict("No datasheet is known for these paths, so no limit either.")
     if (known["verdict"] == "impossible").any():
-        return verdict("**A copy is faster than the datasheet allows**: look for a mistake in that measurement.")
+        return verdict("**A copy is faster than its link allows**: look for a mistake in that measurement.")
     of_gpus = known[known["path"].isin(["within", "between"]) | (known["memory"] == "pinned")]
     low, high = of_gpus["share_of_limit"].min(), of_gpus["share_of_limit"].max()
     slow = known.loc[known["memory"] == "pageable", "share_of_limit"].max()
     rest = f"; from or to pageable memory, at most {units.percent(slow)}" if slow > 0 else ""
     span = f"{units.percent(low)} to {units.percent(high)}"
-    return verdict(f"**Between GPUs and with pinned memory, copies reach {span} of the datasheet's rate**{rest}.")
+    return verdict(f"**Between GPUs and with pinned memory, copies reach {span} of the link's rate**{rest}.")
 
 
 def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
@@ -186,5 +186,5 @@ _RULES = {
     "Let the matrix say whether pairs are alike; measure it": _alike,
     "Pin host memory that a GPU copies": _pinned,
     "Measure links alone and all together": _shared,
-    "Compare with the datasheet: below it is normal, above it is a mistake": _share,
+    "Compare with the link's rate: below it is normal, above it is a mistake": _share,
 }

@@ -51,7 +51,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def link_rate(gpu_name: str) -> float | None:
-    """Return GB/s of one NVLink of this GPU, one way; None where no datasheet is known."""
+    """Return GB/s of one NVLink of this GPU, one way, as `nvidia-smi nvlink -s` shows it; None where unknown."""
     known = spec(gpu_name)
     return known.nvlink_gb_per_s_per_link if known else None
 
@@ -59,9 +59,9 @@ def link_rate(gpu_name: str) -> float | None:
 def copies(run: Run) -> pd.DataFrame:
     """Return a row per copy: path, its knobs, rank, gb_per_s, spread_gb_per_s, datasheet_gb_per_s, share, verdict.
 
-    The datasheet's rate is that of the sender's NVLinks together, of the host link, or, within one GPU, of half its
-    memory (a copy reads and writes). `share_of_limit` is the part of it that was reached. path is "within",
-    "between", "into" or "out" (of a GPU); name is what it is called on this machine.
+    The limit is the driver's rate of the sender's NVLinks together, or the datasheet's of the host link, or, within one
+    GPU, of half its memory (a copy reads and writes). `share_of_limit` is the part of it that was reached. path is
+    "within", "between", "into" or "out" (of a GPU); name is what it is called on this machine.
     """
     table = run.medians(_KNOBS, "gb_per_s")
     device, known = run.plan.device, spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None

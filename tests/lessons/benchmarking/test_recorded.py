@@ -59,6 +59,13 @@ def test_the_launch_model_holds_for_the_fastest_forwards_and_the_host_has_two_sp
     assert fact(table, "high_us") > 1.5 * fact(table, "low_us")
 
 
+def test_the_largest_size_is_faster_than_the_deepest_in_bfloat16_alone(runs):
+    forwards = lab.steps(runs["steps"]).query("mode == 'eager' and phase == 'forward'")
+    ms = forwards.set_index(["precision", "model"])["ms"]
+    assert ms["autocast", "2.7b"] < ms["autocast", "xl"]
+    assert ms["float32", "2.7b"] > ms["float32", "xl"]
+
+
 def test_the_profile_answers_the_questions(runs):
     run = runs["profiles"]
     accounts = lab.accounts(run).set_index(["model", "precision", "phase"])

@@ -73,7 +73,9 @@ def test_the_launch_model_is_as_good_as_it_is(make):
 
 def test_two_clocks_agree_or_not(make):
     agree, differ = (lab.accounts(make(profiles_run, apart=apart)) for apart in (0.01, 0.05))
-    said(lab.clocks_agree(agree, agree), "✔", "✘")
+    said(lab.clocks_agree(agree, agree), ("✔", "recorded steps up to"), "✘")
+    slow = agree.assign(slowed=0.7)
+    said(lab.clocks_agree(agree, slow), "up to 1.7× as long")
     said(lab.clocks_agree(agree, differ), ("✘", "1.0 % here and 5.0 %"), "✔")
 
 
@@ -86,7 +88,7 @@ def test_the_questions_are_answered_by_the_tables(make):
 
 def test_the_roofline_says_what_the_memory_bounds(make):
     small, full = (lab.roofline(make(profiles_run, **knobs)) for knobs in (CPU, {}))
-    said(lab.bytes_or_flop(small, full), ("the memory bounds 98 %", "`aten::mm`"))
+    said(lab.bytes_or_flop(small, full), ("the memory bounds 98 % of the kernels' time, ", "`aten::mm`"))
     computing = full.assign(bound="compute", of_roof=0.5)
     said(lab.bytes_or_flop(computing, full), "no large operator is bound by the memory")
     said(lab.bytes_or_flop(computing.assign(of_roof=1.5), full), "Faster than this GPU computes", "bounds")
@@ -96,5 +98,11 @@ def test_one_minute_shows_this_run_beside_the_recorded_one(make):
     kinds = {"steps": steps_run, "launches": launches_run, "profiles": profiles_run}
     here, recorded = ({name: make(kind, **knobs) for name, kind in kinds.items()} for knobs in (CPU, {}))
     told = lab.in_one_minute(here, recorded)
-    said(told, ("| no GPU, no CUDA graph | `small` is", "µs per operator, its work included | 6.00 µs per launch |"))
+    said(
+        told,
+        (
+            "| no GPU, no CUDA graph | `small` is",
+            "µs per operator, its work included | 6.00 µs per kernel: Python, dispatch, launch |",
+        ),
+    )
     said(told, "| not measured | the memory bounds")

@@ -121,6 +121,8 @@ def test_an_operator_has_its_place_under_the_roofs(profiles):
     assert product["flop_per_byte"] == pytest.approx(100) and product["bound"] == "memory"
     assert times["flop_per_byte"] == pytest.approx(1 / 12) and times["roof_tflops"] == pytest.approx(0.4)
     assert fact(lab.roofline(profiles), "peak_tflops") == 989.5
+    step = lab.accounts(profiles).query("model == '2.7b' and precision == 'autocast' and phase == 'step'").iloc[0]
+    assert fact(lab.roofline(profiles), "busy_share") == pytest.approx(step["busy_ms"] / step["window_ms"])
 
 
 def test_softmax_stands_beside_the_products(profiles):

@@ -11,12 +11,12 @@ from lessons import pipeline
 FIGURES = {  # printed, recomputed, holds
     "bubble_hidden": (1.875, 10 / 7, False),
     "stream": (1.875, 1.962, True),
-    "only_hurt": (1, 16, False),
+    "only_hurt": (1, 1.0108, True),
     "two_layers": (2, 3.0002, False),
     "both_ends": (96.2, 9.0117, False),
     "forward_memory": (5274.1, 535.9, False),
     "samples_per_second": (9.233, 64 * 9.233, False),
-    "slower_with_more": (0.747, 8 / 7, False),
+    "slower_with_more": (0.747, 8 / 7, None),
     "efficiency": (96.8, 75 * 1403.8 / 1087.3, True),
     "uneven_split": (0.528, 0.507, True),
     "stage_time_cv_even": (0.0485, 0.0062, None),
@@ -26,7 +26,7 @@ FIGURES = {  # printed, recomputed, holds
     "steps_per_second": (64 * 12.366, 826.8, True),
     "memory_spread": (33.5, 33.477, True),
     "quarter_of_batch": (25, 28.569, True),
-    "two_faster_than_four": ("no figure", 1.4135, False),
+    "two_faster_than_four": ("no figure", 1.4135, None),
     "first_help_then_hurt": ("no figure", 16, True),
 }
 
@@ -58,7 +58,7 @@ def test_the_reasons_figures():
     ("file", "old", "new", "claim", "holds"),
     [
         ("pipeline_gpus", "1403.8", "1040.0", "bubble_hidden", True),
-        ("pipeline_gpus", "9.233", "14.000", "slower_with_more", True),
+        ("pipeline_gpus", "9.233", "15.000", "slower_with_more", False),
         ("pipeline_gpus", "5274.1", "560.0", "forward_memory", True),
         ("pipeline_splits", "0.0485", "0.0065", "stage_time_cv_even", True),
         ("pipeline_splits", "0.6399", "0.6460", "stage_time_cv_uneven", None),

@@ -5,6 +5,7 @@ import pytest
 from made import said, table
 
 from lessons import pipeline
+from lessons.pipeline import story
 
 
 def equal(*flags):
@@ -48,14 +49,15 @@ def test_memory_falls():
 def bubbles(*measured):
     rows = [(name, 0.27, 0.28, 0.28, 0.28, m) for name, m in zip(("gpipe", "interleaved"), measured, strict=True)]
     names = ["formula", "stages", "transfers", "simulated", "measured"]
-    return table(*rows, columns=["schedule", *(f"bubble_{name}" for name in names)])
+    return table(*rows, columns=["schedule", *(f"bubble_{name}" for name in names)]).assign(
+        step_ms=46.0, logged_ms=64.0
+    )
 
 
 def test_bubbles_met():
     met = bubbles(0.29, 0.26)
-    said(
-        pipeline.bubbles_met(met, met), ("within 2.0 points", "in every schedule", "interleaved 1F1B's, 26 %"), "misses"
-    )
+    parts = ("within 2.0 points", "in every schedule", "interleaved 1F1B's, 26 %", "| 46.0 | 64.0 |")
+    said(pipeline.bubbles_met(met, met), parts, "misses")
     missed = bubbles(0.29, 0.40)
     said(pipeline.bubbles_met(missed, missed), ("misses the measured one for interleaved 1F1B.",), "within")
 
@@ -116,9 +118,31 @@ def precisions(gain):
     return table(*rows, columns=["mode", "precision", "samples_per_s", "share_of_limit"])
 
 
+def stages(bubble):
+    rows = [("float32", 9.0, 18.0, 0.43), ("bfloat16", 1.5, 3.6, bubble)]
+    return table(*rows, columns=["precision", "forward_ms", "backward_ms", "bubble"])
+
+
 def test_precisions_gain():
-    said(pipeline.precisions_gain(precisions(400.0)), ("bfloat16 gains: a stream becomes 4.00 times",), "always")
-    said(pipeline.precisions_gain(precisions(90.0)), ("does not always gain",), "gains:")
+    faster = ("bfloat16 gains: a stream becomes 4.00 times", "does not shrink", "| 6.00 | 5.00 | 49 % |")
+    said(pipeline.precisions_gain(precisions(400.0), stages(0.49)), faster, "always")
+    said(pipeline.precisions_gain(precisions(90.0), stages(0.30)), ("does not always gain", "bubble shrinks"), "gains:")
+
+
+def test_first_entries():
+    said(
+        pipeline.first_entries(4, 8, 3, count=3), ("1. F0", "3. receive micro-batch 0 for stage 4 (from rank 3)"), "4."
+    )
+
+
+def test_modes_that_differ_on_one_rank_are_not_compared(monkeypatch):
+    columns = ["mode", "ranks", "speedup", "samples_per_s", "spread_samples_per_s"]
+    for fenced, shown in ((103.0, "1.5× in a stream, 1.1× fenced"), (140.0, "cannot be told")):
+        rows = [("streaming", 1, 1.0, 100.0, 2.0), ("streaming", 2, 1.5, 150.0, 2.0)]
+        rows += [("fenced", 1, 1.0, fenced, 2.0), ("fenced", 2, 1.1, 110.0, 2.0)]
+        monkeypatch.setattr(story.throughput, "throughput", lambda run: run)
+        monkeypatch.setattr(story.throughput, "speedups", lambda run: run)
+        assert story._stream({"gpus": table(*rows, columns=columns)}).startswith(shown)
 
 
 @pytest.mark.parametrize(

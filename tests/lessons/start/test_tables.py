@@ -63,7 +63,7 @@ def test_a_second_seed_adds_sums_and_no_start_up(tmp_path):
 def test_best_times_by_hand():
     table = start.best_times(gpu_node(1)).set_index("what")
     assert table.loc["read 1 GB: GPU memory", "least_ms"] == pytest.approx(1 / 4.8)
-    assert table.loc["move 1 GB: GPU → GPU", "least_ms"] == pytest.approx(1e3 / (18 * 26.562))
+    assert table.loc["move 1 GB: GPU → GPU, one way", "least_ms"] == pytest.approx(1e3 / (18 * 26.562))
     assert table.loc["move 1 GB: host → GPU", "least_ms"] == pytest.approx(1e3 / 64)
     assert table.loc["compute 1 TFLOP: bfloat16", "least_ms"] == pytest.approx(1e3 / 989.5)
     assert list(start.best_times(CPU, "Tesla T4")["what"]) == [

@@ -50,9 +50,9 @@ COPIES = [
     (topology.far_node, {}, "one NUMA node", "costs"),
     (topology.far_node, {"numa": (0, 1), "far": 0.75}, "costs up to 25 %", "next to nothing"),
     (topology.far_node, {"numa": (0, 1), "far": 0.99}, "costs next to nothing", "up to"),
-    (topology.beside_datasheet, {"together": RATES}, "reach 79 % to 86 % of the datasheet's rate**", "mistake"),
+    (topology.beside_datasheet, {"together": RATES}, "reach 79 % to 86 % of the link's rate**", "mistake"),
     (topology.beside_datasheet, {}, "pageable memory, at most 16 %", "mistake"),
-    (topology.beside_datasheet, {"pair": 600.0}, "faster than the datasheet allows", "reach"),
+    (topology.beside_datasheet, {"pair": 600.0}, "faster than its link allows", "reach"),
     (topology.beside_datasheet, PROCESSES | {"alone": {"pageable": 4.0}}, "No datasheet is known", "reach"),
 ]
 HOST = [

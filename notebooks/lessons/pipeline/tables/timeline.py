@@ -165,8 +165,9 @@ def queues(run: Run, schedule: str = "interleaved") -> pd.DataFrame:
 def predictions(run: Run) -> pd.DataFrame:
     """Return one row per traced fenced or training setting: step and bubble by formula, simulated and measured.
 
-    step_ms is the untraced median; simulated_ms the simulator's, fed with the median stage, transfer and update times
-    of the traced steps; `residual` simulated over measured, minus one, and `spread_residual` what step_ms's spread
+    step_ms is the untraced median; logged_ms the mean of the traced steps; simulated_ms the simulator's, fed with the
+    median stage, transfer and update times of the traced steps; `residual` simulated over measured, minus one, and
+    `spread_residual` what step_ms's spread
     makes of it. Bubbles are shares of the ranks' time between the first F and the last B: bubble_formula for equal
     stages, bubble_stages simulated with measured stage times and no transfers, bubble_simulated with transfers, and
     bubble_measured, which wait_share and transfer_share divide. in_flight and in_flight_simulated: most
@@ -189,6 +190,7 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
     simulated_ms, step_ms = step_time(spans), measured["step_ms"]
     return {
         "step_ms": step_ms,
+        "logged_ms": sum(map(step_time, steps)) / len(steps),
         "simulated_ms": simulated_ms,
         "residual": simulated_ms / step_ms - 1,
         "spread_residual": simulated_ms / step_ms * measured["spread_step_ms"] / step_ms,
@@ -202,6 +204,19 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
         "in_flight": max(in_flight(spans)[0] for spans in steps),
         "in_flight_simulated": in_flight(spans)[0],
     }
+
+
+def stage_gains(run: Run) -> pd.DataFrame:
+    """Return, per precision of a training run, the times of an inner stage, forward_ms and backward_ms, and its bubble.
+
+    The bubble is the measured one, a share of the ranks' time.
+    """
+    bubbles = predictions(run).set_index("precision")["bubble_measured"]
+    rows = []
+    for precision, share in bubbles.items():
+        forward, backward, _ = _inner_times(times_of(measured_steps(run, precision=precision, mode="training")))
+        rows.append((precision, forward, backward, share))
+    return of_run(pd.DataFrame(rows, columns=["precision", "forward_ms", "backward_ms", "bubble"]), run)
 
 
 def _inner_times(times: Times) -> tuple[float, float, float]:
