@@ -105,6 +105,7 @@ def messages_run(folder, *, gpus=4, told=True, quiet=True):
         ("third step", "broadcast", 2, 38_560),
         ("third step", "all-reduce", 3, BYTES),
         ("a step under no_sync", "broadcast", 2, 38_560),
+        ("a second step under no_sync", "none", 0, 0),
         *([] if quiet else [("a step under no_sync", "all-reduce", 3, BYTES)]),
     ]
     rows = [

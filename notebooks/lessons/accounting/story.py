@@ -128,10 +128,9 @@ def turned_knobs(knobs: pd.DataFrame) -> Markdown:
     """Say which knob lowers and which raises the bound most; takes `knobs`."""
     rest = knobs.iloc[1:]
     lowest, highest = rest.loc[rest["times"].idxmin()], rest.loc[rest["times"].idxmax()]
+    best = " or ".join(rest.loc[rest["times"].round(6) == round(lowest["times"], 6), "knob"])
     said = [
-        f"**Most lowers it: {lowest['knob']}, {units.times(lowest['times'])}.**"
-        if lowest["times"] < 1
-        else "Nothing lowers it.",
+        f"**Most lowers it: {best}, {units.times(lowest['times'])}.**" if lowest["times"] < 1 else "Nothing lowers it.",
         f"**Most raises it: {highest['knob']}, {units.times(highest['times'])}.**"
         if highest["times"] > 1
         else "Nothing raises it.",
@@ -150,6 +149,7 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
         {
             "strategy": table["strategy"].map(lambda name: STRATEGY_NAMES.get(name, name)),
             "tokens per GPU": table["tokens"].map(units.count),
+            "bound, tokens": [units.count(round(bound)) if isfinite(bound) else "–" for bound in table["bound_tokens"]],
             "× the bound": (table["tokens"] / table["bound_tokens"]).round(1),
             "speed kept": table["efficiency"].map(units.percent),
             "by its parts": table["added"].map(units.percent),
@@ -162,7 +162,11 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
     if short.empty:
         return verdict(f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more.", shown)
     beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
-    cause = "Something that is in none of the parts takes time too." if beyond else "Their parts add up to that."
+    cause = (
+        "With nothing hidden the parts explain less: something in none of them takes time, too."
+        if beyond
+        else "Their parts add up to that."
+    )
     share = units.percent(_FULL)
     kept = f"{len(short)} of {len(above)} settings above it keep less than {share}"
     return verdict(f"**The bound is not sufficient: {kept}.** {cause}", shown)
@@ -172,13 +176,18 @@ def in_one_minute(trained: pd.DataFrame) -> Markdown:
     """Return the lesson's rules, each with what it is worth on paper, and in recorded training; takes `measured`."""
     readings = tables.labels()["devices"]
     last = tables.over_devices().iloc[-1]
-    floor = f"{units.percent(last['activations'] / last['gb'])} of a device on {last['fsdp']:g} shards are activations"
+    share = units.percent(last["activations"] / last["gb"])
+    floor = f"on {last['fsdp']:g} shards {share} of what a device holds are activations"
     least = units.count(round(tables.bounds().set_index("way").loc["in turn", "tokens"]))
     worst = trained.loc[trained["efficiency"].idxmin()]
     above = units.times(worst["tokens"] / worst["bound_tokens"])
     faster = units.times(tables.knobs().set_index("knob").loc["compute twice as fast", "times"])
     rows = [
-        ("Compute in bytes; name the unit of a number", f"{readings.iloc[0]} devices, not {readings.iloc[-1]}", "–"),
+        (
+            "Compute in bytes; name the unit of a number",
+            f"{readings.min()} to {readings.max()} devices, by the unit",
+            "–",
+        ),
         ("What is not sharded is the floor", floor, "–"),
         (
             "The bound is a least batch, and not sufficient",

@@ -325,13 +325,19 @@ def derivation(published: pd.DataFrame) -> pd.DataFrame:
         ("gather weights, µs", "4DF / (Y·W·M_X)", 1e6 * one.fsdp_s, "4D/W · F/(2Y)", 1e6 * one.fsdp_s),
         ("exchange activations, ns per token", "4D / (X·W·M_Y)", 1e9 * one.tensor_s, "4D/W / X", 1e9 * one.tensor_s),
         ("compute, ns per token", "4DF / (X·Y·C)", 1e9 * one.math_s, "2DF / C", 1e9 * computing_s),
-        ("batch, tokens in all", "weights / (compute − activations)", least, "the same", exact),
+        (
+            "batch, tokens in all",
+            "weights / (compute − activations)",
+            least,
+            "weights / (compute − activations)",
+            exact,
+        ),
         ("batch with rounded compute", "–", math.nan, "compute = 3.8 µs", rounded),
         (
             "batch, tokens per device",
             "batch in all / (X·Y)",
             least / mesh.devices,
-            "printed",
+            "no formula: as printed",
             printed["compute-bound batch"],
         ),
     ]

@@ -80,17 +80,10 @@ _STEP_COLORS = {"ddp": canvas.SERIES[0], "fsdp": canvas.SERIES[3], "hsdp": canva
 _MARKS = {"ddp": "o", "fsdp": "s", "hsdp": "D"}
 
 
-def plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without a turned knob: one micro-batch per step, buckets of torch's own size."""
-    usual = table.loc[table["strategy"] == "ddp", "bucket_mb"]
-    first = usual.iloc[0] if len(usual) else 0.0
-    return table[(table["accumulation"] == 1) & table["bucket_mb"].isin([0.0, first])]
-
-
 def strategies_chart(*tables: pd.DataFrame) -> Figure:
     """Each strategy's step at each rate, split into what a step alone takes and the rest; sent bytes beside the bar."""
     runs = distinct(tables)
-    own = [plain(table) for table in runs]
+    own = [table[table["plain"]] for table in runs]
     figure, axes = parts.panels(len(runs), rows=max(map(len, own)), row_height=0.36, sharex=True)
     for ax, table, rows in zip(axes, runs, own, strict=True):
         labels = [
@@ -154,7 +147,7 @@ def efficiency_chart(*tables: pd.DataFrame) -> Figure:
     runs = [table for table in distinct(tables) if (table["link_mbit"] > 0).any()]
     figure, axes = parts.panels(max(1, len(runs)), height=4.2, sharey=True)
     for ax, table in zip(axes, runs, strict=False):
-        rows = plain(table)
+        rows = table[table["plain"]]
         _bands(ax, rows[rows["link_mbit"] > 0])
         rates = sorted(set(rows.loc[rows["link_mbit"] > 0, "link_mbit"]))
         canvas.logarithmic(ax.xaxis)
@@ -193,10 +186,11 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
         for color, (every, own) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):
             name = "every step (DDP)" if every == 1 else f"every {every} steps"
             axes[0].plot(own["step"], own["loss"], color=color, label=name)
-            axes[1].plot(own["link_mib"].clip(lower=own["link_mib"].max() / 1e3), own["loss"], color=color)
+            exchanged = own[own["link_mib"] > _UNSENT * own["link_mib"].max()]  # a logarithmic axis has no zero
+            axes[1].plot(exchanged["link_mib"], exchanged["loss"], color=color)
         canvas.logarithmic(axes[1].xaxis)
         axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")
-        axes[1].set(title="By bytes", xlabel="sent by a node, MiB (log)")
+        axes[1].set(title="By bytes, from the first exchange on", xlabel="sent by a node, MiB (log)")
         for ax in axes:
             ax.grid(True)
     canvas.shared_legend(figure, list(grid.flat))
@@ -214,6 +208,7 @@ _COLORS = {
 }
 _MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
 _DASHES = (0, (4, 2))
+_UNSENT = 1e-3  # of a training's bytes: less is sent before the first exchange
 _ALMOST = 0.9  # an efficiency that many call good
 
 

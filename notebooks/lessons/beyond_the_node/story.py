@@ -73,10 +73,13 @@ def fewer_bytes(gain: pd.DataFrame) -> Markdown:
     names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
     shown = gain[list(names)].rename(columns=names).round(2)
     said = f"**One flat ring sends {counted} the bytes of two levels.**"
+    small = gain[gain["gain"] < 1 - gain["spread_gain"]]
     if len(slower):
         return verdict(f"{said} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
     if len(faster):
-        return verdict(f"{said} At {len(faster)} of {len(largest)} rates it also takes longer, beyond noise.", shown)
+        said += f" At {len(faster)} of {len(largest)} rates it also takes longer, beyond noise."
+        tail = " With small messages it can be faster: one call starts instead of three." if len(small) else ""
+        return verdict(f"{said}{tail}", shown)
     return verdict(f"{said} Their times differ by no more than noise.", shown)
 
 
@@ -103,7 +106,7 @@ def _slowest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def sharded_steps(table: pd.DataFrame) -> Markdown:
-    """Say how HSDP's step compares with FSDP's at the slowest link, and whose bytes they send; takes `strategies`."""
+    """Say how HSDP's step compares with FSDP's and DDP's at the slowest link; takes `strategies`."""
     rows = _slowest(table)
     if not {"fsdp", "hsdp"} <= {*rows.index}:
         return verdict("This run did not measure both FSDP and HSDP.")
@@ -115,14 +118,27 @@ def sharded_steps(table: pd.DataFrame) -> Markdown:
         said = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
     else:
         said = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
+    said += _beside_ddp(rows)
     counted = table[(table["expected_link_mib"] > 0) & table["link_mib"].notna()]
     off = (counted["link_mib"] / counted["expected_link_mib"] - 1).abs().max()
-    bytes_said = f"The interface counts theory's bytes to within {units.percent(off)}."
+    bytes_said = f"Bytes are theory's to within {units.percent(off)}."
     if off > _BYTES_NEAR:
         bytes_said = f"✘ The interface counts other bytes than theory, up to {units.percent(off)} off."
     names = {"strategy": "strategy", "link_mbit": "Mbit/s", "accumulation": "micro-batches", "bucket_mb": "bucket, MiB"}
     names |= {"step_ms": "step, ms", "spread_step_ms": "±", "link_mib": "MiB sent", "expected_link_mib": "by theory"}
     return verdict(f"{said} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting")
+
+
+def _beside_ddp(rows: pd.DataFrame) -> str:
+    """Return the sentence on DDP beside HSDP, of the rows of `_slowest`; empty where DDP was not measured."""
+    if "ddp" not in rows.index:
+        return ""
+    ddp, hsdp = rows.loc["ddp"], rows.loc["hsdp"]
+    if not resolved(ddp["step_ms"], hsdp["step_ms"], ddp["spread_step_ms"], hsdp["spread_step_ms"]):
+        return " DDP's differs from it by no more than noise."
+    if ddp["step_ms"] > hsdp["step_ms"]:
+        return " DDP's is slower than HSDP's, too."
+    return " DDP's is the fastest: it sends more, in fewer calls."
 
 
 def which_knob(table: pd.DataFrame) -> Markdown:
@@ -143,26 +159,29 @@ def which_knob(table: pd.DataFrame) -> Markdown:
     slower = [
         row
         for _, row in single.iterrows()
-        if resolved(row["step_ms"], best["step_ms"], row["spread_step_ms"], best["spread_step_ms"])
+        if row["step_ms"] > (1 + _SAME) * best["step_ms"]
+        and resolved(row["step_ms"], best["step_ms"], row["spread_step_ms"], best["spread_step_ms"])
     ]
-    return verdict(
-        f"{said} {'The size of buckets matters, too.' if slower else 'No bucket size is faster beyond noise.'}"
-    )
+    return verdict(f"{said} {'The size of buckets matters, too.' if slower else 'No bucket size is clearly faster.'}")
 
 
 def within_band(table: pd.DataFrame) -> Markdown:
-    """Say how many efficiencies lie in their predicted band, and on which side the others; takes `strategies`."""
-    rows = table[(table["strategy"] != "alone") & (table["link_mbit"] > 0) & table["least_efficiency"].notna()]
+    """Say how many efficiencies lie outside their predicted band, and how far below it; takes `strategies`."""
+    rows = table[
+        table["plain"] & (table["strategy"] != "alone") & (table["link_mbit"] > 0) & table["least_efficiency"].notna()
+    ]
     if rows.empty:
         return verdict("The link was not shaped, so there is no band.")
     spread, efficiency = rows["spread_efficiency"].fillna(0), rows["efficiency"]
-    below = efficiency + spread < rows["least_efficiency"].astype(float)
-    above = efficiency - spread > rows["most_efficiency"].astype(float)
-    inside = len(rows) - int(below.sum()) - int(above.sum())
-    others = [f"{int(which.sum())} {side}" for side, which in (("below", below), ("above", above)) if which.any()]
-    return verdict(
-        f"**{inside} of {len(rows)} efficiencies lie in their band**{f', {listed(others)} it' if others else ''}."
-    )
+    least, most = (rows[column].astype(float) for column in ("least_efficiency", "most_efficiency"))
+    below, above = efficiency + spread < least, efficiency - spread > most
+    if below.any():
+        deepest = units.number((efficiency / least).min(), 2)
+        said = f"**The lines promise too much: {int(below.sum())} of {len(rows)} efficiencies lie below their band**"
+        return verdict(f"{said}, one at {deepest} of its lower edge.")
+    if above.any():
+        return verdict(f"**{int(above.sum())} of {len(rows)} efficiencies lie above their band.**")
+    return verdict(f"**All {len(rows)} efficiencies lie in their band.**")
 
 
 def link_needed(needed: pd.DataFrame) -> Markdown:
@@ -193,6 +212,7 @@ def local_steps_cost(table: pd.DataFrame) -> Markdown:
     noise = last["spread_final_loss"] + first["spread_final_loss"]
     cost = f"ends {units.number(abs(worse), 2)} nats {'higher' if worse > 0 else 'lower'}"
     cost = cost if abs(worse) > noise else "ends as low, within the seeds' spread"
+    cost = cost if rows["seeds"].min() > 1 else f"{cost} with the only seed"
     alike = "" if table["apart"].max() == 0 else " ✘ **Ranks end with different weights.**"
     shown = table[["every", "final_loss", "spread_final_loss", "seeds", "link_mib"]].round(3)
     less = units.times(last["times_less"])
@@ -220,9 +240,10 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 def _two_lines(runs: Mapping[str, Run]) -> str | None:
     lines = tables.two_lines(runs["messages"])
     inside, between = (lines[lines["place"] == place]["beta_gb_per_s"] for place in ("inside", "between"))
-    return (
-        f"{units.times(inside.iloc[0] / between.min())} slower between nodes" if len(inside) and len(between) else None
-    )
+    if inside.empty or between.empty:
+        return None
+    slowest = lines.loc[between.idxmin(), "link_mbit"]
+    return f"{units.times(inside.iloc[0] / between.min())} slower between nodes, set to {rate(slowest)}"
 
 
 def _bytes(runs: Mapping[str, Run]) -> str:

@@ -125,7 +125,8 @@ def levels_gain(run: Run) -> pd.DataFrame:
 def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return one row per strategy, rate of the link, micro-batches per step and bucket size.
 
-    Columns: strategy, link_mbit, accumulation, bucket_mb, step_ms, spread_step_ms, count, status, gradient_mib,
+    Columns: strategy, link_mbit, accumulation, bucket_mb, plain (one micro-batch per step, buckets of torch's own
+    size), step_ms, spread_step_ms, count, status, gradient_mib,
     link_mib (what a node's interface has sent per optimizer step), expected_link_mib (theory, without headers),
     compute_ms (the step that sends nothing, of as many micro-batches), efficiency (compute_ms over step_ms) and its
     spread. With `lines` (`two_lines` of the same link) also what they predict: least_efficiency where nothing hides,
@@ -142,6 +143,8 @@ def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
         for name, count in settings
     ]
     table["expected_link_mib"] = [size / _MIB for size in expected]
+    usual = table.loc[table["strategy"] == "ddp", "bucket_mb"].head(1)
+    table["plain"] = (table["accumulation"] == 1) & table["bucket_mb"].isin([0.0, *usual])
     alone = table[table["strategy"] == "alone"].set_index("accumulation")
     table["compute_ms"] = table["accumulation"].map(alone["step_ms"])
     shares = table["accumulation"].map(alone["spread_step_ms"] / alone["step_ms"])
@@ -280,7 +283,7 @@ def needed_links(
     levels = Levels(inside, Link(0.0, math.inf), nodes, per_node)
     rows = [
         (name, count, needed_gbit_per_s(efficiency, name, levels, compute_s, gradient_bytes, count))
-        for name in ("fsdp", "ddp", "hsdp")
+        for name in ("fsdp", "ddp", "hierarchical", "hsdp")
         for count in (1, 4)
     ]
     table = pd.DataFrame(rows, columns=["strategy", "accumulation", "gbit_per_s"])

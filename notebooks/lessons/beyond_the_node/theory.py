@@ -60,8 +60,13 @@ class Levels:
         return self.nodes * self.per_node
 
     def ring_pass_s(self, whole_bytes: float) -> float:
-        """Return the time of an all-gather or a reduce-scatter over all ranks: (N − 1)(α + S/(N·β))."""
-        return self._pass_s(self.between if self.nodes > 1 else self.inside, whole_bytes, self.ranks)
+        """Return the time of an all-gather or a reduce-scatter over all ranks: (N − 1)(α + S/(N·β)).
+
+        Between nodes α is the link's, and β that of the slower line: no ring is faster than its hops inside a node.
+        """
+        slower = min(self.inside.beta_gb_per_s, self.between.beta_gb_per_s)
+        link = Link(self.between.alpha_s, slower) if self.nodes > 1 else self.inside
+        return self._pass_s(link, whole_bytes, self.ranks)
 
     def inside_pass_s(self, whole_bytes: float) -> float:
         """Return the time of an all-gather or a reduce-scatter among the ranks of one node."""
@@ -115,6 +120,7 @@ BITS = 8
 GATHERS = 2  # of FSDP's weights per micro-batch: in forward and in backward
 SCATTERS = 1  # of its gradients per step: the micro-batches before the last add up theirs
 GLOO_SCATTERS = 2  # gloo reduces and scatters by a whole all-reduce, two passes instead of one
+_SLOW = 1e-3  # GB/s, slower than any link inside a node
 _ROUNDING = 1e-9  # relative, of a division that comes out even
 
 
@@ -206,13 +212,17 @@ def needed_gbit_per_s(
 
     Of `levels` only the line inside a node and both α count.
     """
-    times = []
-    for rate in (math.inf, 1.0):
-        link = Link(levels.between.alpha_s, rate)
-        one = Levels(levels.inside, link, levels.nodes, levels.per_node)
-        times.append(step_of(strategy, one, compute_s, gradient_bytes, accumulation=accumulation).communication_s)
+
+    def sending_s(rate: float) -> float:
+        cluster = Levels(levels.inside, Link(levels.between.alpha_s, rate), levels.nodes, levels.per_node)
+        return step_of(strategy, cluster, compute_s, gradient_bytes, accumulation=accumulation).communication_s
+
     allowed_s = accumulation * compute_s * (1 / efficiency - 1)
-    return BITS * (times[1] - times[0]) / (allowed_s - times[0]) if allowed_s > times[0] else math.inf
+    if allowed_s <= sending_s(math.inf):
+        return math.inf
+    slow_s, slower_s = sending_s(_SLOW), sending_s(_SLOW / 2)  # the link between nodes sets the pace of both
+    rest_s = 2 * slow_s - slower_s
+    return BITS * _SLOW * (slow_s - rest_s) / (allowed_s - rest_s)
 
 
 def least_accumulation(efficiency: float, compute_s: float, communication_s: float) -> int:

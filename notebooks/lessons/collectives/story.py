@@ -81,6 +81,9 @@ def smallest(table: pd.DataFrame) -> Markdown:
     )
     summary = f"An all-reduce of {_size(first['bytes'])} by every clock"
     time = _us(first["median_us"])
+    if _falls(line[line["bytes"] <= last["bytes"]]):
+        noise = f"up to {_size(last['bytes'])} noise is larger than what the size adds"
+        return verdict(f"{_whose(table)}: **{noise}.**", shown, summary=summary)
     if last["bytes"] == first["bytes"]:
         return verdict(
             f"{_whose(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
@@ -88,6 +91,11 @@ def smallest(table: pd.DataFrame) -> Markdown:
     sizes = f"up to {_size(last['bytes'])} an all-reduce takes about as long as with {_size(first['bytes'])}"
     sentence = f"{_whose(table)}: **{sizes}, {time}.**"
     return verdict(sentence, shown, summary=summary)
+
+
+def _falls(line: pd.DataFrame) -> bool:
+    """Say whether a larger message took clearly less time than the smallest one, which only noise can do."""
+    return line["median_us"].min() * _FLAT < line["median_us"].iloc[0]
 
 
 def first_call(table: pd.DataFrame) -> Markdown:
@@ -166,7 +174,7 @@ def reached(table: pd.DataFrame) -> Markdown:
     share = rows["share_of_limit"]
     names = {"bus_gb_per_s": "bus bandwidth, GB/s", "algorithm_gb_per_s": "algorithm bandwidth, GB/s"}
     shown = rows.rename(columns=names)[["collective", *names.values()]].assign(
-        **{"of what the links allow": ["no known limit" if pd.isna(one) else units.percent(one) for one in share]}
+        **{"limit, GB/s": rows["limit"], "of the limit": ["–" if pd.isna(one) else units.percent(one) for one in share]}
     )
     best = rows.iloc[0]
     allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
@@ -188,14 +196,14 @@ def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
     if not rows:
         return verdict("No run has two numbers of ranks.")
     columns = ["run", "message", "ranks", "times as long", "a ring's latency", "a ring's transfer"]
-    shown = pd.DataFrame([row[:-1] for row in rows], columns=columns)
+    shown = pd.DataFrame([row[:-2] for row in rows], columns=columns)
     of_here = [row for row in rows if row[0].startswith("this run")] or rows
     said = "; ".join(f"the time of {row[1]} {row[-1]}" for row in of_here[:2])
     return verdict(f"This run: **{said}.**", shown, summary="Every run, from the fewest to the most ranks")
 
 
 def _grown(table: pd.DataFrame) -> list[tuple]:
-    """Return per library and message: run, size, ranks, growth, a ring's two, and what the growth is nearer to."""
+    """Return per library and message: run, size, ranks, growth, a ring's two, growth as a number, its kind."""
     name = _whose(table).lower()
     rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
     for backend in _backends(rows):
@@ -220,7 +228,7 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
                 said = f"grows more like a ring's {near}"
             graph = ", from a CUDA graph" if clock != _CLOCK else ""
             head = (f"{name}, {_NAMES[backend]}{graph}", _size(size), f"{few} to {many}", units.times(ratio))
-            grown.append((*head, *map(units.times, terms.values()), said))
+            grown.append((*head, *map(units.times, terms.values()), ratio, said))
     return grown
 
 
@@ -266,6 +274,8 @@ def _fastest(runs: Mapping[str, Run]) -> pd.DataFrame:
 def _few_large(runs: Mapping[str, Run]) -> str:
     line = _fastest(runs)
     flat = line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]]
+    if _falls(flat):
+        return f"up to {_size(flat['bytes'].iloc[-1])} noise is larger than what the size adds"
     return f"{_size(flat['bytes'].iloc[-1])} take as long as {_size(line['bytes'].iloc[0])}"
 
 
@@ -283,17 +293,23 @@ def _knee_of(line: pd.DataFrame) -> str | None:
 def _bus(runs: Mapping[str, Run]) -> str:
     last = _fastest(runs).iloc[-1]
     share = last["share_of_limit"]
-    allows = "no known limit" if pd.isna(share) else f"{units.percent(share)} of what the links allow"
+    allows = "no known limit" if pd.isna(share) else f"{units.percent(share)} of {units.rate(last['limit'])}"
     return f"all-reduce of {_size(last['bytes'])}: {units.rate(last['bus_gb_per_s'])}, {allows}"
 
 
 def _ranks(runs: Mapping[str, Run]) -> str | None:
     rows = _grown(tables.bandwidths(runs["growth"]))
-    return f"{rows[0][2]} ranks: " + ", ".join(f"{row[1]} {row[3]}" for row in rows[:2]) if rows else None
+    if not rows:
+        return None
+    small, large = (row[-2] for row in rows[:2])
+    hidden = "" if small > large else "not visible; "
+    return f"{hidden}{rows[0][2]} ranks: " + ", ".join(f"{row[1]} {row[3]}" for row in rows[:2])
 
 
 def _start(runs: Mapping[str, Run]) -> str:
     first = _fastest(runs).iloc[0]
+    if not first["first_us"] > first["median_us"]:
+        return "not visible: the first call was not longer"
     return f"first call {_us(first['first_us'])}, later {_us(first['median_us'])}"
 
 

@@ -93,7 +93,7 @@ def published_chart(published: pd.DataFrame, *recorded: pd.DataFrame) -> Figure:
     for place, step_ms, printed in zip(places, steps_ms, published["step_seconds"], strict=True):
         failed = "out of memory" if printed == "OOM" else str(printed)
         parts.beside(ax, *((step_ms, place, units.number(step_ms)) if pd.notna(step_ms) else (0, place, failed)))
-    ax.set(xlabel="ms per step", title="As printed", xlim=(0, 1.12 * steps_ms.max()))
+    ax.set(xlabel="ms per step", title="As printed, and our recorded steps", xlim=(0, 1.12 * steps_ms.max()))
     canvas.legend_above(ax, columns=2)
     return canvas.finish(figure, sources(published, *recorded))
 
@@ -158,7 +158,7 @@ def buckets_chart(
 
 
 def _sweep(ax: Axes, table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame) -> None:
-    looks = {"bucketed": ("buckets, asked size in MB", canvas.MEASURED), "overlapped": ("single gradients", "white")}
+    looks = {"bucketed": ("buckets, asked size in MiB", canvas.MEASURED), "overlapped": ("single gradients", "white")}
     for strategy, (label, fill) in looks.items():
         rows = table[table["strategy"] == strategy]
         look = {"color": canvas.MEASURED, "marker": "o", "mfc": fill, "ls": "", "capsize": 3, "label": label}

@@ -269,5 +269,8 @@ def why_not_smaller() -> HTML:
         "Small buckets leave earlier. Why are the smallest not fastest?",
         ("Each call stops backward", "The same process computes and calls. Hundreds of calls add up to milliseconds."),
         ("They send more bytes", "All sizes send the same bytes: every gradient once."),
-        ("The link is busy with the large ones", "There are none: all buckets of a run have about one size."),
+        (
+            "The link is busy with the large ones",
+            "One run asks for one size: small and large buckets are not sent together.",
+        ),
     )

@@ -138,7 +138,7 @@ def ways_agree(table: pd.DataFrame) -> Markdown:
 
 
 _WHY = {
-    "steps": "Two step times show most: without its all-reduce, a step also copies nothing into buckets.",
+    "steps": "Two step times show most: after its first step `no_sync` leaves out DDP's broadcasts, too.",
     "trace": "The trace shows most: the profiler slows the host, and ranks wait longer for each other.",
     "hooks": "Hooks show most: they count the wait of the rank that is early.",
 }
@@ -185,8 +185,12 @@ def besides_gradients(table: pd.DataFrame) -> Markdown:
         calls = listed(f"{row.calls} {row.Index}s" for row in besides.itertuples())
         share = besides["sent_bytes"].sum() / max(1, steady["sent_bytes"].get("all-reduce", 0))
         head = f"**Besides gradients, a step sends {calls}**, {units.percent(share)} of the bytes."
-    kept = quiet["calls"].get("all-reduce", 0)
-    tail = "`no_sync` sends gradients!" if kept else "`no_sync` leaves out the gradients alone."
+    later = phases.get("a second step under no_sync")
+    tail = "A first step under `no_sync` leaves out the gradients alone."
+    if quiet["calls"].get("all-reduce", 0):
+        tail = "`no_sync` sends gradients!"
+    elif later is not None and not later["calls"].get(_BROADCAST, 0):
+        tail = "`no_sync` leaves out the gradients, and after its first step the broadcasts, too."
     return verdict(f"{head} {tail}", shown, summary=summary)
 
 
@@ -213,11 +217,16 @@ def _trained_alike(table: pd.DataFrame) -> str:
         return "This run lacks the large batch on all GPUs."
     reference, large = known.loc["reference"], known.loc["large"]
     low = [percent for percent in large["percents"] if percent < min(reference["percents"]) / 2]
-    times = units.times(reference["seconds"] / large["seconds"])
-    head = f"The large batch on all GPUs trains {times} as fast as the reference."
     if low:
-        return f"{head} **In {len(low)} of {large['seeds']} seeds it has learnt little: no mean describes that.**"
-    return f"{head} **Its accuracy is {large['test_percent'] - reference['test_percent']:+.1f} points off.**"
+        count = f"{len(low)} of {large['seeds']}"
+        head = f"**In {count} seeds the large batch on all GPUs has learnt little: no mean describes that.**"
+    else:
+        off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
+        head = f"**The large batch on all GPUs ends {off} off the reference.**"
+    if "one_gpu" not in known.index:
+        return head
+    gained = units.times(known.loc["one_gpu", "seconds"] / large["seconds"])
+    return f"{head} More GPUs make it {gained} as fast; what else it gains on the reference is the batch's."
 
 
 def fastest_loop(table: pd.DataFrame) -> Markdown:
@@ -256,8 +265,12 @@ def _waiting(runs: Mapping[str, Run]) -> str:
 
 
 def _ways(runs: Mapping[str, Run]) -> str | None:
-    apart = tables.exchange(runs["communication"])["apart_points"].max()
-    return f"{units.number(apart, 2)} points apart" if pd.notna(apart) else None
+    table = tables.exchange(runs["communication"]).dropna(subset="apart_points")
+    if table.empty:
+        return None
+    noise_ms = table["spread_steps_ms"] + table["spread_waited_ms"]
+    clear = table[table["apart_points"] / 100 * table["step_ms"] > noise_ms]
+    return f"{units.number(clear['apart_points'].max(), 2)} points apart" if len(clear) else "apart by noise alone"
 
 
 def _besides(runs: Mapping[str, Run]) -> str | None:
@@ -271,8 +284,10 @@ def _seeds(runs: Mapping[str, Run]) -> str | None:
     table = tables.accuracy(runs["accuracy"]).set_index("variant")
     if "large" not in table.index:
         return None
-    percents = [units.number(percent) for percent in sorted(table.loc["large", "percents"])]
-    return f"{listed(percents)} % right, by seed"
+    percents = sorted(table.loc["large", "percents"])
+    if max(percents) < GUESSING + 5:
+        return "not visible: no more than guessing"
+    return f"{listed(map(units.number, percents))} % right, by seed"
 
 
 _RULES = {

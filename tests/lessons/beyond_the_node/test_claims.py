@@ -17,7 +17,7 @@ def table():
     [
         ("flop_column", 15_259.92, 152.6, False),
         ("link_of_7b", 1600, 29.45, True),
-        ("superlinear_13b", 2.39, 2.0, False),
+        ("superlinear_13b", 2.39, 2.0, None),
         ("dip_of_1b", 15_555, 19_001, None),
         ("loss_of_125m", 9.1, 0.82, None),
         ("resnet_efficiency", 90, 82.5, True),

@@ -23,6 +23,12 @@ GRAPH = bent(lambda size, knobs: knobs["clock"] == "captured" and size < MIB, 0.
 CASES = [
     (collectives.smallest, {}, "up to 256 KiB an all-reduce takes about as long as with 1 KiB, 10.0 µs", "grows"),
     (collectives.smallest, {"lines": STEEP}, "the time grows from the first step on", "about as long"),
+    (
+        collectives.smallest,
+        {"bend": bent(lambda size, knobs: 1024 < size < MIB, 0.5)},
+        "up to 256 KiB noise is larger than what the size adds",
+        "about as long",
+    ),
     (collectives.smallest, {}, "| NCCL | from a CUDA graph | 5.0", "recorded"),
     (collectives.first_call, {}, "the very first call took 300 µs**, a later one 10.0 µs", "no longer"),
     (collectives.first_call, {"first": 1.5}, "took 15.0 µs, no longer than twice a later one", "**"),
@@ -124,10 +130,17 @@ def test_in_one_minute(tmp_path):
     assert [row[1] for row in rows] == [
         "256 KiB take as long as 1 KiB",
         "knee at 3.62 MiB",
-        "all-reduce of 1 GiB: 379 GB/s, 79 % of what the links allow",
+        "all-reduce of 1 GiB: 379 GB/s, 79 % of 478 GB/s",
         "2 to 4 ranks: 1 KiB 3.0×, 1 GiB 1.5×",
         "first call 300 µs, later 10.0 µs",
     ]
     assert [row[2].strip(" |") for row in rows][1:4:2] == ["no knee among these sizes", "not measured"]
+    slow = bent(lambda size, knobs: size == 1024, 3)
+    grown = bent(lambda size, knobs: size == GIB and knobs["ranks"] == 4, 9)
+    odd = {"sweep": made_sweep(tmp_path / "d", gpus=2, first=0.5, bend=slow)}
+    odd["growth"] = made_sweep(tmp_path / "e", counts=(2, 4), bend=grown)
+    told = collectives.in_one_minute(odd, odd).data
+    assert "noise is larger than what the size adds" in told and "the first call was not longer" in told
+    assert "not visible; 2 to 4 ranks" in told
     recorded = {name: replay(path) for name, path in collectives.RECORDED.items()}
     assert "first call 650 ms" in collectives.in_one_minute(recorded, recorded).data

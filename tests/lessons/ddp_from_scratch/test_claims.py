@@ -37,7 +37,7 @@ def edited(edited_claims):
         ("individual_again", 0.86, 0.796, None),
         ("flat_is_slower", 52, -3.3084, None),
         ("flat_sends_longer", 28.6, -3.3640, None),
-        ("size_1_against_10", 13.2, 0, False),
+        ("size_1_against_10", 13.2, 0, None),
         ("size_100_against_10", 1.7, 100 * (0.846 / 0.776 - 1), None),
         ("buckets_help", 0.8596, 0.846, None),
         ("batch_of_128_positions", 846, 644.6, None),

@@ -47,6 +47,8 @@ def test_messages_are_counted_by_phase():
     assert table.loc[("third step", "broadcast"), "sent_bytes"] == network.buffers_bytes
     assert table.loc[("third step", "all-reduce"), "sent_bytes"] == 4 * network.parameters
     assert ("a step under no_sync", "all-reduce") not in table.index
+    assert table.loc[("a step under no_sync", "broadcast"), "sent_bytes"] == network.buffers_bytes
+    assert table.loc["a second step under no_sync", "calls"].to_dict() == {"none": 0}
     assert ("a step without broadcast_buffers", "broadcast") not in table.index
     assert table.loc[("second step", "broadcast"), "calls"] > table.loc[("third step", "broadcast"), "calls"]
     orders = scaling.orders(run)

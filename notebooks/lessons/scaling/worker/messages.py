@@ -36,6 +36,7 @@ def watch(worker: Worker, point: SimpleNamespace) -> None:
         _counted(worker, name, step)
     with loop.wrapped.no_sync():
         _counted(worker, "a step under no_sync", step)
+        _counted(worker, "a second step under no_sync", step)
     loop = Loop(worker, point, alone=True)
     wrap(broadcast_buffers=False)
     for _ in range(3):
