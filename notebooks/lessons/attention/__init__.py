@@ -2,6 +2,7 @@
 
 from lessons.attention.charts import (
     attention_chart,
+    generations_chart,
     memory_chart,
     plain_chart,
     race_chart,
@@ -28,11 +29,12 @@ from lessons.attention.story import (
     in_one_minute,
     matrices,
     tile_choice,
+    what_waiting_less_gains,
     who_fits,
 )
 from lessons.attention.tables.memory import errors, held, plain
 from lessons.attention.tables.printed import printed_times
-from lessons.attention.tables.speed import floor, race, sweep, tiles
+from lessons.attention.tables.speed import floor, generations, race, steps, sweep, tiles
 from lessons.attention.theory import example, tiled
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "tuning", "race", "trial")}

@@ -12,7 +12,8 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import shades
-from labkit.charts.parts import panels, swatches
+from labkit.charts.parts import bars, beside, own_scales, panels, swatches
+from labkit.charts.parts import rows as named_rows
 from labkit.provenance import fact, fact_or, sources, where
 from labkit.story import units
 from labkit.story.names import ATTENTION_NAMES
@@ -29,9 +30,9 @@ STYLES = {
     "sdpa_cudnn": (canvas.SERIES[2], "v"),
     "plain": (canvas.SERIES[3], "s"),
     "tiled": (canvas.SERIES[5], "P"),
+    "hopper": ("#6A3D9A", "*"),
     "compiled": (canvas.SERIES[4], "^"),
     "by_hand": (canvas.SERIES[6], "o"),
-    "sdpa_efficient": (canvas.SERIES[7], "o"),
 }
 _HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
 _BAD = canvas.PREDICTED
@@ -130,6 +131,24 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel(f"{unit} (log)")
     return _closed(figure, pairs)
+
+
+def generations_chart(*tables: pd.DataFrame) -> Figure:
+    """Forward and backward in ms, a bar per implementation, of `generations`; the line is the least by datasheet."""
+    tables = tuple(table for table in tables if len(table))
+    figure, axes = panels(len(tables), rows=max(len(table) for table in tables))
+    for ax, table in zip(axes, tables, strict=True):
+        table = table[table["implementation"] != "plain"]
+        named_rows(ax, [ATTENTION_NAMES[name] for name in table["implementation"]])
+        bars(ax, table["forward_ms"], color=canvas.COMPUTE, label="forward")
+        bars(ax, table["both_ms"] - table["forward_ms"], start=table["forward_ms"], color=BEFORE, label="backward")
+        for place, both_ms in enumerate(table["both_ms"]):
+            beside(ax, both_ms, place, units.number(both_ms))
+        if (least := table["least_ms"].max()) > 0:
+            ax.axvline(least, color=canvas.THEORY, lw=1.3, label="seven products at the datasheet's rate")
+        ax.set(title=where(table), xlabel="ms", xlim=(0, 1.15 * table["both_ms"].max()))
+    canvas.shared_legend(figure, axes)
+    return canvas.finish(figure, own_scales(axes) + sources(*tables))
 
 
 def sweep_chart(*tables: pd.DataFrame) -> Figure:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-OURS = ("flash", "hopper", "hopper_exact")
-IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", *OURS, "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
+APART = ("hopper_forward", "hopper_exact")  # what the kernels for Hopper are made of
+OURS = ("flash", "hopper", *APART)
+IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", *OURS, "sdpa_flash", "sdpa_cudnn")
 PRECISIONS = ("float32", "bfloat16")
 # The first is right; the next three are the suspects of "find the bug"; the others are no FlashAttention at all.
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward", "not_causal", "square", "torch_inside")
@@ -106,7 +107,8 @@ class Race(Attention):
     """Sixteen heads, causal: ours against plain attention and torch's own kernels, forward, backward and both.
 
     A point adds clock: "launched" (as autograd calls it) or "captured" (replayed from a CUDA graph, without what the
-    host takes to launch it; up to `captured` long, above which it makes no difference).
+    host takes to launch it; up to `captured` long, above which it makes no difference). The kernels for Hopper take
+    d = 64; what they are made of is raced at `apart` positions alone.
     """
 
     SMALLER: ClassVar[dict[str, Any]] = {
@@ -116,14 +118,19 @@ class Race(Attention):
         "implementations": ("plain", "tiled", "flash"),
     }
 
-    implementations: tuple[str, ...] = ("plain", "flash", "sdpa_flash", "sdpa_cudnn")
+    implementations: tuple[str, ...] = ("plain", "flash", "hopper", "sdpa_flash", "sdpa_cudnn")
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 65536)
     head_dims: tuple[int, ...] = (64, 128)
     captured: int = 8192
+    apart: int = 16384
     repeat_ms: int = 50
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        known = list(super().knobs())
+        known = [knobs for knobs in super().knobs() if knobs["implementation"] != "hopper" or knobs["head_dim"] == 64]
+        if "hopper" in self.implementations and self.apart in self.sequences:
+            known += [
+                self.setting(name, self.apart, 64, self.precisions[0]) for name in ("hopper_forward", "hopper_exact")
+            ]
         yield from (knobs | {"clock": "launched"} for knobs in known)
         for knobs in known:
             if self.device == "cuda" and knobs["implementation"] != "plain" and knobs["sequence"] <= self.captured:

@@ -190,6 +190,25 @@ def _ends(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say how the kernels for Hopper compare with the plain ones and cuDNN's; of `generations`, and of `steps`."""
+    table = here if len(here) else recorded
+    ms, place = table.set_index("implementation")["both_ms"], where(table).split(",")[0]
+    sentence = f"**{place}: the kernels for Hopper take {units.number(ms['hopper'])} ms, the plain ones "
+    sentence += f"{units.number(ms['flash'])} ms, cuDNN {units.number(ms['sdpa_cudnn'])} ms.**"
+    walk = speed.steps()
+    gained = -walk["both_ms"].diff()
+    shown = walk.assign(gained=[units.number(value) if value == value else "–" for value in gained])
+    shown = shown.set_axis(
+        ["each beside those above it", "forward, ms", "backward, ms", "both, ms", "gained, ms"], axis=1
+    )
+    return verdict(
+        sentence,
+        shown,
+        summary="The way there, step by step, on one H200",
+    )
+
+
 def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
     """Say the largest and the least gain over plain attention; where times are floors; of `sweep` and `floor`."""
     said = _gain((recorded if fact(here[0], "interpreted") else here)[0])

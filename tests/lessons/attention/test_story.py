@@ -44,9 +44,13 @@ def here(tmp_path_factory):
 
 
 def both(table, here, recorded):
-    name = {memory.held: "memory", memory.plain: "plain", memory.errors: "errors", speed.tiles: "tuning"}.get(
-        table, table.__name__
-    )
+    name = {
+        memory.held: "memory",
+        memory.plain: "plain",
+        memory.errors: "errors",
+        speed.tiles: "tuning",
+        speed.generations: "race",
+    }.get(table, table.__name__)
     return table(here[name]), table(recorded[name])
 
 
@@ -158,6 +162,8 @@ def test_charts(here, recorded):
     for chart in (attention.race_chart(*race), attention.sweep_chart(*sweep)):
         assert len(checked(chart).axes) == 2, "an interpreter's times are not drawn"
         assert "plain: out of memory" in [text.get_text() for text in chart.legends[0].get_texts()]
+    generations = both(speed.generations, here, recorded)
+    assert len(checked(attention.generations_chart(*generations)).axes) == 1
     for table, chart in ((held, attention.memory_chart), (plain, attention.plain_chart), (race, attention.race_chart)):
         assert len(checked(chart(table[1])).axes) == 2
 

@@ -10,6 +10,8 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import of_run
+from labkit.repository import RECORDED
+from lessons.attention.plan import APART, OURS
 from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, scores, square_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def _flops(row) -> int:
 
 def _least_compute_ms(row) -> float:
     # Who kept P need not multiply Q·Kᵀ again in backward; only flash attention must.
-    spared = row.phase != "forward" and row.implementation != "flash"
+    spared = row.phase != "forward" and row.implementation not in OURS
     needed = 1 - spared / PRODUCTS[row.phase]
     return 1e3 * limits.least_seconds_to_compute(needed * _flops(row), _tflops(row))
 
@@ -94,6 +96,7 @@ def _tflops(row) -> float:
 _SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
 _KNOWN = ["point", *_SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
 _OURS, _RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
+_GENERATIONS = ("plain", "sdpa_flash", "flash", "sdpa_cudnn", "hopper_forward", "hopper", "hopper_exact")
 _NEAR = 1.5  # times the shortest: still on the floor
 
 
@@ -103,15 +106,20 @@ def race(run: Run) -> pd.DataFrame:
     `versus`: ms over those of the fact `rival` with the same clock, setting and phase: SDPA-flash, or plain attention
     where a run has no SDPA-flash. The captured clock has no backward of its own: it is "both" less "forward", without
     quartiles. A phase that a point did not reach has its status and no ms. From `physics` and `rates`: limit,
-    share_of_limit, verdict, tflops, share_of_peak.
+    share_of_limit, verdict, tflops, share_of_peak. Without what the kernels for Hopper are made of: `generations`.
     """
+    table = _raced(run)
+    return _named(table[~table["implementation"].isin(APART)], run, rival=rival_of(run.plan))
+
+
+def _raced(run: Run) -> pd.DataFrame:
     table = _timed(run)
     rival = rival_of(run.plan)
     cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)
     table["versus"] = table["ms"] / table["rival_ms"]
-    return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
+    return rates(physics(table.drop(columns=["point", "rival_ms"])))
 
 
 def rival_of(plan: Any) -> str:
@@ -147,6 +155,30 @@ def floor(run: Run) -> pd.DataFrame:
         work = scores(until, until, run.plan.causal) / scores(first, first, run.plan.causal)
         parts.append((implementation, precision, floor_ms, first, until, work))
     return _named(pd.DataFrame(parts, columns=[*keys, "floor_ms", "first", "until", "work"]), run)
+
+
+def generations(run: Run) -> pd.DataFrame:
+    """Return forward_ms, backward_ms, both_ms, their spread and least_ms per implementation, at d = 64, launched.
+
+    Of a Race, at the length at which its kernels for Hopper are taken apart; empty where it has none of them.
+    """
+    table = _raced(run)
+    own = table[(table["sequence"] == run.plan.apart) & (table["head_dim"] == 64) & (table["clock"] == "launched")]
+    shown = own.pivot_table(index="implementation", columns="phase", values="ms", sort=False)
+    shown = shown.reindex(columns=list(PHASES)).set_axis([f"{phase}_ms" for phase in PHASES], axis="columns")
+    both = own[own["phase"] == "both"].set_index("implementation")
+    shown["low_ms"], shown["high_ms"], shown["least_ms"] = both["low_ms"], both["high_ms"], both["least_compute_ms"]
+    rows = [name for name in _GENERATIONS if name in shown.index] if "hopper" in shown.index else []
+    return _named(shown.loc[rows].reset_index(), run)
+
+
+def steps() -> pd.DataFrame:
+    """Return step, forward_ms, backward_ms, both_ms of the kernels between the plain ones and those for Hopper.
+
+    Medians of 4 to 8 interleaved rounds on one H200 on 2026-11-25 (torch 2.11, triton 3.6; N 16 384, d 64, 16 heads,
+    causal, bfloat16). The kernels in between are not part of the workbook.
+    """
+    return pd.read_csv(RECORDED / "h200" / "attention" / "steps.csv")
 
 
 def tiles(run: Run) -> pd.DataFrame:

@@ -24,6 +24,11 @@ def hopper_exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: b
     return Flash.apply(q, k, v, is_causal, EXACT)
 
 
+def hopper_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
+    """Return the same with the forward for Hopper alone: the backward is the plain kernels'."""
+    return Flash.apply(q, k, v, is_causal, FORWARD_ALONE)
+
+
 def fits(q: torch.Tensor, k: torch.Tensor, causal: bool) -> bool:
     """Whether the kernels take (…, N, d): causal, bfloat16, as many keys as queries, d = 64, on Hopper."""
     if not (causal and q.is_cuda and q.dtype == torch.bfloat16 and q.shape == k.shape and q.shape[-1] == 64):
@@ -103,6 +108,7 @@ def _largest(k, v, grid: tuple[int, int, int]) -> torch.Tensor:
 
 
 FAST = Kernels(attention_forward, attention_backward)
+FORWARD_ALONE = Kernels(attention_forward, TILED.backward)
 EXACT = Kernels(attention_forward, partial(attention_backward, exact=True))
 
 

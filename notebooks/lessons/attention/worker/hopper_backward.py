@@ -146,7 +146,7 @@ def take_block(
 
 
 @gluon.jit
-def gather(
+def gather_blocks(
     dK, dV, buffers, k_buffer, v_buffer, ds_buffer, barriers, first_key, head, blocks, scale, root,
     GROUP: gl.constexpr,
 ):  # fmt: skip
@@ -220,11 +220,11 @@ def backward(
     gl.warp_specialize(
         [
             (
-                gather,
+                gather_blocks,
                 (dK, dV, buffers, k_buffer, v_buffer, ds_buffer, barriers, first_key, head, blocks, scale, root, 0),
             ),
             (
-                gather,
+                gather_blocks,
                 (dK, dV, buffers, k_buffer, v_buffer, ds_buffer, barriers, first_key, head, blocks, scale, root, 1),
             ),
             (

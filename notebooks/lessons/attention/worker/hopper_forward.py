@@ -40,7 +40,7 @@ def place(tiles, HEADS: gl.constexpr):
 
 
 @gluon.jit
-def load(tensors, buffers, barriers, first_row, head, tiles):
+def load_tiles(tensors, buffers, barriers, first_row, head, tiles):
     """The loading warp: Q once, then the tiles of K and V from the diagonal down to key 0."""
     Q, K, V = tensors
     q_buffer, k_buffer, v_buffer = buffers
@@ -61,7 +61,7 @@ def load(tensors, buffers, barriers, first_row, head, tiles):
 
 
 @gluon.jit
-def attend(O, L, buffers, barriers, first_row, head, queries, tiles, scale, GROUP: gl.constexpr):
+def attend_tiles(O, L, buffers, barriers, first_row, head, queries, tiles, scale, GROUP: gl.constexpr):
     """One group of warps: its 64 queries past every tile up to their diagonal; writes O and the row log-sum-exp L."""
     q_buffer, k_buffer, v_buffer = buffers
     q_full, k_full, k_empty, v_full, v_empty = barriers
@@ -153,10 +153,10 @@ def forward(Q, K, V, O, L, queries, scale, HEADS: gl.constexpr):
     barriers = (q_full, k_full, k_empty, v_full, v_empty)
     gl.warp_specialize(
         [
-            (attend, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 0)),
-            (attend, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 1)),
-            (attend, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 2)),
-            (load, ((Q, K, V), buffers, barriers, first_row, head, tiles)),
+            (attend_tiles, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 0)),
+            (attend_tiles, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 1)),
+            (attend_tiles, (O, L, buffers, barriers, first_row, head, queries, tiles, scale, 2)),
+            (load_tiles, ((Q, K, V), buffers, barriers, first_row, head, tiles)),
         ],
         [4, 4, 1],
         [GROUP_REGISTERS, GROUP_REGISTERS, LOADER_REGISTERS],
