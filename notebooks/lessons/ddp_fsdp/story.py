@@ -72,7 +72,8 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = recorded[["strategy", "batch", *names]].replace({"strategy": STRATEGY_LABELS})
     shown["unexplained_share"] *= 100
     worst = recorded["unexplained_share"].abs().max()
-    sentence = f"**The ledger explains each recorded peak: at most {units.percent(worst)} is missing**"
+    missing = units.size((recorded["unexplained_share"] * recorded["peak"]).abs().max() * 2**20)
+    sentence = f"**At most {units.percent(worst)} of a recorded peak, {missing}, is missing in the ledger**"
     if worst > _EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
     if here["peak"].notna().any():
@@ -99,7 +100,8 @@ def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = shown.rename(columns={"counted_calls": "calls per step", "counted_mib": "MiB of tensors per step"})
     sentence = "✔ **Every kind of collective agrees with its formula, in calls and bytes**"
     text = verdict(f"{sentence}: {len(here)} here, {len(recorded)} in the recorded run, over all batches.").data
-    head = f"The recorded run, at batch {recorded['batch'].max()}. In a ring, an all-reduce sends its tensors twice:"
+    head = f"The recorded run, at batch {recorded['batch'].max()}. "
+    head += "An all-reduce sends twice what an all-gather of its tensors sends:"
     return Markdown(f"{text}\n\n{head}\n\n{as_table(shown, 4)}")
 
 
@@ -298,7 +300,10 @@ def _beyond_noise(runs: Mapping[str, Run]) -> str:
 
 
 def _knobs(runs: Mapping[str, Run]) -> str:
-    best = tables.ladder(runs["knobs"])["times_first"].max()
+    table = tables.ladder(runs["knobs"])
+    best = table["times_first"].max()
+    if not table["knob"].str.contains("TF32|bfloat16", case=False).any():
+        return f"no lower precision on CPUs; up to {units.times(best)} as fast by other knobs"
     return f"up to {units.times(best)} as fast"
 
 

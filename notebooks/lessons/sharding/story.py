@@ -13,7 +13,7 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.training import EXPLAINED, host_bound
 from labkit.story.verdict import one_minute, verdict
-from labkit.story.words import listed
+from labkit.story.words import listed, resolved
 from lessons.sharding import tables
 
 if TYPE_CHECKING:
@@ -37,17 +37,19 @@ def _shown(table: pd.DataFrame, names: Mapping[str, str], *first: str) -> pd.Dat
 
 
 def worth_it(rates: pd.DataFrame, held: pd.DataFrame) -> Markdown:
-    """Say what full sharding saves and what it keeps of one GPU's rate; takes `strategies` and `memory`."""
-    full, saved = _row(rates, "fsdp_full"), _saved_share(held)
-    if full is None or saved is None:
+    """Say what full sharding saves of DDP's memory and keeps of DDP's rate; takes `strategies` and `memory`."""
+    full, ddp, saved = _row(rates, "fsdp_full"), _row(rates, "ddp"), _saved_share(held)
+    if full is None or ddp is None or saved is None:
         return verdict("This run lacks DDP or full sharding with the large batch.")
     counted = "the peak" if held["peak"].notna().any() else "what the ledger counts"
-    kept = units.percent(full["efficiency"])
+    kept = f"keeps {units.percent(full['efficiency'] / ddp['efficiency'])} of the rate"
+    if not resolved(*(row[name] for name in ("efficiency", "spread_efficiency") for row in (full, ddp))):
+        kept = "has the same rate within noise"
     large = rates[rates["load"] == "large"]
     keys = zip(large["strategy"], large["ranks"], strict=True)
     names = {"efficiency": "rate kept", "spread_efficiency": "±", "gib": "peak, GiB"}
     return verdict(
-        f"**Full sharding saves {units.percent(saved)} of {counted} and keeps {kept} of one GPU's rate**, large batch.",
+        f"**Against DDP, full sharding saves {units.percent(saved)} of {counted} and {kept}**, large batch.",
         _shown(large.assign(gib=[_peak_mib(held, *key) / 1024 for key in keys]), names, "strategy", "ranks"),
         summary="Every strategy",
     )
@@ -84,7 +86,11 @@ def small_batch(rates: pd.DataFrame) -> Markdown:
         return verdict(f"With the report's batch every strategy keeps {kept} or more: no less than with the large one.")
     large_kept = units.percent(large["efficiency"])
     recorded = "In the recorded run, with" if fact(rates, "source").startswith("recorded") else "With"
-    return verdict(f"**{recorded} the report's batch, {name} keeps {kept} instead of {large_kept}.**")
+    one_group = shared[(shared["strategy"] == "fsdp_root") & (shared["efficiency"] > worst["efficiency"] + _CLEAR)]
+    fewer = "".join(
+        f" As one group, in few collectives, it keeps {units.percent(share)}." for share in one_group["efficiency"]
+    )
+    return verdict(f"**{recorded} the report's batch, {name} keeps {kept} instead of {large_kept}.**{fewer}")
 
 
 def ledgers_agree(held: pd.DataFrame, sent: pd.DataFrame) -> Markdown:
@@ -171,9 +177,21 @@ def what_options_cost(table: pd.DataFrame) -> Markdown:
     exact = table[table["option"].isin(["", "recomputed"])]
     worst = exact["loss_off"].max()
     if worst < _ROUNDING:
-        return verdict(f"{head} No strategy changes the losses.", shown, summary=summary)
+        tail = f"No strategy changes the losses.{_sending_less(table, worst)}"
+        return verdict(f"{head} {tail}", shown, summary=summary)
     where = STRATEGY_NAMES[exact.loc[exact["loss_off"].idxmax(), "strategy"]]
     return verdict(f"{head} Losses of {where} differ by {units.percent(worst)}.", shown, summary=summary)
+
+
+def _sending_less(table: pd.DataFrame, rounding: float) -> str:
+    """Say which options that send less change the losses by more than rounding, and whether DDP is faster with them."""
+    less = table[~table["option"].isin(["", "recomputed"]) & (table["loss_off"] > 2 * rounding)]
+    if less.empty:
+        return ""
+    plain = table[(table["strategy"] == "ddp") & (table["option"] == "")]["tokens_per_s"].iloc[0]
+    slower = [row.option for row in less.itertuples() if row.tokens_per_s < plain]
+    speed = f"; slower than DDP without: {listed(slower)}" if slower else ""
+    return f" More than rounding does, these change them: {listed(less['option'])}{speed}."
 
 
 def one_exchange(table: pd.DataFrame) -> Markdown:
@@ -185,15 +203,23 @@ def one_exchange(table: pd.DataFrame) -> Markdown:
         if row.resolved:
             share = units.percent(abs(row.saved_ms) / row.step_ms_every)
             change = f"{share} {'less' if row.saved_ms > 0 else '**more**'} time"
+        if _disagree(table, row.strategy):
+            change = "less time with some numbers of micro-batches, more with others"
         changes.append(f"{STRATEGY_NAMES[row.strategy]} takes {change}")
     columns = (("step_ms", "ms"), ("gradients_mib", "MiB sent"), ("peak_mib", "peak MiB"))
     ends = (("every", "after each"), ("last", "once"))
     names = {f"{name}_{end}": f"{unit}, {exchanged}" for end, exchanged in ends for name, unit in columns}
     shown = _shown(table, names, "micro_batches", "strategy")
-    if not most["resolved"].any():
+    if not most["resolved"].any() and not any(_disagree(table, name) for name in most["strategy"]):
         changes = ["every strategy takes the same time within noise"]
     count = most["micro_batches"].iloc[0]
     return verdict(f"**With one exchange for {count} micro-batches, {listed(changes)}.**", shown)
+
+
+def _disagree(table: pd.DataFrame, strategy: str) -> bool:
+    """Say whether what one exchange saves has both signs, over the numbers of micro-batches."""
+    saved = table[table["strategy"] == strategy]["saved_ms"]
+    return bool(saved.min() < 0 < saved.max())
 
 
 def hidden_share(table: pd.DataFrame) -> Markdown:
@@ -265,8 +291,12 @@ def projection_error(table: pd.DataFrame) -> Markdown:
     return verdict(f"**The projection {wrong}**: {both}.")
 
 
-def as_the_report(table: pd.DataFrame) -> Markdown:
-    """Say how DDP's speed-up in the report's configuration compares with the printed one; takes `reported`."""
+def as_the_report(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say how DDP's speed-up in the report's configuration compares with the printed one; takes two `reported`s.
+
+    Of this run where it has the report's size, else of the recorded one.
+    """
+    table = recorded if fact(here, "small") else here
     rows = table[table["strategy"] == "ddp"]
     if rows.empty:
         return verdict("This run lacks DDP in the report's configuration.")
@@ -281,9 +311,8 @@ def as_the_report(table: pd.DataFrame) -> Markdown:
     }
     shown = _shown(table, names, "strategy", "ranks")
     measured, printed = row["speedup"], row["printed_speedup"]
-    both = f"**On {row['ranks']} ranks DDP is {measured:.2f} times as fast; the report prints {printed:.2f}"
-    if fact(table, "small"):
-        return verdict(f"{both}**, for GPUs.", shown)
+    place = "Recorded, on" if fact(here, "small") else "On"
+    both = f"**{place} {row['ranks']} ranks DDP is {measured:.2f} times as fast; the report prints {printed:.2f}"
     alike = abs(measured / printed - 1) <= _CLOSE
     return verdict(f"{both}**{': about the same, on other GPUs' if alike else ''}.", shown)
 
@@ -318,7 +347,10 @@ def _enough_work(runs: Mapping[str, Run]) -> str | None:
 
 
 def _exchange(runs: Mapping[str, Run]) -> str:
-    row = tables.accumulation(runs["accumulation"]).query("strategy == 'ddp'").iloc[-1]
+    table = tables.accumulation(runs["accumulation"])
+    row = table.query("strategy == 'ddp'").iloc[-1]
+    if _disagree(table, "ddp"):
+        return "DDP: less or more time, by the number of micro-batches"
     if not row["resolved"]:
         return "DDP: no difference beyond noise"
     share = units.percent(abs(row["saved_ms"]) / row["step_ms_every"])

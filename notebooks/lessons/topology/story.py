@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -96,10 +97,11 @@ def together(table: pd.DataFrame) -> Markdown:
     if ranks < 2 or not kept:
         return verdict("One GPU alone shares its link with nobody.")
     shares = listed(f"{units.percent(share)} ({name})" for name, share in kept.items())
+    kind = "with pinned memory" if "pinned" in {*table["memory"]} else "with pageable memory"
     if max(kept.values()) <= 1.1 / ranks:
-        return verdict(f"**All {ranks} share one bottleneck**: of its rate alone each keeps {shares}.")
+        return verdict(f"**All {ranks} share one bottleneck**: of its rate alone each keeps {shares}, {kind}.")
     much = "most" if min(kept.values()) > _MOST else "a part"
-    return verdict(f"While all {ranks} copy, **each keeps {much} of its rate alone**: {shares}.")
+    return verdict(f"While all {ranks} copy {kind}, **each keeps {much} of its rate alone**: {shares}.")
 
 
 def _kept(table: pd.DataFrame) -> dict[str, float]:
@@ -133,18 +135,25 @@ def beside_datasheet(table: pd.DataFrame) -> Markdown:
 
 
 def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
-    """Say how fast small copies are beside large ones of the same path; takes two runs' `copies`."""
+    """Say on which paths small copies are faster or slower than large ones; takes two runs' `alone` copies."""
     rates = [table.groupby("name", sort=False)["gb_per_s"].median() for table in (small, large)]
     sizes = [fact(table, "size") for table in (small, large)]
     shown = pd.concat(rates, axis=1, join="inner").reset_index()
     shown.columns = ["path", *(f"GB/s, {size} a copy" for size in sizes)]
     if _pairs(small).empty or _pairs(large).empty:
         return verdict("No pair was measured in both sizes.", shown)
-    both = [table[table["path"] == "between"] for table in (small, large)]
-    path, (slow, fast) = both[0]["name"].iloc[0], (pairs["gb_per_s"].median() for pairs in both)
-    if not resolved(slow, fast, *(pairs["spread_gb_per_s"].median() for pairs in both)):
-        return verdict(f"**{path}: {sizes[0]} and {sizes[1]} are copied at one rate, within noise.**", shown)
-    return verdict(f"**{path}: {sizes[0]} is copied at {units.times(slow / fast)} the rate of {sizes[1]}.**", shown)
+    spreads = [table.groupby("name", sort=False)["spread_gb_per_s"].median() for table in (small, large)]
+    names = [name for name in rates[0].index if name in rates[1].index]
+    differ = [name for name in names if resolved(*(one[name] for one in (*rates, *spreads)))]
+    if not differ:
+        return verdict(f"**On every path {sizes[0]} and {sizes[1]} are copied at one rate, within noise.**", shown)
+    factors = {name: rates[0][name] / rates[1][name] for name in differ}
+    most = max(factors, key=lambda name: abs(math.log(factors[name])))
+    others = (
+        f" Within noise: {listed(name for name in names if name not in differ)}." if len(differ) < len(names) else ""
+    )
+    times = units.times(factors[most])
+    return verdict(f"**{most}: {sizes[0]} is copied at {times} the rate of {sizes[1]}.**{others}", shown)
 
 
 def in_one_minute(run: Run, recorded: Run) -> Markdown:
@@ -170,6 +179,8 @@ def _pinned(run: Run) -> str | None:
 
 
 def _shared(run: Run) -> str | None:
+    if run.plan.device == "cpu":
+        return "CPU processes share cores"
     kept = min(_kept(tables.host_rates(tables.copies(run))).values())
     return f"each keeps at least {units.percent(kept)} of its rate alone" if run.plan.gpus > 1 else None
 

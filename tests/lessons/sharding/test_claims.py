@@ -12,7 +12,7 @@ FIGURES = {  # printed, recomputed, holds
     "parameters": (474.7, 2952.7, False),
     "peak": (3076.27, 11810.8, False),
     "memory_at_64": (60, 114.883, False),
-    "parameter_count": (774_439_808, 774_030_080, True),
+    "parameter_count": (774_439_808, 774_030_080, False),
     "kernel_time": (7010.3, 6930.4, False),
     "states_by_batch": (1997, 11810.8, False),
     "memory_per_sequence": (1764, 6381.23, False),
@@ -29,7 +29,7 @@ FIGURES = {  # printed, recomputed, holds
     "window_is_a_step": (7010.3, 2915, False),
     "reduce_scatters": (0, 37, False),
     "time_of_gathers": (2.13, 0.5221, None),
-    "sent_by_ddp": (475, 3096.12, False),
+    "sent_by_ddp": (475, 2952.69, False),
 }
 WORDS = {
     "precision": ("FP16 mixed precision", "float32", False),
@@ -37,7 +37,7 @@ WORDS = {
     "ranking": ("gradient-only, DDP, full", "DDP, gradient-only, full", False),
     "parts": ("4, 8", "8.5, 11.5", False),
     "speedups": ("1.93, 1.91, 1.92", "1.99, 1.97, 1.99", True),
-    "links": ("32, 900", "64, 478", False),
+    "links": ("32, 900", "64, 450", False),
     "gathered_by_gradient_only": ("gradients and optimizer states", "parameters", False),
     "efficiency_lost": ("0.51, 0.89, 0.16 %", "3.7, 4.5, 4.2 %", False),
     "projected_memory": ("8, 6, 4.5", "7.5, 5.25, 4.12", False),
@@ -136,7 +136,7 @@ def test_eight_claims_are_shown_and_not_all_of_them_fail():
         ("collectives_called", False, "operators", "calls", 109, {"calls": 13}),
         ("kernel_time", False, "breakdown", "strategy", "ddp", {"kernel_ms": 6930.4}),
         ("time_of_gathers", True, "operators", "calls", 37, {"microseconds": 26_000}),
-        ("sent_by_ddp", True, "statements", "statement", "sent by ddp per step", {"value": 3096}),
+        ("sent_by_ddp", True, "statements", "statement", "sent by ddp per step", {"value": 2953}),
     ],
 )
 def test_other_figures_give_other_verdicts(edited_claims, claim, holds, name, by, row, figures):

@@ -101,7 +101,15 @@ def test_size_matters(tmp_path):
     assert "GPU → GPU: 1 MiB is copied at 0.25× the rate of 64 MiB" in text
     assert "| GPU → GPU | 99.0 | 396 |" in text
     small["spread_gb_per_s"] = 300.0
-    assert "at one rate, within noise" in topology.size_matters(small, large).data
+    assert (
+        "On every path 1 MiB and 64 MiB are copied at one rate, within noise"
+        in topology.size_matters(small, large).data
+    )
+    cached = small.assign(gb_per_s=small["gb_per_s"].where(small["path"] != "within", 9e3), spread_gb_per_s=1.0)
+    cached.loc[cached["path"] == "between", ["gb_per_s", "spread_gb_per_s"]] = 396.0
+    cached.attrs = small.attrs
+    told = topology.size_matters(cached, large).data
+    assert "within a GPU: 1 MiB is copied at" in told and "Within noise: " in told and "GPU → GPU" in told
     one = topology.copies(copies_run(tmp_path / "one", gpus=1))
     assert "No pair was measured in both sizes" in topology.size_matters(one, large).data
 

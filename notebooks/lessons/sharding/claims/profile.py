@@ -10,6 +10,7 @@ from labkit.theory.traffic import through_a_link, traffic
 from lessons.sharding.claims.report import (
     GPUS,
     LARGE,
+    MIB,
     MODELS,
     SAME,
     TEXT,
@@ -170,7 +171,7 @@ CLAIMS = stated_rows(
         "where": TEXT,
         "says": "DDP sends 475 MB per step",
         "printed": lambda: stated("sent by ddp per step"),
-        "recomputed": lambda: through_a_link(traffic(MODELS[LARGE], "ddp", GPUS), GPUS) / 1e6,
+        "recomputed": lambda: through_a_link(traffic(MODELS[LARGE], "ddp", GPUS), GPUS) / MIB,
         "recomputes": "GPT-2 Large's gradients in float32",
         "holds": SAME,
         "unit": "MB",

@@ -66,7 +66,7 @@ class _SilentScatter(DefaultReduceScatter):
 
 @contextmanager
 def muted(trainer: Trainer) -> Iterator[None]:
-    """Take the communication out of a strategy and leave all the rest: copies, buckets, hooks, streams."""
+    """Take the communication out of a strategy; FSDP keeps copies, hooks and streams, DDP loses its buckets' work."""
     if trainer.strategy == "ddp":
         with trainer.wrapped.no_sync():
             yield
