@@ -19,7 +19,7 @@ STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "z
 _STAGE_COLORS = dict(zip(STAGES, (canvas.SERIES[number] for number in (0, 5, 2, 3, 1)), strict=True))
 _NAMES = {
     "unsharded": "unsharded",
-    "zero_redundancy": "torch's ZeRO",
+    "zero_redundancy": "torch's",
     "zero_buckets": "torch's, in buckets",
     "sharded": "ours",
 }
@@ -118,7 +118,7 @@ def grouped_rows(
 
 
 SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
-_REST, _UPDATE = "#C8D8E4", "#4C92C3"  # of a whole step
+_STEP = "#4C92C3"
 _LEAST = "#F0E442"
 _GB_PER_MIB = 2**20 / 1e9
 
@@ -157,9 +157,7 @@ def _updates_and_steps(left: Axes, right: Axes, table: pd.DataFrame) -> None:
     for ax in (left, right):
         places = grouped_rows(ax, headings, ways, groups, [ways.index(way) for way in table["way"]])
     _updates(left, table, places)
-    rest_ms = (table["step_ms"] - table["update_ms"]).clip(lower=0)
-    right.barh(places, rest_ms, color=_REST, height=BAR, label="forward, backward, average")
-    right.barh(places, table["step_ms"] - rest_ms, left=rest_ms, color=_UPDATE, height=BAR, label="update and sending")
+    right.barh(places, table["step_ms"], color=_STEP, height=BAR, label="whole step")
     _whiskers(right, table["step_ms"], places, table["spread_step_ms"])
 
 
@@ -224,7 +222,7 @@ def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, t
     ledgers.peak_marks(left, list(places)[: len(ours)], pd.Series(ours, dtype=float))
     left.set(title="Peak memory", xlabel="GB (10⁹ bytes) per rank")
     rows = [
-        (f"{KERNELS[row.kernel].split(' (')[0]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
+        (f"{row.model}, {KERNELS[row.kernel].split(' (')[0]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
         for row in times.itertuples()
     ]
     rows += [("our run, many kernels", *_gained(timed, "foreach"), canvas.RECORDED)]
@@ -233,7 +231,7 @@ def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, t
     parts.rows(right, labels)
     parts.bars(right, pd.Series(values), color=list(colors), spread=[spread or float("nan") for spread in spreads])
     right.axvline(0, color=canvas.INK, lw=0.8)
-    right.set(title="XL's step", xlabel="ms shorter")
+    right.set(title="A step of each model", xlabel="ms shorter")
     canvas.legend_above(left, columns=5)
     return canvas.finish(figure, sources(peaks, times, held))
 

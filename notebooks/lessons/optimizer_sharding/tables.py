@@ -344,22 +344,24 @@ def report_peaks(published: pd.DataFrame) -> pd.DataFrame:
 
 
 def report_times(published: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per kernels and way to send: by how many ms an XL step on two H100s can become shorter.
+    """Return one row per model, kernels and way to send: by how many ms a step on two H100s can become shorter.
 
     `gained_ms` is what half the update's traffic through memory saves at the datasheet's rate, less the least that
     sending the parameters takes: gathered, or broadcast in turn. `printed_ms` is the report's.
     """
     rows = published.set_index("sharded")["step_seconds"]
-    elements = transformer(*SIZES["xl"][:3]).parameters
+    elements = {model: transformer(*SIZES[model][:3]).parameters for model in MODELS}
     parts = [
         {
+            "model": model,
             "kernel": kernel,
             "sending": sending,
             "gained_ms": 1e3
-            * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * elements / _RANKS, _GPU.hbm_gb_per_s)
-            - 1e3 * sent_s(elements, _RANKS, _GPU.nvlink_gb_per_s, in_turn=sending == "in turn"),
+            * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * count / _RANKS, _GPU.hbm_gb_per_s)
+            - 1e3 * sent_s(count, _RANKS, _GPU.nvlink_gb_per_s, in_turn=sending == "in turn"),
             "printed_ms": 1e3 * float(rows["no"] - rows["yes"]),
         }
+        for model, count in elements.items()
         for kernel in ("foreach", "fused")
         for sending in ("gathered", "in turn")
     ]

@@ -126,8 +126,8 @@ CLAIMS = (
         recomputed=_forward_alone,
         recomputes="a forward that keeps nothing",
         holds=lambda printed, recomputed: True if _NEAR(printed, recomputed) else None,
-        reason="The printed forward kept its activations: they grow with the square of the context. "
-        "The report does not say whether a backward follows.",
+        reason="The printed forward kept its activations. Our recorded forward that keeps them peaks at 30.1 GB; "
+        "plain attention's scores can be most of the rest.",
         **_PEAKS,
     ),
     Stated(

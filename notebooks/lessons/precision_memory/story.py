@@ -97,7 +97,8 @@ def norm_needs(table: pd.DataFrame) -> Markdown:
     narrow = table[table["precision"] == "bfloat16"]
     first = "float16 statistics stay finite"
     if len(broken):
-        first = f"float16 statistics overflow from a deviation of {broken['input_size'].min():g} on"
+        some = " in some rows" if broken.loc[broken["input_size"].idxmin(), "finite"] else ""
+        first = f"float16 statistics overflow{some} from a deviation of {broken['input_size'].min():g} on"
     if narrow.empty or not narrow["finite"].all():
         return verdict(f"**{first}; bfloat16 statistics are not finite everywhere.**")
     worst = narrow.loc[narrow["error"].idxmax()]
@@ -138,6 +139,7 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
             "largest scale": f"2^{round(math.log2(scaled['scale'].max()))}",
             "steps skipped": f"{int(scaled['skipped'].sum())} of {len(scaled)}",
             "last loss, float32": units.number(last["float32"]),
+            "last loss, float16": units.number(last["float16"]),
             "last loss, float16 with the scale": units.number(last["float16 scaled"]),
             "last loss, bfloat16": units.number(last["bfloat16"]),
         }
@@ -209,6 +211,9 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     what = "exactly one float32 matrix of the SwiGLU" if top == matrix else "not the size of a matrix of the SwiGLU"
     made_in = recorded["phase"].iloc[0]
     what += f", made in {made_in}" + (": a gradient, no activation" if made_in == "backward" else "")
+    as_large = here.loc[here["size_mib"] == here["size_mib"].iloc[0], "phase"]
+    if made_in == "backward" and "forward" in set(as_large):
+        what += ". In this run forward makes one as large"
     shown = here.head(_LISTED).rename(columns={"size_mib": "MiB", "count": "times", "source": "text"})
     shown["text"] = [f"`{text}`" if text else "(autograd's own thread)" for text in shown["text"].fillna("")]
     return verdict(
@@ -261,8 +266,11 @@ def _lost_gradients(runs: Runs) -> str:
 
 def _gain(runs: Runs) -> str:
     table = tables.speed(runs["speed"])
-    own = table[(table["precision"] == "bfloat16") & (table["phase"] == "forward")].set_index("model")["gain"]
-    return f"{own.index[0]}: {units.times(own.iloc[0])}, {own.index[-1]}: {units.times(own.iloc[-1])}"
+    own = table[table["precision"] == "bfloat16"]
+    ends = own[own["model"].isin([own["model"].iloc[0], own["model"].iloc[-1]])]
+    clear = ends[(ends["gain"] - 1).abs() > ends["spread_gain"]].drop_duplicates("model", keep="last")
+    said = [f"{row.model}: {units.times(row.gain)} ({row.phase})" for row in clear.itertuples()]
+    return ", ".join(said) or "within noise"
 
 
 def _moment(runs: Runs) -> str:

@@ -107,6 +107,7 @@ def swept(*updates):
     [
         (swept(60, 20, 30), "**Fastest: 128 MiB.** The smallest takes 3.0× as long."),
         (swept(30, 20, 60), "The largest takes 3.0×"),
+        (swept(60, 40, 20), "**Fastest: 512 MiB, the largest.** The smallest takes 3.0× as long: here the number"),
         (swept(60, 20, 20.4), "**Fastest: 128 to 512 MiB.**"),
         (swept(20.5, 20, 20.9), "All sizes take the same time"),
         (swept(), "No size of buckets"),

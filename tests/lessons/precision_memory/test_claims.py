@@ -70,6 +70,9 @@ def test_the_reasons_figures():
     assert [logits, 2 * logits] == pytest.approx([21, 39], abs=2.1)
     recorded = precision_memory.memory(replay("h200/precision_memory/memory"))
     recorded = recorded.set_index(["precision", "phase", "sequence"])["peak"].sort_index()
+    kept = recorded["float32", "forward", 512] * 2**20 / 1e9
+    assert kept == pytest.approx(30.1, abs=0.05)
+    assert 0.5 < square * 512**2 / (peaks["forward"][512] - kept) < 1, "most of the rest"
     later = recorded["float32", "steady step"] / recorded["float32", "first step"]
     assert later[[128, 256]].max() < 1.001 < 1.05 < later[512]
 

@@ -78,6 +78,7 @@ def test_casts(recorded, monkeypatch):
     [
         ({}, "overflow from a deviation of 256 on; bfloat16 statistics are off by up to 15 %** (at a mean of 1024)"),
         ({"finite": True}, "stay finite"),
+        ({"finite": True, "error": 0.2}, "overflow in some rows from a deviation of 256 on"),
         ({"finite": False}, "bfloat16 statistics are not finite everywhere"),
     ],
 )
@@ -142,6 +143,8 @@ def test_largest_allocation(recorded):
         "takes 100 MiB**: exactly one float32 matrix of the SwiGLU, made in backward: a gradient, no activation."
         in said
     )
+    small = table.assign(phase="forward")
+    assert "In this run forward makes one as large" in precision_memory.largest_allocation(small, table).data
     other = like(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 
@@ -164,3 +167,4 @@ def test_one_minute_shows_both(recorded):
     lines = precision_memory.in_one_minute(recorded, recorded).data.splitlines()
     assert lines[0] == "| rule | here | recorded |" and len(lines) == 8
     assert "ends at 4, a float32 sum at 10 |" in lines[2]
+    assert "| small: 0.81× (backward), 2.7b: 3.1× (backward) |" in lines[5], "beyond noise"
