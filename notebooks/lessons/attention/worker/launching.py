@@ -12,9 +12,9 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-# Versions of Triton whose launcher takes its arguments as `_direct` gives them; with others `compiled[grid]` starts
+# Whether Triton's launcher takes its arguments as `_direct` gives them. With other versions `compiled[grid]` starts
 # kernels, through public names, and takes up to ten times as long.
-DIRECT_VERSIONS = ("3.6.",)
+DIRECT = triton.__version__.startswith("3.6.")
 MOST_KNOWN = 1024  # launches that are kept
 
 
@@ -86,7 +86,7 @@ def launch(setting: Hashable, tensors: tuple[torch.Tensor, ...], make: Callable[
             _compiled[new.key(tensors[0])] = compiled
         return
     compiled[new.grid](*new.plain(), *new.constants)
-    if triton.__version__.startswith(DIRECT_VERSIONS) and not compiled.run.global_scratch_size:
+    if DIRECT and not compiled.run.global_scratch_size:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         _known[key] = _direct(compiled, new)

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import MIB, Meter
+from lessons.attention.worker.launching import DIRECT
 
 _PRODUCTS = (
     "mm",
@@ -135,14 +136,15 @@ class Watch(TorchDispatchMode):
 
 
 _REPEAT_MS = 20  # how long a candidate is timed for
-LONG = 4096  # queries from which on it pays that the host describes the tensors, in bfloat16
+# Queries from which on it pays that the host describes the tensors, in bfloat16; where descriptions are kept, always.
+LONG = 4096
 _LONGEST = 16384  # above it, the same tile wins
 
 
 class Tile(NamedTuple):
     """Rows and columns of a tile of scores, loads in flight, warps a program, and registers a thread (0: any).
 
-    `described`: the host describes the tensors to the copy engine, which costs it 3 µs each; else every program does.
+    `described`: the host describes the tensors to the copy engine, which may cost it 3 µs each; else each program does.
     """
 
     rows: int
@@ -201,7 +203,7 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
-        described = precision == "bfloat16" and problem[-1] >= LONG
+        described = DIRECT or (precision == "bfloat16" and problem[-1] >= LONG)
         candidates = [tile._replace(described=described) for tile in tiles]
         measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
         fitting = [tile for tile in times if not math.isnan(times[tile])]
