@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("NAME", "VALUE"),
         help="set a notebook's parameter: size (auto, small, full), gpus, seeds; may be repeated",
     )
-    parser.add_argument("--nodes", type=int, help="run every launch on so many nodes of a Slurm cluster (README)")
+    parser.add_argument("--nodes", type=int, help="run every launch on so many nodes (labkit/cluster/README.md)")
     parser.add_argument("--report-only", action="store_true", help="rebuild the pages of what ran, run nothing")
     parser.add_argument(
         "--resume", action="store_true", help="leave out what the report has done with the same code and parameters"

@@ -22,6 +22,7 @@ HANDED_OUT = (
     "data/models/*",
     "data/published/*",
     "data/recorded/**/*",
+    "labkit/**/README.md",
     "labkit/**/*.py",
     "labkit/**/*.csv",
     "labkit/tools/lab_settings/*",

@@ -198,7 +198,7 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     sentence += f"{units.number(ms['flash'])} ms, cuDNN {units.number(ms['sdpa_cudnn'])} ms.**"
     walk = speed.steps()
     gained = -walk["both_ms"].diff()
-    shown = walk.assign(gained=[units.number(value) if value == value else "–" for value in gained])
+    shown = walk.assign(gained=["–" if math.isnan(value) else f"{value:+.2f}".replace("-", "−") for value in gained])
     shown = shown.set_axis(
         ["each beside those above it", "forward, ms", "backward, ms", "both, ms", "gained, ms"], axis=1
     )
