@@ -144,9 +144,14 @@ def generations_chart(*tables: pd.DataFrame) -> Figure:
         bars(ax, table["both_ms"] - table["forward_ms"], start=table["forward_ms"], color=BEFORE, label="backward")
         for place, both_ms in enumerate(table["both_ms"]):
             beside(ax, both_ms, place, units.number(both_ms))
+        length = fact(table, "sequence")
         if (least := table["least_ms"].max()) > 0:
-            ax.axvline(least, color=canvas.THEORY, lw=1.3, label="seven products at the datasheet's rate")
-        ax.set(title=where(table), xlabel="ms", xlim=(0, 1.15 * table["both_ms"].max()))
+            ax.axvline(least, color=canvas.THEORY, lw=1.3, label="2 + 5 products at the datasheet's rate")
+        ax.set(
+            title=f"{where(table)}: {units.count(length)} positions, d = 64",
+            xlabel="ms",
+            xlim=(0, 1.15 * table["both_ms"].max()),
+        )
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, own_scales(axes) + sources(*tables))
 

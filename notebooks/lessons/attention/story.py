@@ -154,7 +154,7 @@ def _against(table: pd.DataFrame) -> str:
     rival, own = ATTENTION_NAMES[fact(table, "rival")], table[table["implementation"] == _OURS]
     alone, launched = (own[own["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
     worst, place = own.loc[launched.idxmax()], where(table).split(",")[0]
-    host = f"Launched, it takes up to {units.times(worst['versus'])} that time"
+    host = f"Launched, ours takes up to {units.times(worst['versus'])} {rival}'s time"
     if launched.max() <= 1:
         host = "Launched, it is never slower, either"
     elif alone.max() <= 1:
@@ -194,7 +194,7 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     """Say how the kernels for Hopper compare with the plain ones and cuDNN's; of `generations`, and of `steps`."""
     table = here if len(here) else recorded
     ms, place = table.set_index("implementation")["both_ms"], where(table).split(",")[0]
-    sentence = f"**{place}: the kernels for Hopper take {units.number(ms['hopper'])} ms, the plain ones "
+    sentence = f"**{place}: the kernels for Hopper take {units.number(ms['hopper'])} ms, our Triton kernels "
     sentence += f"{units.number(ms['flash'])} ms, cuDNN {units.number(ms['sdpa_cudnn'])} ms.**"
     walk = speed.steps()
     gained = -walk["both_ms"].diff()
@@ -205,7 +205,7 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     return verdict(
         sentence,
         shown,
-        summary="The way there, step by step, on one H200",
+        summary="The way there, step by step: a run of its own, on another H200",
     )
 
 
@@ -222,7 +222,14 @@ def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame,
             told = row.implementation == _OURS and not fact(table, "interpreted")
             slower = _slower(table, row.precision) if told else "–"
             rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more, slower))
-    heads = ["run", "attention", "precision", "least time", "1.5 times that is enough up to", "float32 over bfloat16"]
+    heads = [
+        "run",
+        "attention",
+        "precision",
+        "least time, fastest d",
+        "1.5 times that is enough up to",
+        "float32 over bfloat16",
+    ]
     heads.append("slower than plain attention at")
     return verdict(
         said, pd.DataFrame(rows, columns=heads), summary="Where it is slower, and how far the least time reaches"

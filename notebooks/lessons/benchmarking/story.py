@@ -158,7 +158,9 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         turn = f"From a width of {units.count(knee)} on, the GPU is the limit."
     said = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
     verb = "within" if error <= _EXPLAINED else "by up to"
-    sentence = f"{said} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}. {turn}"
+    others = table[table["axis"] != "model"]["error"].abs().max()
+    sentence = f"{said} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}"
+    sentence += f", of the sweeps' other points by up to {units.percent(others)}. {turn}"
     facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
     more = (

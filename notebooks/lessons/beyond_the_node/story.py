@@ -77,8 +77,11 @@ def fewer_bytes(gain: pd.DataFrame) -> Markdown:
     if len(slower):
         return verdict(f"{said} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
     if len(faster):
-        said += f" At {len(faster)} of {len(largest)} rates it also takes longer, beyond noise."
-        tail = " With small messages it can be faster: one call starts instead of three." if len(small) else ""
+        said += (
+            f" With the largest message it also takes longer at {len(faster)} of {len(largest)} rates, beyond noise."
+        )
+        most = units.size(1024 * small["kib"].max()) if len(small) else ""
+        tail = f" Up to {most} it can be faster: one call starts instead of three." if len(small) else ""
         return verdict(f"{said}{tail}", shown)
     return verdict(f"{said} Their times differ by no more than noise.", shown)
 
@@ -118,7 +121,7 @@ def sharded_steps(table: pd.DataFrame) -> Markdown:
         said = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
     else:
         said = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
-    said += _beside_ddp(rows)
+    said += _beside_ddp(rows, _ddp_wins_somewhere(table))
     counted = table[(table["expected_link_mib"] > 0) & table["link_mib"].notna()]
     off = (counted["link_mib"] / counted["expected_link_mib"] - 1).abs().max()
     bytes_said = f"Bytes are theory's to within {units.percent(off)}."
@@ -129,7 +132,21 @@ def sharded_steps(table: pd.DataFrame) -> Markdown:
     return verdict(f"{said} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting")
 
 
-def _beside_ddp(rows: pd.DataFrame) -> str:
+def _ddp_wins_somewhere(table: pd.DataFrame) -> bool:
+    """Return whether DDP's step is shorter than HSDP's beyond noise at some rate."""
+    plain = table[(table["status"] == "ok") & (table["accumulation"] == 1)].drop_duplicates(["link_mbit", "strategy"])
+    steps = {name: rows.set_index("link_mbit") for name, rows in plain.groupby("strategy")}
+    if not {"ddp", "hsdp"} <= {*steps}:
+        return False
+    pairs = steps["ddp"].join(steps["hsdp"].add_suffix("_hsdp"), how="inner")
+    return any(
+        row.step_ms < row.step_ms_hsdp
+        and resolved(row.step_ms, row.step_ms_hsdp, row.spread_step_ms, row.spread_step_ms_hsdp)
+        for row in pairs.itertuples()
+    )
+
+
+def _beside_ddp(rows: pd.DataFrame, turned: bool) -> str:
     """Return the sentence on DDP beside HSDP, of the rows of `_slowest`; empty where DDP was not measured."""
     if "ddp" not in rows.index:
         return ""
@@ -137,11 +154,13 @@ def _beside_ddp(rows: pd.DataFrame) -> str:
     if not resolved(ddp["step_ms"], hsdp["step_ms"], ddp["spread_step_ms"], hsdp["spread_step_ms"]):
         return " DDP's differs from it by no more than noise."
     if ddp["step_ms"] > hsdp["step_ms"]:
-        return " DDP's is slower than HSDP's, too."
+        return (
+            " DDP's is slower than HSDP's, too; faster links turn that round." if turned else " DDP's is slower, too."
+        )
     return " DDP's is the fastest: it sends more, in fewer calls."
 
 
-def which_knob(table: pd.DataFrame) -> Markdown:
+def which_knob(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what accumulation brings at the slowest link, and whether any bucket size is faster; takes `strategies`."""
     ddp = table[(table["strategy"] == "ddp") & (table["status"] == "ok")]
     ddp = ddp[ddp["link_mbit"] == _slowest(table)["link_mbit"].iloc[0]]
@@ -154,15 +173,27 @@ def which_knob(table: pd.DataFrame) -> Markdown:
     else:
         ends = f"{units.percent(few['efficiency'])} to {units.percent(many['efficiency'])}"
         said = f"**At {at} accumulation takes the efficiency from {ends}.**"
-    single = ddp[ddp["accumulation"] == 1]
+    matters, matters_there = _bucket_matters(table), _bucket_matters(recorded)
+    buckets = "The size of buckets matters, too" if matters else "No bucket size is clearly faster"
+    if matters != matters_there:
+        buckets += (
+            "; in the recorded run the size matters"
+            if matters_there
+            else "; in the recorded run no size is clearly faster"
+        )
+    return verdict(f"{said} {buckets}.")
+
+
+def _bucket_matters(table: pd.DataFrame) -> bool:
+    """Return whether a bucket size of DDP is slower than the best one beyond noise, at the slowest link."""
+    ddp = table[(table["strategy"] == "ddp") & (table["status"] == "ok")]
+    single = ddp[(ddp["accumulation"] == 1) & (ddp["link_mbit"] == _slowest(table)["link_mbit"].iloc[0])]
     best = single.loc[single["step_ms"].idxmin()]
-    slower = [
-        row
-        for _, row in single.iterrows()
-        if row["step_ms"] > (1 + _SAME) * best["step_ms"]
+    return any(
+        row["step_ms"] > (1 + _SAME) * best["step_ms"]
         and resolved(row["step_ms"], best["step_ms"], row["spread_step_ms"], best["spread_step_ms"])
-    ]
-    return verdict(f"{said} {'The size of buckets matters, too.' if slower else 'No bucket size is clearly faster.'}")
+        for _, row in single.iterrows()
+    )
 
 
 def within_band(table: pd.DataFrame) -> Markdown:

@@ -175,7 +175,9 @@ def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Fig
         if reports:
             below = range(len(names), len(names) + len(reports))
             ax.scatter([*reports.values()], below, marker="^", s=50, color=canvas.PUBLISHED, label="published peak")
-        ax.set(title=_title(layers), xlabel="MB (10^6 bytes) per sample", xlim=(0, 1.1 * max(ends)))
+        measured = any(layer.table["peak_mb"].notna().any() for layer in layers)
+        title = _title(layers) if measured else "By formula, the small model"
+        ax.set(title=title, xlabel="MB (10^6 bytes) per sample", xlim=(0, 1.1 * max(ends)))
     canvas.shared_legend(figure, axes[::-1])
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 

@@ -71,8 +71,9 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     names = {"predicted": "predicted, MiB", "peak": "peak, MiB", "unexplained_share": "unexplained, %"}
     shown = recorded[["strategy", "batch", *names]].replace({"strategy": STRATEGY_LABELS})
     shown["unexplained_share"] *= 100
-    worst = recorded["unexplained_share"].abs().max()
-    missing = units.size((recorded["unexplained_share"] * recorded["peak"]).abs().max() * 2**20)
+    row = recorded.loc[recorded["unexplained_share"].abs().idxmax()]
+    worst = abs(row["unexplained_share"])
+    missing = units.size(worst * row["peak"] * 2**20)
     sentence = f"**At most {units.percent(worst)} of a recorded peak, {missing}, is missing in the ledger**"
     if worst > _EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"

@@ -138,7 +138,7 @@ def ways_agree(table: pd.DataFrame) -> Markdown:
 
 
 _WHY = {
-    "steps": "Two step times show most: after its first step `no_sync` leaves out DDP's broadcasts, too.",
+    "steps": "Two step times show most. `no_sync` leaves out broadcasts, too; if that is why was not measured.",
     "trace": "The trace shows most: the profiler slows the host, and ranks wait longer for each other.",
     "hooks": "Hooks show most: they count the wait of the rank that is early.",
 }

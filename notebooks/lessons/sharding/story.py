@@ -190,8 +190,9 @@ def _sending_less(table: pd.DataFrame, rounding: float) -> str:
         return ""
     plain = table[(table["strategy"] == "ddp") & (table["option"] == "")]["tokens_per_s"].iloc[0]
     slower = [row.option for row in less.itertuples() if row.tokens_per_s < plain]
-    speed = f"; slower than DDP without: {listed(slower)}" if slower else ""
-    return f" More than rounding does, these change them: {listed(less['option'])}{speed}."
+    said = f" {listed(less['option'])} change{'' if len(less) > 1 else 's'} them by more than rounding"
+    verb = "is" if len(slower) == 1 else "are"
+    return f"{said}; {listed(slower)} {verb} also slower than plain DDP." if slower else f"{said}."
 
 
 def one_exchange(table: pd.DataFrame) -> Markdown:

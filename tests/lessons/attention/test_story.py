@@ -107,7 +107,7 @@ def test_tile_choice(here, recorded):
     [
         ({}, ("Here: on the GPU", "is never slower than SDPA-flash", "waits for the host"), "as slow as"),
         ({"flash_ms": 0.05}, ("is never slower than SDPA-flash", "it is never slower, either"), "waits"),
-        ({"flash": 4e-8}, ("is up to 1.3× as slow as SDPA-flash", "Launched, it takes up to"), ("waits", "never")),
+        ({"flash": 4e-8}, ("is up to 1.3× as slow as SDPA-flash", "Launched, ours takes up to"), ("waits", "never")),
     ],
 )
 def test_host_or_kernel(recorded, tmp_path, changed, parts, unsaid):

@@ -144,8 +144,8 @@ RECOMPUTED = ("ddp", "recomputed", 152.0, 50, 64, 1e-6)
     [
         (
             options(*ALIKE, RECOMPUTED, ("ddp", "PowerSGD", 171.0, 200, 2, 0.02)),
-            "80 % of the rate** (DDP). No strategy changes the losses. More than rounding does, these change them: "
-            "PowerSGD; slower than DDP without: PowerSGD.",
+            "80 % of the rate** (DDP). No strategy changes the losses. PowerSGD changes them by more "
+            "than rounding; PowerSGD is also slower than plain DDP.",
         ),
         (options(*ALIKE, RECOMPUTED, peak=5.0), "leaves 100 % of the peak"),
         (options(*ALIKE, RECOMPUTED, ("fsdp_full", "", 180.0, 200, 64, 0.03)), "Losses of FSDP full differ by 3.0 %"),

@@ -169,7 +169,7 @@ def generations(run: Run) -> pd.DataFrame:
     both = own[own["phase"] == "both"].set_index("implementation")
     shown["low_ms"], shown["high_ms"], shown["least_ms"] = both["low_ms"], both["high_ms"], both["least_compute_ms"]
     rows = [name for name in _GENERATIONS if name in shown.index] if "hopper" in shown.index else []
-    return _named(shown.loc[rows].reset_index(), run)
+    return _named(shown.loc[rows].reset_index(), run, sequence=run.plan.apart)
 
 
 def steps() -> pd.DataFrame:
