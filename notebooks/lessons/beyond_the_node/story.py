@@ -77,11 +77,9 @@ def fewer_bytes(gain: pd.DataFrame) -> Markdown:
     if len(slower):
         return verdict(f"{said} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
     if len(faster):
-        said += (
-            f" With the largest message it also takes longer at {len(faster)} of {len(largest)} rates, beyond noise."
-        )
-        most = units.size(1024 * small["kib"].max()) if len(small) else ""
-        tail = f" Up to {most} it can be faster: one call starts instead of three." if len(small) else ""
+        rates = "every rate" if len(faster) == len(largest) else f"{len(faster)} of {len(largest)} rates"
+        said += f" With the largest message it also takes longer at {rates}, beyond noise."
+        tail = " With smaller ones it can be faster: one call starts instead of three." if len(small) else ""
         return verdict(f"{said}{tail}", shown)
     return verdict(f"{said} Their times differ by no more than noise.", shown)
 
@@ -176,11 +174,8 @@ def which_knob(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     matters, matters_there = _bucket_matters(table), _bucket_matters(recorded)
     buckets = "The size of buckets matters, too" if matters else "No bucket size is clearly faster"
     if matters != matters_there:
-        buckets += (
-            "; in the recorded run the size matters"
-            if matters_there
-            else "; in the recorded run no size is clearly faster"
-        )
+        there = "the size matters" if matters_there else "no size is clearly faster"
+        buckets += f"; in the recorded run {there}"
     return verdict(f"{said} {buckets}.")
 
 
