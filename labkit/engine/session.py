@@ -85,6 +85,7 @@ class Session:
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), code_state(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
+        self._sockets: set[str] = set()  # of the forkserver, in that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         read_end, write_end = os.pipe()  # no file: a disk may be full, a folder removed
         self._outcomes_pipe = open(read_end, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
@@ -121,6 +122,7 @@ class Session:
             yield session
         finally:
             with cls._lock:
+                session.has_its_folder()
                 session.launches -= 1
                 retired = session is not cls._current and not session.launches
             if retired:
@@ -150,9 +152,19 @@ class Session:
         return session
 
     def serves(self, *modules: str) -> bool:
-        """Whether the agent lives, knows the modules (it knows the engine's), and runs the engine as it is on disk."""
+        """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
         known = all(one in self.modules or one.startswith("labkit.engine.") for one in modules)
-        return self.alive() and known and self.code == code_state()
+        return self.alive() and known and self.code == code_state() and self.has_its_folder()
+
+    def has_its_folder(self) -> bool:
+        """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
+        try:
+            self._sockets |= {name for name in os.listdir(self._folder) if Path(self._folder, name).is_socket()}
+            there = os.stat(self._folder)
+        except OSError:
+            return False
+        same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
+        return same and all(Path(self._folder, name).exists() for name in self._sockets)
 
     def alive(self) -> bool:
         return self.process.poll() is None
