@@ -48,8 +48,9 @@ class Reservation:
     def take(self, limit_s: float, tell: Callable[[str], None]) -> None:
         """Take as many GPUs as the plan has workers; while too few are free, `tell` place and owners.
 
-        Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`.
-        Without a folder for locks, it warns and takes the first GPUs; on CPUs, it warns where cores are shared.
+        Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`,
+        and NoLocksFolder where LABKIT_LOCKS names none. Where the locks' folder cannot be used, it warns and takes the
+        first GPUs; on CPUs, it warns where cores are shared.
         """
         most = limit_from_environment("LABKIT_MAX_GPUS")
         if self.candidates and most is not None and self.plan.gpus > most:

@@ -20,6 +20,7 @@ from faults_plan import Faults
 from launches import HERE, failed, soon
 
 from labkit import node
+from labkit.batch.turn import turn
 from labkit.engine import launch as launching
 from labkit.engine import locks, reservation
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
@@ -308,6 +309,22 @@ def test_a_folder_in_which_others_can_remove_locks_is_not_used(gpus):
     assert not [*folder.iterdir()]
     folder.chmod(0o1777)
     reserve(1).release()
+
+
+@pytest.mark.parametrize(("name", "why"), [("file", "it is no folder"), ("missing", "No such file or directory")])
+@pytest.mark.parametrize("with_gpus", [True, False])
+def test_a_folder_of_locks_that_is_none_is_refused(gpus, tmp_path, monkeypatch, name, why, with_gpus):
+    """It would lock nothing, for launches and for unattended runs alike."""
+    gpus(**({"a": ""} if with_gpus else {}))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path / name))
+    advice = "set LABKIT_LOCKS to a folder that root has made with mode 1777, or leave it out"
+    with pytest.raises(PlanError) as caught:
+        launch(Faults(gpus=1))
+    assert str(caught.value) == f"LABKIT_LOCKS={tmp_path / name} can hold no locks ({why}): {advice}"
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(PlanError, match="can hold no locks"), turn(wait=False, tell=print):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
