@@ -6,7 +6,6 @@ import json
 import os
 import random
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus
 from labkit.engine.folder import name_of_user
+from labkit.engine.notices import notice
 from labkit.engine.plan import Plan
 from labkit.engine.workplace import limit_from_environment
 from labkit.node import Gpu, Node
@@ -61,7 +61,7 @@ class Reservation:
             self._ticket = locks.Ticket(self._folder)
         except locks.LocksUnusable as error:
             if self.candidates:
-                warnings.warn(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
+                notice(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
                 self._use(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
             return
         if self.candidates:
@@ -86,7 +86,7 @@ class Reservation:
             turn = locks.lock(locks.user_file(self._folder), mode=0o600)
         except locks.LocksUnusable as error:
             risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={most}"
-            warnings.warn(f"{risk}: {error}", stacklevel=2)
+            notice(f"{risk}: {error}", stacklevel=2)
             return self._attempt_alone(most)
         if turn is None:  # another launch of this user looks, and is done in a moment
             self._why = self._why or "waits for another launch of yours"
@@ -130,7 +130,7 @@ class Reservation:
             try:
                 lock = locks.lock(locks.gpu_file(self._folder, _name(gpu)))
             except locks.LocksUnusable as error:
-                warnings.warn(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
+                notice(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
                 taken.append(gpu)
                 continue
             if lock is not None:
@@ -196,7 +196,7 @@ class Reservation:
         if workers and workers + self.plan.gpus > self.node.cores:
             users = ", ".join(sorted({name_of_user(other.user) for other in others}))
             theirs = f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
-            warnings.warn(f"{theirs}: times of this run may be longer", stacklevel=2)
+            notice(f"{theirs}: times of this run may be longer", stacklevel=2)
 
     def _unlock(self) -> None:
         while self._locks:

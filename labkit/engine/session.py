@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Self
 
 from labkit import node
 from labkit.engine.folder import name_of_user
+from labkit.engine.notices import notice
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
@@ -244,7 +244,7 @@ def private_folder() -> tuple[str, int]:
             try:
                 if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
                     whose = f"{name_of_user(owner)} has made {left}, named like a folder of your launches"
-                    warnings.warn(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
+                    notice(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
                     continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)

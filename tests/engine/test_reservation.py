@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -197,6 +198,19 @@ def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
     for one in (first, second):
         one.release()
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_notice_ends_no_launch_where_warnings_are_errors(tmp_path, monkeypatch, capsys):
+    """As under `python -W error`."""
+    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path))
+    here = replace(node.here(), cores=3)
+    first, second = (Reservation(Faults(gpus=2), here) for _ in range(2))
+    with warnings.catch_warnings(action="error"):
+        first.take(0, print)
+        second.take(0, print)
+    assert "UserWarning: 2 worker(s) of other launches" in capsys.readouterr().err
+    for one in (first, second):
+        one.release()
 
 
 @contextmanager
