@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,10 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from labkit import node
 from labkit.engine.folder import name_of_user
 from labkit.engine.notices import notice
-from labkit.engine.processes import MARK, UNMARKED
+from labkit.engine.processes import MARK, UNMARKED, is_stopped
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -169,6 +172,14 @@ class Session:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped the agent (SIGSTOP): it answers once it is continued."""
+        return self.alive() and is_stopped(psutil.Process(self.process.pid))
+
+    def go_on(self) -> None:
+        """Continue an agent that was stopped: what it has to end, ends."""
+        self.process.send_signal(signal.SIGCONT)
+
     def ask(self, **request: Any) -> None:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
@@ -192,6 +203,7 @@ class Session:
 
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
+        self.go_on()
         self.ask(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
