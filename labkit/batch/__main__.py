@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from labkit.card.__main__ import add_arguments
+from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.engine.workplace import nodes_wanted
 from labkit.repository import REPOSITORY
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with turn(chosen.wait, tqdm.write):
             return Batch(notebooks, parameters, report, rest_of_card=every).run(chosen.resume, chosen.fail_on)
-    except Held as error:
+    except (Held, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
     except KeyboardInterrupt:
         return 130

@@ -23,9 +23,8 @@ class Held(RuntimeError):
 
 @contextmanager
 def turn(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the node for what stands inside. Raises Held where another run holds it and `wait` is False.
-
-    Without a folder for locks it warns, and goes on.
+    """Hold the node for what stands inside. Raises Held where another run holds it and `wait` is False, and
+    NoLocksFolder where LABKIT_LOCKS names none; where the folder cannot be used, it warns and goes on.
     """
     try:
         folder = locks.locks_folder()

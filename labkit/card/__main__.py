@@ -19,6 +19,7 @@ from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import key_figures
 from labkit.engine.folder import runs_folder
+from labkit.engine.locks import NoLocksFolder
 from labkit.node import here
 
 LEVEL = re.compile(r"impossible|below(=\d+(\.\d+)?)?")
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with turn(chosen.wait, tqdm.write):
             return _make(report, chosen.labs or None, chosen.fail_on)
-    except Held as error:
+    except (Held, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
     except OSError as error:
         parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")

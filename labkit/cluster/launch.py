@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure
+from labkit.engine.notices import notice
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
 from labkit.engine.receipt import Receipt, launched_for
@@ -44,7 +44,7 @@ def launch_on_nodes(
         raise PlanError("two namespaces of this machine would use the same GPUs: take size='small' and device='cpu'")
     if plan.one_node and plan.device == "cuda" and nodes > 1:
         alone = f"{plan.lab} · {plan.name} runs on one node instead of {nodes}"
-        warnings.warn(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
+        notice(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
         nodes = 1
     plan = plan.with_gpus(plan.gpus * nodes)
     bars = Bars(plan, progress)
@@ -54,7 +54,7 @@ def launch_on_nodes(
             session = _entered(lent, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in differences(session.nodes, session.hosts):
-                warnings.warn(sentence, stacklevel=3)
+                notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
             launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
             launches.session = session

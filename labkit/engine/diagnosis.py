@@ -188,6 +188,8 @@ class Diagnosis:
         sentence = f"{why} {self.where(point)}: {all_stand}"
         if not self.last and (reason := session.last_error()):
             sentence += f"; the process that starts the workers met {with_limit(reason)}"
+        elif not self.last and session.is_stopped():
+            sentence += f"; the process that starts the workers, {session.process.pid}, was stopped (SIGSTOP)"
         detail, logs = f"{self._table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 

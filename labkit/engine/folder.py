@@ -8,7 +8,6 @@ import json
 import os
 import pwd
 import stat
-import warnings
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from labkit.engine.errors import DamagedRun, NowhereToWrite
 from labkit.engine.excerpt import excerpt
 from labkit.engine.lines import content, read_lines
+from labkit.engine.notices import notice
 from labkit.engine.writable import bounded, why_not
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
@@ -219,7 +219,7 @@ def _warn_of_others(folder: Path) -> None:
         risk = f"every user may write to {folder}, and can see, rename and replace your runs"
     else:
         return
-    warnings.warn(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
+    notice(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
 
 
 def name_of_user(user: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 from labkit import node
 from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError
@@ -42,8 +45,9 @@ def launch(
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
     carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
     interrupted; NotStarted, another one, while it waits for GPUs. When it returns or raises, no process of the run is
-    left, and its GPUs are free.
+    left, and its GPUs are free. Raises PlanError where `patience_s` or `limit_s` is no number of seconds.
     """
+    _require_seconds(patience_s=patience_s, limit_s=limit_s)
     if (minutes := limit_from_environment("LABKIT_MAX_MINUTES")) is not None:
         limit_s = min(limit_s, 60.0 * minutes)
     if (count := nodes_wanted(nodes)) is not None:
@@ -81,6 +85,12 @@ def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Bars,
         raise NotStarted("interrupted while it waited for GPUs; nothing was started") from None
     finally:
         bars.remove_line()
+
+
+def _require_seconds(**limits: Any) -> None:
+    for name, seconds in limits.items():
+        if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # NaN is not, either
+            raise PlanError(f"{name}={seconds!r}: give a number of seconds, such as 60")
 
 
 def _require_gpus(plan: Plan, here: node.Node) -> None:

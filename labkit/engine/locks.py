@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labkit.engine.errors import PlanError
 from labkit.engine.folder import name_of_user
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: for a FIFO of that name, and for leases
@@ -36,19 +37,28 @@ class LocksUnusable(OSError):
     """The folder of the locks cannot be used; the message says why and what to do."""
 
 
+class NoLocksFolder(PlanError):
+    """LABKIT_LOCKS names no folder, so that it would lock nothing; the message says what to do."""
+
+
 def locks_folder() -> Path:
     """Return the folder of the locks: $LABKIT_LOCKS, or /tmp.
 
-    Raises LocksUnusable where another user than root could remove what lies there.
+    Raises NoLocksFolder where the variable names none, and LocksUnusable where another user than root could remove
+    what lies there.
     """
-    folder = Path(os.environ.get("LABKIT_LOCKS") or "/tmp")  # not $TMPDIR, which is one user's or one job's
+    named = os.environ.get("LABKIT_LOCKS")
+    folder = Path(named or "/tmp")  # not $TMPDIR, which is one user's or one job's
     advice = "set LABKIT_LOCKS to a folder that root has made with mode 1777"
     try:
         about = folder.stat()
+        why = "" if stat.S_ISDIR(about.st_mode) else "it is no folder"
     except OSError as error:
-        raise LocksUnusable(f"{folder}: {error.strerror}; {advice}") from None
-    if not stat.S_ISDIR(about.st_mode):
-        raise LocksUnusable(f"{folder} is no folder; {advice}")
+        about, why = None, str(error.strerror)
+    if about is None or why:
+        if named:
+            raise NoLocksFolder(f"LABKIT_LOCKS={named} can hold no locks ({why}): {advice}, or leave it out")
+        raise LocksUnusable(f"{folder}: {why}; {advice}")
     if about.st_uid not in (0, os.geteuid()):
         raise LocksUnusable(f"{folder} belongs to {name_of_user(about.st_uid)}, who could remove locks; {advice}")
     if about.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not about.st_mode & stat.S_ISVTX:

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus
 from labkit.engine.folder import name_of_user
+from labkit.engine.notices import notice
 from labkit.engine.plan import Plan
 from labkit.engine.workplace import limit_from_environment
 from labkit.node import Gpu, Node
@@ -48,8 +48,9 @@ class Reservation:
     def take(self, limit_s: float, tell: Callable[[str], None]) -> None:
         """Take as many GPUs as the plan has workers; while too few are free, `tell` place and owners.
 
-        Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`.
-        Without a folder for locks, it warns and takes the first GPUs; on CPUs, it warns where cores are shared.
+        Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`,
+        and NoLocksFolder where LABKIT_LOCKS names none. Where the locks' folder cannot be used, it warns and takes the
+        first GPUs; on CPUs, it warns where cores are shared.
         """
         most = limit_from_environment("LABKIT_MAX_GPUS")
         if self.candidates and most is not None and self.plan.gpus > most:
@@ -60,7 +61,7 @@ class Reservation:
             self._ticket = locks.Ticket(self._folder)
         except locks.LocksUnusable as error:
             if self.candidates:
-                warnings.warn(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
+                notice(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
                 self._use(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
             return
         if self.candidates:
@@ -85,7 +86,7 @@ class Reservation:
             turn = locks.lock(locks.user_file(self._folder), mode=0o600)
         except locks.LocksUnusable as error:
             risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={most}"
-            warnings.warn(f"{risk}: {error}", stacklevel=2)
+            notice(f"{risk}: {error}", stacklevel=2)
             return self._attempt_alone(most)
         if turn is None:  # another launch of this user looks, and is done in a moment
             self._why = self._why or "waits for another launch of yours"
@@ -129,7 +130,7 @@ class Reservation:
             try:
                 lock = locks.lock(locks.gpu_file(self._folder, _name(gpu)))
             except locks.LocksUnusable as error:
-                warnings.warn(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
+                notice(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
                 taken.append(gpu)
                 continue
             if lock is not None:
@@ -195,7 +196,7 @@ class Reservation:
         if workers and workers + self.plan.gpus > self.node.cores:
             users = ", ".join(sorted({name_of_user(other.user) for other in others}))
             theirs = f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
-            warnings.warn(f"{theirs}: times of this run may be longer", stacklevel=2)
+            notice(f"{theirs}: times of this run may be longer", stacklevel=2)
 
     def _unlock(self) -> None:
         while self._locks:

@@ -8,19 +8,22 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from labkit import node
 from labkit.engine.folder import name_of_user
-from labkit.engine.processes import MARK, UNMARKED
+from labkit.engine.notices import notice
+from labkit.engine.processes import MARK, UNMARKED, is_stopped
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -85,6 +88,7 @@ class Session:
         self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), code_state(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
+        self._sockets: set[str] = set()  # of the forkserver, in that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         read_end, write_end = os.pipe()  # no file: a disk may be full, a folder removed
         self._outcomes_pipe = open(read_end, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
@@ -121,6 +125,7 @@ class Session:
             yield session
         finally:
             with cls._lock:
+                session.has_its_folder()
                 session.launches -= 1
                 retired = session is not cls._current and not session.launches
             if retired:
@@ -150,12 +155,30 @@ class Session:
         return session
 
     def serves(self, *modules: str) -> bool:
-        """Whether the agent lives, knows the modules (it knows the engine's), and runs the engine as it is on disk."""
+        """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
         known = all(one in self.modules or one.startswith("labkit.engine.") for one in modules)
-        return self.alive() and known and self.code == code_state()
+        return self.alive() and known and self.code == code_state() and self.has_its_folder()
+
+    def has_its_folder(self) -> bool:
+        """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
+        try:
+            self._sockets |= {name for name in os.listdir(self._folder) if Path(self._folder, name).is_socket()}
+            there = os.stat(self._folder)
+        except OSError:
+            return False
+        same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
+        return same and all(Path(self._folder, name).exists() for name in self._sockets)
 
     def alive(self) -> bool:
         return self.process.poll() is None
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped the agent (SIGSTOP): it answers once it is continued."""
+        return self.alive() and is_stopped(psutil.Process(self.process.pid))
+
+    def go_on(self) -> None:
+        """Continue an agent that was stopped: what it has to end, ends."""
+        self.process.send_signal(signal.SIGCONT)
 
     def ask(self, **request: Any) -> None:
         """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
@@ -180,6 +203,7 @@ class Session:
 
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
+        self.go_on()
         self.ask(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
@@ -232,7 +256,7 @@ def private_folder() -> tuple[str, int]:
             try:
                 if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
                     whose = f"{name_of_user(owner)} has made {left}, named like a folder of your launches"
-                    warnings.warn(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
+                    notice(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
                     continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
+from faults_plan import Faults
 from launches import HERE, soon
+
+from labkit.engine.launch import launch
+from labkit.engine.session import Session
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -73,6 +79,18 @@ def test_an_agent_started_before_the_first_launch_serves_it(warm, before):
     assert len(early) == before
     assert len(later) == 1
     assert early in ([], later)
+
+
+@pytest.mark.parametrize("removed", ["", "listener-*"])
+@pytest.mark.slow
+def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
+    """As by a cleaner of temporary files, while nothing runs."""
+    launch(Faults())
+    agent = Session._current.process.pid
+    for found in [*Path(Session._current._folder).glob(removed)] if removed else [Path(Session._current._folder)]:
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
+    assert [launch(Faults()).status["state"] for _ in range(2)] == ["finished"] * 2
+    assert not psutil.pid_exists(agent)
 
 
 @pytest.mark.slow

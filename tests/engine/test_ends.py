@@ -16,7 +16,7 @@ from launches import failed, kernel, soon, the_run
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.errors import LauncherLost
+from labkit.engine.errors import LauncherLost, WorkerHung
 from labkit.engine.forkserver import FORKSERVER
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch import launch
@@ -40,6 +40,19 @@ def test_a_killed_agent_takes_its_workers_along(tmp_path):
     assert error.sentence.endswith("it ended with status -9")
     assert len(error.run.rows) == 2
     assert launch(Faults()).status["state"] == "finished"
+
+
+@pytest.mark.slow
+def test_an_agent_that_is_stopped_before_a_launch_is_told_in_time():
+    launch(Faults())  # so that the agent is there
+    agent = Session._current.process
+    agent.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    error = failed(WorkerHung, "none", limit_s=3)
+    assert time.monotonic() - begun < 10, "it neither waits for the agent nor for its end"
+    assert error.sentence.endswith(f"; the process that starts the workers, {agent.pid}, was stopped (SIGSTOP)")
+    assert launch(Faults()).status["state"] == "finished"
+    assert Session._current.process is agent, "it went on"
 
 
 @pytest.mark.parametrize("times", [1, 2])

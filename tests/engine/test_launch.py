@@ -13,7 +13,7 @@ from launches import failed, line_of
 
 from labkit import node
 from labkit.engine import processes
-from labkit.engine.errors import NotEnoughGpus, WorkerDied, WorkerHung, WorkerRaised
+from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launch import launch
 from labkit.engine.launches import omp_num_threads, worker_environment
 
@@ -118,6 +118,15 @@ def test_a_hang_says_where_each_rank_stands():
     assert (error.rank, error.point) == (1, 1)
     assert f"line {hangs} in fail" in error.detail
     assert len(error.run.rows) == 4
+
+
+@pytest.mark.parametrize("name", ["patience_s", "limit_s"])
+@pytest.mark.parametrize("seconds", ["x", None, float("nan"), -1, True])
+def test_a_limit_that_is_no_number_of_seconds(tmp_path, name, seconds):
+    with pytest.raises(PlanError) as caught:
+        launch(Faults(), **{name: seconds})
+    assert str(caught.value) == f"{name}={seconds!r}: give a number of seconds, such as 60"
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from faults_plan import Faults
 from launches import HERE, failed, soon
 
 from labkit import node
+from labkit.batch.turn import turn
 from labkit.engine import launch as launching
 from labkit.engine import locks, reservation
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
@@ -198,6 +200,19 @@ def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_notice_ends_no_launch_where_warnings_are_errors(tmp_path, monkeypatch, capsys):
+    """As under `python -W error`."""
+    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path))
+    here = replace(node.here(), cores=3)
+    first, second = (Reservation(Faults(gpus=2), here) for _ in range(2))
+    with warnings.catch_warnings(action="error"):
+        first.take(0, print)
+        second.take(0, print)
+    assert "UserWarning: 2 worker(s) of other launches" in capsys.readouterr().err
+    for one in (first, second):
+        one.release()
+
+
 @contextmanager
 def another_process(code: str, *arguments: str):
     """Run some code until this context ends; give the process, and the first line that it printed."""
@@ -308,6 +323,22 @@ def test_a_folder_in_which_others_can_remove_locks_is_not_used(gpus):
     assert not [*folder.iterdir()]
     folder.chmod(0o1777)
     reserve(1).release()
+
+
+@pytest.mark.parametrize(("name", "why"), [("file", "it is no folder"), ("missing", "No such file or directory")])
+@pytest.mark.parametrize("with_gpus", [True, False])
+def test_a_folder_of_locks_that_is_none_is_refused(gpus, tmp_path, monkeypatch, name, why, with_gpus):
+    """It would lock nothing, for launches and for unattended runs alike."""
+    gpus(**({"a": ""} if with_gpus else {}))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path / name))
+    advice = "set LABKIT_LOCKS to a folder that root has made with mode 1777, or leave it out"
+    with pytest.raises(PlanError) as caught:
+        launch(Faults(gpus=1))
+    assert str(caught.value) == f"LABKIT_LOCKS={tmp_path / name} can hold no locks ({why}): {advice}"
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(PlanError, match="can hold no locks"), turn(wait=False, tell=print):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
