@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labkit.course.verdict import RIGHT, WRONG
 from lessons import pipeline
-from lessons.pipeline.exercises import SETTINGS, judge_schedule, judge_split, slowest
+from lessons.pipeline.exercises import SETTINGS, judge_schedule, judge_split, slowest, verdict_of
 from lessons.pipeline.solutions import balanced_split as optimal
 from lessons.pipeline.solutions import one_f_one_b as own
 
@@ -218,3 +218,12 @@ def test_every_optimal_split_is_right(data):
         return data.draw(st.sampled_from([s for s in cuts(len(times), stages) if slowest(times, s) == least]))
 
     assert judged(one_of_the_best).outcome == RIGHT
+
+
+@pytest.mark.parametrize("error", ["output_error", "loss_error", "gradient_error"])
+def test_a_pipeline_whose_numbers_are_not_the_whole_models_is_wrong(error):
+    """Whatever else is right about it."""
+    row = {"variant": "it", "gradient_ratio": 1.0, "micro_batches": 4, "lost_parameters": 0, "clock_share": 1.0}
+    row |= {"output_error": 1e-5, "loss_error": float("nan"), "gradient_error": 1e-5}
+    assert verdict_of(row).outcome == RIGHT
+    assert verdict_of(row | {error: 0.5}).outcome == WRONG
