@@ -6,6 +6,7 @@ import pytest
 from made import broadcast_run, small_broadcast
 
 from labkit.card.readings import key_figures, readings
+from labkit.tables import measures
 from labkit.tables.key_figures import LOWER, Measured
 from labkit.tables.measures import Measure, measures_of, ratio, scorecard_of
 from labkit.tables.targets import HOST, NOT_RECORDED, OPEN
@@ -62,3 +63,9 @@ def test_the_scorecard_of_all_labs_lists_each_goal():
     table = scorecard()
     listed = set(table.loc[table["lab"] == "broadcast", "target"])
     assert listed == {one.name for one in measures_of("broadcast") if one.comparison}
+
+
+@pytest.mark.parametrize(("spread", "low", "high"), [(0.5, 1.5, 2.5), (math.nan, 2.0, 2.0)])
+def test_a_figure_reaches_as_far_as_its_spread(tmp_path, spread, low, high):
+    measured = measures.figure(small_broadcast(tmp_path / "small"), 2.0, spread)
+    assert (measured.value, measured.low, measured.high) == (2.0, low, high)

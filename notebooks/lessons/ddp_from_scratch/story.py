@@ -45,9 +45,10 @@ def what_is_hidden(table: pd.DataFrame, costs: pd.DataFrame) -> Markdown:
         after = rows.loc[_AFTER[best]]
         share = units.percent((after["step_ms"] - rows.loc[best, "step_ms"]) / after["longer_ms"])
         whose = "it" if after.name == "naive" else f"what *{NAMES[str(after.name)]}* adds"
-        return verdict(
-            f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*.", shown, summary=summary
-        )
+        said = f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*."
+        others = [f"*{NAMES[name]}*" for name, after in pairs if name != best and not _gains(rows, name, after)]
+        said += f" {listed(others)} hides nothing beyond noise." if others else ""
+        return verdict(said, shown, summary=summary)
     said = f"{added}. **Backward hides nothing beyond noise.**"
     if "flat" in rows.index and _apart(naive, rows.loc["flat"]) and rows.loc["flat", "step_ms"] < naive["step_ms"]:
         saved = units.number(naive["step_ms"] - rows.loc["flat", "step_ms"], 2)
@@ -64,6 +65,10 @@ def _most_hidden(rows: pd.DataFrame) -> str | None:
     }
     best = max(gains, key=lambda name: gains[name], default=None)
     return best if best and gains[best] > 0 else None
+
+
+def _gains(rows: pd.DataFrame, name: str, after: str) -> bool:
+    return _apart(rows.loc[after], rows.loc[name]) and rows.loc[name, "step_ms"] < rows.loc[after, "step_ms"]
 
 
 def _apart(one: pd.Series, other: pd.Series) -> bool:

@@ -184,7 +184,8 @@ def besides_gradients(table: pd.DataFrame) -> Markdown:
     if len(besides):
         calls = listed(f"{row.calls} {row.Index}s" for row in besides.itertuples())
         share = besides["sent_bytes"].sum() / max(1, steady["sent_bytes"].get("all-reduce", 0))
-        head = f"**Besides gradients, a step sends {calls}**, {units.percent(share)} of the bytes."
+        gradients = units.size(steady["sent_bytes"].get("all-reduce", 0))
+        head = f"**Besides gradients, a step sends {calls}**: {units.percent(share)} of this run's {gradients}."
     later = phases.get("a second step under no_sync")
     tail = "A first step under `no_sync` leaves out the gradients alone."
     if quiet["calls"].get("all-reduce", 0):
