@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +13,7 @@ from typing import Any, Protocol
 from labkit.engine.excerpt import clipped
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
+LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
 MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
 
 
@@ -22,7 +25,20 @@ def with_limit(reason: str) -> str:
         return f"{reason} (`ulimit -u` allows {resource.getrlimit(resource.RLIMIT_NPROC)[0]} processes and threads)"
     if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
         return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
+    if "No space left on device" in reason and (places := _full_places()):
+        return f"{reason} ({'; '.join(places)})"
     return reason
+
+
+def _full_places() -> list[str]:
+    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for."""
+    places = []
+    with suppress(OSError):  # where there is no room, Python may find no temporary folder either
+        for folder, purpose in (("/dev/shm", ", where processes share memory and locks,"), (tempfile.gettempdir(), "")):
+            disk = os.statvfs(folder)
+            if disk.f_blocks and disk.f_bavail * disk.f_frsize < LITTLE_ROOM:
+                places.append(f"{folder}{purpose} is full")
+    return places
 
 
 class Measured(Protocol):

@@ -65,7 +65,7 @@ if files := int(sys.argv[1]):
 if sys.argv[2:] == ["SIGCHLD"]:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 try:
-    run = launch(Faults())
+    run = launch(Faults(faults=tuple(sys.argv[3:]) or ("none",)))
     print(run.status["state"], run.seconds - run.status["startup_seconds"])
 except RunError as error:
     print(error)
@@ -100,13 +100,27 @@ def test_few_processes(processes):
     assert f"`ulimit -u` allows {processes} processes and threads" in said
 
 
-@pytest.mark.slow
-def test_no_shared_memory():
-    mount = "mount --make-rprivate / && mount -t tmpfs -o ro none /dev/shm"
+def shared_memory(options: str) -> tuple[str, ...]:
+    """Return the command before another one that is to see a /dev/shm with these options."""
+    mount = f"mount --make-rprivate / && mount -t tmpfs -o {options} none /dev/shm"
     if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("no disk can be mounted here")
-    said = limited("0", before=("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"))
-    assert "Read-only file system (/dev/shm cannot be written" in said
+    return ("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh")
+
+
+@pytest.mark.slow
+def test_no_shared_memory():
+    assert "Read-only file system (/dev/shm cannot be written" in limited("0", before=shared_memory("ro"))
+
+
+@pytest.mark.parametrize(("room", "who"), [("4k", "the process that starts"), ("1m", "rank 1 raised OSError")])
+@pytest.mark.slow
+def test_full_shared_memory_is_named_and_no_other_place(room, who):
+    """From the start, and once a rank has filled it."""
+    said = limited("0", "", "full shared memory", before=shared_memory(f"size={room}"))
+    assert said.startswith(who)
+    assert "No space left on device (/dev/shm, where processes share memory and locks, is full)" in said
+    assert "cannot be written" not in said
 
 
 @pytest.mark.slow
