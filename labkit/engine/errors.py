@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from labkit.engine import cgroup
 from labkit.engine.excerpt import clipped
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
@@ -22,12 +23,20 @@ def with_limit(reason: str) -> str:
     if "Too many open files" in reason:
         return f"{reason} (`ulimit -n` allows {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} in each process)"
     if "Resource temporarily unavailable" in reason or "can't start new thread" in reason:
-        return f"{reason} (`ulimit -u` allows {resource.getrlimit(resource.RLIMIT_NPROC)[0]} processes and threads)"
+        return f"{reason} ({_most_processes()})"
     if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
         return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
     if "No space left on device" in reason and (places := _full_places()):
         return f"{reason} ({'; '.join(places)})"
     return reason
+
+
+def _most_processes() -> str:
+    """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
+    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], cgroup.most_processes()
+    bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
+    bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
+    return ", and ".join(bounds) or "the system can have no more processes and threads"
 
 
 def _full_places() -> list[str]:
