@@ -114,8 +114,8 @@ else
 	python3 -m venv .venv
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
 endif
-	@.venv/bin/python -c "import pathlib, sysconfig; \
-	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text('$(CURDIR)\n$(CURDIR)/notebooks\n')"
+	@.venv/bin/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \
+	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text(f'{here}\n{here}/notebooks\n')"
 	@touch $@
 
 .venv/.course: .venv/.ready

@@ -54,7 +54,7 @@ class Node:
     """A checkout on a node, and the virtual environment that is called python3 there."""
 
     def __init__(self, folder: Path):
-        self.checkout, self.outer = folder / "checkout", folder / "outer"
+        self.checkout, self.outer = folder / "ada's checkout", folder / "outer"
         self.wheelhouse = self.checkout / "wheelhouse"
         shutil.copytree(ROOT / "labkit" / "tools", self.checkout / "labkit" / "tools")
         shutil.copy(ROOT / "Makefile", self.checkout)
@@ -148,6 +148,11 @@ def test_the_wheelhouse_comes_before_the_node(node, built):
 
 def test_jupyter_finds_what_the_node_keeps_outside_site_packages(node, built):
     assert (node.checkout / ".venv" / "share" / "jupyter" / "labextensions" / "@maker" / "widgets").is_dir()
+
+
+def test_labkit_is_found_in_a_checkout_with_an_apostrophe_in_its_name(node, built):
+    (file,) = node.checkout.glob(".venv/lib/*/site-packages/labkit.pth")
+    assert file.read_text().splitlines() == [str(node.checkout), str(node.checkout / "notebooks")]
 
 
 def test_a_second_call_builds_nothing(node, built):

@@ -126,7 +126,7 @@ class Diagnosis:
         message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
         message = with_limit(message)
         sentence = f"{self.who(rank)} raised {event['kind']}{message and f': {message}'} {self.where(event['point'])}"
-        sentence += self._advice(event["errno"])
+        sentence += self._advice(event["errno"] if self._in_the_engine(event["traceback"]) else None)
         detail, logs = event["traceback"], self.logs(rank)
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
@@ -159,6 +159,12 @@ class Diagnosis:
         point = self.point(rank)
         sentence = f"{self.who(rank)} {how} {self.where(point)}{self._advice()}"
         return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
+
+    @staticmethod
+    def _in_the_engine(traceback: str) -> bool:
+        """Whether the innermost frame is the engine's, which writes to the run's folder alone."""
+        frames = re.findall(r'^ *File "([^"]*)"', traceback, re.M)
+        return not frames or re.match(_ENGINE, frames[-1]) is not None
 
     def _advice(self, number: int | None = None) -> str:
         """Return what to do where the run's folder cannot be written any more."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from labkit.engine import cgroup
 from labkit.engine.excerpt import clipped
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
+LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
 MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
 
 
@@ -19,10 +23,31 @@ def with_limit(reason: str) -> str:
     if "Too many open files" in reason:
         return f"{reason} (`ulimit -n` allows {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} in each process)"
     if "Resource temporarily unavailable" in reason or "can't start new thread" in reason:
-        return f"{reason} (`ulimit -u` allows {resource.getrlimit(resource.RLIMIT_NPROC)[0]} processes and threads)"
+        return f"{reason} ({_most_processes()})"
     if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
         return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
+    if "No space left on device" in reason and (places := _full_places()):
+        return f"{reason} ({'; '.join(places)})"
     return reason
+
+
+def _most_processes() -> str:
+    """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
+    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], cgroup.most_processes()
+    bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
+    bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
+    return ", and ".join(bounds) or "the system can have no more processes and threads"
+
+
+def _full_places() -> list[str]:
+    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for."""
+    places = []
+    with suppress(OSError):  # where there is no room, Python may find no temporary folder either
+        for folder, purpose in (("/dev/shm", ", where processes share memory and locks,"), (tempfile.gettempdir(), "")):
+            disk = os.statvfs(folder)
+            if disk.f_blocks and disk.f_bavail * disk.f_frsize < LITTLE_ROOM:
+                places.append(f"{folder}{purpose} is full")
+    return places
 
 
 class Measured(Protocol):

@@ -228,7 +228,8 @@ class Session:
 
     def how_it_ended(self) -> str:
         """Its status and, where it was not killed, the reason."""
-        status, last = self.process.poll(), self.said().strip().rpartition("\n")[2]
+        words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.said(), flags=re.M)  # with the line that warns
+        status, last = self.process.poll(), words.strip().rpartition("\n")[2]
         reason = (self.last_error() or last) if status is not None and status >= 0 else ""
         return f"it ended with status {status}" + (reason and f": {reason}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -54,5 +56,10 @@ def fail(worker, fault: str) -> None:
     if fault == "full":
         os.dup2(os.open("/dev/full", os.O_WRONLY), worker._rows.fileno())
         worker.record(iteration=1)
+    if fault == "full shared memory":
+        with contextlib.suppress(OSError), open("/dev/shm/full", "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                continue
+        multiprocessing.Lock()
     if fault == "hang":
         time.sleep(600)  # it never joins the others

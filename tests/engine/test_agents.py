@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -91,6 +93,20 @@ def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
         shutil.rmtree(found) if found.is_dir() else found.unlink()
     assert [launch(Faults()).status["state"] for _ in range(2)] == ["finished"] * 2
     assert not psutil.pid_exists(agent)
+
+
+def test_the_reason_of_an_agents_end_is_no_line_of_a_warning():
+    """Python's resource tracker may warn last of all."""
+    session = Session.__new__(Session)
+    session.process = SimpleNamespace(poll=lambda: 0)
+    with tempfile.TemporaryFile() as session._log:
+        session._log.write(b"the forkserver is lost\n/lib/a.py:254: UserWarning: resource_tracker: There\n")
+        session._log.write(b"  warnings.warn('resource_tracker: There appear to be %d '\n")
+        session._log.flush()
+        assert session.how_it_ended() == "it ended with status 0: the forkserver is lost"
+        session._log.write(b"EOFError: of the forkserver\n/lib/a.py:1: UserWarning: b\n  warnings.warn(\n")
+        session._log.flush()
+        assert session.how_it_ended() == "it ended with status 0: EOFError: of the forkserver"
 
 
 @pytest.mark.slow

@@ -6,17 +6,20 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from faults_plan import Faults
-from launches import HERE, failed
+from launches import HERE, failed, soon
 
 from labkit import node
+from labkit.engine import cgroup
 from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
 
 pytestmark = pytest.mark.timeout(120)
+CGROUPS = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # of version 1, and of version 2
 
 
 def test_an_error_crosses_processes():
@@ -65,7 +68,7 @@ if files := int(sys.argv[1]):
 if sys.argv[2:] == ["SIGCHLD"]:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 try:
-    run = launch(Faults())
+    run = launch(Faults(faults=tuple(sys.argv[3:]) or ("none",)))
     print(run.status["state"], run.seconds - run.status["startup_seconds"])
 except RunError as error:
     print(error)
@@ -100,13 +103,67 @@ def test_few_processes(processes):
     assert f"`ulimit -u` allows {processes} processes and threads" in said
 
 
+@pytest.fixture
+def few_tasks():
+    """Return a control group that allows 12 processes and threads, as a job's or a container's does."""
+    top = next((top for top in map(Path, CGROUPS) if Path(top, "cgroup.procs").exists()), None)
+    group = top and top / f"labkit-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text("12")
+    except (OSError, AttributeError):
+        pytest.skip("no control group can be made here")
+    yield group
+    soon(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
 @pytest.mark.slow
-def test_no_shared_memory():
-    mount = "mount --make-rprivate / && mount -t tmpfs -o ro none /dev/shm"
+def test_few_processes_in_a_control_group(few_tasks):
+    said = limited("0", before=("sh", "-c", f'echo $$ > {few_tasks}/cgroup.procs && exec "$@"', "sh"))
+    assert f"pids.max of the control group /{few_tasks.name} allows 12 " in said
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "fewest"),
+    [
+        ("0::/user/7", {"user/7": "max", "user": "300", "": "max"}, ("/user", 300)),
+        ("8:cpu,pids:/a\n0::/a", {"cpu,pids/a": "40", "cpu,pids": "max"}, ("/a", 40)),
+        ("0::/seen/from/outside", {"": "50"}, ("/", 50)),
+        ("8:cpu:/a\n0::/", {"": "max"}, None),
+        ("no group", {}, None),
+    ],
+)
+def test_the_control_group_that_allows_the_fewest_processes(tmp_path, groups, limits, fewest):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(groups + "\n")
+    for folder, most in limits.items():
+        (group := tmp_path / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
+        (group / "pids.max").write_text(most + "\n")
+    assert cgroup.most_processes(tmp_path) == fewest
+
+
+def shared_memory(options: str) -> tuple[str, ...]:
+    """Return the command before another one that is to see a /dev/shm with these options."""
+    mount = f"mount --make-rprivate / && mount -t tmpfs -o {options} none /dev/shm"
     if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("no disk can be mounted here")
-    said = limited("0", before=("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"))
-    assert "Read-only file system (/dev/shm cannot be written" in said
+    return ("unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh")
+
+
+@pytest.mark.slow
+def test_no_shared_memory():
+    assert "Read-only file system (/dev/shm cannot be written" in limited("0", before=shared_memory("ro"))
+
+
+@pytest.mark.parametrize(("room", "who"), [("4k", "the process that starts"), ("1m", "rank 1 raised OSError")])
+@pytest.mark.slow
+def test_full_shared_memory_is_named_and_no_other_place(room, who):
+    """From the start, and once a rank has filled it."""
+    said = limited("0", "", "full shared memory", before=shared_memory(f"size={room}"))
+    assert said.startswith(who)
+    assert "No space left on device (/dev/shm, where processes share memory and locks, is full)" in said
+    assert "cannot be written" not in said
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from ends_plan import Ends
 from ends_scenes import Kernel, soon
 from failing_launches import failed, launch, nothing_left
 
+from labkit.engine import processes
 from labkit.engine.errors import WorkerHung, WorkerRaised
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
@@ -50,6 +51,22 @@ def test_a_kernel_killed_while_it_measures(tmp_path):
 
 def test_a_kernel_and_its_agent_killed_together(tmp_path):
     ends_endings.kernel_and_its_agent_killed_together(tmp_path)
+
+
+def test_what_ranks_have_started_when_kernel_and_agent_are_killed_together(tmp_path):
+    """The exception: it lives on. What has an environment of its own has no mark; all else is ended by it."""
+    with Kernel(tmp_path, "family", "sleep") as kernel:
+        run, agent = kernel.run(rows=15), kernel.helper("labkit.engine.agent")
+        agent.suspend()
+        kernel.process.kill()
+        agent.kill()
+        ranks = run.rows["pid"][run.rows["kind"].isna()]
+        soon(lambda: not any(processes.is_alive(int(pid)) for pid in ranks))
+        kinds = run.rows.dropna(subset="kind").set_index("pid")["kind"]
+        assert {"new session", "daemon"} <= {kinds.get(process.pid) for process in processes.members(run)}
+        processes.kill(run)
+        assert not processes.members(run)
+        assert {kinds.get(process.pid) for process in kernel.family.look()} <= {"nameless", None}
 
 
 def test_a_kernel_that_has_forked_and_is_killed(tmp_path):
