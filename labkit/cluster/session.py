@@ -88,6 +88,10 @@ class NodesSession(Session):
         same = (count, settings, source_state()) == (self.count, self.settings, self.source_state)
         return same and self.serves(module)
 
+    def has_its_folder(self) -> bool:
+        """Stations have folders on their own nodes; one that lost its own is noticed by its launch."""
+        return True
+
     def wait_for_hellos(self) -> None:
         """Wait for the stations of all nodes. Raises ClusterError where one does not come, or they differ too much."""
         begun = time.monotonic()
