@@ -205,7 +205,7 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     return verdict(
         sentence,
         shown,
-        summary="The way there, step by step: a run of its own, on another H200",
+        summary="The way there, step by step: a run of its own, on one H200, 2026-11-25",
     )
 
 
