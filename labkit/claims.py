@@ -11,7 +11,7 @@ from IPython.display import Markdown
 from labkit.provenance import of_source
 from labkit.repository import LESSONS
 from labkit.story.claims import claims_text
-from labkit.tables.claims import claims_table
+from labkit.tables.claims import claims_table, read_claims
 
 
 def claims(lab: ModuleType) -> pd.DataFrame:
@@ -26,14 +26,13 @@ def claims_of(name: str) -> pd.DataFrame:
     """Return the claims of the lab of this name, such as "pipeline", as `claims` does."""
     if name not in labs_with_claims():
         raise ValueError(f"{name} has no claims; these labs have: {', '.join(labs_with_claims())}")
-    modules = [importlib.import_module(f"lessons.{name}.{room}") for room in _rooms(name)]
-    return claims_table([claim for module in modules for claim in getattr(module, "CLAIMS", ())])
+    figures = importlib.import_module(f"lessons.{name}.claims").FIGURES
+    return claims_table(read_claims(LESSONS / name / "claims.csv"), figures)
 
 
 def all_claims() -> pd.DataFrame:
     """Return the claims of all labs as one table, with a first column `lab`."""
-    tables = [claims_of(name).assign(lab=name) for name in labs_with_claims()]
-    table = pd.concat(tables, ignore_index=True) if tables else claims_table([]).assign(lab="")
+    table = pd.concat([claims_of(name).assign(lab=name) for name in labs_with_claims()], ignore_index=True)
     return of_source(table[["lab", *table.columns.drop("lab")]], "published reports · recomputed")
 
 
@@ -46,10 +45,5 @@ def show_claims(lab: ModuleType | None = None) -> Markdown:
 
 
 def labs_with_claims() -> list[str]:
-    """Return the names of the labs that have a `claims.py`, or a folder `claims`."""
-    return sorted({file.parent.name for form in ("claims.py", "claims") for file in LESSONS.glob(f"*/{form}")})
-
-
-def _rooms(lab: str) -> list[str]:
-    """Return where a lab's claims are: its claims.py, or the files of its folder in the order of their names."""
-    return ["claims"] + [f"claims.{file.stem}" for file in sorted((LESSONS / lab / "claims").glob("[!_]*.py"))]
+    """Return the names of the labs that have a `claims.csv`."""
+    return sorted(file.parent.name for file in LESSONS.glob("*/claims.csv"))

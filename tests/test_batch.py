@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 
 from labkit.batch import claims
@@ -16,7 +17,7 @@ from labkit.batch.__main__ import main, select
 from labkit.batch.index import duration
 from labkit.batch.pages import loads
 from labkit.batch.record import Record
-from labkit.tables.claims import Stated, claims_table
+from labkit.tables.claims import Figures, claims_table
 
 FIGURE = """
 from matplotlib.figure import Figure
@@ -38,20 +39,25 @@ CLAIMS = {  # of invented labs: (what the report says, the figure recomputed, wh
 
 def claims_of(lab):
     """Recompute nothing: return an invented lab's claims as rows."""
-    return claims_table(
-        Stated(
-            name=f"claim_{number}",
-            report="hpml4",
-            where="table 1",
-            says=says,
-            printed=lambda: 5.0,
-            recomputed=lambda ours=ours: ours,
-            holds=lambda *_, verdict=verdict: verdict,
-            reason=f"The reason of {lab} {number} & <more>.",
-            unit="GB",
-        )
-        for number, (says, ours, verdict) in enumerate(CLAIMS[lab])
+    names = [f"claim_{number}" for number in range(len(CLAIMS[lab]))]
+    claims_of_lab = pd.DataFrame(
+        {
+            "claim": names,
+            "report": "hpml4",
+            "where": "table 1",
+            "says": [says for says, _, _ in CLAIMS[lab]],
+            "unit": "GB",
+            "digits": 3,
+            "recomputes": "",
+            "reason": [f"The reason of {lab} {number} & <more>." for number in range(len(names))],
+            "chosen": True,
+        }
     )
+    figures = {
+        name: Figures(lambda: 5.0, lambda ours=ours: ours, lambda *_, verdict=verdict: verdict)
+        for name, (_, ours, verdict) in zip(names, CLAIMS[lab], strict=True)
+    }
+    return claims_table(claims_of_lab, figures)
 
 
 @pytest.fixture(autouse=True)

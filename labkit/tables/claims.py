@@ -1,12 +1,13 @@
-"""Claims of published reports, recomputed: one row per claim, one table for all claims of a lab.
+"""Claims of published reports, recomputed: one table for all claims of a lab.
 
-A lab's `claims.py` holds `CLAIMS`, a tuple of Stated rows.
+A lab's `claims.csv` holds what reports say, a row a claim; `FIGURES` in its `claims.py` what decides each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,55 +15,21 @@ import pandas as pd
 from labkit.provenance import of_source
 from labkit.tables.published import report_names
 
-COLUMNS = [
-    "claim",
-    "report",
-    "says",
-    "printed",
-    "recomputed",
-    "unit",
-    "digits",
-    "holds",
-    "reason",
-    "recomputes",
-    "where",
-    "chosen",
-]
 Figure = float | str | None
 Verdict = bool | None  # None: what the report prints does not decide it
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stated:
-    """A claim of a report as a row: what it says and where, its figure, ours, and the rule by which it holds.
+@dataclass(frozen=True)
+class Figures:
+    """What decides a claim: the report's figure, ours in the same unit, and the rule by which the claim holds.
 
-    report: an identifier in data/published/reports.csv; where: the section, table or line that says it. says: the
-    claim, in our words. printed: the report's figure, read from data/published where that holds it. recomputed: a
-    figure in the same `unit` from formulas, published figures or recorded runs; recomputes: what it is, in a few words.
-    holds: takes both figures and returns the verdict, as `within(1.25)` does. reason: at most 25 words. chosen: whether
-    a notebook shows it; the others stand folded below.
+    printed: read from data/published where that holds it. recomputed: from formulas, published figures or recorded
+    runs. holds: takes both figures and returns the verdict, as `within(1.25)` does.
     """
 
-    name: str
-    report: str
-    where: str
-    says: str
     printed: Callable[[], Figure]
     recomputed: Callable[[], Figure]
     holds: Callable[[Any, Any], Verdict]
-    reason: str
-    unit: str = ""
-    digits: int = 3
-    recomputes: str = ""
-    chosen: bool = True
-
-    def row(self) -> tuple:
-        """Return the claim, recomputed, as a row of COLUMNS."""
-        printed, recomputed = self.printed(), self.recomputed()
-        verdict = self.holds(printed, recomputed)
-        figures = (printed, recomputed, self.unit, self.digits)
-        reasons = (None if verdict is None else bool(verdict), self.reason, self.recomputes)
-        return (self.name, report_names()[self.report], self.says, *figures, *reasons, self.where, self.chosen)
 
 
 def within(factor: float) -> Callable[[float, float], bool]:
@@ -74,12 +41,28 @@ def undecided(_printed: Figure, _recomputed: Figure) -> None:
     """Return the verdict on a claim that what the report prints does not decide."""
 
 
-def claims_table(claims: Iterable[Stated]) -> pd.DataFrame:
-    """Return the claims, recomputed: one row each, with COLUMNS; `claim` is its name.
+def read_claims(file: Path) -> pd.DataFrame:
+    """Return what a `claims.csv` holds, a row a claim.
 
-    `holds` is True, False, or None where what the report prints does not decide it.
+    claim: its name. report: an identifier in data/published/reports.csv; where: the section, table or line that says
+    it. says: the claim, in our words. unit and digits: of both figures. recomputes: what ours is, in a few words.
+    reason: at most 25 words. chosen: whether a notebook shows it; the others stand folded below.
     """
-    rows = [one.row() for one in claims]
-    table = pd.DataFrame(rows, columns=COLUMNS).astype({"holds": object, "printed": object, "recomputed": object})
-    table["holds"] = pd.Series([row[COLUMNS.index("holds")] for row in rows], dtype=object)
+    table = pd.read_csv(file, keep_default_na=False)
+    return table.assign(chosen=table["chosen"] == "yes")
+
+
+def claims_table(claims: pd.DataFrame, figures: Mapping[str, Figures]) -> pd.DataFrame:
+    """Return the claims of `read_claims` with the names of their reports, and `printed`, `recomputed` and `holds`.
+
+    `holds` is True, False, or None where what the report prints does not decide it. Raises KeyError for a claim
+    without figures.
+    """
+    rows = []
+    for claim in claims["claim"]:
+        printed, recomputed = figures[claim].printed(), figures[claim].recomputed()
+        verdict = figures[claim].holds(printed, recomputed)
+        rows.append((printed, recomputed, None if verdict is None else bool(verdict)))
+    decided = pd.DataFrame(rows, columns=["printed", "recomputed", "holds"], index=claims.index, dtype=object)
+    table = pd.concat([claims.assign(report=claims["report"].map(report_names())), decided], axis=1)
     return of_source(table, f"published: {', '.join(dict.fromkeys(table['report']))} · recomputed")

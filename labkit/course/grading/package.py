@@ -27,6 +27,7 @@ HANDED_OUT = (
     "labkit/**/*.csv",
     "labkit/tools/lab_settings/*",
     "notebooks/lessons/**/*.py",
+    "notebooks/lessons/**/*.csv",
 )
 # Without the grading room, `lesson.solution` says that the teacher has the solutions.
 TEACHERS = re.compile(r"/(solutions|hidden)\.py$|^labkit/course/grading/|^labkit/tools/(grade|handout|mark)\.py$|/\.")

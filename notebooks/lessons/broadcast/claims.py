@@ -8,7 +8,7 @@ from typing import Any
 from labkit.engine.run import replay
 from labkit.node import limits
 from labkit.provenance import fact
-from labkit.tables.claims import Stated, undecided, within
+from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published, report_names
 from lessons.broadcast.tables import REPORTED, ablation, ladder, methods
 
@@ -51,66 +51,27 @@ def _sizes(report: str) -> str:
     return f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB"
 
 
-_TIMES = "the broadcasts' times"
-_STAGING = {
-    "says": "broadcast2 (staged) is faster than broadcast1 (direct): the ratio of its seconds",
-    "recomputed": lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
-    "recomputes": "both from pageable memory",
-    "reason": "From pageable memory one copy replaces four that run one after another.",
+FIGURES = {
+    "staging_4xh100": Figures(
+        lambda: _printed(FOUR, "broadcast1", "broadcast2"),
+        lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
+        NEAR,
+    ),
+    "pipelining_4xh100": Figures(
+        lambda: _printed(FOUR, "broadcast2", "broadcast3"),
+        _path_alone,
+        lambda printed, recomputed: printed <= 1.25 * recomputed,
+    ),
+    "pipelining_8xh100": Figures(
+        lambda: _printed(EIGHT, "broadcast2", "broadcast3"),
+        lambda: _recorded("broadcast2", "pageable", "broadcast3", "pinned"),
+        NEAR,
+    ),
+    "size_4xh100": Figures(lambda: "no size", lambda: _sizes(FOUR), undecided),
+    "staging_8xh100": Figures(
+        lambda: _printed(EIGHT, "broadcast1", "broadcast2"),
+        lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
+        NEAR,
+    ),
+    "size_8xh100": Figures(lambda: "no size", lambda: _sizes(EIGHT), undecided),
 }
-_SIZE = {
-    "says": "The seconds of three broadcasts are printed; the tensor's size is left out",
-    "printed": lambda: "no size",
-    "holds": undecided,
-    "reason": "Seconds give no rate without a size. Within the recomputed sizes, broadcast2 fits pageable memory and "
-    "broadcast3 only pinned memory.",
-}
-
-CLAIMS = (
-    Stated(
-        name="staging_4xh100",
-        report=FOUR,
-        where=_TIMES,
-        printed=lambda: _printed(FOUR, "broadcast1", "broadcast2"),
-        holds=NEAR,
-        unit="×",
-        **_STAGING,
-    ),
-    Stated(
-        name="pipelining_4xh100",
-        report=FOUR,
-        where=_TIMES,
-        says="The path makes broadcast3 (pipelined) faster than broadcast2: the ratio of its seconds",
-        printed=lambda: _printed(FOUR, "broadcast2", "broadcast3"),
-        recomputed=_path_alone,
-        recomputes="memory unchanged, the larger of both gains",
-        holds=lambda printed, recomputed: printed <= 1.25 * recomputed,
-        unit="×",
-        reason="The path alone gains at most this, less than printed. With pinned memory, too, the recorded gain "
-        "exceeds the printed one: see the next row.",
-    ),
-    Stated(
-        name="pipelining_8xh100",
-        report=EIGHT,
-        where=_TIMES,
-        says="Pinned memory, streams and chunks make broadcast3 faster than broadcast2: the ratio",
-        printed=lambda: _printed(EIGHT, "broadcast2", "broadcast3"),
-        recomputed=lambda: _recorded("broadcast2", "pageable", "broadcast3", "pinned"),
-        recomputes="from pageable to pinned memory",
-        holds=NEAR,
-        unit="×",
-        reason="The report names pin_memory=True first among its choices. The recorded step changes the memory, too.",
-    ),
-    Stated(name="size_4xh100", report=FOUR, where=_TIMES, recomputed=lambda: _sizes(FOUR), chosen=False, **_SIZE),
-    Stated(
-        name="staging_8xh100",
-        report=EIGHT,
-        where=_TIMES,
-        printed=lambda: _printed(EIGHT, "broadcast1", "broadcast2"),
-        holds=NEAR,
-        unit="×",
-        chosen=False,
-        **_STAGING,
-    ),
-    Stated(name="size_8xh100", report=EIGHT, where=_TIMES, recomputed=lambda: _sizes(EIGHT), chosen=False, **_SIZE),
-)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from labkit.engine.run import replay
 from labkit.node import limits
-from labkit.tables.claims import Stated, undecided
+from labkit.tables.claims import Figures, undecided
 from labkit.tables.published import published
 from labkit.theory.traffic import buckets
 from labkit.theory.transformer import SIZES, transformer
@@ -24,9 +24,6 @@ _GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")  # the report says "H100"; this
 _MB = 1e6
 _SIZES_MB = (1, 10, 100)  # that ran
 _SAME = 0.02  # largest relative difference of two steps that count as equal
-_NAIVE, _OVERLAP, _BUCKETS = "table of naive and flat", "table of overlap", "table of buckets"
-_AGAIN = "the report's second naive step"
-_OURS = "our recorded run with 128 positions"
 
 
 def step_s(implementation: str, bucket_mb: float | None = None, column: str = "step_seconds") -> float:
@@ -154,175 +151,58 @@ def _memory_alone(*_: Any) -> bool:
     return bool(np.isnan(step_s("bucketed", 1000)) and np.isnan(step_s("bucketed", 100)))
 
 
-_ROWS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "naive_step",
-        "where": _NAIVE,
-        "says": "The naive step takes 0.846 s",
-        "printed": lambda: step_s("naive"),
-        "recomputed": lambda: step_s("individual"),
-        "recomputes": _AGAIN,
-        "holds": lambda first, again: True if abs(again / first - 1) <= _SAME else None,
-        "unit": "s",
-        "reason": "One configuration, printed twice, 70 ms apart. Printed times that are closer have no order.",
-    },
-    {
-        "name": "overlap_helps",
-        "where": _OVERLAP,
-        "says": "Sending each gradient during backward makes the step shorter than naive's",
-        "printed": lambda: step_s("overlap_individual"),
-        "recomputed": lambda: step_s("individual"),
-        "recomputes": _AGAIN,
-        "holds": _shorter_than_naive,
-        "unit": "s",
-        "reason": "It lies between both naive steps. Ours is 7.5 ± 0.6 ms shorter with 128 positions.",
-    },
-    {
-        "name": "naive_sends",
-        "where": _NAIVE,
-        "says": "Naive sends its gradients in 68.1 ms, 8 % of its step",
-        "printed": lambda: 1e3 * _sent_s("naive"),
-        "recomputed": lambda: "at least {:.1f} by NVLink, {:.0f} by PCIe".format(*_least_ms()),
-        "recomputes": "8.0 GB at each link's rate",
-        "holds": _by_nvlink,
-        "unit": "ms",
-        "reason": "NVLink can do it and PCIe cannot: the GPUs were connected by NVLink.",
-    },
-    {
-        "name": "flat_is_slower",
-        "where": _NAIVE,
-        "says": "One flat all-reduce makes the step longer than hundreds of small ones",
-        "printed": lambda: 1e3 * (step_s("flat") - step_s("naive")),
-        "recomputed": _longer_ms("flat", "step_ms"),
-        "recomputes": f"flat's step less naive's, {_OURS}",
-        "holds": lambda *_: _longer_than_naive(step_s("flat")),
-        "unit": "ms",
-        "reason": "Less than the 70 ms between both naive steps. Flat's two copies take 9.5 ms by an H100's memory.",
-    },
-    {
-        "name": "buckets_help",
-        "where": _BUCKETS,
-        "says": "Overlapped buckets make the step shorter than naive's",
-        "printed": _shortest_bucketed,
-        "recomputed": lambda: step_s("naive"),
-        "recomputes": "the report's first naive step",
-        "holds": _shorter_than_naive,
-        "unit": "s",
-        "reason": "Its shortest one is longer than both naive ones, by less than their difference.",
-    },
-    {
-        "name": "size_1_against_10",
-        "where": _BUCKETS,
-        "says": "Buckets of 1 MB make the step this much longer than buckets of 10 MB",
-        "printed": _longer_percent(1, 10),
-        "recomputed": lambda: 100 * (_calls(1) / _calls(10) - 1),
-        "recomputes": "how many more calls they make",
-        "holds": lambda printed, more: True if more > 0 and printed > 100 * _noise() else None,
-        "unit": "%",
-        "reason": "If MB are 10⁶ bytes, both make the same 338 calls. If they are MiB, 10 make 242.",
-    },
-    {
-        "name": "best_size_formula",
-        "where": "text",
-        "says": "The best bucket size is √(s/(w·o))",
-        "printed": lambda: _stated("best bucket size"),
-        "recomputed": _best_number,
-        "recomputes": "by o and w of our recorded sweep",
-        "holds": lambda printed, _: printed == "√(s·w·o)",
-        "reason": "It is no size: its unit is a count.",
-    },
-    {
-        "name": "large_buckets_do_not_fit",
-        "where": _BUCKETS,
-        "says": "Buckets of 1000 MB run out of memory, and their size is the cause",
-        "printed": lambda: "out of memory" if np.isnan(step_s("bucketed", 1000)) else "ran",
-        "recomputed": _peak,
-        "recomputes": f"peak with buckets of 25 MiB, {_OURS}",
-        "holds": _memory_alone,
-        "reason": "All buckets together hold 8.0 GB, whatever the size of one, and those of 100 MB ran.",
-    },
-    {
-        "name": "individual_again",
-        "where": _BUCKETS,
-        "says": "The step with individual gradients takes 0.860 s",
-        "printed": lambda: step_s("individual (bucket experiment)"),
-        "recomputed": lambda: step_s("overlap_individual"),
-        "recomputes": "its overlapped step with individual gradients",
-        "holds": undecided,
-        "unit": "s",
-        "reason": "It does not say whether these gradients overlap. If not, this is a third naive step.",
-        "chosen": False,
-    },
-    {
-        "name": "flat_sends_longer",
-        "where": _NAIVE,
-        "says": "Flat's communication takes longer than naive's",
-        "printed": lambda: 1e3 * (_sent_s("flat") - _sent_s("naive")),
-        "recomputed": _longer_ms("flat", "waited_ms"),
-        "recomputes": f"flat's wait after backward less naive's, {_OURS}",
-        "holds": lambda longer_ms, _: None if abs(longer_ms) <= 1e3 * _band_s() else longer_ms > 0,
-        "unit": "ms",
-        "reason": "Less than the 70 ms between both naive steps. One call sends the bytes that hundreds send.",
-        "chosen": False,
-    },
-    {
-        "name": "batch_of_128_positions",
-        "where": "text",
-        "says": "The naive step has 32 sequences in all, if each has 128 positions",
-        "printed": lambda: 1e3 * step_s("naive"),
-        "recomputed": lambda: _naive_ms(128),
-        "recomputes": "our recorded step of this size",
-        "holds": undecided,
-        "unit": "ms",
-        "reason": "It gives no number of positions. At equal float32 rates this size is possible.",
-        "chosen": False,
-    },
-    {
-        "name": "batch_of_32_positions",
-        "where": "text",
-        "says": "The naive step has 32 sequences in all, if each has 32 positions",
-        "printed": lambda: 1e3 * step_s("naive"),
-        "recomputed": lambda: _naive_ms(32),
-        "recomputes": "our recorded step of this size",
-        "holds": lambda printed, recorded: printed < 2 * recorded,
-        "unit": "ms",
-        "reason": "Printed is over three times as long, at equal float32 rates: its sequences were longer.",
-        "chosen": False,
-    },
-    {
-        "name": "size_100_against_10",
-        "where": _BUCKETS,
-        "says": "Buckets of 100 MB make the step this much longer than buckets of 10 MB",
-        "printed": _longer_percent(100, 10),
-        "recomputed": lambda: 100 * _noise(),
-        "recomputes": "difference of its two naive steps",
-        "holds": lambda printed, noise: True if printed > noise else None,
-        "unit": "%",
-        "reason": "Less than the difference of the two naive steps: it can be noise.",
-        "chosen": False,
-    },
-    {
-        "name": "steps_follow_the_formula",
-        "where": "text",
-        "says": "The steps follow n·o + s/(n·w), with w the link's rate: 8.0 GB in 68.1 ms",
-        "printed": lambda: round(_GRADIENT_BYTES / _sent_s("naive") / 1e9, 1),
-        "recomputed": lambda: fits()["gb_per_s"].iloc[0],
-        "recomputes": "the w that fits its bucketed steps",
-        "holds": lambda rate, fitted: bool(abs(fitted / rate - 1) <= 0.5),
-        "unit": "GB/s",
-        "reason": "Its naive communication ran over 30 times as fast: not the last bucket made the steps differ.",
-        "chosen": False,
-    },
-    {
-        "name": "best_size",
-        "where": _BUCKETS,
-        "says": "10 MB is the fastest bucket size",
-        "printed": lambda: f"{min(_SIZES_MB, key=lambda size: step_s('bucketed', size))} MB",
-        "recomputed": _fitted_best_sizes,
-        "recomputes": "best sizes of fits through its steps",
-        "holds": lambda *_: None if fits()["best_mb"].iloc[1:].isna().any() else True,
-        "reason": "With steps moved by half of the 70 ms, some fits have no best size at all.",
-        "chosen": False,
-    },
-)
-CLAIMS = tuple(Stated(report="cs336-a2", **row) for row in _ROWS)
+FIGURES = {
+    "naive_step": Figures(
+        lambda: step_s("naive"),
+        lambda: step_s("individual"),
+        lambda first, again: True if abs(again / first - 1) <= _SAME else None,
+    ),
+    "overlap_helps": Figures(lambda: step_s("overlap_individual"), lambda: step_s("individual"), _shorter_than_naive),
+    "naive_sends": Figures(
+        lambda: 1e3 * _sent_s("naive"),
+        lambda: "at least {:.1f} by NVLink, {:.0f} by PCIe".format(*_least_ms()),
+        _by_nvlink,
+    ),
+    "flat_is_slower": Figures(
+        lambda: 1e3 * (step_s("flat") - step_s("naive")),
+        _longer_ms("flat", "step_ms"),
+        lambda *_: _longer_than_naive(step_s("flat")),
+    ),
+    "buckets_help": Figures(_shortest_bucketed, lambda: step_s("naive"), _shorter_than_naive),
+    "size_1_against_10": Figures(
+        _longer_percent(1, 10),
+        lambda: 100 * (_calls(1) / _calls(10) - 1),
+        lambda printed, more: True if more > 0 and printed > 100 * _noise() else None,
+    ),
+    "best_size_formula": Figures(
+        lambda: _stated("best bucket size"), _best_number, lambda printed, _: printed == "√(s·w·o)"
+    ),
+    "large_buckets_do_not_fit": Figures(
+        lambda: "out of memory" if np.isnan(step_s("bucketed", 1000)) else "ran", _peak, _memory_alone
+    ),
+    "individual_again": Figures(
+        lambda: step_s("individual (bucket experiment)"), lambda: step_s("overlap_individual"), undecided
+    ),
+    "flat_sends_longer": Figures(
+        lambda: 1e3 * (_sent_s("flat") - _sent_s("naive")),
+        _longer_ms("flat", "waited_ms"),
+        lambda longer_ms, _: None if abs(longer_ms) <= 1e3 * _band_s() else longer_ms > 0,
+    ),
+    "batch_of_128_positions": Figures(lambda: 1e3 * step_s("naive"), lambda: _naive_ms(128), undecided),
+    "batch_of_32_positions": Figures(
+        lambda: 1e3 * step_s("naive"), lambda: _naive_ms(32), lambda printed, recorded: printed < 2 * recorded
+    ),
+    "size_100_against_10": Figures(
+        _longer_percent(100, 10), lambda: 100 * _noise(), lambda printed, noise: True if printed > noise else None
+    ),
+    "steps_follow_the_formula": Figures(
+        lambda: round(_GRADIENT_BYTES / _sent_s("naive") / 1e9, 1),
+        lambda: fits()["gb_per_s"].iloc[0],
+        lambda rate, fitted: bool(abs(fitted / rate - 1) <= 0.5),
+    ),
+    "best_size": Figures(
+        lambda: f"{min(_SIZES_MB, key=lambda size: step_s('bucketed', size))} MB",
+        _fitted_best_sizes,
+        lambda *_: None if fits()["best_mb"].iloc[1:].isna().any() else True,
+    ),
+}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import eq, ge
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import replay
 from labkit.node import limits
-from labkit.tables.claims import Stated, within
+from labkit.tables.claims import Figures, within
 from labkit.tables.published import published, report_names
 from labkit.theory.shapes import bert
 from labkit.theory.traffic import through_a_link, traffic
@@ -91,199 +92,44 @@ def _printed_mb(report: str) -> float:
     return printed_per_sample()[report_names()[report]]
 
 
-_RATES, _PEAKS = "table of DDP and FSDP: rates and step times", "table of DDP and FSDP: peak memory"
+def _slower(report: str, batch: int) -> Figures:
+    """Return by how much FSDP is slower than DDP, and two standard errors: a smaller difference can be chance."""
+    resolved = _undecided_unless(lambda printed, recomputed: printed > recomputed)
+    return Figures(partial(_loss_percent, report, batch), partial(_two_errors_percent, report, batch), resolved)
 
 
-def _share(batch: int, *, chosen: bool) -> Stated:
-    return Stated(
-        name=f"share_of_{batch}_by_time",
-        report=EIGHT,
-        where=_RATES,
-        says=f"Four GPUs train a global batch of {batch}: each has a quarter of it",
-        printed=lambda: batch / _GPUS,
-        recomputed=partial(_samples_by_time, batch),
-        recomputes="from the time of a step",
-        holds=_SAME,
-        unit="samples per GPU",
-        reason="Compare the step with the other report's, of 16 samples per GPU: each GPU had the whole batch.",
-        chosen=chosen,
-    )
-
-
-def _counted_once(batch: int, *, chosen: bool) -> Stated:
-    return Stated(
-        name=f"rate_at_{batch}",
-        report=EIGHT,
-        where=_RATES,
-        says=f"DDP's rate at batch {batch}",
-        printed=lambda: _run(EIGHT, batch)["samples_per_second"],
-        recomputed=partial(_rate, batch),
-        recomputes=f"four GPUs with {batch} samples each",
-        holds=_SAME,
-        unit="samples/s",
-        reason="The report counts the batch once per step, but each of its four GPUs processed all of it.",
-        chosen=chosen,
-    )
-
-
-def _slower(name: str, report: str, batch: int, *, chosen: bool) -> Stated:
-    return Stated(
-        name=name,
-        report=report,
-        where=_RATES,
-        says=f"FSDP is slower than DDP at batch {batch}, by",
-        printed=partial(_loss_percent, report, batch),
-        recomputed=partial(_two_errors_percent, report, batch),
-        recomputes="two standard errors",
-        holds=_undecided_unless(lambda printed, recomputed: printed > recomputed),
-        unit="%",
-        digits=2,
-        reason="FSDP's three seeds differ a lot. A difference below two standard errors can be chance.",
-        chosen=chosen,
-    )
-
-
-CLAIMS = (
-    _share(64, chosen=True),
-    _counted_once(64, chosen=True),
-    Stated(
-        name="overhead",
-        report=FOUR,
-        where="text on FSDP's overhead",
-        says="FSDP costs less than this share of DDP's rate",
-        printed=lambda: _stated(FOUR, "overhead of FSDP is less than"),
-        recomputed=partial(_loss_percent, FOUR, 64, 6),
-        recomputes="from the report's own rates",
-        holds=lambda printed, recomputed: recomputed < printed,
-        unit="%",
-        digits=2,
-        reason="The report's own table prints a loss that is twice the stated limit.",
+FIGURES = {
+    "share_of_64_by_time": Figures(lambda: 64 / _GPUS, partial(_samples_by_time, 64), _SAME),
+    "rate_at_64": Figures(lambda: _run(EIGHT, 64)["samples_per_second"], partial(_rate, 64), _SAME),
+    "overhead": Figures(
+        lambda: _stated(FOUR, "overhead of FSDP is less than"),
+        partial(_loss_percent, FOUR, 64, 6),
+        lambda printed, recomputed: recomputed < printed,
     ),
-    _slower("slower_at_64_in_the_other", EIGHT, 64, chosen=True),
-    Stated(
-        name="sent_by_ddp",
-        report=EIGHT,
-        where="text on communication",
-        says="DDP has no communication between GPUs",
-        printed=lambda: _stated(EIGHT, "sent by DDP between GPUs"),
-        recomputed=lambda: through_a_link(traffic(_MODEL, "ddp", _GPUS), _GPUS) / 1e6,
-        recomputes="a ring all-reduce",
-        holds=lambda printed, recomputed: recomputed <= printed,
-        unit="MB per GPU and step",
-        reason="DDP averages the gradients of all parameters in each step. In a ring of four, each GPU sends 1.5 times "
-        "their bytes.",
+    "slower_at_64_in_the_other": _slower(EIGHT, 64),
+    "sent_by_ddp": Figures(
+        lambda: _stated(EIGHT, "sent by DDP between GPUs"),
+        lambda: through_a_link(traffic(_MODEL, "ddp", _GPUS), _GPUS) / 1e6,
+        ge,
     ),
-    Stated(
-        name="parameters",
-        report=EIGHT,
-        where="text on the model's size",
-        says="The model has this many MB of parameters",
-        printed=lambda: _stated(EIGHT, "parameters"),
-        recomputed=lambda: 4 * _MODEL.parameters / 1e6,
-        recomputes="4 bytes each",
-        holds=_SAME,
-        unit="MB",
-        reason="The model has 109 million parameters, and a float32 number takes 4 bytes.",
-        chosen=False,
+    "parameters": Figures(lambda: _stated(EIGHT, "parameters"), lambda: 4 * _MODEL.parameters / 1e6, _SAME),
+    "fused_attention": Figures(partial(_printed_mb, EIGHT), partial(_by_attention, "fused"), _undecided_unless(_SAME)),
+    "share_by_memory": Figures(lambda: _GPUS * _printed_mb(EIGHT), partial(_printed_mb, FOUR), _SAME),
+    "shared_batch": Figures(lambda: 64 / _GPUS, _shared, _undecided_unless(eq)),
+    "share_of_16_by_time": Figures(lambda: 16 / _GPUS, partial(_samples_by_time, 16), _SAME),
+    "rate_at_16": Figures(lambda: _run(EIGHT, 16)["samples_per_second"], partial(_rate, 16), _SAME),
+    "slower_at_64": _slower(FOUR, 64),
+    "slower_at_16": _slower(EIGHT, 16),
+    "saving": Figures(
+        lambda: round(_saved_mib(FOUR, 64)),
+        lambda: (1 - 1 / _GPUS) * _STATE_BYTES * _MODEL.parameters / 2**20,
+        lambda printed, recomputed: printed <= 1.02 * recomputed,
     ),
-    Stated(
-        name="fused_attention",
-        report=EIGHT,
-        where="printed model and peak memory",
-        says="BERT with `BertSdpaSelfAttention` and dropout: what a sample adds to the peak",
-        printed=partial(_printed_mb, EIGHT),
-        recomputed=partial(_by_attention, "fused"),
-        recomputes="fused attention, on our H200s",
-        holds=_undecided_unless(_SAME),
-        unit="MB per sample",
-        reason="A fused kernel keeps much less than printed. The report does not say which kernel torch chose, or "
-        "what else grew with the batch.",
+    "saving_by_batch": Figures(
+        _saved_ratio, lambda: _run(EIGHT, 64)["peak_bytes"] / _run(EIGHT, 16)["peak_bytes"], _SAME
     ),
-    Stated(
-        name="share_by_memory",
-        report=EIGHT,
-        where=_PEAKS,
-        says="Peaks at batch 16 and 64 of four GPUs that share a batch: the growth per sample",
-        printed=lambda: _GPUS * _printed_mb(EIGHT),
-        recomputed=partial(_printed_mb, FOUR),
-        recomputes="in the other report: its one peak less 16 bytes per parameter",
-        holds=_SAME,
-        unit="MB per sample",
-        digits=4,
-        reason="With the whole batch on each GPU, a sample takes a quarter of that: what it takes in the other report.",
-        chosen=False,
+    "wrapping": Figures(lambda: round(_saved_mib(FOUR, 64)), _should_save_mib, _undecided_unless(within(1.05))),
+    "memory_with_dropout": Figures(
+        partial(_printed_mb, FOUR), partial(_by_attention, "plain"), _undecided_unless(_SAME)
     ),
-    Stated(
-        name="shared_batch",
-        report=FOUR,
-        where=_RATES,
-        says="Four GPUs train a global batch of 64: each has a quarter of it",
-        printed=lambda: 64 / _GPUS,
-        recomputed=_shared,
-        recomputes="64 are too many for an H100 in float32",
-        reason="In the printed time no H100 computes 64 samples in float32.",
-        holds=_undecided_unless(lambda printed, recomputed: printed == recomputed),
-        unit="samples per GPU",
-        chosen=False,
-    ),
-    _share(16, chosen=False),
-    _counted_once(16, chosen=False),
-    _slower("slower_at_64", FOUR, 64, chosen=False),
-    _slower("slower_at_16", EIGHT, 16, chosen=False),
-    Stated(
-        name="saving",
-        report=FOUR,
-        where=_PEAKS,
-        says="FSDP lowers the peak of the fullest GPU by",
-        printed=lambda: round(_saved_mib(FOUR, 64)),
-        recomputed=lambda: (1 - 1 / _GPUS) * _STATE_BYTES * _MODEL.parameters / 2**20,
-        recomputes="the most that sharding can save",
-        holds=lambda printed, recomputed: printed <= 1.02 * recomputed,
-        unit="MiB",
-        digits=4,
-        reason="Sharding on four GPUs can save at most three quarters of 16 bytes per parameter.",
-        chosen=False,
-    ),
-    Stated(
-        name="saving_by_batch",
-        report=EIGHT,
-        where=_PEAKS,
-        says="As a share of the peak, FSDP saves more at batch 16 than at batch 64: the ratio of the shares",
-        printed=_saved_ratio,
-        recomputed=lambda: _run(EIGHT, 64)["peak_bytes"] / _run(EIGHT, 16)["peak_bytes"],
-        recomputes="with equal savings in MiB",
-        holds=_SAME,
-        unit="×",
-        reason="In MiB it saves the same at both batches. The peak grows with the activations, which are not sharded.",
-        chosen=False,
-    ),
-    Stated(
-        name="wrapping",
-        report=FOUR,
-        where=_PEAKS,
-        says="FSDP full shards block by block: the peak falls by",
-        printed=lambda: round(_saved_mib(FOUR, 64)),
-        recomputed=_should_save_mib,
-        recomputes="what this should save",
-        holds=_undecided_unless(within(1.05)),
-        unit="MiB",
-        digits=4,
-        reason="The printed saving lies between those of one group and of gradient-only sharding. What was wrapped "
-        "cannot be told from it.",
-        chosen=False,
-    ),
-    Stated(
-        name="memory_with_dropout",
-        report=FOUR,
-        where=_PEAKS,
-        says="BERT with dropout 0.1: what a sample adds to the peak",
-        printed=partial(_printed_mb, FOUR),
-        recomputed=partial(_by_attention, "plain"),
-        recomputes="plain attention, on our H200s",
-        holds=_undecided_unless(_SAME),
-        unit="MB per sample",
-        reason="With dropout, plain attention needs more than printed and fused attention less. What the report's "
-        "attention keeps is not printed.",
-        chosen=False,
-    ),
-)
+}

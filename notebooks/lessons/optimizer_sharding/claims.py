@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from operator import eq
 from typing import Any
 
 from labkit.engine.run import replay
-from labkit.tables.claims import Stated, undecided, within
+from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
 from lessons.optimizer_sharding.tables import MODELS, memory, report_peaks, report_times
 from lessons.optimizer_sharding.theory import TEMPORARY_BYTES
 
-_RESULTS, _TEXT = "table of results", "text"
 _ROUNDED_GB = 1.05  # two printed whole numbers, each half a unit off at most, and our own rounding
 _WEIGHTS_FLOATS = 2  # per parameter: weight and gradient
 _MOMENTS_FLOATS = 2
@@ -77,84 +77,24 @@ def _possible(printed: float, *_: Any) -> bool | None:
     return True if printed <= _gains().xs(("fused", "gathered"), level=("kernel", "sending")).min() else None
 
 
-_MOST = "XL, most memory of our recorded run on 2 × H200"
-_ROWS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "model",
-        "where": _RESULTS,
-        "says": "XL needs 55 GB at its peak without sharding",
-        "printed": lambda: _printed_peak(False),
-        "recomputed": lambda: _recorded_peak("unsharded"),
-        "recomputes": _MOST,
-        "holds": within(1.1),
-        "unit": "GB",
-        "reason": "The 2.7b model fits without whole square roots: 16 bytes per parameter are 54.5 GB, 12 are 40.9.",
-    },
-    {
-        "name": "sharded_model",
-        "where": _RESULTS,
-        "says": "XL needs 42 GB at its peak with sharded states",
-        "printed": lambda: _printed_peak(True),
-        "recomputed": lambda: _recorded_peak("zero_redundancy"),
-        "recomputes": f"{_MOST}, torch's sharded optimizer",
-        "holds": within(1.1),
-        "unit": "GB",
-        "reason": "A peak with activations would shrink by 8 GB. At the update none are left to fill the rest.",
-    },
-    {
-        "name": "states_saved",
-        "where": _RESULTS,
-        "says": "Sharding the states makes XL's peak 13 GB smaller",
-        "printed": _printed_saving,
-        "recomputed": _saved_states,
-        "recomputes": "half of two moments",
-        "holds": _states_saved,
-        "unit": "GB",
-        "reason": "With halved square roots it is 12.0; rounding allows 12 to 14. The 2.7b model's are 13.6 GB.",
-    },
-    {
-        "name": "times_the_model",
-        "where": _TEXT,
-        "says": "The sharded peak is 4 times the model",
-        "printed": lambda: float(_statement("peak of the sharded run")),
-        "recomputed": lambda: float(_peaks()["gb"]["2.7b", True] / _peaks()["parameters"]["2.7b", True]),
-        "recomputes": "parameters, gradients, half of two moments",
-        "holds": within(1.05),
-        "unit": "× the model",
-        "digits": 2,
-        "reason": "Its own list names three things. Three times the 2.7b model are 40.9 GB, near the printed 42.",
-    },
-    {
-        "name": "memory_formula",
-        "where": _TEXT,
-        "says": "ZeRO-1 in float32 holds 4Ψ + KΨ/n floats per GPU",
-        "printed": lambda: f"{_statement('memory per GPU')} floats",
-        "recomputed": lambda: f"{_WEIGHTS_FLOATS}Ψ + {_MOMENTS_FLOATS}Ψ/n floats",
-        "holds": lambda printed, ours: printed == ours,
-        "reason": "The expression is the ZeRO paper's, in bytes, for mixed precision: 2 + 2, and K = 12.",
-    },
-    {
-        "name": "step_is_shorter",
-        "where": _RESULTS,
-        "says": "Sharding makes a step 12 ms shorter, although it sends more",
-        "printed": lambda: float(report_times(published("optimizer_sharding"))["printed_ms"].iloc[0]),
-        "recomputed": lambda: ", ".join(map(_span, MODELS)),
-        "recomputes": "with many kernels, at an H100's rates",
-        "holds": _possible,
-        "unit": "ms",
-        "reason": "One fused kernel gains nothing. A loop over parameters runs many, and holds no whole roots.",
-    },
-    {
-        "name": "states_and_temporaries_saved",
-        "where": _RESULTS,
-        "says": "The 13 GB are XL's, if torch's many kernels ran",
-        "printed": _printed_saving,
-        "recomputed": _saved_temporaries,
-        "recomputes": "the moments' square roots are halved, too",
-        "holds": undecided,
-        "unit": "GB",
-        "reason": "The difference fits within rounding. Both peaks are 13 to 14 GB above XL's.",
-        "chosen": False,
-    },
-)
-CLAIMS = tuple(Stated(report="cs336-a2", **row) for row in _ROWS)
+FIGURES = {
+    "model": Figures(lambda: _printed_peak(False), lambda: _recorded_peak("unsharded"), within(1.1)),
+    "sharded_model": Figures(lambda: _printed_peak(True), lambda: _recorded_peak("zero_redundancy"), within(1.1)),
+    "states_saved": Figures(_printed_saving, _saved_states, _states_saved),
+    "times_the_model": Figures(
+        lambda: float(_statement("peak of the sharded run")),
+        lambda: float(_peaks()["gb"]["2.7b", True] / _peaks()["parameters"]["2.7b", True]),
+        within(1.05),
+    ),
+    "memory_formula": Figures(
+        lambda: f"{_statement('memory per GPU')} floats",
+        lambda: f"{_WEIGHTS_FLOATS}Ψ + {_MOMENTS_FLOATS}Ψ/n floats",
+        eq,
+    ),
+    "step_is_shorter": Figures(
+        lambda: float(report_times(published("optimizer_sharding"))["printed_ms"].iloc[0]),
+        lambda: ", ".join(map(_span, MODELS)),
+        _possible,
+    ),
+    "states_and_temporaries_saved": Figures(_printed_saving, _saved_temporaries, undecided),
+}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import Run, replay
-from labkit.tables.claims import Stated, within
+from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from lessons.pipeline.plan import BERT
 from lessons.pipeline.tables.throughput import balance, memory, throughput
@@ -20,10 +19,6 @@ FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 _BATCH = 64  # samples per step in both reports
 _SAME, _NEAR = within(1.005), within(1.1)  # a figure of one report; of another node
 _SLACK = 1.02  # over a limit: equal stages are never quite equal
-_FOUR_RATES: dict[str, Any] = {"report": FOUR, "where": "table of GPU counts"}
-_FOUR_SPLITS: dict[str, Any] = {"report": FOUR, "where": "table of splits"}
-_EIGHT_RATES: dict[str, Any] = {"report": EIGHT, "where": "table of GPU counts"}
-_EIGHT_CHART: dict[str, Any] = {"report": EIGHT, "where": "chart of micro-batches"}
 
 
 def _of(name: str, report: str, index: str) -> pd.DataFrame:
@@ -154,234 +149,53 @@ def _quarter_of_batch() -> float:
     return 100 * peaks[16] / peaks[64]
 
 
-def _stage_times(name: str, split: str, recorded_split: str, reason: str) -> Stated:
-    return Stated(
-        name=name,
-        **_FOUR_SPLITS,
-        says=f"{split}: how far stage times differ, standard deviation ÷ mean",
-        printed=partial(_cv, "stage_time_cv", split),
-        recomputed=partial(_recorded_cv, recorded_split),
-        recomputes=f"recorded stream, {recorded_split}",
-        holds=_or_undecided(_NEAR),
-        reason=reason,
-    )
-
-
 def _or_undecided(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
     """Return the rule that says True where `holds` does, and else that the printed figures do not decide it."""
     return lambda printed, recomputed: True if holds(printed, recomputed) else None
 
 
-def _memory(name: str, passes: str, gpus: int, what: str, recomputed: Callable[[], float], reason: str) -> Stated:
-    return Stated(
-        name=name,
-        **_FOUR_RATES,
-        says=f"Memory per GPU on {gpus} GPUs: fits forward passes {passes}",
-        printed=partial(_printed_memory, gpus),
-        recomputed=recomputed,
-        recomputes=what,
-        holds=_NEAR,
-        unit="MiB",
-        digits=4,
-        reason=reason,
-    )
-
-
-_CHOSEN = (
-    Stated(
-        name="bubble_hidden",
-        **_FOUR_RATES,
-        says="Four micro-batches hide the bubble: rate on 4 GPUs ÷ rate on 2",
-        printed=partial(_gain, FOUR, 2, 4),
-        recomputed=lambda: speedup_limit("fenced", 2, 4, 4),
-        recomputes="the limit of fenced steps",
-        holds=lambda printed, recomputed: printed <= _SLACK * recomputed,
-        unit="×",
-        reason="Steps that end with a bubble cannot gain so much. So a stream was timed, whose next batch fills the "
-        "bubble.",
+FIGURES = {
+    "bubble_hidden": Figures(
+        partial(_gain, FOUR, 2, 4),
+        lambda: speedup_limit("fenced", 2, 4, 4),
+        lambda printed, recomputed: printed <= _SLACK * recomputed,
     ),
-    Stated(
-        name="stream",
-        **_FOUR_RATES,
-        says="The same ratio",
-        printed=partial(_gain, FOUR, 2, 4),
-        recomputed=_recorded_gain,
-        recomputes="a recorded stream",
-        holds=_NEAR,
-        unit="×",
-        reason="A stream of forward passes gives another ratio.",
+    "stream": Figures(partial(_gain, FOUR, 2, 4), _recorded_gain, _NEAR),
+    "only_hurt": Figures(lambda: 1, _gain_of_more, _NEAR),
+    "two_layers": Figures(lambda: 2, _layers_by_memory, _NEAR),
+    "both_ends": Figures(_surplus, _pooling_mib, _NEAR),
+    "samples_per_second": Figures(partial(_rate, EIGHT, 4), lambda: _BATCH * _rate(EIGHT, 4), _NEAR),
+    "slower_with_more": Figures(
+        partial(_gain, EIGHT, 3, 4),
+        lambda: speedup_limit("fenced", 3, 4, 4),
+        lambda printed, limit: None if printed <= _SLACK * limit else False,
     ),
-    Stated(
-        name="only_hurt",
-        report=FOUR,
-        where="text on micro-batches",
-        says="More micro-batches only hurt: best rate ÷ rate with one",
-        printed=lambda: 1,
-        recomputed=_gain_of_more,
-        recomputes="a recorded stream; training gains",
-        holds=_NEAR,
-        unit="×",
-        reason="In a recorded stream more micro-batches help.",
+    "efficiency": Figures(
+        lambda: _stated(FOUR, "efficiency_3_to_4_gpus_percent"), lambda: 75 * _gain(FOUR, 3, 4), _SAME
     ),
-    Stated(
-        name="two_layers",
-        **_FOUR_SPLITS,
-        says="The even split is 2-2-2-2: layers per stage",
-        printed=lambda: 2,
-        recomputed=_layers_by_memory,
-        recomputes="from its own peaks",
-        holds=_NEAR,
-        unit="layers",
-        reason="BERT-base has 12 layers, not 8. Four more layers on rank 0 of 6-2-2-2 show the memory per layer.",
+    "uneven_split": Figures(_split_ratio, _recorded_split_ratio, _near_both),
+    "stage_time_cv_even": Figures(
+        partial(_cv, "stage_time_cv", "2-2-2-2"), partial(_recorded_cv, "3-3-3-3"), _or_undecided(_NEAR)
     ),
-    Stated(
-        name="both_ends",
-        report=FOUR,
-        where="text on memory",
-        says="Pooling raises the memory of the last rank: its surplus",
-        printed=_surplus,
-        recomputed=_pooling_mib,
-        recomputes="pooling in training, at most",
-        holds=_NEAR,
-        unit="MiB",
-        reason="The surplus is about one hidden state of the whole batch: 64 × 512 × 768 numbers of 4 bytes.",
+    "stage_time_cv_uneven": Figures(
+        partial(_cv, "stage_time_cv", "6-2-2-2"), partial(_recorded_cv, "6-2-2-2"), _or_undecided(_NEAR)
     ),
-    Stated(
-        name="samples_per_second",
-        report=EIGHT,
-        where="published program",
-        says="Samples per second on 4 GPUs",
-        printed=partial(_rate, EIGHT, 4),
-        recomputed=lambda: _BATCH * _rate(EIGHT, 4),
-        recomputes="64 samples per step",
-        holds=_NEAR,
-        unit="samples/s",
-        reason="The published program divides the number of steps by the seconds, not the number of samples.",
+    "forward_memory": Figures(partial(_printed_memory, 4), partial(_peak_mib, "streaming"), _NEAR),
+    "training_memory": Figures(partial(_printed_memory, 4), partial(_peak_mib, "training"), _NEAR),
+    "kept_memory": Figures(partial(_printed_memory, 2), partial(_peak_mib, "kept", "x2/pipeline/kept", 2), _NEAR),
+    "steps_per_second": Figures(
+        lambda: _BATCH * _rate(EIGHT, 3),
+        lambda: _recorded_rates("x4/pipeline/gpus", ["mode", "ranks"])["fenced", 3],
+        _NEAR,
     ),
-    Stated(
-        name="slower_with_more",
-        **_EIGHT_RATES,
-        says="4 GPUs are slower than 3: rate on 4 ÷ rate on 3",
-        printed=partial(_gain, EIGHT, 3, 4),
-        recomputed=lambda: speedup_limit("fenced", 3, 4, 4),
-        recomputes="at most, in fenced steps",
-        holds=lambda printed, limit: None if printed <= _SLACK * limit else False,
-        unit="×",
-        reason="A limit refutes nothing below it. Even stages one after another would give 1, and its seeds do not "
-        "explain the loss: cause unknown.",
+    "memory_spread": Figures(_printed_spread, _spread_of_peaks, _SAME),
+    "quarter_of_batch": Figures(lambda: 25, _quarter_of_batch, within(1.2)),
+    "two_faster_than_four": Figures(
+        lambda: "no figure", _least_gain_of_four, lambda _, recomputed: True if recomputed < 1 else None
     ),
-)
-_FOLDED = (
-    Stated(
-        name="efficiency",
-        **_FOUR_RATES,
-        says="Efficiency of the step from 3 to 4 GPUs: its share of 4/3",
-        printed=lambda: _stated(FOUR, "efficiency_3_to_4_gpus_percent"),
-        recomputed=lambda: 75 * _gain(FOUR, 3, 4),
-        recomputes="its rates (it rounds the gain to 1.29 first)",
-        holds=_SAME,
-        unit="%",
-        reason="Its own rates give another share.",
+    "first_help_then_hurt": Figures(
+        lambda: "no figure",
+        lambda: int(_fenced().idxmax()),
+        lambda _, best: bool(_fenced().index.min() < best < _fenced().index.max()),
     ),
-    Stated(
-        name="uneven_split",
-        **_FOUR_SPLITS,
-        says="6-2-2-2 is slower than the even split: its rate ÷ the even one's",
-        printed=_split_ratio,
-        recomputed=_recorded_split_ratio,
-        recomputes="a recorded stream",
-        holds=_near_both,
-        unit="×",
-        reason="In a stream the slowest stage sets the pace: half the layers in one stage give half the rate.",
-    ),
-    _stage_times(
-        "stage_time_cv_even",
-        "2-2-2-2",
-        "3-3-3-3",
-        "Embedding and head explain at most 1.5 %, by recorded times of each part. The report prints no stage times.",
-    ),
-    _stage_times("stage_time_cv_uneven", "6-2-2-2", "6-2-2-2", "The report prints no stage times."),
-    _memory(
-        "forward_memory",
-        "under no_grad",
-        4,
-        "recorded stream under no_grad",
-        partial(_peak_mib, "streaming"),
-        "A stream under no_grad keeps no activations. The report's passes seem to have kept them, for a backward that "
-        "never ran.",
-    ),
-    _memory(
-        "training_memory",
-        "that keep activations",
-        4,
-        "recorded training",
-        partial(_peak_mib, "training"),
-        "Recorded training needs another amount.",
-    ),
-    _memory(
-        "kept_memory",
-        "that keep activations",
-        2,
-        "recorded forward passes that keep activations",
-        partial(_peak_mib, "kept", "x2/pipeline/kept", 2),
-        "Recorded passes that keep activations need another amount.",
-    ),
-    Stated(
-        name="steps_per_second",
-        **_EIGHT_RATES,
-        says="On 3 GPUs, its rate of steps as samples",
-        printed=lambda: _BATCH * _rate(EIGHT, 3),
-        recomputed=lambda: _recorded_rates("x4/pipeline/gpus", ["mode", "ranks"])["fenced", 3],
-        recomputes="recorded fenced forward passes",
-        holds=_NEAR,
-        unit="samples/s",
-        reason="Recorded fenced passes have another rate.",
-    ),
-    Stated(
-        name="memory_spread",
-        **_EIGHT_RATES,
-        says="Memory per GPU on 4 GPUs: its ± as a share of the mean",
-        printed=_printed_spread,
-        recomputed=_spread_of_peaks,
-        recomputes="its program's 12 peaks: GPUs differ, seeds do not",
-        holds=_SAME,
-        unit="%",
-        reason="The 12 peaks of its program give another figure.",
-    ),
-    Stated(
-        name="quarter_of_batch",
-        report=EIGHT,
-        where="text on memory",
-        says="One fourth of the batch needs nearly one fourth of the memory",
-        printed=lambda: 25,
-        recomputed=_quarter_of_batch,
-        recomputes="its peaks of DDP at batch 16 and 64",
-        holds=within(1.2),
-        unit="%",
-        reason="Parameters, gradients and optimizer states do not depend on the batch.",
-    ),
-    Stated(
-        name="two_faster_than_four",
-        **_EIGHT_CHART,
-        says="2 GPUs are faster than 4 with 4 and 8 micro-batches",
-        printed=lambda: "no figure",
-        recomputed=_least_gain_of_four,
-        recomputes="rate on 4 ÷ rate on 2, recorded training, the smaller one",
-        holds=lambda _, recomputed: True if recomputed < 1 else None,
-        unit="×",
-        reason="Recorded training on another node cannot refute it. The report's own 4 GPUs are slower than 3, cause "
-        "unknown.",
-    ),
-    Stated(
-        name="first_help_then_hurt",
-        **_EIGHT_CHART,
-        says="More micro-batches first help, then hurt: the best number",
-        printed=lambda: "no figure",
-        recomputed=lambda: int(_fenced().idxmax()),
-        recomputes="recorded fenced forward passes on 2 GPUs",
-        holds=lambda _, best: bool(_fenced().index.min() < best < _fenced().index.max()),
-        unit="micro-batches",
-        reason="Recorded fenced passes are best with the fewest or the most.",
-    ),
-)
-CLAIMS = (*_CHOSEN, *(replace(one, chosen=False) for one in _FOLDED))
+}

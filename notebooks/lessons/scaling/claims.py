@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from operator import eq
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.run import replay
 from labkit.provenance import fact
-from labkit.tables.claims import Stated, undecided, within
+from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
 from labkit.tables.resnet import published_bandwidth
 from lessons.scaling.tables import exchange, messages, published_shares, published_speedups
 
-REPORT = "hpml4"
 SAME = within(1.02)  # of a printed figure: what rounding explains
 _BATCHES = (32, 128, 512)
 _RECORDED = "h200x2/scaling"
@@ -47,21 +47,6 @@ def _column(name: str, gpus: int) -> list[float]:
 
 def _all_same(gpus: int) -> bool:
     return all(map(SAME, _column("speedup_as_printed", gpus), _column("true_speedup", gpus)))
-
-
-def _speedup_row(gpus: int) -> dict[str, Any]:
-    """Return the claim on the printed speed-ups of this many GPUs, at the three batches."""
-    return {
-        "name": f"speedups_on_{gpus}",
-        "where": "table of speed-ups",
-        "says": f"Speed-ups of {gpus} GPUs at batch 32, 128 and 512 per GPU",
-        "printed": lambda: _joined(_column("speedup_as_printed", gpus)),
-        "recomputed": lambda: _joined(_column("true_speedup", gpus)),
-        "recomputes": "one GPU's seconds over these",
-        "holds": lambda *_: _all_same(gpus),
-        "unit": "×",
-        "reason": "Each printed value compares a batch with the one before, on as many GPUs: so 1.05 for one GPU.",
-    }
 
 
 def _seconds(gpus: int, batch: int = 32) -> float:
@@ -106,132 +91,42 @@ def _broadcasts() -> int:
     return int(table.loc[("third step", "broadcast"), "calls"])
 
 
-def _stated(**row: Any) -> Stated:
-    return Stated(report=REPORT, **row)
-
-
-CLAIMS = (
-    _stated(**_speedup_row(2)),
-    _stated(**_speedup_row(4), chosen=False),
-    _stated(
-        name="bandwidth",
-        where="§3.1, batch 32 on 2 GPUs",
-        says="The rate between GPUs, over the time that its data loader took",
-        printed=lambda: round(_first_row()["bandwidth_gb_per_second"], 3),
-        recomputed=lambda: _first_row()["needed_gb_per_s"],
-        recomputes="what gradients would need in this time",
-        holds=SAME,
-        unit="GB/s",
-        reason="782 all-reduces of 44.7 MB do not fit the time: it is the loader's, as the text says.",
+FIGURES = {
+    "speedups_on_2": Figures(
+        lambda: _joined(_column("speedup_as_printed", 2)),
+        lambda: _joined(_column("true_speedup", 2)),
+        lambda *_: _all_same(2),
     ),
-    _stated(
-        name="computing_of_a_step",
-        where="table of computing, 2 GPUs",
-        says="A step computes 1.2 times as long with 512 images as with 32",
-        printed=_step_ratio,
-        recomputed=_recorded_step_ratio,
-        recomputes="our recorded steps on 2 × H200",
-        holds=within(1.25),
-        unit="×",
-        reason="16 times the images in 22 to 27 ms: a clock that does not wait for the GPU shows its launches.",
+    "speedups_on_4": Figures(
+        lambda: _joined(_column("speedup_as_printed", 4)),
+        lambda: _joined(_column("true_speedup", 4)),
+        lambda *_: _all_same(4),
     ),
-    _stated(
-        name="parts_of_an_epoch",
-        where="table of computing and communication",
-        says="An epoch is computing and communication",
-        printed=lambda: "100 %",
-        recomputed=_known_share,
-        recomputes="both columns over the epoch's seconds",
-        holds=lambda printed, recomputed: printed == recomputed,
-        reason="The loader's time is in the columns already. What the rest is, no table tells.",
+    "bandwidth": Figures(
+        lambda: round(_first_row()["bandwidth_gb_per_second"], 3), lambda: _first_row()["needed_gb_per_s"], SAME
     ),
-    _stated(
-        name="data_set",
-        where="the text on bandwidth",
-        says="The bandwidth is that of a data set of 0.1718 GB",
-        printed=_data_set_mb,
-        recomputed=lambda: fact(published_bandwidth(published("resnet_compute_communication")), "product_mb"),
-        recomputes="bandwidth × time, in all six rows",
-        holds=SAME,
-        unit="MB",
-        digits=4,
-        reason="All six rows use 4 % more. GPUs exchange gradients, 44.7 MB per step, not the data set.",
+    "computing_of_a_step": Figures(_step_ratio, _recorded_step_ratio, within(1.25)),
+    "parts_of_an_epoch": Figures(lambda: "100 %", _known_share, eq),
+    "data_set": Figures(
+        _data_set_mb, lambda: fact(published_bandwidth(published("resnet_compute_communication")), "product_mb"), SAME
     ),
-    _stated(
-        name="text_and_table",
-        where="text on 512 images per GPU",
-        says="4 GPUs are half a second slower than 2",
-        printed=lambda: float(_statement("seconds_added_by_4_gpus_at_512")),
-        recomputed=lambda: _seconds(4, 512) - _seconds(2, 512),
-        recomputes="by its table",
-        holds=lambda printed, recomputed: printed * recomputed > 0,
-        unit="s",
-        reason="By the table they are half a second faster.",
+    "text_and_table": Figures(
+        lambda: float(_statement("seconds_added_by_4_gpus_at_512")),
+        lambda: _seconds(4, 512) - _seconds(2, 512),
+        lambda printed, recomputed: printed * recomputed > 0,
     ),
-    _stated(
-        name="gradients_only",
-        where="Q7",
-        says="DDP exchanges gradients only",
-        printed=lambda: _statement("messages_in_q7"),
-        recomputed=lambda: f"gradients and {_broadcasts()} broadcasts",
-        recomputes="per step, our recorded run",
-        holds=lambda printed, recomputed: printed == recomputed,
-        reason="Before each forward DDP broadcasts BatchNorm's running statistics, one message per type of number.",
+    "gradients_only": Figures(
+        lambda: _statement("messages_in_q7"),
+        lambda: f"gradients and {_broadcasts()} broadcasts",
+        eq,
     ),
-    _stated(
-        name="training_accuracy",
-        where="§4.1",
-        says="Training accuracy after 5 epochs is 78.34 %, above the 75.36 % of an earlier homework",
-        printed=lambda: published("resnet_accuracy")["train_accuracy_percent"].max(),
-        recomputed=lambda: None,
-        holds=undecided,
-        unit="%",
-        digits=4,
-        reason="One run each. The text names no batch, number of GPUs or learning rate.",
+    "training_accuracy": Figures(
+        lambda: published("resnet_accuracy")["train_accuracy_percent"].max(), lambda: None, undecided
     ),
-    _stated(
-        name="epoch_on_four",
-        where="table of seconds, batch 32",
-        says="An epoch takes as long on 4 GPUs as on 2",
-        printed=lambda: _seconds(4),
-        recomputed=lambda: _seconds(2) / 2,
-        recomputes="half the steps of 2 GPUs, each as long",
-        holds=undecided,
-        unit="s",
-        chosen=False,
-        reason="Either the ranks did not share the images anew, or something that does not divide takes the time.",
+    "epoch_on_four": Figures(lambda: _seconds(4), lambda: _seconds(2) / 2, undecided),
+    "computing_on_four": Figures(_compute_of_four, lambda: 0.5, undecided),
+    "set_epoch": Figures(lambda: "some", lambda: "none", eq),
+    "locks": Figures(
+        lambda: _statement("messages_besides_gradients"), lambda: f"{_broadcasts()} broadcasts per step", undecided
     ),
-    _stated(
-        name="computing_on_four",
-        where="table of computing",
-        says="4 GPUs compute as long in an epoch as 2 do, at all batches",
-        printed=_compute_of_four,
-        recomputed=lambda: 0.5,
-        recomputes="half the images each",
-        holds=undecided,
-        unit="×",
-        chosen=False,
-        reason="Either the ranks did not share the images anew, or the clock shows something else.",
-    ),
-    _stated(
-        name="set_epoch",
-        where="the text on synchronisation",
-        says="`set_epoch` is synchronisation: its collectives",
-        printed=lambda: "some",
-        recomputed=lambda: "none",
-        holds=lambda printed, recomputed: printed == recomputed,
-        chosen=False,
-        reason="`set_epoch` stores a number on its own rank, from which the next order is shuffled.",
-    ),
-    _stated(
-        name="locks",
-        where="the text on other messages",
-        says='Besides gradients, DDP sends "locks"',
-        printed=lambda: _statement("messages_besides_gradients"),
-        recomputed=lambda: f"{_broadcasts()} broadcasts per step",
-        recomputes="our recorded run",
-        holds=undecided,
-        chosen=False,
-        reason="It is right that more than gradients is sent. Locks are none of it.",
-    ),
-)
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import eq
 
 from labkit.node.topology import parse
-from labkit.tables.claims import Stated, undecided
+from labkit.tables.claims import Figures, undecided
 from labkit.tables.published import published, published_topology
 
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
@@ -36,39 +36,8 @@ def _counts(node_of_gpu: dict[str, int | None]) -> str:
     return " + ".join(str(nodes.count(node)) for node in sorted({node for node in nodes if node is not None}))
 
 
-_TEXT = "text on the topology"
-
-CLAIMS = (
-    Stated(
-        name="sockets_4xh100",
-        report=FOUR,
-        where=_TEXT,
-        says="GPUs at NUMA node 0 / at node 1",
-        printed=lambda: _on_nodes(_claimed(FOUR)),
-        recomputed=lambda: _on_nodes(_wired()),
-        recomputes="by the matrix that it prints",
-        holds=eq,
-        reason="Text and matrix differ about GPU1. The matrix comes from the driver.",
-    ),
-    Stated(
-        name="balanced_4xh100",
-        report=FOUR,
-        where=_TEXT,
-        says="A balanced layout; by its text each NUMA node has",
-        printed=lambda: _counts(_claimed(FOUR)),
-        recomputed=lambda: _counts(_wired()),
-        recomputes="by the matrix that it prints",
-        holds=eq,
-        reason="Three of four GPUs are near the host memory of node 1.",
-    ),
-    Stated(
-        name="sockets_8xh100",
-        report=EIGHT,
-        where=_TEXT,
-        says="GPUs at NUMA node 0 / at node 1",
-        printed=lambda: _on_nodes(_claimed(EIGHT)),
-        recomputed=lambda: "no matrix as text",
-        holds=undecided,
-        reason="Its matrix is a picture, which the workbook does not have. It does not say which four GPUs ran.",
-    ),
-)
+FIGURES = {
+    "sockets_4xh100": Figures(lambda: _on_nodes(_claimed(FOUR)), lambda: _on_nodes(_wired()), eq),
+    "balanced_4xh100": Figures(lambda: _counts(_claimed(FOUR)), lambda: _counts(_wired()), eq),
+    "sockets_8xh100": Figures(lambda: _on_nodes(_claimed(EIGHT)), lambda: "no matrix as text", undecided),
+}
