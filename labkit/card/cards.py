@@ -16,7 +16,7 @@ from labkit.card.readings import Reading, key_figures, references
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, SOUND, judge
 from labkit.node import Node
 from labkit.node.comparability import differing
-from labkit.tables.key_figures import KeyFigure
+from labkit.tables.measures import Measure
 
 VERSION = 1
 FILE = "card.json"
@@ -168,7 +168,7 @@ def _chosen(found: Sequence[Reading], known: Sequence[Reading]) -> Reading | Non
     return ordered[-1] if ordered else None
 
 
-def _judged(lab: str, figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str) -> Row:
+def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str) -> Row:
     verdict = judge(figure, here, recorded, gpus, why)
     row: dict[str, Any] = {"kind": verdict.kind, "verdict": verdict.text}
     row |= {"lab": lab, "figure": figure.name, "unit": figure.unit, "better": figure.better, "by_host": figure.by_host}
@@ -185,7 +185,7 @@ def _judged(lab: str, figure: KeyFigure, here: Reading | None, recorded: Sequenc
     return Row(**row, references=ticks)
 
 
-def _notes(figure: KeyFigure, here: Reading, reference: Reading) -> list[str]:
+def _notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
     found = differing(here.conditions, reference.conditions)
     return [one.said("this run", "the reference") for one in found if figure.by_host or not one.host_only]

@@ -17,7 +17,7 @@ from labkit.engine.folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
 from labkit.story.units import number
-from labkit.tables.key_figures import LOWER
+from labkit.tables.measures import LOWER
 
 # Of the share of time in which a process waited for a core (PSI): quiet runs on 2 × H200 with 32 cores showed 0.0 to
 # 0.3 %, the same run under taskset on a single core 55 %.

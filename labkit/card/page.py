@@ -8,7 +8,7 @@ from itertools import groupby
 from labkit.card.cards import Card, Row, headline
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, SOUND, THRESHOLD
 from labkit.story.units import number, percent
-from labkit.tables.key_figures import LOWER
+from labkit.tables.measures import LOWER
 
 GLYPHS = {SOUND: "✓", BELOW: "▼", IMPOSSIBLE: "✗", NOT_COMPARABLE: "○", NOT_MEASURED: "–"}
 CLASSES = {SOUND: "ok", BELOW: "failed", IMPOSSIBLE: "failed", NOT_COMPARABLE: "interrupted", NOT_MEASURED: "soft"}

@@ -15,8 +15,7 @@ from labkit.engine.folder import runs_folder
 from labkit.engine.run import Run, replay
 from labkit.node.comparability import figures as key_conditions
 from labkit.repository import RECORDED, lesson_names
-from labkit.tables.key_figures import KeyFigure, Measured
-from labkit.tables.measures import measures_of
+from labkit.tables.measures import Measure, Measured, measures_of
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,11 @@ class Reading:
 
 
 @functools.cache
-def key_figures() -> dict[str, tuple[KeyFigure, ...]]:
+def key_figures() -> dict[str, tuple[Measure, ...]]:
     """Return the key figures of each lab that has some, in the order of their notebooks."""
-    figures: dict[str, tuple[KeyFigure, ...]] = {}
+    figures: dict[str, tuple[Measure, ...]] = {}
     for lab in lesson_names():
-        figures[lab] = tuple(one.key_figure for one in measures_of(lab) if one.on_card)
+        figures[lab] = tuple(measure for measure in measures_of(lab) if measure.on_card)
     return {lab: several for lab, several in figures.items() if several}
 
 
@@ -95,11 +94,11 @@ def readings(run: Run) -> list[Reading]:
         return []
     told = {"cores": run.node.cores} | key_conditions(run.conditions())
     conditions = {name: _plain(value) for name, value in told.items()}
-    found = ((one, one.measure(run)) for one in figures)
+    found = ((one, one.measured(run)) for one in figures)
     return [_reading(run, one, measured, conditions) for one, measured in found if measured is not None]
 
 
-def _reading(run: Run, figure: KeyFigure, measured: Measured, conditions: dict[str, Any]) -> Reading:
+def _reading(run: Run, figure: Measure, measured: Measured, conditions: dict[str, Any]) -> Reading:
     recorded = run.folder.is_relative_to(RECORDED)
     status, on_gpus = run.status, run.plan.device == "cuda"
     return Reading(

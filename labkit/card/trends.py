@@ -12,7 +12,7 @@ from labkit.card.page import CLASSES
 from labkit.card.reports import History, history
 from labkit.card.verdicts import KINDS, NOT_MEASURED
 from labkit.story.units import number
-from labkit.tables.key_figures import LOWER
+from labkit.tables.measures import LOWER
 
 FILE = "trends.html"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440, 130, 8, 8, 10, 24

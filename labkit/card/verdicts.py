@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from labkit.card.readings import Reading
 from labkit.node.comparability import THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
-from labkit.tables.key_figures import LOWER, KeyFigure
+from labkit.tables.measures import LOWER, Measure
 
 SOUND, BELOW, IMPOSSIBLE = "sound", "below", "impossible"
 NOT_COMPARABLE, NOT_MEASURED = "not comparable", "not measured"
@@ -48,7 +48,7 @@ def fence(reading: Reading, better: str) -> float:
     return reading.high + reach if better == LOWER else reading.low - reach
 
 
-def judge(figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = "") -> Verdict:
+def judge(figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = "") -> Verdict:
     """Return what the figure says of a node with so many GPUs; `why` it was not measured, where that is known.
 
     `recorded` are the readings of this figure on the node's GPU model.
@@ -73,7 +73,7 @@ def judge(figure: KeyFigure, here: Reading | None, recorded: Sequence[Reading], 
     return Verdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
 
 
-def contradicts_physics(figure: KeyFigure, here: Reading) -> bool:
+def contradicts_physics(figure: Measure, here: Reading) -> bool:
     """Return whether no clock can show this figure: it beats its limit, or is no positive finite number."""
     if not 0 < here.value < math.inf:
         return True
@@ -98,7 +98,7 @@ def disturbed(here: Reading, reference: Reading) -> str:
     return ""
 
 
-def _worse_by(figure: KeyFigure, here: Reading, reference: Reading) -> float:
+def _worse_by(figure: Measure, here: Reading, reference: Reading) -> float:
     """Return by how many percent of the reference's median the figure is worse than it."""
     change = 100 * (here.value / reference.value - 1)
     return change if figure.better == LOWER else -change

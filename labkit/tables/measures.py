@@ -7,19 +7,52 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from labkit.provenance import of_source
+from labkit.node.limits import Spec, spec
 from labkit.repository import LESSONS
-from labkit.tables.key_figures import HIGHER, KeyFigure, Measured, workers
-from labkit.tables.targets import GPU, HOST, Target, card
+from labkit.tables.rates import PEAK
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from labkit.engine.run import Run
+
+HIGHER, LOWER = "higher", "lower"
+CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure as one run shows it: the median of its repeats, their quartiles `low` and `high`, and their number.
+
+    `setting` says what the figure depends on besides the GPU model, as "1 GiB, 4 GPUs": figures of different settings
+    are not compared. `limit` is what physics allows, in the figure's unit; NaN where no datasheet is known.
+    """
+
+    value: float
+    low: float
+    high: float
+    repeats: int
+    setting: str
+    limit: float = math.nan
+
+    @classmethod
+    def of(cls, values: Iterable[float], setting: str, limit: float | None = None) -> Measured | None:
+        """Return the figure of these repeats; None where there are none."""
+        known = [float(value) for value in values if not math.isnan(value)]
+        if not known:
+            return None
+        low, value, high = statistics.quantiles(known, n=4, method="inclusive") if len(known) > 1 else known * 3
+        return cls(value, low, high, len(known), setting, math.nan if limit is None else float(limit))
+
+    def rate(self, amount: float, limit: float | None = None) -> Measured:
+        """Return what is done per unit of time, where this figure is the time that `amount` takes."""
+        value, low, high = (amount / time if time else math.inf for time in (self.value, self.high, self.low))
+        return replace(self, value=value, low=low, high=high, limit=math.nan if limit is None else float(limit))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +61,10 @@ class Measure:
 
     plan: the lower-case name of the plan whose runs show it. measured: the figure as a run shows it, in `unit`, with
     its physical limit where there is one; None where the run does not show it. better: HIGHER or LOWER. comparison and
-    goal: such as "≤" and 1.05; no goal without a comparison. depends_on: CODE, which any machine shows; GPU, also its
-    links; HOST, as a step whose kernels the host enqueues. least_gpus: 0 for a figure that CPU processes show, too.
-    on_card: whether a node's card shows it. between_nodes: its goal is one of runs on several nodes, GPUs or not.
+    goal: such as "≤" and 1.05; no goal without a comparison. depends_on: CODE (counted bytes, errors, verdicts), which
+    any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. least_gpus: 0 for a figure
+    that CPU processes show, too. on_card: whether a node's card shows it. between_nodes: its goal is one of runs on
+    several nodes, GPUs or not.
     """
 
     name: str
@@ -46,21 +80,9 @@ class Measure:
     between_nodes: bool = False
 
     @property
-    def key_figure(self) -> KeyFigure:
-        """The measure as a node's card shows it."""
-        by_host = self.depends_on == HOST
-        return KeyFigure(self.name, self.unit, self.plan, self.measured, self.better, self.least_gpus, by_host)
-
-    @property
-    def goal_alone(self) -> Target:
-        """The goal, which nothing has measured."""
-        return Target(self.name, None, self.comparison, self.goal, self.unit, depends_on=self.depends_on)
-
-    def target(self, run: Run) -> Target | None:
-        """Return the goal beside what the run reached; None where the run does not show the measure."""
-        if (shown := self.measured(run)) is None:
-            return None
-        return replace(self.goal_alone, measured=shown.value, spread=(shown.high - shown.low) / 2)
+    def by_host(self) -> bool:
+        """Whether the host's speed changes it: its cores, its memory, the time to enqueue a kernel."""
+        return self.depends_on == HOST
 
 
 def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | None:
@@ -88,15 +110,45 @@ def measures_of(lab: str) -> tuple[Measure, ...]:
     return importlib.import_module(f"lessons.{lab}.measures").MEASURES if declared else ()
 
 
-def scorecard_of(run: Run) -> pd.DataFrame:
-    """Return the goals of the run's lesson that the run measures: lab, target, measured, goal, unit, met.
+def repeats(run: Run, column: str, **knobs: Any) -> pd.Series:
+    """Return one value per repeat of the points with these knobs: that of the slowest rank, without warm-ups.
 
-    Goals are about GPUs, there are no rows for a run on CPU processes; those of links between nodes are not.
+    Empty where the run has no such point, and where it failed.
     """
-    lab, gpus = run.plan.lab, run.plan.gpus if run.plan.device == "cuda" else 0
-    goals = [one for one in measures_of(lab) if one.comparison and one.plan == run.plan.name]
-    fitting = [one for one in goals if (run.node_count > 1 if one.between_nodes else gpus >= max(1, one.least_gpus))]
-    targets = [target for one in fitting if (target := one.target(run)) is not None]
-    conditions = run.key_conditions() if targets else {}
-    of_targets = {(lab, one.what): (one.depends_on, conditions) for one in targets}
-    return of_source(card(lab, targets), run.source, of_targets=of_targets)
+    rows = run.rows
+    if not {column, *knobs} <= {*rows.columns}:
+        return rows.iloc[:0].reindex(columns=[column])[column]
+    chosen = (rows["status"] == "ok") & ~rows["warm_up"].astype(bool) & rows[column].notna()
+    for knob, value in knobs.items():
+        chosen &= rows[knob] == value
+    return rows[chosen].groupby(["point", "iteration"])[column].max()
+
+
+def datasheet(run: Run) -> Spec | None:
+    """Return the datasheet of the run's GPUs; None on CPUs, and where none is known."""
+    return spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
+
+
+def workers(run: Run) -> str:
+    """Return "4 GPUs", "1 GPU", or "2 CPU processes": what a figure's setting says of the workers."""
+    count = run.plan.gpus
+    kind = "GPU" if run.plan.device == "cuda" else "CPU process"
+    return f"{count} {kind}{'' if count == 1 else 's' if kind == 'GPU' else 'es'}"
+
+
+def on_one(run: Run, text: str) -> str:
+    """Return the setting of a figure that does not depend on the number of GPUs; it says where none took part."""
+    return text if run.plan.device == "cuda" else f"{text}, CPU processes"
+
+
+def message(size_bytes: float) -> str:
+    """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
+    mib = size_bytes / 2**20
+    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
+
+
+def most_per_second(run: Run, flop: float, precision: str, gpus: int = 1) -> float | None:
+    """Return how many things of `flop` operations each these GPUs can do per second, by their datasheet."""
+    known = datasheet(run)
+    tflops = known.tflops(PEAK[precision]) if known else None
+    return gpus * tflops * 1e12 / flop if tflops else None

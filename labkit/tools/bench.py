@@ -22,7 +22,7 @@ from labkit.engine.launches import worker_environment
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 
 SWEEP_POINTS = 8  # so that a launch lasts for a few looks
 

@@ -11,9 +11,9 @@ import pandas as pd
 from labkit.engine.run import Run, replay
 from labkit.provenance import fact_or
 from labkit.repository import RECORDED, lesson_names
-from labkit.tables.measures import measures_of, scorecard_of
-from labkit.tables.targets import COLUMNS as OF_TARGETS
-from labkit.tables.targets import GPU, NOT_RECORDED, card, comparable
+from labkit.tables.goals import COLUMNS as OF_TARGETS
+from labkit.tables.goals import comparable, goals_table, scorecard_of
+from labkit.tables.measures import GPU, measures_of
 
 COLUMNS = [*OF_TARGETS, "machine", "run", "conditions"]
 NONE = "–"  # nothing to compare with, or nothing was run
@@ -47,7 +47,7 @@ def _of_run(run: Run) -> pd.DataFrame:
 
 def _expected(lab: str) -> pd.DataFrame:
     """Return the goals of the lab's measures, none of them measured."""
-    return card(lab, [one.goal_alone for one in measures_of(lab) if one.comparison]).assign(met=NOT_RECORDED)
+    return goals_table(lab, [(measure, None) for measure in measures_of(lab) if measure.comparison])
 
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:

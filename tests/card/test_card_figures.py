@@ -9,7 +9,7 @@ from made import copies_run, cost_run, gpu_node
 from labkit.card.readings import card_plans, figures_of, key_figures, of_runs, readings, references
 from labkit.card.verdicts import contradicts_physics, judge
 from labkit.engine.run import Run
-from labkit.tables.key_figures import Measured, repeats
+from labkit.tables.measures import Measured, repeats
 
 LAUNCHLESS = {"accounting"}
 

@@ -4,8 +4,8 @@ import pytest
 
 from labkit.engine.recordings import Recordings
 from labkit.engine.run import replay
+from labkit.tables.goals import OPEN
 from labkit.tables.measures import measures_of
-from labkit.tables.targets import OPEN
 from labkit.tools.scorecard import scorecard
 from lessons import collectives, ddp_from_scratch, ddp_fsdp, optimizer_sharding, sharding
 

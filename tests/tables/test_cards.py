@@ -2,17 +2,23 @@
 
 import pytest
 
-from labkit.tables.targets import OPEN, Target, card
+from labkit.tables.goals import OPEN, goals_table
+from labkit.tables.measures import Measure, Measured
+
+SHARE = Measure(name="share", unit="", plan="sweep", measured=lambda run: None, comparison="≥", goal=0.95)
+
+
+def reached(value, spread=0.0):
+    return SHARE, Measured(value, value - spread, value + spread, 7, "")
 
 
 @pytest.mark.parametrize(
     ("measured", "shown"), [(0.9498, 0.9498), (0.94996, 0.94996), (0.95, 0.95), (0.12345, 0.123), (0.95123, 0.951)]
 )
 def test_a_figure_is_not_rounded_onto_its_goal(measured, shown):
-    rows = card("lab", [Target("share", measured, "≥", 0.95, spread=0.02)])
-    assert rows["measured"].tolist() == [shown]
+    assert goals_table("lab", [reached(measured, 0.02)])["measured"].tolist() == [shown]
 
 
 def test_a_goal_inside_the_spread_is_open_whatever_the_figure_shows():
-    targets = [Target("share", 0.9498, "≥", 0.95, spread=0.024), Target("share alone", 0.9498, "≥", 0.95)]
-    assert card("lab", targets)["met"].tolist() == [OPEN, False]
+    table = goals_table("lab", [reached(0.9498, 0.024), reached(0.9498)])
+    assert table["met"].tolist() == [OPEN, False]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from labkit.tables.targets import CODE, GPU, HOST, comparable
+from labkit.tables.goals import comparable
+from labkit.tables.measures import CODE, GPU, HOST
 
 H200 = {"processor": "NVIDIA H200", "driver": "580.1", "torch": "2.11.0", "enqueue_us": 7.3, "throttled_percent": 0.0}
 SLOW_HOST = H200 | {"enqueue_us": 14.2}

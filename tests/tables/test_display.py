@@ -6,9 +6,9 @@ import sys
 SHOWN = """
 import IPython
 import labkit
-from labkit.tables.targets import Target, card
+import pandas
 
-table = card("lab", [Target("time of the method with a long name, divided by that of " + "a" * 40, 1.0, "=", 1.0)])
+table = pandas.DataFrame({"target": ["time of the method with a long name, divided by that of " + "a" * 40]})
 print(table._repr_html_())
 """
 

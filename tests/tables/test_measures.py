@@ -7,9 +7,8 @@ from made import broadcast_run, small_broadcast
 
 from labkit.card.readings import key_figures, readings
 from labkit.tables import measures
-from labkit.tables.key_figures import LOWER, Measured
-from labkit.tables.measures import Measure, measures_of, ratio, scorecard_of
-from labkit.tables.targets import HOST, NOT_RECORDED, OPEN
+from labkit.tables.goals import NOT_RECORDED, OPEN, is_met, scorecard_of
+from labkit.tables.measures import HOST, LOWER, Measure, Measured, measures_of, ratio
 from labkit.tools.scorecard import scorecard
 
 
@@ -23,19 +22,17 @@ def made(**fields) -> Measure:
 
 
 def test_a_goal_inside_the_spread_is_open():
-    assert made().target(None).met == OPEN
-    assert made(goal=1.07).target(None).met is True
-    assert made(goal=1.01).target(None).met is False
-    assert made(measured=lambda run: None).target(None) is None
+    assert is_met(made(), figure(1.04, 0.02)) == OPEN
+    assert is_met(made(goal=1.07), figure(1.04, 0.02)) is True
+    assert is_met(made(goal=1.01), figure(1.04, 0.02)) is False
 
 
 def test_what_no_run_shows_is_not_recorded():
-    assert made().goal_alone.met == NOT_RECORDED
+    assert is_met(made(), None) == NOT_RECORDED
 
 
-def test_a_key_figure_says_what_it_depends_on():
-    assert made(depends_on=HOST).key_figure.by_host and not made().key_figure.by_host
-    assert (made().key_figure.name, made().key_figure.better) == ("time", LOWER)
+def test_a_measure_says_what_it_depends_on():
+    assert made(depends_on=HOST).by_host and not made().by_host
 
 
 def test_a_ratio_has_the_spreads_of_both():

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.key_figures import LOWER, Measured, datasheet
-from labkit.tables.measures import Measure, ratio
-from labkit.tables.targets import CODE, GPU, HOST
+from labkit.tables.measures import CODE, GPU, HOST, LOWER, Measure, Measured, datasheet, ratio
 from lessons.attention.plan import Race
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import flops

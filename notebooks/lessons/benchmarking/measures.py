@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.key_figures import LOWER, Measured, datasheet, on_one, repeats
-from labkit.tables.measures import Measure
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, datasheet, on_one, repeats
 from labkit.tables.rates import PEAK
-from labkit.tables.targets import CODE, HOST
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
 

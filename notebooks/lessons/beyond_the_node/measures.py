@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.key_figures import LOWER, Measured
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure
 from lessons.beyond_the_node.plan import RATES_MBIT
 from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
 

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.key_figures import LOWER, Measured, datasheet, repeats, workers
-from labkit.tables.measures import Measure, ratio
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, datasheet, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import NAMES, least_seconds

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.key_figures import LOWER, Measured, message, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, message, workers
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
 from lessons.collectives.theory import COLLECTIVES

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, repeats, workers
 from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
 
 if TYPE_CHECKING:

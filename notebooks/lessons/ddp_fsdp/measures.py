@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.tables.equality import ERRORS, ROUNDING, equality
-from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
 from labkit.tables.ledgers import sent
-from labkit.tables.measures import Measure
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
-from labkit.tables.targets import CODE, HOST
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.shapes import elements
 from lessons.ddp_fsdp.plan import Strategies

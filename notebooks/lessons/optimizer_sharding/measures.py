@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, repeats, workers
 from lessons.optimizer_sharding.tables import complete, equality, faults, memory, owned, sent, steps, symptoms
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, GPU, HOST
+from labkit.tables.measures import CODE, GPU, HOST, LOWER, Measure, Measured, figure, repeats, workers
 from lessons.pipeline.tables.forecast import split_forecast
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
 from lessons.pipeline.tables.timeline import predictions

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.key_figures import LOWER, Measured, repeats
-from labkit.tables.measures import Measure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, repeats
 from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE, HOST
+from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
 from labkit.theory.images import CLASSES
 from labkit.theory.resnet import flop_per_image
 from lessons.scaling import tables

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.equality import ERRORS, ROUNDING, equality
-from labkit.tables.key_figures import LOWER, Measured, most_per_second, repeats, workers
-from labkit.tables.measures import Measure, figure
-from labkit.tables.targets import CODE
+from labkit.tables.measures import CODE, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding import tables
 

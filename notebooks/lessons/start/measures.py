@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.key_figures import LOWER, Measured, repeats, workers
-from labkit.tables.measures import Measure
-from labkit.tables.targets import HOST
+from labkit.tables.measures import HOST, LOWER, Measure, Measured, repeats, workers
 from lessons.start.plan import LaunchCost
 from lessons.start.tables import half_spread, pairs
 

@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.key_figures import HIGHER, LOWER, Measured, datasheet, on_one, workers
-from labkit.tables.measures import Measure, ratio
-from labkit.tables.targets import HOST
+from labkit.tables.measures import HIGHER, HOST, LOWER, Measure, Measured, datasheet, on_one, ratio, workers
 from lessons.topology.plan import Copies
 from lessons.topology.tables import copies
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import attention
 
 

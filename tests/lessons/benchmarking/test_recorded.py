@@ -5,7 +5,8 @@ from figures import checked
 
 from labkit.engine.run import replay
 from labkit.provenance import fact
-from labkit.tables.measures import measures_of, scorecard_of
+from labkit.tables.goals import scorecard_of
+from labkit.tables.measures import measures_of
 from labkit.tables.published import published
 from lessons import benchmarking as lab
 

@@ -6,7 +6,7 @@ import pytest
 from made_benchmarking import HOST_US, KERNELS, firsts_run, launches_run, profiles_run, steps_run, trial_run
 
 from labkit.provenance import fact
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.theory.transformer import NAMES
 from lessons import benchmarking as lab
 from lessons.benchmarking.tables import attention_parts, kernels

@@ -9,7 +9,7 @@ from figures import checked
 
 from labkit.engine.errors import PlanError
 from labkit.provenance import like
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import beyond_the_node as lab
 
 

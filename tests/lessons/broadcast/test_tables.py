@@ -8,7 +8,7 @@ from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_
 
 from labkit.engine.run import replay
 from labkit.provenance import fact
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published, report_names
 from lessons import broadcast
 from lessons.broadcast import tables

@@ -6,7 +6,7 @@ import pytest
 from made import gpu_node, write_run
 from made_collectives import GIB, KIB, LINES, MIB, made_ring, made_sweep, made_tests
 
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import collectives
 from lessons.collectives import tables

@@ -4,7 +4,7 @@ import pytest
 from figures import checked
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES
 

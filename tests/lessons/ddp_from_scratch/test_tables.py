@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_ddp_from_scratch import LINE, STEP_MS, buckets_run, equality_run, implementations_run, trial_run
 
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS
 from lessons.ddp_from_scratch.theory import Overhead

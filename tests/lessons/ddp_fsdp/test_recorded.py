@@ -3,7 +3,7 @@
 import pytest
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import ddp_fsdp
 
 SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}

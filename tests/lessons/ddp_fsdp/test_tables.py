@@ -5,8 +5,8 @@ from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
 from labkit.provenance import fact
+from labkit.tables.goals import scorecard_of
 from labkit.tables.ledgers import MIB
-from labkit.tables.measures import scorecard_of
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.plan import AsReported, Strategies, Trial
 

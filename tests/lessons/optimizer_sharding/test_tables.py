@@ -9,7 +9,7 @@ from made import gpu_node, write_run
 from made_optimizer_sharding import TIMES, buckets_run, memory_run, steps_run
 
 from labkit.node import limits
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import optimizer_sharding
 

@@ -8,7 +8,7 @@ from figures import drawn
 from labkit.engine.run import replay
 from labkit.node.limits import against_limit
 from labkit.provenance import of_source
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import pipeline
 from lessons.pipeline.explorer import picture

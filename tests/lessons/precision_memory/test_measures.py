@@ -3,7 +3,8 @@
 import pytest
 
 from labkit.engine.run import replay
-from labkit.tables.measures import measures_of, scorecard_of
+from labkit.tables.goals import scorecard_of
+from labkit.tables.measures import measures_of
 from lessons import precision_memory
 
 

@@ -4,7 +4,7 @@ import pytest
 from figures import drawn
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from lessons import collectives, scaling
 from lessons.scaling.theory import bucket_count, model
 

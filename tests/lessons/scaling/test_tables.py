@@ -5,8 +5,7 @@ import pytest
 from made import said
 from made_scaling import accuracy_run, communication_run, epochs_run, knobs_run, messages_run
 
-from labkit.tables.measures import scorecard_of
-from labkit.tables.targets import OPEN
+from labkit.tables.goals import OPEN, scorecard_of
 from labkit.theory.images import SAID
 from lessons import scaling
 from lessons.scaling.tables import PARTS, epochs

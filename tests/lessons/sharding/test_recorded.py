@@ -6,7 +6,7 @@ import pytest
 from figures import drawn
 
 from labkit.engine.run import replay
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from labkit.theory.gpt import LADDER, gpt
 from lessons import sharding

@@ -7,7 +7,7 @@ from made import gpu_node, write_run
 from made_sharding import full, made, step_of
 
 from labkit.node.limits import spec
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.theory.gpt import LADDER
 from lessons import sharding
 

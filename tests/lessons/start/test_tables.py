@@ -9,7 +9,7 @@ from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, 
 from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, GpuState, RankState, Snapshot
 from labkit.provenance import fact
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tools.scorecard import scorecard
 from lessons import start
 

@@ -7,7 +7,7 @@ from labkit.engine.launch import launch
 from labkit.node import Device, parse_topology
 from labkit.node.topology import Topology
 from labkit.provenance import fact
-from labkit.tables.measures import scorecard_of
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published_topology
 from lessons import topology
 from lessons.topology.tables import far_losses
