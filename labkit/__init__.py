@@ -54,4 +54,5 @@ def __dir__() -> list[str]:
 
 if "IPython" in sys.modules:  # in a notebook `%%answer` works from here on, and tables show whole texts
     importlib.import_module("labkit.course")
-    importlib.import_module("labkit.tables.display").show_whole_text()
+    # By default pandas cuts names and error messages at 50 characters.
+    importlib.import_module("pandas").set_option("display.max_colwidth", None)

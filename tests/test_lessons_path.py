@@ -5,8 +5,6 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 from labkit.course.grading import confine, judged
 from labkit.course.grading.grade import exercise_of
 from labkit.repository import NOTEBOOKS, REPOSITORY
@@ -33,11 +31,6 @@ def test_lessons_come_from_the_checkout_of_labkit_and_nothing_beside_a_notebook_
     (tmp_path / "notebooks" / "colorsys.py").write_text("raise RuntimeError")
     code = "import labkit, colorsys, lessons; print(lessons.__file__)"
     assert printed(code, tmp_path) == str(tmp_path / "notebooks" / "lessons" / "__init__.py")
-
-
-def test_an_old_import_is_told_the_new_one():
-    with pytest.raises(ImportError, match=r"moved: write `from lessons import broadcast`$"):
-        from labkit.labs import broadcast  # noqa: F401
 
 
 def test_an_answer_finds_no_reference_solution_where_only_limits_hold(monkeypatch):

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit import node
-from labkit.cluster.clocks import measured_clocks
 from labkit.cluster.interface import addresses, chosen
 from labkit.cluster.settings import Settings
 from labkit.engine.bars import Bars
 from labkit.engine.errors import ClusterError, GroundLost
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure, omp_num_threads
+from labkit.engine.lines import read_lines
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK, members
 from labkit.engine.receipt import Receipt, launched_for
@@ -171,3 +171,16 @@ class HandReceipt(Receipt):
             "clocks": measured_clocks(self.run),
             **launched_for(),
         }
+
+
+def measured_clocks(run: Run) -> list[dict[str, float]]:
+    """Return `ahead_us` of each node's monotonic clock to node 0's, and `round_trip_us`: twice the bound of its error.
+
+    Where a node's first rank has measured nothing, its entry is empty.
+    """
+    clocks = []
+    for place in range(run.node_count):
+        events = read_lines(run.events_file(place * run.plan.gpus // run.node_count))
+        newest = next((event for event in reversed(events) if event.get("event") == "clock"), {})
+        clocks.append({name: round(newest[name], 1) for name in ("ahead_us", "round_trip_us") if name in newest})
+    return clocks

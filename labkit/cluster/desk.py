@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
-from labkit.engine.folder import runs_folder
+from labkit.engine.folder import bounded, runs_folder
 from labkit.engine.lines import Lines
-from labkit.engine.writable import bounded
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
 APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0

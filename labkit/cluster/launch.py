@@ -8,16 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from labkit.cluster import slurm
-from labkit.cluster.clocks import measured_clocks
+from labkit.cluster.by_hand import measured_clocks
 from labkit.cluster.follow import NodesWatch
 from labkit.cluster.lending import lent_nodes
 from labkit.cluster.session import NodesSession
 from labkit.cluster.settings import Settings
 from labkit.engine.bars import Bars
-from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError
+from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure
-from labkit.engine.notices import notice
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
 from labkit.engine.receipt import Receipt, launched_for

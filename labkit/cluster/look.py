@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
+from labkit.engine.folder import why_not
 from labkit.engine.run import Run
-from labkit.engine.writable import why_not
 
 CONNECT_SECONDS = 3.0  # the kernel of another node answers, even where all its processes are busy
 MOST_AT_ONCE = 64

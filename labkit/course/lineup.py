@@ -1,4 +1,4 @@
-"""Find the bug: suspects by letter, their code, and the student's naming of each before the reveal."""
+"""Questions with choices: suspects by letter, the student's naming of each before the reveal, and why a thing is so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import html
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,7 @@ class Naming:
         import ipywidgets
         from IPython.display import display
 
-        from labkit.charts.keyboard import with_keys
+        from labkit.charts.knobs import with_keys
 
         button = ipywidgets.Button(description="Reveal who is who", layout=ipywidgets.Layout(width="14em"))
         revealed = ipywidgets.Output()
@@ -176,3 +177,20 @@ def line_up(
         return one_below_another([codes[name] for name in suspects()])
 
     return suspects, diagnose, show_suspects
+
+
+CHOICE, ANSWER = "margin:0.3em 0 0.3em 1em", "margin:0.2em 0 0.4em 1.2em"
+
+
+def why(question: str, right: tuple[str, str], *others: tuple[str, str]) -> HTML:
+    """Show a question with its choices, each with the answer that it opens to: (choice, answer).
+
+    The order of the choices tells nothing about which one is right.
+    """
+    answers = dict([right, *others])
+    choices = [
+        f'<details style="{CHOICE}"><summary>{escape(choice)}</summary>'
+        f'<p style="{ANSWER}">{"✔" if choice == right[0] else "✘"} {escape(answers[choice])}</p></details>'
+        for choice in lined_up(answers)
+    ]
+    return HTML(f"<p><b>Why?</b> {escape(question)} Choose, then open your choice.</p>{''.join(choices)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import tempfile
+import warnings
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from labkit.engine import cgroup
 from labkit.engine.excerpt import clipped
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
@@ -33,7 +34,7 @@ def with_limit(reason: str) -> str:
 
 def _most_processes() -> str:
     """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
-    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], cgroup.most_processes()
+    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], most_processes()
     bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
     bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
     return ", and ".join(bounds) or "the system can have no more processes and threads"
@@ -191,3 +192,30 @@ class NotStarted(KeyboardInterrupt):
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the sentence alone."""
         return [f"{type(self).__name__}: {self}"]
+
+
+def most_processes(root: Path = Path("/")) -> tuple[str, int] | None:
+    """Return the name of the group, of those above this process, that allows the fewest, and how many; or None.
+
+    A container may see its own group at the top of the mount, whatever its name: the top is always looked at.
+    """
+    limits = {}
+    with suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, name = line.split(":", 2)
+            if controllers and "pids" not in controllers.split(","):
+                continue
+            top = root / "sys/fs/cgroup" / controllers  # version 2 names no controllers, and is mounted at the top
+            folder = top / name.strip("/")
+            for group in (folder, *folder.parents[: len(folder.parts) - len(top.parts)]):
+                with suppress(OSError, ValueError):  # "max", or no such group in this container
+                    limits[f"/{group.relative_to(top)}".replace("/.", "/")] = int((group / "pids.max").read_text())
+    return min(limits.items(), key=lambda limit: limit[1]) if limits else None
+
+
+def notice(text: str, stacklevel: int = 1) -> None:
+    """Warn of something; under `python -W error`, where a warning would end the launch, print it."""
+    try:
+        warnings.warn(text, stacklevel=stacklevel + 1)
+    except UserWarning:
+        print(f"UserWarning: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A run's folder: the one owner of its file names, of what is written there, and of how it is read."""
+"""A run's folder: the one owner of its file names, of what is written and read, and of whether it takes writes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import json
 import os
 import pwd
 import stat
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from labkit.engine.errors import DamagedRun, NowhereToWrite
+from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
 from labkit.engine.excerpt import excerpt
 from labkit.engine.lines import content, read_lines
-from labkit.engine.notices import notice
-from labkit.engine.writable import bounded, why_not
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
 
@@ -238,3 +238,59 @@ def publish(file: Path, text: str) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+WRITE_SECONDS = 5.0  # for one small file; a network's file system that serves others, too, takes less than a second
+STANDS_STILL = f"a write has waited for {WRITE_SECONDS:.0f} s: its file system stands still"
+
+Value = TypeVar("Value")
+
+
+def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRITE_SECONDS) -> Value:
+    """Return what the action returns, or `otherwise` where it takes longer: then it goes on in a thread of its own.
+
+    No signal ends a write to a file system that stands still. Raises what the action raises within its time.
+    """
+    found: list[Value] = []
+    raised: list[OSError] = []
+
+    def act() -> None:
+        try:
+            found.append(action())
+        except OSError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=act, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread is to be had
+        return action()
+    thread.join(seconds)
+    for error in raised:
+        raise error
+    return found[0] if found else otherwise
+
+
+def why_not(probe: Path) -> str:
+    """Return why a file of this name cannot be written and removed again; "" where it can."""
+    return bounded(lambda: _tried(probe), STANDS_STILL)
+
+
+def _tried(probe: Path) -> str:
+    try:
+        probe.write_bytes(bytes(4096))
+    except OSError as error:
+        return f"{error.strerror}{no_inodes(probe.parent)}"
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
+
+
+def no_inodes(folder: Path) -> str:
+    """Return a remark where the folder's disk has room for bytes, but not for another file."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_files and not disk.f_favail and disk.f_bavail:
+            return " (no inodes are left, so no file can be made)"
+    return ""

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.bars import Bars
+from labkit.engine.bars import Bars, LiveLine
 from labkit.engine.errors import Interrupted, LauncherLost, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.live import LiveLine
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK
 from labkit.engine.receipt import Receipt

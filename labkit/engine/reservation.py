@@ -12,9 +12,8 @@ from pathlib import Path
 
 from labkit import node
 from labkit.engine import locks
-from labkit.engine.errors import NotEnoughGpus
+from labkit.engine.errors import NotEnoughGpus, notice
 from labkit.engine.folder import name_of_user
-from labkit.engine.notices import notice
 from labkit.engine.plan import Plan
 from labkit.engine.workplace import limit_from_environment
 from labkit.node import Gpu, Node

@@ -1,4 +1,4 @@
-"""Run: what was planned, on which node, and the rows that were measured, as tables."""
+"""Run: what was planned, on which node, the rows that were measured, as tables, and a summary in a few lines."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import fresh_folder, identity, publish, runs_folder
+from labkit.engine.folder import fresh_folder, identity, no_inodes, publish, runs_folder
 from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.places import Places
 from labkit.engine.plan import Plan
-from labkit.engine.summary import summary
-from labkit.engine.writable import no_inodes
 from labkit.node import Node
 from labkit.node.comparability import figures
 from labkit.node.conditions import Conditions
 from labkit.provenance import of_run
-from labkit.repository import RECORDED
+from labkit.repository import RECORDED, REPOSITORY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,6 +144,11 @@ class Run(Places):
         states = tuple((file, state.st_size, state.st_mtime_ns) for file, state in about)
         return of_run(_read_once(states, spans).copy(), self)
 
+    def entries(self, entry: str) -> pd.DataFrame:
+        """Return the rows of one kind, such as "memory", for all ranks."""
+        rows = self.rows.reindex(columns=[*dict.fromkeys([*self.rows, "entry"])])
+        return rows[rows["entry"] == entry]
+
     def medians(self, by: list[str], value: str) -> pd.DataFrame:
         """Return one row per setting of the columns `by`: median, spread and count of `value`, and its status.
 
@@ -240,3 +243,46 @@ def replay(path: Path | str) -> Run:
             return run
     known = sorted(str(file.parent.relative_to(RECORDED)) for file in RECORDED.rglob("plan.json"))
     raise FileNotFoundError(f"no recorded run at {str(path)!r}; recorded are: {', '.join(known) or 'none yet'}")
+
+
+def summary(
+    plan: Plan, status: dict[str, Any], measured: dict[str, Any], source: str, folder: Path
+) -> list[tuple[str, str]]:
+    """Return (what, value) pairs of a run from its plan, status, tally, source and folder."""
+    counted = f"{measured['points']} of {len(plan.points())} measured, {measured['rows']} rows"
+    lines = [
+        ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
+        ("source", source),
+        ("workers", f"{plan.gpus} × {plan.device}"),
+        ("points", measured.get("problem") or counted),
+        *_cost(status),
+    ]
+    if measured["not_ok"]:
+        lines.append(("not ok", ", ".join(f"{count} × {status}" for status, count in measured["not_ok"].items())))
+    short = folder.relative_to(REPOSITORY) if folder.is_relative_to(REPOSITORY) else folder
+    return [*lines, ("folder", str(short))]
+
+
+def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return time, launches, processes and GPU memory, as far as the run's status knows them."""
+    try:
+        return _told(status)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return [("status", f"status.json is damaged: {type(error).__name__}: {error}")] if len(status) > 1 else []
+
+
+def _told(status: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = []
+    if status:
+        start, measuring = status["startup_seconds"], status["measuring_seconds"]
+        lines.append(("time", f"{status['seconds']:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
+    if status.get("launches", 1) > 1 and "processes_started" in status:
+        lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
+    if "processes_started" in status:
+        lines.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
+    if before := status.get("gpu_mib_before"):
+        after = status["gpu_mib_after"]
+        lines.append(
+            ("GPU memory", ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items()))
+        )
+    return [*lines, *(("held", holder) for holder in status.get("held_by_others", []))]

@@ -21,8 +21,8 @@ from typing import Any, Self
 import psutil
 
 from labkit import node
+from labkit.engine.errors import notice
 from labkit.engine.folder import name_of_user
-from labkit.engine.notices import notice
 from labkit.engine.processes import MARK, UNMARKED, is_stopped
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY

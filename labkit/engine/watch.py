@@ -8,11 +8,11 @@ from typing import Any
 
 import psutil
 
+from labkit.engine.bars import LiveLine
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.lines import size
-from labkit.engine.live import LiveLine
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import Session

@@ -1,4 +1,4 @@
-"""Rows → the two ledgers: bytes held, and bytes sent, each beside its formula."""
+"""Rows → the two ledgers, bytes held and sent, beside their formulas; and whether a strategy trains as one process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.provenance import of_run
-from labkit.tables.rows import entries
 from labkit.theory.memory import ITEMS
 from labkit.theory.traffic import traffic
 
@@ -26,7 +25,7 @@ def memory(run: Run, by: list[str], predict: Callable) -> pd.DataFrame:
     peak is NaN, and `counted_error` alone checks the prediction: the largest relative difference between predicted
     parameters, states and activations and those that were counted in the rank's tensors.
     """
-    rows = entries(run, "memory").reindex(columns=[*dict.fromkeys([*run.rows, "peak_mib", "reserved_mib"])])
+    rows = run.entries("memory").reindex(columns=[*dict.fromkeys([*run.rows, "peak_mib", "reserved_mib"])])
     parts = []
     for setting, group in rows.groupby(by, sort=False):
         measured = group["peak_mib"].notna().any()
@@ -54,7 +53,7 @@ def sent(run: Run, by: list[str] = BY, model: Callable = lambda plan, row: plan.
     `knobs` are what `traffic` takes besides strategy and ranks: a number, the column that holds it, or a function that
     returns it for a row.
     """
-    rows, parts = entries(run, "traffic"), []
+    rows, parts = run.entries("traffic"), []
     for setting, group in rows[rows["rank"] == 0].groupby(by, sort=False):
         one = group.iloc[0]
         more = {name: _knob(one, source) for name, source in knobs.items()}
@@ -86,3 +85,19 @@ def _knob(row: pd.Series, source: int | str | Callable[[pd.Series], int]) -> int
     if callable(source):
         return source(row)
     return int(row[source]) if isinstance(source, str) else source
+
+
+ERRORS = ["loss_error", "update_error"]
+ROUNDING = 1e-3  # a thousand times what float32 rounding gives over a few steps
+
+
+def equality(run: Run) -> pd.DataFrame:
+    """Return per strategy: the largest errors over the ranks, and whether it trained as one process does.
+
+    `loss_error` and `update_error` are relative; both are less than ROUNDING where a strategy is `equal`. A run without
+    the variant "right" has no rows.
+    """
+    rows = run.entries("trial").reindex(columns=["variant", "strategy", *ERRORS])
+    table = rows[rows["variant"] == "right"].groupby("strategy", sort=False)[ERRORS].max().reset_index()
+    table["equal"] = (table[ERRORS] < ROUNDING).all(axis=1)
+    return of_run(table, run)

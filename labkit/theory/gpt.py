@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
-from labkit.theory.configurations import configuration
-from labkit.theory.shapes import Model
+from labkit.theory.shapes import Model, configuration
 from labkit.theory.training import Training, roomy
 
 FILES = {"GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 Large": "gpt2-large", "GPT-2 XL": "gpt2-xl"}

@@ -1,9 +1,14 @@
-"""A model as the shapes of its parameters: what a ledger needs to know of it."""
+"""A model as the shapes of its parameters, and the published configurations that give them."""
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from dataclasses import dataclass
+from typing import Any
+
+from labkit.repository import MODELS
 
 Shape = tuple[int, ...]
 
@@ -57,3 +62,16 @@ def bert(hidden: int, layers: int, vocabulary: int, positions: int, labels: int 
     embeddings = ((vocabulary, hidden), (positions, hidden), (2, hidden), row, row)
     # Position and token-type numbers, 8 bytes each, are the model's only buffers.
     return Model(embeddings, layer, (square, row, (labels, hidden), (labels,)), layers, 2 * 8 * positions)
+
+
+@functools.cache
+def configuration(name: str) -> dict[str, Any]:
+    """Return a model's configuration by name, such as "bert-base"; data/models/README.md lists them.
+
+    Raises FileNotFoundError, naming what there is.
+    """
+    file = MODELS / f"{name}.json"
+    if not file.is_file():
+        known = ", ".join(sorted(path.stem for path in MODELS.glob("*.json")))
+        raise FileNotFoundError(f"no configuration {name!r} in data/models; there are {known}")
+    return json.loads(file.read_text(encoding="utf-8"))

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.configurations import configuration
-from labkit.theory.shapes import Model
+from labkit.theory.shapes import Model, configuration
 
 NAMES = ("small", "medium", "large", "xl", "2.7b")
 CONFIGURATIONS = {name: configuration(f"transformer-{name}") for name in NAMES}

@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from labkit.course.grading.handout import hand_out, set_up_nbgrader
-from labkit.course.grading.package import write_package
+from labkit.course.grading.handout import hand_out, set_up_nbgrader, write_package
 from labkit.repository import REPOSITORY
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertPooler
 
-from labkit.theory.configurations import configuration
+from labkit.theory.shapes import configuration
 from labkit.worker.settings import TransformerPlan
 
 LABELS: int = configuration("bert-base")["num_labels"]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from labkit.theory.images import CHANNELS
+from labkit.theory.resnet import CHANNELS
 
 
 class Block(nn.Module):

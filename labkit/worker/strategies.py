@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
-import torch._dynamo  # an optimizer imports it: here it is loaded once, not by every worker of every launch
+import torch._dynamo
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -51,3 +52,21 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 def held(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes that this rank holds of some tensors."""
     return sum(local(tensor).nbytes for tensor in tensors)
+
+
+Owner = TypeVar("Owner")
+
+
+def after_gradient(weight: torch.Tensor, owner: Owner, action: Callable[[Owner], Any]) -> None:
+    """Call `action(owner)` after each backward pass has completed the weight's gradient, while the owner lives.
+
+    Tensor.register_post_accumulate_grad_hook keeps its function where Python's garbage collector does not look. A
+    function that holds the model, through its owner or an optimizer, therefore keeps the model's memory for ever.
+    """
+    held = weakref.ref(owner)
+
+    def call(_weight: torch.Tensor) -> None:
+        if (living := held()) is not None:
+            action(living)
+
+    weight.register_post_accumulate_grad_hook(call)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attempts import ACCEPTED, REFUSED
 
-from labkit.course.cases import cases_of
+from labkit.course.exercises import cases_of
 from labkit.course.verdict import RAISED, RIGHT, WRONG
 from labkit.engine.function import as_json
 from lessons.precision_memory.exercises import judge_peaks

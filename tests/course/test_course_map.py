@@ -11,9 +11,8 @@ import pytest
 
 from labkit import course_map
 from labkit.course import predict
-from labkit.course.course_map import COLORS, CourseMap
+from labkit.course.course_map import COLORS, CourseMap, progress
 from labkit.course.lessons import Lesson, lessons
-from labkit.course.progress import progress
 from labkit.course.record import FILE as RECORD
 
 

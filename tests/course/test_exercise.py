@@ -9,8 +9,7 @@ import pytest
 
 from labkit import node
 from labkit.course import answers, exercise
-from labkit.course.cases import Cases, cases_of
-from labkit.course.exercises import Exercise
+from labkit.course.exercises import Cases, Exercise, cases_of
 from labkit.course.verdict import HUNG, RAISED, UNANSWERED
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung

@@ -2,8 +2,7 @@
 
 import re
 
-from labkit.course.lineup import lined_up
-from labkit.course.why import why
+from labkit.course.lineup import lined_up, why
 
 CHOICES = [("more links", "Yes: <4> links."), ("faster links", "Both use them."), ("smaller chunks", "No: as many.")]
 

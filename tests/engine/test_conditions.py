@@ -12,8 +12,8 @@ from faults_plan import Faults
 from launches import failed, soon
 
 from labkit import node
-from labkit.engine import live
-from labkit.engine.bars import Bars
+from labkit.engine import bars
+from labkit.engine.bars import Bars, LiveLine
 from labkit.engine.errors import WorkerDied, WorkerRaised
 from labkit.engine.launch import launch
 from labkit.engine.run import Run
@@ -191,19 +191,19 @@ def test_conditions_follow_a_folder_that_is_renamed(gpu_run, tmp_path):
 
 
 def test_the_line_below_the_bar_shows_what_is_known(tmp_path):
-    assert live.line({}) == ""
+    assert bars.line({}) == ""
     host = {"at_s": 1, "gpu": None, "cpu_percent": 87.4, "memory_available_gib": 12.34}
-    assert live.line({None: host}) == "CPU: 87 %, 12.3 GiB free"
+    assert bars.line({None: host}) == "CPU: 87 %, 12.3 GiB free"
     gpus = {1: {"gpu": 1, "memory_mib": 2048}, 0: {"gpu": 0, "utilisation_percent": 97, "memory_mib": 1024}}
-    assert live.line({None: host, **gpus}) == "GPU 0: 97 %, 1.0 GiB | GPU 1: 2.0 GiB"
+    assert bars.line({None: host, **gpus}) == "GPU 0: 97 %, 1.0 GiB | GPU 1: 2.0 GiB"
 
 
 def test_the_line_follows_the_samples_and_vanishes(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LABKIT_PROGRESS")
-    monkeypatch.setattr(live, "SHOW_SECONDS", 0.0)
+    monkeypatch.setattr("labkit.engine.bars.SHOW_SECONDS", 0.0)
     run, bars = Run(tmp_path), Bars(Faults(), progress=True)
     bars.points()
-    shown = live.LiveLine(run, bars.show_below)
+    shown = LiveLine(run, bars.show_below)
     shown.update()
     with run.samples_file.open("a") as file:
         for busy in (11.0, 22.0):

@@ -4,9 +4,8 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from labkit.repository import MODELS
-from labkit.theory.configurations import configuration
 from labkit.theory.gpt import SIZES, VOCABULARY, gpt
-from labkit.theory.shapes import bert
+from labkit.theory.shapes import bert, configuration
 
 
 def test_bert_base_has_the_published_parameters():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit.worker.hooks import after_gradient
+from labkit.worker.strategies import after_gradient
 from lessons.precision_memory.worker.levers import update_in_backward
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.cases import Cases, cases_of
 from labkit.course.exercise import returned, written
-from labkit.course.exercises import Exercise
+from labkit.course.exercises import Cases, Exercise, cases_of
 from labkit.course.grading import attempt, confine
 from labkit.course.grading.confine import Ended, Limits
 from labkit.course.source import code_of, located

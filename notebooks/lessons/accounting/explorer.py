@@ -7,8 +7,7 @@ from math import log10
 from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, ledgers, svg
-from labkit.charts.keyboard import with_keys
-from labkit.charts.knobs import region
+from labkit.charts.knobs import region, with_keys
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from lessons.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times

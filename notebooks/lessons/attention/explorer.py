@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.charts import canvas, svg
 from labkit.charts.ink import ink_on, shade
-from labkit.charts.keyboard import with_keys
-from labkit.charts.knobs import region
+from labkit.charts.knobs import region, with_keys
 from lessons.attention.charts import BEFORE, KEPT, MASKED
 from lessons.attention.theory import SKIPPED, Running, Step, example, tiled
 

@@ -15,14 +15,12 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course import answers
-from labkit.course.cases import Cases
 from labkit.course.exercise import launched, printed_in, unanswered
-from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, close, is_number, judge_of
-from labkit.course.lineup import line_up
+from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.story import units
 from lessons.benchmarking.bugs import SYMPTOMS
 from lessons.benchmarking.plan import SITUATIONS, Answer

@@ -12,7 +12,6 @@ import pandas as pd
 from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.rates import PEAK
-from labkit.tables.rows import entries
 from labkit.theory.transformer import NAMES, forward_flop
 from lessons.benchmarking.plan import MODES, PHASES, PRECISIONS
 from lessons.benchmarking.theory import FAMILIES, FORWARDS, line
@@ -85,7 +84,7 @@ def iterations(run: Run, phase: str = "forward") -> pd.DataFrame:
 
     `times_later`: an iteration over the median of those after all warm-ups. Of several seeds the first.
     """
-    rows = entries(run, "phase").reindex(columns=[*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"])
+    rows = run.entries("phase").reindex(columns=[*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"])
     rows = rows[(rows["precision"] == "float32") & (rows["mode"] == "eager") & (rows["phase"] == phase)]
     rows = rows[rows["seed"] == rows["seed"].min()].drop(columns=["seed", "precision", "mode", "phase"])
     later = rows[~rows["warm_up"].astype(bool)].groupby("model")["ms"].median()
@@ -116,7 +115,7 @@ def first_calls(run: Run) -> pd.DataFrame:
     Columns: calls_first, longest_ms (of one call) and first_ms, of iteration 0; later_ms, the median of all after the
     second; extra_ms, first less later.
     """
-    rows = entries(run, "event").reindex(columns=["event", "kind", "iteration", "calls", "longest_us", "self_us"])
+    rows = run.entries("event").reindex(columns=["event", "kind", "iteration", "calls", "longest_us", "self_us"])
     keys = ["event", "kind"]
     wide = rows.pivot_table(index=keys, columns="iteration", values="self_us", aggfunc="sum").fillna(0.0) / 1e3
     first = rows[rows["iteration"] == 0].groupby(keys)
@@ -130,7 +129,7 @@ def first_calls(run: Run) -> pd.DataFrame:
 def first_iterations(run: Run) -> pd.DataFrame:
     """Return one row per profiled iteration: ms, device_allocations (requests to the driver) and sm_mhz."""
     columns = ["iteration", "ms", "device_allocations", "sm_mhz"]
-    return of_run(entries(run, "iteration").reindex(columns=columns).reset_index(drop=True), run)
+    return of_run(run.entries("iteration").reindex(columns=columns).reset_index(drop=True), run)
 
 
 def launches(run: Run) -> pd.DataFrame:
@@ -147,12 +146,12 @@ def launches(run: Run) -> pd.DataFrame:
     which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and `layer_gpu_us` of one more
     layer.
     """
-    rows = entries(run, "launch").assign(model=lambda found: found["model"].fillna(""))
+    rows = run.entries("launch").assign(model=lambda found: found["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
     graph = timed[timed["mode"] == "graph"].groupby(_SHAPE, sort=False)["ms"].median()
     eager = timed[timed["mode"] == "eager"]
     by_shape = eager.groupby(_SHAPE, sort=False)
-    counts = entries(run, "kernels").assign(model=lambda found: found["model"].fillna(""))
+    counts = run.entries("kernels").assign(model=lambda found: found["model"].fillna(""))
     table = counts.groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
     half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
     table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, fastest_ms=by_shape["ms"].min())
@@ -196,7 +195,7 @@ def accounts(run: Run) -> pd.DataFrame:
     clock less one; `slowed`: clock over plain less one; `idle_share` of the window.
     """
     measured = ["plain_ms", "clock_ms", "window_ms", "busy_ms", "kernels"]
-    table = entries(run, "account").groupby(_PROFILED, sort=False)[measured].median().reset_index()
+    table = run.entries("account").groupby(_PROFILED, sort=False)[measured].median().reset_index()
     table["apart"] = table["window_ms"] / table["clock_ms"] - 1
     table["slowed"] = table["clock_ms"] / table["plain_ms"] - 1
     table["idle_share"] = 1 - table["busy_ms"] / table["window_ms"]
@@ -208,7 +207,7 @@ def kernels(run: Run) -> pd.DataFrame:
 
     Columns: phase, kernel, family, calls, total_us and share (of all kernels of that phase).
     """
-    rows = entries(run, "kernel").query("model == @_LARGEST and precision == 'float32' and phase != 'step'")
+    rows = run.entries("kernel").query("model == @_LARGEST and precision == 'float32' and phase != 'step'")
     table = rows.groupby(["phase", "kernel", "family"], sort=False)[["calls", "total_us"]].mean().reset_index()
     table["share"] = table["total_us"] / table.groupby("phase")["total_us"].transform("sum")
     table = table[table["kernel"] != "others"].sort_values("share", ascending=False)
@@ -218,7 +217,7 @@ def kernels(run: Run) -> pd.DataFrame:
 
 def families(run: Run) -> pd.DataFrame:
     """Return one row per model, precision, phase and family of kernels: its share of the time of all kernels."""
-    rows = entries(run, "kernel").reindex(columns=[*_PROFILED, "family", "total_us"])
+    rows = run.entries("kernel").reindex(columns=[*_PROFILED, "family", "total_us"])
     table = rows.groupby([*_PROFILED, "family"], sort=False)["total_us"].sum().reset_index()
     table["share"] = table["total_us"] / table.groupby(_PROFILED)["total_us"].transform("sum")
     return of_run(_sorted(table.drop(columns="total_us")), run)
@@ -230,7 +229,7 @@ def attention_parts(run: Run) -> pd.DataFrame:
     Columns: us, flop, moved_bytes: those of softmax over those of both products together.
     """
     keys, sums = ["model", "precision"], ["us", "flop", "moved_bytes"]
-    parts = entries(run, "attention").groupby([*keys, "part"], sort=False)[sums].median().reset_index("part")
+    parts = run.entries("attention").groupby([*keys, "part"], sort=False)[sums].median().reset_index("part")
     products = parts[parts["part"].isin(["scores", "values"])].groupby(level=keys, sort=False)[sums].sum()
     return of_run((parts[parts["part"] == "softmax"][sums] / products).reset_index(), run)
 
@@ -245,7 +244,7 @@ def roofline(run: Run) -> pd.DataFrame:
     """
     precision = run.plan.precisions[-1]
     largest_step = "model == @_LARGEST and precision == @precision and phase == 'step'"
-    rows, kernel_rows = entries(run, "operator").query(largest_step), entries(run, "kernel").query(largest_step)
+    rows, kernel_rows = run.entries("operator").query(largest_step), run.entries("kernel").query(largest_step)
     counted = ["calls", "total_us", "flop", "moved_bytes"]
     table = rows.reindex(columns=["operator", *counted]).groupby("operator", sort=False)[counted].mean().reset_index()
     table = _believed(table, kernel_rows)
@@ -313,7 +312,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.put_on_trial`)."""
     seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
     columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
-    return of_run(entries(run, "trial").reindex(columns=columns).reset_index(drop=True), run)
+    return of_run(run.entries("trial").reindex(columns=columns).reset_index(drop=True), run)
 
 
 def wrong_by_rows(row: dict[str, Any]) -> list[str]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import CORE, STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.why import why
+from labkit.course.lineup import why
 from lessons.beyond_the_node import theory
 
 ACCUMULATIONS = (

@@ -16,13 +16,11 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 
 from labkit.course import answers
-from labkit.course.cases import Cases
 from labkit.course.exercise import launched, printed_in, unanswered
-from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
-from labkit.course.lineup import Naming, lined_up, one_below_another
+from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
+from labkit.course.lineup import Naming, lined_up, one_below_another, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.story import units
 from labkit.story.words import listed
 from lessons.broadcast.bugs import SYMPTOMS

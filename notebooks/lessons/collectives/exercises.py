@@ -9,12 +9,10 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import STRETCH, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up
+from labkit.course.lineup import edited, line_up, why
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.story import units
 from labkit.story.words import listed
 from lessons.collectives.tables import LATE, symptoms

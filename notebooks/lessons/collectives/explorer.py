@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from labkit.charts import canvas, svg
-from labkit.charts.keyboard import with_keys
-from labkit.charts.knobs import region
+from labkit.charts.knobs import region, with_keys
 from labkit.story import units
 from lessons.collectives.charts import MOVED, chunk_color
 from lessons.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds

@@ -14,7 +14,6 @@ from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
-from labkit.tables.rows import entries
 from labkit.theory.traffic import Sent, through_a_link
 from lessons.ddp_from_scratch.theory import MIB, NAMES, Overhead, messages
 
@@ -95,7 +94,7 @@ def overlap(run: Run) -> pd.DataFrame:
     its number of calls and its sum of bytes are compared.
     """
     plan: Any = run.plan
-    rows = entries(run, "sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
+    rows = run.entries("sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
@@ -164,7 +163,7 @@ def equality(run: Run) -> pd.DataFrame:
     Columns: case, strategy, gradient_error, weight_error, buffer_error, apart (of the ranks from each other: must be
     0), none_right (gradients are None exactly where they are in one process), tolerance, equal.
     """
-    rows = entries(run, "equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
+    rows = run.entries("equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
     groups = rows.groupby(["case", "strategy"], sort=False)
     table = groups[_ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
     table["tolerance"] = table["case"].map(_TOLERANCES).fillna(_TOLERANCE)
@@ -191,7 +190,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     before_last_gradient, the calls made before the last gradient was computed.
     """
     plan: Any = run.plan
-    rows = entries(run, "trial")
+    rows = run.entries("trial")
     parts = []
     for variant, group in rows.groupby("variant", sort=False):
         first = group[group["rank"] == 0].iloc[0]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.equality import ERRORS, ROUNDING, equality
-from labkit.tables.ledgers import sent
+from labkit.tables.ledgers import ERRORS, ROUNDING, equality, sent
 from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
 from labkit.theory.gpt import flop_per_token

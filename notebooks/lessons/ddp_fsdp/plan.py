@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
-from labkit.theory.configurations import configuration
-from labkit.theory.shapes import Model, bert
+from labkit.theory.shapes import Model, bert, configuration
 from labkit.theory.training import STRATEGIES, ZERO, Training
 
 BERT = configuration("bert-base")

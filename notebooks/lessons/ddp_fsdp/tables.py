@@ -9,13 +9,11 @@ import pandas as pd
 
 from labkit.provenance import like, of_run, of_source, sources
 from labkit.tables import ledgers
-from labkit.tables.equality import ERRORS, ROUNDING
-from labkit.tables.ledgers import BY, MIB
+from labkit.tables.ledgers import BY, ERRORS, MIB, ROUNDING
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
 from labkit.tables.rates import differences, rates, with_efficiency
 from labkit.tables.rates import ladder as ladder
-from labkit.tables.rows import entries
 from labkit.theory.memory import bert_activations, ledger
 from labkit.theory.shapes import bert
 from labkit.theory.traffic import Sent, through_a_link, traffic
@@ -88,7 +86,7 @@ def trained(run: Run) -> pd.DataFrame:
     one. The variant is "right" for torch's own strategies.
     """
     by = ["variant", "strategy"]
-    rows = entries(run, "trial").reindex(columns=[*by, *ERRORS])
+    rows = run.entries("trial").reindex(columns=[*by, *ERRORS])
     rows = rows[rows["variant"].isin(["right", *BY_HAND])]
     table = rows.groupby(by, sort=False)[ERRORS].max().reset_index()
     return of_run(table.assign(equal=(table[ERRORS] < ROUNDING).all(axis=1)), run)
@@ -97,7 +95,7 @@ def trained(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant: distinct samples and repeated order (shares), update_ratio, update_error, and its error."""
     columns = ["variant", "ranks", "distinct", "repeated", "update_ratio", "update_error", "raised"]
-    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial").reindex(columns=["rank", *columns])
     table = rows[rows["rank"] == 0][columns].reset_index(drop=True)
     table["raised"] = table["raised"].fillna("")
     return of_run(table, run)
@@ -135,10 +133,10 @@ def accumulation(run: Run) -> pd.DataFrame:
     """Return per strategy, micro_batches and synced: samples_per_s with spread, peak_mib, MiB of gradients per step."""
     by = ["strategy", "micro_batches", "synced"]
     table = rates(run, [*by, "batch"])
-    rows = entries(run, "traffic")
+    rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
     sent = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
-    held = entries(run, "memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    held = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     return of_run(table.join(sent, on=by).join(held, on=by), run)
 
 
@@ -150,7 +148,7 @@ def per_sample(run: Run) -> pd.DataFrame:
     plan: Any = run.plan
     by = ["attention", "dropout"]
     table = rates(run, [*by, "batch", "ranks"])
-    held = entries(run, "memory").reindex(columns=[*by, "batch", "peak_mib"])
+    held = run.entries("memory").reindex(columns=[*by, "batch", "peak_mib"])
     peaks = held.groupby(["batch", *by])["peak_mib"].max() * MIB / 1e6
     most, least = plan.batches[0], plan.batches[-1]
     slope = (peaks[most] - peaks[least]) / ((most - least) / plan.gpus)

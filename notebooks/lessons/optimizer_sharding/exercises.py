@@ -8,12 +8,10 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up
+from labkit.course.lineup import edited, line_up, why
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.story import units
 from lessons.optimizer_sharding.tables import faults, symptoms
 from lessons.optimizer_sharding.theory import loads

@@ -9,7 +9,6 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import like, of_run, of_source, sources
-from labkit.tables.rows import entries
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
     ITEMS,
@@ -52,7 +51,7 @@ def memory(run: Run) -> pd.DataFrame:
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
     ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
     """
-    rows, plan = entries(run, "memory"), _plan(run)
+    rows, plan = run.entries("memory"), _plan(run)
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
@@ -120,7 +119,7 @@ def sent(run: Run) -> pd.DataFrame:
 
     `equal` where these are the model's parameters once, but for a few elements of padding a call.
     """
-    rows = entries(run, "traffic")
+    rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & (rows["kernel"] == _plan(run).kernels[0])]
     table = rows[["way", "collective", "calls"]].reset_index(drop=True)
     table["sent_mib"] = (rows["sent_bytes"] / MIB).to_numpy()
@@ -231,7 +230,7 @@ def owned(run: Run) -> pd.DataFrame:
 
     Shares are of bytes that the ranks' tensors hold after the last update, over all states of the model.
     """
-    rows = entries(run, "memory")
+    rows = run.entries("memory")
     last = rows[(rows["moment"] == "after update") & (rows["step"] == rows["step"].max())]
     last = last[last["kernel"] == last["kernel"].iloc[0]]
     whole = STATE_BYTES["adamw"] * sum(sizes(run.plan)) / 2**20
@@ -285,7 +284,7 @@ def equality(run: Run) -> pd.DataFrame:
 
     Equal is an error of at most 1e-6 of a tensor's largest number, after weights have moved by much more.
     """
-    rows = entries(run, "equality")
+    rows = run.entries("equality")
     shown = {"error": "max", "drift": "max", "moved": "min", "asked": "max", "state_share": "max"}
     table = rows.groupby(["optimizer", "case"], sort=False).agg(shown).reset_index()
     table["equal"] = (table["error"] <= _SAME) & (table["drift"] <= _SAME) & (table["moved"] > 1000 * _SAME)
@@ -297,7 +296,7 @@ def symptoms(run: Run) -> pd.DataFrame:
 
     `first_error` is after one step, `error` after all; `saved` is the share of a state_dict's numbers that are right.
     """
-    rows = entries(run, "trial")
+    rows = run.entries("trial")
     grouped = rows.groupby("variant", sort=False)
     table = grouped.agg(SYMPTOMS).rename(columns={"state_share": "fullest"})
     table.insert(1, "together", grouped["state_share"].sum())

@@ -13,11 +13,9 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
-from labkit.course.lineup import edited, line_up
+from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
+from labkit.course.lineup import edited, line_up, why
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.story import units
 from lessons.pipeline.bugs import SYMPTOMS
 from lessons.pipeline.tables.throughput import symptoms

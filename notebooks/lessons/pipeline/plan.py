@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.configurations import configuration
+from labkit.theory.shapes import configuration
 from lessons.pipeline.theory.schedules import even_split, heavy_split, layers_of, require_rounds
 
 BERT = configuration("bert-base")

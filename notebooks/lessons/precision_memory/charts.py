@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.charts import canvas, ledgers
-from labkit.charts.allocations import memory_layers
+from labkit.charts.ledgers import memory_layers
 from labkit.charts.parts import Layer, beside, panels, rows
 from labkit.provenance import fact, sources, where
 from labkit.story import units

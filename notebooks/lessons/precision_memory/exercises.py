@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML, Markdown
 
-from labkit.course.cases import Cases
 from labkit.course.exercise import called, written
-from labkit.course.exercises import CORE, STRETCH, Exercise, Exercises
+from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.judging import close, is_number
-from labkit.course.lineup import Naming, lined_up, one_below_another
+from labkit.course.lineup import Naming, lined_up, one_below_another, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.course.why import why
 from labkit.engine.launch import launch
 from labkit.story import units
 from lessons.precision_memory.bugs import SYMPTOMS

@@ -9,7 +9,6 @@ import pandas as pd
 
 from labkit.provenance import like, of_run, of_source
 from labkit.tables.profile import MOMENT
-from labkit.tables.rows import entries
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
 from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
@@ -53,7 +52,7 @@ def sums(run: Run) -> pd.DataFrame:
 
     Ways that only theory knows (Kahan, blocks) have no torch total.
     """
-    measured = entries(run, "sum").set_index("way")["total"]
+    measured = run.entries("sum").set_index("way")["total"]
     rows = []
     for way in WAYS:
         total = running(way)[-1]
@@ -65,7 +64,7 @@ def sums(run: Run) -> pd.DataFrame:
 
 def dtypes(run: Run) -> pd.DataFrame:
     """Return one row per tensor of a step, one column per precision: the dtype that it had."""
-    rows = entries(run, "dtype")
+    rows = run.entries("dtype")
     table = rows.pivot_table(index="what", columns="precision", values="dtype", aggfunc="first", sort=False)
     table = table.reset_index().reindex(columns=DTYPES)
     table.columns.name = None
@@ -74,13 +73,13 @@ def dtypes(run: Run) -> pd.DataFrame:
 
 def same_by_hand(run: Run) -> dict[str, bool]:
     """Return by precision whether autocast by hand gave the same tensors and gradients, bit for bit."""
-    rows = entries(run, "by hand")
+    rows = run.entries("by hand")
     return {} if rows.empty else dict(zip(rows["precision"], rows["same"].astype(bool), strict=True))
 
 
 def norms(run: Run) -> pd.DataFrame:
     """Return one row per precision of LayerNorm's statistics, what is varied, and input: relative error, finite."""
-    rows = entries(run, "norm").reindex(columns=["precision", "varied", "input_size", "error", "finite"])
+    rows = run.entries("norm").reindex(columns=["precision", "varied", "input_size", "error", "finite"])
     return of_run(rows.astype({"finite": bool}).reset_index(drop=True), run)
 
 
@@ -90,7 +89,7 @@ def gradients(run: Run) -> pd.DataFrame:
     Facts: `lost`, the share of each kind's nonzero gradients that float16 rounds to 0, and `subnormal`, the share that
     it holds with fewer digits; both by exponent.
     """
-    rows = entries(run, "histogram")[["of", "exponent", "gradients"]].dropna(subset="exponent")
+    rows = run.entries("histogram")[["of", "exponent", "gradients"]].dropna(subset="exponent")
     table = rows.astype({"exponent": int}).reset_index(drop=True)
     table["share"] = table["gradients"] / table.groupby("of")["gradients"].transform("sum")
     half = FORMATS["float16"]
@@ -105,7 +104,7 @@ def gradients(run: Run) -> pd.DataFrame:
 def scaling(run: Run) -> pd.DataFrame:
     """Return one row per way and step: loss, scale, skipped, and the share of the weights' gradients that are 0."""
     columns = ["way", "step", "loss", "scale", "skipped", "zero_share"]
-    table = entries(run, "scaled step").reindex(columns=columns).reset_index(drop=True)
+    table = run.entries("scaled step").reindex(columns=columns).reset_index(drop=True)
     return of_run(table.astype({"step": int, "skipped": bool}), run)
 
 
@@ -126,7 +125,7 @@ def memory(run: Run) -> pd.DataFrame:
     `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A setting
     that ran out of memory has a status that says so, and no peak.
     """
-    rows, counted = entries(run, "memory"), entries(run, "counted").set_index("point")
+    rows, counted = run.entries("memory"), run.entries("counted").set_index("point")
     parts = []
     for row in rows.to_dict("records"):
         shape = shape_of(run.plan, **{name: row[name] for name in ("sequence", "precision")})
@@ -150,7 +149,7 @@ def _counted_error(counted: pd.Series, shape: Any) -> float:
 
 def timeline(run: Run, precision: str) -> pd.DataFrame:
     """Return the moments of memory (MOMENT) over the first step and a steady one, in a precision."""
-    rows = entries(run, "memory timeline")
+    rows = run.entries("memory timeline")
     rows = rows[rows["precision"] == precision]
     facts = {"precision": precision, "sequence": run.plan.sequence}
     return of_run(rows.reindex(columns=MOMENT).reset_index(drop=True), run, **facts)
@@ -161,7 +160,7 @@ def allocations(run: Run, precision: str) -> pd.DataFrame:
 
     Fact `matrix_mib`: the size of a float32 matrix of the SwiGLU.
     """
-    rows = entries(run, "allocation")
+    rows = run.entries("allocation")
     rows = rows[rows["precision"] == precision]
     columns = ["size_mib", "count", "phase", "line", "source"]
     plan = run.plan
@@ -175,7 +174,7 @@ def levers(run: Run) -> pd.DataFrame:
     `best`: no other lever beats it (see `beaten`). A lever that did not run has a status and no figures.
     """
     table = run.medians(["lever"], "step_ms")
-    peaks = entries(run, "memory").groupby("lever", sort=False)["peak_mib"].max().reset_index()
+    peaks = run.entries("memory").groupby("lever", sort=False)["peak_mib"].max().reset_index()
     table = table.merge(peaks, on="lever", how="left")
     plain = table[table["lever"] == "plain"]
     for ratio, column in (("peak_ratio", "peak_mib"), ("time_ratio", "step_ms")):
@@ -226,7 +225,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     By formula, in MiB: `activations` of a micro-batch, `copies` of the weights, `outputs` of all blocks in a step,
     `metrics`: what the metrics of a step keep.
     """
-    rows = entries(run, "trial").set_index("variant")
+    rows = run.entries("trial").set_index("variant")
     shape = shape_of(run.plan, precision="bfloat16")
     due = {
         "activations": shape.kept,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
-from labkit.theory.images import CLASSES
-from labkit.theory.resnet import flop_per_image
+from labkit.theory.resnet import CLASSES, flop_per_image
 from lessons.scaling import tables
 from lessons.scaling.theory import bucket_count, model
 

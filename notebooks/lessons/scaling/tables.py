@@ -11,9 +11,8 @@ from labkit.node.limits import against_limit, spec
 from labkit.provenance import fact, like, of_source
 from labkit.tables.rates import PEAK
 from labkit.tables.rates import ladder as _ladder
-from labkit.tables.rows import entries
-from labkit.theory.images import SAID
 from labkit.theory.lines import GB
+from labkit.theory.resnet import SAID
 from lessons.scaling.theory import GUESSING, fit_serial, training_flop
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def epochs(run: Run) -> pd.DataFrame:
     ranks' images; `spread_images_per_s` is half the interquartile range.
     """
     table = run.medians(SETTING, "seconds")
-    rows = entries(run, "epoch")
+    rows = run.entries("epoch")
     done = rows[~rows["warm_up"].astype(bool)].groupby(SETTING)[["steps", "images"]].max().reset_index()
     table = table.merge(done, on=SETTING, how="left")
     table["images_per_s"] = table["ranks"] * table["images"] / table["seconds"]
@@ -50,7 +49,7 @@ def parts(run: Run) -> pd.DataFrame:
 
     All are means over ranks and timed epochs. `rest_s` is what no part explains, `rest_share` that part of the epoch.
     """
-    rows = entries(run, "epoch")
+    rows = run.entries("epoch")
     rows = rows[~rows["warm_up"].astype(bool)]
     named = [f"{part}_ms" for part in PARTS[:-1]]
     table = rows.groupby(SETTING)[["seconds", "steps", *named]].mean().reset_index()
@@ -110,7 +109,7 @@ def ladder(run: Run) -> pd.DataFrame:
     datasheet is known.
     """
     table = _ladder(run, unit="images")
-    precision = entries(run, "step").drop_duplicates("knob").set_index("knob")["precision"]
+    precision = run.entries("step").drop_duplicates("knob").set_index("knob")["precision"]
     known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     peaks = [known.tflops(PEAK[precision[knob]]) if known else None for knob in table["knob"]]
     table["peak_tflops"] = pd.Series(peaks, dtype=float)
@@ -133,14 +132,14 @@ def exchange(run: Run) -> pd.DataFrame:
     same buckets, all-reduced when nothing else runs; `bus_gb_per_s` is theirs, as nccl-tests defines it. `hidden_share`
     is the part of `alone_ms` that the hooks do not see.
     """
-    rows = entries(run, "sent").groupby(BY)[["calls", "sent_bytes"]].max()
+    rows = run.entries("sent").groupby(BY)[["calls", "sent_bytes"]].max()
     table = rows.astype(int)
     for name in _TIMED:
-        own = entries(run, name)
+        own = run.entries(name)
         own = own[own["strategy"] == "ddp"]
         medians = _medians(own, f"{name}_ms")
         table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
-    traced = entries(run, "profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
+    traced = run.entries("profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
     table["trace_ms"] = traced.reindex(table.index)
@@ -186,7 +185,7 @@ def data_parallel(run: Run) -> pd.DataFrame:
 
     Empty where DataParallel did not run: it needs two GPUs.
     """
-    rows = entries(run, "step")
+    rows = run.entries("step")
     sides = {name: _medians(rows[rows["strategy"] == name], "step_ms") for name in ("ddp", "dp")}
     table = sides["dp"].add_suffix("_dp").join(sides["ddp"].add_suffix("_ddp"), how="inner").reset_index()
     names = {
@@ -204,14 +203,14 @@ def data_parallel(run: Run) -> pd.DataFrame:
 
 def messages(run: Run) -> pd.DataFrame:
     """Return what rank 0 called in each phase: phase, collective, calls, and the bytes of all of them."""
-    rows = entries(run, "message")
+    rows = run.entries("message")
     table = rows[rows["rank"] == 0][["phase", "collective", "calls", "sent_bytes"]].reset_index(drop=True)
     return of_images(table.astype({"calls": int, "sent_bytes": int}), run)
 
 
 def orders(run: Run) -> pd.DataFrame:
     """Return the first images of rank 0's epochs, with and without `set_epoch`: a row per epoch, a column per way."""
-    rows = entries(run, "order")
+    rows = run.entries("order")
     rows = rows[rows["rank"] == 0].assign(epoch=lambda own: own["epoch"].astype(int))
     rows["numbers"] = [", ".join(map(str, numbers)) for numbers in rows["numbers"]]
     rows["way"] = rows["set_epoch"].astype(bool).map({True: "with set_epoch", False: "without set_epoch"})
@@ -223,7 +222,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant of a Trial, on rank 0: what it trained on, validated with, and the time that it reports."""
     columns = ["variant", "ranks", "distinct", "repeated", "validated", "rate_over_due"]
     columns += ["first_s", "later_s", "claimed_s"]
-    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial").reindex(columns=["rank", *columns])
     return of_images(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
 
 
@@ -248,7 +247,7 @@ def accuracy(run: Run) -> pd.DataFrame:
     no more than guessing gives), percents (test_percent of each seed), seconds (of all epochs, the median over seeds),
     then mean and `std_…` of each. A standard deviation of one seed is NaN.
     """
-    rows = entries(run, "training")
+    rows = run.entries("training")
     knobs = ["variant", "ranks", "gpu_batch", "batch", "rate", "warm_up_epochs"]
     seconds = rows.groupby(["variant", "seed"], sort=False)[["seconds", "steps"]].sum()
     last = rows[rows["epoch"] == rows["epoch"].max()]

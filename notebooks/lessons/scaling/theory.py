@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labkit.theory.configurations import configuration
 from labkit.theory.resnet import flop_per_image, resnet
-from labkit.theory.shapes import Model
+from labkit.theory.shapes import Model, configuration
 from labkit.theory.traffic import buckets
 
 RESNET = configuration("resnet18-cifar")

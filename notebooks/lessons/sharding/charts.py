@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
-from labkit.charts.allocations import memory_layers
 from labkit.charts.ink import ink_on
+from labkit.charts.ledgers import memory_layers
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
 from labkit.charts.waterfall import waterfall_chart as waterfall_chart

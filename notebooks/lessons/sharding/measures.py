@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.equality import ERRORS, ROUNDING, equality
+from labkit.tables.ledgers import ERRORS, ROUNDING, equality
 from labkit.tables.measures import CODE, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding import tables

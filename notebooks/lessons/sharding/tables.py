@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.provenance import fact, like, of_run
 from labkit.tables import ledgers
-from labkit.tables.equality import equality as equality
+from labkit.tables.ledgers import equality as equality
 from labkit.tables.lines import fits as fits
 from labkit.tables.lines import links as links
 from labkit.tables.profile import memory_timeline as memory_timeline
@@ -21,7 +21,6 @@ from labkit.tables.published import published
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
-from labkit.tables.rows import entries
 from labkit.theory.gpt import activations
 from labkit.theory.lines import Link
 from labkit.theory.memory import ledger
@@ -102,10 +101,10 @@ def accumulation(run: Run) -> pd.DataFrame:
     """
     by = ["micro_batches", "strategy", "synced"]
     table = run.medians(by, "step_ms")
-    rows = entries(run, "traffic")
+    rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
     moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
-    peaks = entries(run, "memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    peaks = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
     one = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
@@ -122,7 +121,7 @@ def reported(run: Run) -> pd.DataFrame:
     """
     table = strategies(run)
     table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
-    held = entries(run, "memory").reindex(columns=["strategy", "peak_mib"])
+    held = run.entries("memory").reindex(columns=["strategy", "peak_mib"])
     table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
     printed = published("gpt2_strategies").replace({"strategy": {"baseline": "single"}}).set_index("strategy")
     columns = {"printed_speedup": "speedup", "printed_peak_gb": "peak_memory_gb"}
@@ -134,7 +133,7 @@ def reported(run: Run) -> pd.DataFrame:
 
 def losses(run: Run) -> pd.DataFrame:
     """Return per strategy, option and step: the mean loss of all ranks' samples."""
-    rows = entries(run, "step")
+    rows = run.entries("step")
     by = ["strategy", "option", "iteration"]
     return of_run(rows.groupby(by, sort=False)["loss"].mean().reset_index(), run)
 
@@ -148,12 +147,12 @@ def options(run: Run) -> pd.DataFrame:
     plan: Any = run.plan
     by = ["strategy", "option"]
     table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
-    held = entries(run, "memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
+    held = run.entries("memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
     table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
-    moved = entries(run, "traffic")
+    moved = run.entries("traffic")
     moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
     sent = moved.groupby(by)["sent_bytes"].sum() / ledgers.MIB
-    for row in entries(run, "compression").itertuples():
+    for row in run.entries("compression").itertuples():
         sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
     table = table.join(sent.rename("gradients_mib"), on=by)
     loss = losses(run).pivot_table(index="iteration", columns=by, values="loss")
@@ -205,7 +204,7 @@ def overlap(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
     columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
-    rows = entries(run, "trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial").reindex(columns=["rank", *columns])
     return rows[rows["rank"] == 0][columns].reset_index(drop=True)
 
 

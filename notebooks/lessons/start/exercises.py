@@ -6,10 +6,9 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.why import why
+from labkit.course.lineup import why
 
 _PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3))  # rank, GPUs per node
 _LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")

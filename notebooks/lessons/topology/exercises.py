@@ -7,10 +7,9 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.cases import Cases
-from labkit.course.exercises import CORE, WARM_UP, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.why import why
+from labkit.course.lineup import why
 
 _CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # after NVLink, from the shortest path to the longest
 _ORDER = f"from fast to slow: NV with many links, NV with few, {', '.join(_CLASSES)}"

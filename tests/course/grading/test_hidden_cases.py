@@ -9,7 +9,7 @@ import pytest
 from slips import SLIPS, slipped
 
 from labkit.course import answers
-from labkit.course.cases import cases_of
+from labkit.course.exercises import cases_of
 from labkit.course.verdict import RIGHT, WRONG
 
 EXERCISES = answers.exercises()

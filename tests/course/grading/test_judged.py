@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from labkit.course.cases import cases_of
+from labkit.course.exercises import cases_of
 from labkit.course.grading import confine
 from labkit.course.grading import judged as judged_module
 from labkit.course.grading.confine import NAMESPACES, Limits

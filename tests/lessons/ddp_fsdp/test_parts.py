@@ -10,8 +10,7 @@ from torch import nn
 from labkit.theory.training import PRECISIONS
 from labkit.worker.bert import Bert, samples
 from labkit.worker.counting import Collectives, Saved
-from labkit.worker.data import batches
-from labkit.worker.trainer import MasterAdamW, Trainer, adamw
+from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches
 from lessons.ddp_fsdp.plan import Strategies
 
 CPU = torch.device("cpu")

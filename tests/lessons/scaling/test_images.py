@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 import torch
 
-from labkit.theory import images as known
+from labkit.theory import resnet
 from labkit.tools.images import NoImages, fetch
 from labkit.worker.glyphs import FACES, glyphs, masks
 from labkit.worker.images import Feed, Images, augmented, load, read
@@ -17,22 +17,22 @@ from labkit.worker.resnet import ResNet
 from lessons.scaling.theory import model, training_flop
 
 CPU = torch.device("cpu")
-NAMES = (*known.TRAINING_FILES, *known.TESTING_FILES)
+NAMES = (*resnet.TRAINING_FILES, *resnet.TESTING_FILES)
 RECORDS = 4  # in each file of a made archive
 
 
 @pytest.fixture
 def small_files(monkeypatch):
     """CIFAR-10's files, each of four images."""
-    monkeypatch.setattr(known, "FILE_BYTES", RECORDS * known.RECORD_BYTES)
-    monkeypatch.setattr("labkit.tools.images.FILE_BYTES", RECORDS * known.RECORD_BYTES)
+    monkeypatch.setattr(resnet, "FILE_BYTES", RECORDS * resnet.RECORD_BYTES)
+    monkeypatch.setattr("labkit.tools.images.FILE_BYTES", RECORDS * resnet.RECORD_BYTES)
 
 
 def archive(path, names=NAMES, *, folder="cifar-10-batches-bin", extra=()):
     """Write an archive like the published one; a file's records are of class 0 to 3, their pixels the file's number."""
     with tarfile.open(path, "w:gz") as members:
         for number, name in enumerate(names):
-            content = b"".join(bytes([label]) + bytes([number]) * known.PIXELS for label in range(RECORDS))
+            content = b"".join(bytes([label]) + bytes([number]) * resnet.PIXELS for label in range(RECORDS))
             _add(members, f"{folder}/{name}", content)
         for name, content in extra:
             _add(members, name, content)
@@ -53,8 +53,8 @@ def test_an_archive_is_fetched_checked_and_read(tmp_path, small_files):
     assert sorted(file.name for file in folder.iterdir()) == sorted(NAMES), "and no other member"
     assert {file.name for file in tmp_path.iterdir()} == {"a.tar.gz", "data"}
     assert [file.name for file in folder.parent.iterdir()] == ["cifar-10"], "nothing of the download is left"
-    assert known.kind_here(folder) == known.CIFAR
-    found = read(folder, known.TRAINING_FILES)
+    assert resnet.kind_here(folder) == resnet.CIFAR
+    found = read(folder, resnet.TRAINING_FILES)
     assert found.pixels.shape == (5 * RECORDS, 3, 32, 32)
     assert found.labels.tolist() == 5 * [0, 1, 2, 3]
     assert found.pixels[:, 0, 0, 0].tolist() == [number for number in range(5) for _ in range(RECORDS)]
@@ -111,19 +111,19 @@ def test_a_folder_that_is_not_complete_is_told_and_left(tmp_path, small_files):
         fetch(folder, **archive(tmp_path / "a.tar.gz"))
     assert (folder / NAMES[0]).read_bytes() == b"half"
     with pytest.raises(FileNotFoundError, match="4 bytes"):
-        known.kind_here(folder)
-    assert known.kind_here(tmp_path / "none") == known.GLYPHS
+        resnet.kind_here(folder)
+    assert resnet.kind_here(tmp_path / "none") == resnet.GLYPHS
 
 
 def test_the_command_says_one_sentence(tmp_path):
-    if known.CIFAR10.exists():
+    if resnet.CIFAR10.exists():
         pytest.skip("CIFAR-10 is here")
     url = (tmp_path / "none.tar.gz").as_uri()
     done = subprocess.run([sys.executable, "-m", "labkit.tools.images", "--url", url], capture_output=True, text=True)
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "cannot be fetched" in done.stderr
-    assert not known.CIFAR10.exists()
+    assert not resnet.CIFAR10.exists()
 
 
 def test_glyphs_are_the_same_for_a_seed_and_evenly_spread():
@@ -134,7 +134,7 @@ def test_glyphs_are_the_same_for_a_seed_and_evenly_spread():
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert labels.bincount().tolist() == [20] * 10
-    training, testing = load(known.GLYPHS, 50, 50, CPU)
+    training, testing = load(resnet.GLYPHS, 50, 50, CPU)
     assert not torch.equal(training.pixels, testing.pixels), "what is tested was not trained on"
 
 

@@ -10,7 +10,6 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.engine.launch import launch
-from labkit.tables.rows import entries
 from labkit.theory.gpt import LADDER
 from labkit.worker.gpt import Gpt, samples
 from lessons import sharding
@@ -89,7 +88,7 @@ def test_two_ranks_equal_one_process_and_each_bug_is_named():
     table = sharding.equality(run)
     assert set(table["strategy"]) == STRATEGIES
     assert table["equal"].all(), table
-    trials = entries(run, "trial")
+    trials = run.entries("trial")
     trials = trials[(trials["rank"] == 0) & ((trials["variant"] != "right") | (trials["strategy"] == "fsdp_full"))]
     found = {row["variant"]: set(verdict_of(row).faults) for row in trials.to_dict("records")}
     assert found.pop("right") == set()
@@ -138,7 +137,7 @@ def test_every_strategy_has_an_overlap_by_three_methods():
     assert (table[["communication_ms", "waits_ms"]] > 0).all(axis=None)
     shares = 1 - table["trace_ms"] / table["communication_ms"]
     assert table["trace_share"].to_list() == pytest.approx(shares)
-    counts = entries(run, "waits").groupby(["strategy", "rank"]).size()
+    counts = run.entries("waits").groupby(["strategy", "rank"]).size()
     assert (counts == 3).all() and len(counts) == 8
     assert not sharding.trace_spans(run, "fsdp_full").empty
 

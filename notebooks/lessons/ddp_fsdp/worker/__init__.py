@@ -9,10 +9,9 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.bert import Bert, model_knobs, samples
-from labkit.worker.data import batches
-from labkit.worker.ledger import keep_ledgers
+from labkit.worker.counting import keep_ledgers
 from labkit.worker.settings import forget, prepare, set_precision
-from labkit.worker.trainer import Batch, adamw, time_steps
+from labkit.worker.trainer import Batch, adamw, batches, time_steps
 from lessons.ddp_fsdp.plan import Trial
 from lessons.ddp_fsdp.worker.trials import compare, train
 

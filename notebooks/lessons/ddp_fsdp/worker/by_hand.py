@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.func import functional_call
 
-from labkit.worker.hooks import after_gradient
+from labkit.worker.strategies import after_gradient
 from labkit.worker.trainer import Trainer
 
 

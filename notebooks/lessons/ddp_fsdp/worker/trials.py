@@ -14,9 +14,8 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.theory.training import ZERO
 from labkit.worker.bert import Bert, samples
-from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
-from labkit.worker.trainer import Trainer
+from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
 

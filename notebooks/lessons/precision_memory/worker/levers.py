@@ -12,7 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import MIB, Meter
-from labkit.worker.hooks import after_gradient
+from labkit.worker.strategies import after_gradient
 from lessons.precision_memory.theory.levers import LEVERS
 from lessons.precision_memory.worker.memory import Training, adamw
 

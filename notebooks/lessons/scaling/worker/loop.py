@@ -12,12 +12,11 @@ from torch import nn
 from torch.nn import functional
 
 from labkit.engine.worker import Worker
-from labkit.theory.images import CLASSES
+from labkit.theory.resnet import CLASSES
 from labkit.worker.clocks import Tape
-from labkit.worker.hooks import after_gradient
 from labkit.worker.images import normalised
 from labkit.worker.resnet import ResNet
-from labkit.worker.strategies import wrap
+from labkit.worker.strategies import after_gradient, wrap
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 PARTS: tuple[str, ...] = ("input", "copy", "forward", "backward", "exposed", "optimizer")

@@ -11,7 +11,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Clock, Tape, fence
-from labkit.worker.hooks import after_gradient
+from labkit.worker.strategies import after_gradient
 from labkit.worker.trace import traced
 from labkit.worker.trainer import Batch, Trainer, time_steps
 

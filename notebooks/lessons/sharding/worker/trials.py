@@ -10,10 +10,9 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives
-from labkit.worker.data import batches
 from labkit.worker.equality import along, changes, mean, sgd
 from labkit.worker.gpt import Gpt, samples
-from labkit.worker.trainer import Trainer
+from labkit.worker.trainer import Trainer, batches
 
 
 def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
