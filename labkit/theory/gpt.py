@@ -28,6 +28,7 @@ LADDER = {  # from the report's configuration up, a rung changes one knob and ke
     "bfloat16 weights": {"precision": "bfloat16"},
     "larger micro-batch": {},
     "one graph": {"compiled": "whole"},
+    "by hand": {"compiled": "by hand", "precision": "bfloat16"},
 }
 
 
@@ -80,7 +81,8 @@ def activations(
     return tokens * ((16 * layers + 2) * hidden + vocabulary) * element_bytes + statistics
 
 
-_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": ("no", "blocks", "whole")}
+_COMPILED = ("no", "blocks", "whole", "by hand")
+_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
 _SMALL: dict[str, Any] = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
 _SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
 
@@ -91,7 +93,8 @@ class GptTraining(Training):
 
     A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
     vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
-    `compiled` is "no", "blocks" (one graph for all of them, and one for the head) or "whole".
+    `compiled` is "no", "blocks" (one graph for all of them, and one for the head), "whole", or "by hand": a step
+    that is written out, and needs no compiler.
     """
 
     FULLER: ClassVar[dict[str, Any]] = {}

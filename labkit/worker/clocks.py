@@ -94,3 +94,13 @@ def fence(group: dist.ProcessGroup | None) -> float:
     latest = torch.tensor([node_clock.now()], dtype=torch.float64)
     dist.all_reduce(latest, dist.ReduceOp.MAX, group=group)
     return latest.item()
+
+
+def clock_mhz(device: torch.device) -> dict[str, float]:
+    """Return `sm_mhz`, the clock of the GPU's multiprocessors now; nothing where it cannot be read."""
+    if device.type != "cuda":
+        return {}
+    try:
+        return {"sm_mhz": float(torch.cuda.clock_rate(device))}
+    except (ImportError, RuntimeError, AttributeError):  # no NVML for Python, or a driver that hides it
+        return {}

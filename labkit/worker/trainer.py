@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from labkit.engine.worker import Worker
-from labkit.worker.clocks import fence
+from labkit.worker.clocks import clock_mhz, fence
 from labkit.worker.strategies import held, local, whole, wrap
 
 Batch = tuple[torch.Tensor, ...]
@@ -101,6 +101,12 @@ class Trainer:
         }
 
 
+class Stepping(Protocol):
+    """Whatever can run a step on micro-batches and give their mean loss."""
+
+    def step(self, micro_batches: list[Batch]) -> torch.Tensor: ...
+
+
 class MasterAdamW:
     """AdamW over float32 copies of bfloat16 weights: an update too small for bfloat16 is not lost.
 
@@ -139,7 +145,7 @@ def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
 
 
 def time_steps(
-    worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
+    worker: Worker, trainer: Stepping, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
 ) -> None:
     """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
     repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
@@ -150,6 +156,7 @@ def time_steps(
             warm_up=timing.warm_up,
             step_ms=1e3 * timing.seconds,
             loss=timing.result,
+            **clock_mhz(worker.device),
         )
 
 

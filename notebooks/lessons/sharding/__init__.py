@@ -43,6 +43,7 @@ from lessons.sharding.story import (
     ledgers_agree,
     lines_fit,
     one_exchange,
+    power_limit,
     projection_error,
     same_training,
     small_batch,
@@ -71,10 +72,14 @@ from lessons.sharding.tables import (
     trace_spans,
 )
 
-_ON_TWO = ("accumulation", "asreported", "batches", "ladder", "losses", "profiles", "timeline")
+_ON_TWO = ("accumulation", "asreported", "batches", "losses", "profiles", "timeline")
 # The study trains on two GPUs. Its projection goes to eight: that lesson asks for the recordings nearest to eight.
 RECORDED = Recordings(
     "sharding",
     2,
-    {**dict.fromkeys(_ON_TWO, ("h200x2",)), **dict.fromkeys(("links", "strategies", "trial"), ("h200x2", "h200x4"))},
+    {
+        "ladder": ("h200",),
+        **dict.fromkeys(_ON_TWO, ("h200x2",)),
+        **dict.fromkeys(("links", "strategies", "trial"), ("h200x2", "h200x4")),
+    },
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, fact_or
 from labkit.story import units
 from labkit.story.conditions import EXPLAINED, host_bound
 from labkit.story.names import STRATEGY_NAMES
@@ -141,6 +141,18 @@ def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if last["times_first"] - 1 <= spread:
         return verdict(f"{head}{mfu}. Here no knob makes it faster beyond noise.")
     return verdict(f"{head}{mfu}; here it is {units.times(last['times_first'])}.")
+
+
+def power_limit(recorded: pd.DataFrame) -> Markdown:
+    """Say whether the ladder ends at the power limit: the clock of its last rung beside the first's; takes `ladder`."""
+    conditions = fact_or(recorded, "conditions", {})
+    first, last = recorded["sm_mhz"].iloc[[0, -1]]
+    if not last < (1 - _NEAR_BEST) * first or "power cap" not in str(conditions.get("throttle_reasons")):
+        return verdict("The run does not show that the GPU's power limit slows its last rung.")
+    return verdict(
+        f"**The last rungs meet the GPU's power limit of {conditions['power_limit_w']:.0f} W**: its clock falls from "
+        f"{units.count(first)} MHz on the first rung to {units.count(last)} MHz on the last, and the peak rate with it."
+    )
 
 
 def enough_sequences(table: pd.DataFrame) -> Markdown:

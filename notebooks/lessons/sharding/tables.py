@@ -35,10 +35,15 @@ _BY = ["load", "strategy", "ranks"]
 
 
 def ladder(run: Run) -> pd.DataFrame:
-    """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu."""
+    """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu.
+
+    sm_mhz: the GPU's clock right after a step, median of the steps; NaN where it is not known.
+    """
     plan: Any = run.plan
     table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
+    steps = run.rows.reindex(columns=["knob", "sm_mhz", "warm_up"])
+    table["sm_mhz"] = table["knob"].map(steps[steps["warm_up"] == 0].groupby("knob")["sm_mhz"].median())
     return utilised(table, run, table["knob"].map(precision))
 
 

@@ -11,8 +11,9 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from labkit.engine.worker import Worker
+from labkit.worker.clocks import clock_mhz
 from lessons.benchmarking.theory import innermost, kind
-from lessons.benchmarking.worker.steps import Loop, clock_mhz
+from lessons.benchmarking.worker.steps import Loop
 
 LISTED = 40  # events with a row of their own, an iteration; the rest of each kind is one row
 _RANGE = "iteration {}"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from labkit.engine.worker import Worker
+from labkit.worker.clocks import clock_mhz
 from labkit.worker.settings import set_precision
 from labkit.worker.transformer import Transformer
 from lessons.benchmarking.plan import PHASES
@@ -119,13 +120,3 @@ def time_products(worker: Worker, point: SimpleNamespace) -> None:
         clock = clock_mhz(worker.device)
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds, **clock)
     worker.barrier()
-
-
-def clock_mhz(device: torch.device) -> dict[str, float]:
-    """Return `sm_mhz`, the clock of the GPU's multiprocessors now; nothing where it cannot be read."""
-    if device.type != "cuda":
-        return {}
-    try:
-        return {"sm_mhz": float(torch.cuda.clock_rate(device))}
-    except (ImportError, RuntimeError, AttributeError):  # no NVML for Python, or a driver that hides it
-        return {}

@@ -47,6 +47,9 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model under its strategy and measure what the plan asks for."""
+    if point.compiled == "by hand":
+        _run_by_hand(worker, point, group)
+        return
     option = getattr(point, "option", "")
     trainer = Trainer(
         Gpt(worker.plan, point, worker.device, recomputed=option == "recomputed"),
@@ -73,6 +76,14 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
         if isinstance(state, powerSGD_hook.PowerSGDState):
             _, before, after = state.compression_stats()
             worker.record(entry="compression", gradients=before, sent=after)
+
+
+def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+    """Time the step that is written out, from the same weights and on the same samples."""
+    from lessons.sharding.worker.by_hand import ByHand  # Triton is needed for this alone
+
+    trainer = ByHand(Gpt(worker.plan, point, worker.device), point.micro_batch, _LEARNING_RATE)
+    time_steps(worker, trainer, feed(worker, point), group)
 
 
 def feed(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
