@@ -45,6 +45,19 @@ def test_figures_of_different_settings_are_not_compared():
     assert changes(card(reading()), card(reading(setting="16 MiB"))) == []
 
 
+def test_a_figure_of_the_same_run_was_not_measured_again_and_is_told_so():
+    """A report keeps what is not run again: a run that stands beside itself shows no change."""
+    kept = reading(CALL, 90.0, 1.0, limit=None, run="kept")
+    first, second = card(reading(value=390.0), kept), card(reading(value=360.0), kept)
+    assert [one.first.key for one in changes(first, second)] == [PAIR]
+    said = told(first, second, ("a", "b"))
+    summary = "2 key figures in both: 1 changed beyond noise, 0 within noise, 1 not measured again"
+    assert f"{summary} (both show the same run)\n  collectives: {CALL[1]}" in said
+    shown = compare_page(first, second, ("a", "b"))
+    assert summary in shown and f"<li>collectives: {CALL[1]}</li>" in shown and shown.count('class="figure"') == 1
+    assert "Not measured again" not in compare_page(card(reading()), card(reading()), ("a", "b"))
+
+
 def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host():
     before = {"sm_clock_mhz": 1980.0, "enqueue_us": 7.0, "throttled_percent": 0.0, "other_processes": 0}
     after = {"sm_clock_mhz": 1500.0, "enqueue_us": 11.0, "throttled_percent": 60.0, "other_processes": 2}
@@ -102,7 +115,7 @@ def test_a_run_a_report_and_a_card_are_found_by_path_and_by_name(report, tmp_pat
     for name in ("20261120-100000", str(report), str(report / "card.json"), run.folder.name, str(run.folder)):
         assert find_card(name, report)[1].rows
     lines = told(find_card(run.folder.name, report)[1], find_card(str(run.folder), report)[1], ("a", "b"))
-    assert "5 key figures in both: 0 changed beyond noise" in lines
+    assert "5 key figures in both: 5 not measured again (both show the same run)\n  topology: " in lines
 
 
 def test_what_cannot_be_compared_is_one_sentence(report, tmp_path, capsys):
