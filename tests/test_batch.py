@@ -10,6 +10,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
+from playwright.sync_api import sync_playwright
 
 from labkit.batch import claims
 from labkit.batch.__main__ import main, select
@@ -94,6 +96,7 @@ def _pages_hold_what_ran(report):
     index, broken, figure = ((report / f"{name}.html").read_text() for name in ("index", "01_broken", "02_figure"))
     for page in (index, broken, figure):
         assert loads(page) == []
+        assert "color-scheme: light dark" in page
         assert "<script>alert" not in page
     assert "ValueError: &lt;script&gt;alert(1)" in index
     assert "Broken &lt;b&gt;title" in index
@@ -105,6 +108,27 @@ def _pages_hold_what_ran(report):
     assert "½ a t²" in figure
     assert "open the notebook in JupyterLab" in figure
     assert "0%|" not in figure
+
+
+# Red, green, blue of the page's ground, and of the letters of a cell's code and of its output.
+COLOURS = """() => [getComputedStyle(document.body).backgroundColor,
+  ...[...document.querySelectorAll('.highlight, .jp-RenderedText pre')].map(one => getComputedStyle(one).color)]
+  .map(text => text.match(/\\d+/g).map(Number))"""
+
+
+@NEEDS_CHROMIUM
+def test_a_notebooks_page_is_dark_where_the_reader_prefers_it(folder):
+    _, report = run(folder, "00")
+    ground_of = {}
+    with sync_playwright() as player, player.chromium.launch(executable_path=CHROMIUM, args=BROWSER) as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme)
+            page.goto((report / "00_knobs.html").as_uri())
+            ground_of[scheme], *letters = (sum(colour) for colour in page.evaluate(COLOURS))
+            assert len(letters) > 1 and all(abs(one - ground_of[scheme]) > 300 for one in letters), "readable"
+            page.goto((report / "index.html").as_uri())
+            assert [sum(colour) for colour in page.evaluate(COLOURS)] == [ground_of[scheme]]
+    assert ground_of["light"] == 3 * 255 and ground_of["dark"] < 100
 
 
 def test_declared_parameters_are_passed_and_no_others(folder, capfd):
@@ -212,18 +236,21 @@ def test_an_interrupted_batch_reports_what_ran(tmp_path, write_notebook, end):
     write_notebook(folder / "01_long.ipynb", "# Long", "'reached'", wait)
     write_notebook(folder / "02_never.ipynb", "# Never", "1")
     arguments = ["--notebooks-folder", folder, "--report", report]
-    batch = subprocess.Popen(
-        [sys.executable, "-m", "labkit.batch", *map(str, arguments)], cwd=Path(__file__).parents[1]
-    )
+    command = [sys.executable, "-m", "labkit.batch", *map(str, arguments)]
+    printed = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    batch = subprocess.Popen(command, cwd=Path(__file__).parents[1], start_new_session=True, **printed)
     try:
         _wait_for(marker)
-        batch.send_signal(end)
-        assert batch.wait(30) == 130
+        os.killpg(batch.pid, end) if end == signal.SIGINT else batch.send_signal(end)  # a terminal interrupts the group
+        said = batch.communicate(timeout=30)[0]
     finally:
         batch.kill()
+    assert batch.returncode == 130
+    assert "2 notebooks, 1 of them interrupted, " in said
+    assert not re.search("Traceback|ERROR|zmq|failed", said), said
     outcomes = Record.load(report / "record.json").ordered()
     assert [(o.name, o.status) for o in outcomes] == [("00_short", "ok"), ("01_long", "interrupted")]
-    assert "interrupted" in (report / "index.html").read_text()
+    assert "2 notebooks, 1 of them interrupted, " in (report / "index.html").read_text()
     assert "reached" in (report / "01_long.html").read_text()
     with pytest.raises(ProcessLookupError):
         os.kill(int(marker.read_text()), 0)

@@ -7,7 +7,7 @@ from labkit.card.cards import Card
 from labkit.card.page import STYLE, card_html
 
 from .frame import TITLE, write_page_of
-from .record import FAILED, OK, Outcome, Record
+from .record import FAILED, INTERRUPTED, Outcome, Record
 
 
 def write_index(record: Record, path: Path, card: Card | None = None) -> None:
@@ -41,10 +41,10 @@ def _notebooks(outcomes: list[Outcome], label: str) -> str:
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """Return one line on all outcomes: how many there are, how many failed, and their time together."""
-    count = len(outcomes)
-    failed = sum(outcome.status != OK for outcome in outcomes)
-    verdict = f"{failed} of them failed" if failed else "all ok"
+    """Return one line on all outcomes: how many there are, how many failed or were interrupted, and their time."""
+    count, statuses = len(outcomes), [outcome.status for outcome in outcomes]
+    ended = [f"{statuses.count(status)} of them {status}" for status in (FAILED, INTERRUPTED) if status in statuses]
+    verdict = ", ".join(ended) or "all ok"
     noun = "notebook" if count == 1 else "notebooks"
     return f"{count} {noun}, {verdict}, {duration(sum(outcome.seconds for outcome in outcomes))}"
 
