@@ -1,6 +1,7 @@
 """The batch runs notebooks in order, goes on after a failure, and leaves a report that stands on its own."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -278,10 +279,16 @@ def test_durations_read_as_words(seconds, words):
     assert duration(seconds) == words
 
 
-def test_the_index_is_plain_and_names_the_machine(folder):
+@pytest.mark.parametrize(("label", "host"), [("rack <7>", "rack &lt;7&gt;"), ("", platform.node())])
+def test_the_index_is_plain_and_names_the_machine(folder, monkeypatch, label, host):
+    monkeypatch.setenv("LABKIT_NODE", label)
     _, report = run(folder, "00")
     index = (report / "index.html").read_text()
-    assert Record.load(report / "record.json").machine.label in index
+    node = f"{host}: {Record.load(report / 'record.json').machine.label}"
+    assert index.count(node) == 1 and node in (report / "00_knobs.html").read_text()
+    monkeypatch.setenv("LABKIT_NODE", "another")
+    _, report = run(folder, "02")
+    assert node in (report / "index.html").read_text(), "beside the notebook that ran there"
     assert re.search(r"<dt>python</dt>", index, re.IGNORECASE)
 
 

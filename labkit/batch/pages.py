@@ -32,7 +32,8 @@ _TEMPLATE = """
 <body class="jp-Notebook" data-jp-theme-light="true" data-jp-theme-name="JupyterLab Light">
 {%- set ran = resources.outcome %}
 <nav class="report"><a href="{{ resources.home }}">← All notebooks</a>
-<span>{{ ran.name | e }} · {{ ran.node | e }} · {{ ran.started | replace("T", " ") | e }}</span></nav>
+<span>{{ ran.name | e }} · {% if ran.host %}{{ ran.host | e }}: {% endif %}{{ ran.node | e }}
+· {{ ran.started | replace("T", " ") | e }}</span></nav>
 {%- if ran.why %}
 <p class="report-why"><a href="#papermill-error-cell">{{ ran.status | e }}</a> {{ ran.why | e }}</p>
 {%- endif %}

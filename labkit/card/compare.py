@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.batch.frame import write_page_of
-from labkit.card.cards import FILE, Card, CardError, Row, together
+from labkit.card.cards import FILE, Card, CardError, Row, named, together
 from labkit.card.reports import find_card, history
 from labkit.card.verdicts import FENCE, IMPOSSIBLE, percent_text
 from labkit.engine.folder import runs_folder
@@ -96,6 +96,7 @@ def _change(a: Row, b: Row) -> Change:
 def changed_conditions(first: Card, second: Card) -> list[str]:
     """Return what changed between the cards besides the figures, a sentence each."""
     facts = [("the node", "label"), ("the usable cores", "cores")]
+    facts += [("the host", "host")] if first.node.get("host") and second.node.get("host") else []  # not in old cards
     told = [
         f"{what}: {first.node.get(key)} → {second.node.get(key)}"
         for what, key in facts
@@ -157,6 +158,10 @@ def _by_lab(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     return [(lab, list(group)) for lab, group in groupby(rows, key=lambda row: row.lab)]
 
 
+def _node(card: Card) -> str:
+    return named(card.node["label"], card.node.get("host"))
+
+
 def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     """Return the comparison as the body of a page."""
     found = changes(first, second)
@@ -177,8 +182,8 @@ def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
     heads = f"<th>Key figure</th>{change}<th>From → to</th><th>Change</th>"
     return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
-<p class="lead">{escape(first.date.replace("T", " "))}, {escape(first.node["label"])} →
-{escape(second.date.replace("T", " "))}, {escape(second.node["label"])}<br>
+<p class="lead">{escape(first.date.replace("T", " "))}, {escape(_node(first))} →
+{escape(second.date.replace("T", " "))}, {escape(_node(second))}<br>
 {escape(_summary(found, beyond, same_run))}</p>
 <h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
 <h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>

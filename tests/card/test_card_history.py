@@ -69,6 +69,9 @@ def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host()
     for part in ("driver: none → 590.1", "torch: none → 2.13.0", "1980 → 1500", "7 → 11", "0 % → 60 %", ": 0 → 2"):
         assert any(part in line for line in lines), (part, lines)
     assert changed_conditions(first, first) == []
+    moved, old = (replace(first, node=first.node | {"host": host}) for host in ("another", ""))
+    assert changed_conditions(first, moved) == [f"the host: {first.node['host']} → another"]
+    assert changed_conditions(first, old) == [] and "another: 2 × " in compare_page(first, moved, ("a", "b"))
     unknown = card(reading(conditions={"enqueue_us": 7.0}))
     assert changed_conditions(unknown, card(reading(conditions=after | {"enqueue_us": 7.0}))) == [], "no zero"
     little = card(reading(conditions=before | {"enqueue_us": 9.0, "sm_clock_mhz": 1965.0}))
