@@ -1,7 +1,6 @@
 """`make grade DIR=submissions`: judges every answer of every student in a process of its own; writes CSV and pages."""
 
 import argparse
-import io
 import os
 import sys
 from pathlib import Path
@@ -47,8 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
     exercises = asked(found, labs)
     limits = confine.Limits(given.seconds, given.memory_mib, unconfined=given.unconfined)
     jobs = given.jobs if confine.side_by_side(kind) else 1
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=pages.UNWRITABLE)
     graded = grade(found, exercises, limits=limits, secret=given.secret, jobs=jobs)
     for submission, rows in zip(found, graded, strict=True):
         written.add(submission, rows)

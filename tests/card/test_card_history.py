@@ -1,6 +1,9 @@
 """Cards by date: which are compared, what changed beyond noise and with which conditions, and the trends."""
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +18,7 @@ from labkit.card.compare import changed_conditions, changes, chosen_cards, compa
 from labkit.card.formats import write_card
 from labkit.card.reports import find_card, history
 from labkit.card.trends import series, trends_page, write_trends
+from labkit.repository import REPOSITORY
 
 
 @pytest.fixture
@@ -99,6 +103,14 @@ def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
     printed = capsys.readouterr().out
     assert "20261121-100000" in printed and "391 → 360 GB/s" in printed and "worse" in printed
     assert loads((report.parent / "compare.html").read_text()) == []
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])
+def test_a_terminal_without_arrows_gets_their_numbers(report, encoding):
+    command = [sys.executable, "-m", "labkit.card.compare", "--report", str(report)]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"") and rb"391 \u2192 360 GB/s" in done.stdout
 
 
 def test_cards_of_another_node_and_empty_ones_are_passed_over(report):
