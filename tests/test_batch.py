@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -180,6 +181,18 @@ def test_the_report_goes_where_runs_go_unless_it_is_named(folder, monkeypatch, t
         main(["--notebooks-folder", str(folder), "00"])
     said = capsys.readouterr().err
     assert "cannot be written (Not a directory): set LABKIT_RUNS, or name a folder with --report" in said
+
+
+def test_the_folders_that_a_report_makes_are_private(folder, monkeypatch, tmp_path):
+    """As those of runs are: what stands in a report is its user's to show."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "of" / "mine"))
+    before = os.umask(0)
+    try:
+        main(["--notebooks-folder", str(folder), "00"])
+    finally:
+        os.umask(before)
+    made = [tmp_path / "of", tmp_path / "of" / "mine", tmp_path / "of" / "mine" / "report"]
+    assert [stat.filemode(one.stat().st_mode) for one in made] == ["drwx------"] * 3
 
 
 def test_an_empty_folder_is_an_error(tmp_path, capsys):
