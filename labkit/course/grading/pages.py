@@ -32,6 +32,8 @@ class Pages:
         if kind == confine.LIMITS:
             self._note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
         make_private(folder)
+        for former in folder.glob("[0-9][0-9][0-9]-*.html"):  # of students who may have left
+            former.unlink()
         self._write_rows("w", [COLUMNS])
 
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
