@@ -26,6 +26,7 @@ measures.
 
 import importlib
 import importlib.util
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from labkit.front import *  # noqa: F403
 
 put_lessons_on_path()
+if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+    sys.stdout.reconfigure(errors="backslashreplace")  # "→" in an ASCII terminal ends no command
 
 
 def __getattr__(name: str):

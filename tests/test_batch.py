@@ -1,8 +1,10 @@
 """The batch runs notebooks in order, goes on after a failure, and leaves a report that stands on its own."""
 
 import os
+import platform
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +13,8 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
+from playwright.sync_api import sync_playwright
 
 from labkit.batch import claims
 from labkit.batch.__main__ import main, select
@@ -100,6 +104,7 @@ def _pages_hold_what_ran(report):
     index, broken, figure = ((report / f"{name}.html").read_text() for name in ("index", "01_broken", "02_figure"))
     for page in (index, broken, figure):
         assert loads(page) == []
+        assert "color-scheme: light dark" in page
         assert "<script>alert" not in page
     assert "ValueError: &lt;script&gt;alert(1)" in index
     assert "Broken &lt;b&gt;title" in index
@@ -111,6 +116,27 @@ def _pages_hold_what_ran(report):
     assert "½ a t²" in figure
     assert "open the notebook in JupyterLab" in figure
     assert "0%|" not in figure
+
+
+# Red, green, blue of the page's ground, and of the letters of a cell's code and of its output.
+COLOURS = """() => [getComputedStyle(document.body).backgroundColor,
+  ...[...document.querySelectorAll('.highlight, .jp-RenderedText pre')].map(one => getComputedStyle(one).color)]
+  .map(text => text.match(/\\d+/g).map(Number))"""
+
+
+@NEEDS_CHROMIUM
+def test_a_notebooks_page_is_dark_where_the_reader_prefers_it(folder):
+    _, report = run(folder, "00")
+    ground_of = {}
+    with sync_playwright() as player, player.chromium.launch(executable_path=CHROMIUM, args=BROWSER) as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme)
+            page.goto((report / "00_knobs.html").as_uri())
+            ground_of[scheme], *letters = (sum(colour) for colour in page.evaluate(COLOURS))
+            assert len(letters) > 1 and all(abs(one - ground_of[scheme]) > 300 for one in letters), "readable"
+            page.goto((report / "index.html").as_uri())
+            assert [sum(colour) for colour in page.evaluate(COLOURS)] == [ground_of[scheme]]
+    assert ground_of["light"] == 3 * 255 and ground_of["dark"] < 100
 
 
 def test_declared_parameters_are_passed_and_no_others(folder, capfd):
@@ -161,6 +187,18 @@ def test_the_report_goes_where_runs_go_unless_it_is_named(folder, monkeypatch, t
         main(["--notebooks-folder", str(folder), "00"])
     said = capsys.readouterr().err
     assert "cannot be written (Not a directory): set LABKIT_RUNS, or name a folder with --report" in said
+
+
+def test_the_folders_that_a_report_makes_are_private(folder, monkeypatch, tmp_path):
+    """As those of runs are: what stands in a report is its user's to show."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "of" / "mine"))
+    before = os.umask(0)
+    try:
+        main(["--notebooks-folder", str(folder), "00"])
+    finally:
+        os.umask(before)
+    made = [tmp_path / "of", tmp_path / "of" / "mine", tmp_path / "of" / "mine" / "report"]
+    assert [stat.filemode(one.stat().st_mode) for one in made] == ["drwx------"] * 3
 
 
 def test_an_empty_folder_is_an_error(tmp_path, capsys):
@@ -218,18 +256,21 @@ def test_an_interrupted_batch_reports_what_ran(tmp_path, write_notebook, end):
     write_notebook(folder / "01_long.ipynb", "# Long", "'reached'", wait)
     write_notebook(folder / "02_never.ipynb", "# Never", "1")
     arguments = ["--notebooks-folder", folder, "--report", report]
-    batch = subprocess.Popen(
-        [sys.executable, "-m", "labkit.batch", *map(str, arguments)], cwd=Path(__file__).parents[1]
-    )
+    command = [sys.executable, "-m", "labkit.batch", *map(str, arguments)]
+    printed = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    batch = subprocess.Popen(command, cwd=Path(__file__).parents[1], start_new_session=True, **printed)
     try:
         _wait_for(marker)
-        batch.send_signal(end)
-        assert batch.wait(30) == 130
+        os.killpg(batch.pid, end) if end == signal.SIGINT else batch.send_signal(end)  # a terminal interrupts the group
+        said = batch.communicate(timeout=30)[0]
     finally:
         batch.kill()
+    assert batch.returncode == 130
+    assert "2 notebooks, 1 of them interrupted, " in said
+    assert not re.search("Traceback|ERROR|zmq|failed", said), said
     outcomes = Record.load(report / "record.json").ordered()
     assert [(o.name, o.status) for o in outcomes] == [("00_short", "ok"), ("01_long", "interrupted")]
-    assert "interrupted" in (report / "index.html").read_text()
+    assert "2 notebooks, 1 of them interrupted, " in (report / "index.html").read_text()
     assert "reached" in (report / "01_long.html").read_text()
     with pytest.raises(ProcessLookupError):
         os.kill(int(marker.read_text()), 0)
@@ -257,10 +298,16 @@ def test_durations_read_as_words(seconds, words):
     assert duration(seconds) == words
 
 
-def test_the_index_is_plain_and_names_the_machine(folder):
+@pytest.mark.parametrize(("label", "host"), [("rack <7>", "rack &lt;7&gt;"), ("", platform.node())])
+def test_the_index_is_plain_and_names_the_machine(folder, monkeypatch, label, host):
+    monkeypatch.setenv("LABKIT_NODE", label)
     _, report = run(folder, "00")
     index = (report / "index.html").read_text()
-    assert Record.load(report / "record.json").machine.label in index
+    node = f"{host}: {Record.load(report / 'record.json').machine.label}"
+    assert index.count(node) == 1 and node in (report / "00_knobs.html").read_text()
+    monkeypatch.setenv("LABKIT_NODE", "another")
+    _, report = run(folder, "02")
+    assert node in (report / "index.html").read_text(), "beside the notebook that ran there"
     assert re.search(r"<dt>python</dt>", index, re.IGNORECASE)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from labkit.card.__main__ import add_arguments
+from labkit.engine.folder import make_private
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.engine.workplace import nodes_wanted
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         if nodes_wanted(chosen.nodes):
             os.environ["LABKIT_NODES"] = str(nodes_wanted(chosen.nodes))
         notebooks = select(chosen.notebooks_folder.resolve(), chosen.notebooks)
-        report.mkdir(parents=True, exist_ok=True)
+        make_private(report)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:

@@ -29,8 +29,9 @@ class ThisInterpreter(AsyncKernelManager):
     def kernel_spec(self) -> KernelSpec:
         """Return a specification whose interpreter is ours and whose path holds this labkit."""
         path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-        # The kernel warns at every start that loopback TCP is not encrypted; its messages are signed.
-        argv = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f", "{connection_file}"]
+        # The kernel warns at every start that loopback TCP is not encrypted; its messages are signed. At an interrupt
+        # it logs as an error that it could not answer. What a cell raises is in the notebook, not in this log.
+        argv = [sys.executable, "-m", "ipykernel_launcher", "--log-level=CRITICAL", "-f", "{connection_file}"]
         return KernelSpec(argv=argv, display_name="labkit batch", language="python", env={"PYTHONPATH": path})
 
 

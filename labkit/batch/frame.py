@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 TITLE = "Multi-GPU training, measured"
-_STYLE = """
+COLOURS = """
 :root { color-scheme: light dark; --text: #1b1f24; --soft: #667080; --line: #e3e6ea; --back: #ffffff; --tint: #f6f7f9;
   --link: #1a5fb4; --ok: #1f7a4d; --bad: #b3261e; --held: #9a6700; --bar: #7aa7d6; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e8eb; --soft: #9aa4b0; --line: #30363d; --back: #14171a;
   --tint: #1c2024; --link: #78aeed; --ok: #57c28a; --bad: #ff8a80; --held: #e2b340; --bar: #3c6ea6; } }
+"""
+_STYLE = (
+    f"{COLOURS}"
+    """
 body { max-width: 1000px; margin: 0 auto; padding: 56px 24px 96px; background: var(--back); color: var(--text);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; font-variant-numeric: tabular-nums; }
 h1 { margin: 0; font-size: 28px; font-weight: 650; letter-spacing: -0.01em; }
@@ -30,6 +34,7 @@ a { color: var(--link); text-decoration: none; } a:hover { text-decoration: unde
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 24px; margin: 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 """
+)
 
 
 def page(body: str, style: str = "") -> str:

@@ -3,11 +3,11 @@
 from html import escape
 from pathlib import Path
 
-from labkit.card.cards import Card
+from labkit.card.cards import Card, named
 from labkit.card.page import STYLE, card_html
 
 from .frame import TITLE, write_page_of
-from .record import FAILED, OK, Outcome, Record
+from .record import FAILED, INTERRUPTED, Outcome, Record
 
 
 def write_index(record: Record, path: Path, card: Card | None = None) -> None:
@@ -22,29 +22,29 @@ def write_index(record: Record, path: Path, card: Card | None = None) -> None:
     links = [f'<a href="{name}">{text}</a>' for name, text in beside.items() if path.with_name(name).exists()]
     told = escape(summary(outcomes)) if outcomes else "measured by make card, without the notebooks"
     body = f"""<h1>{TITLE}</h1>
-<p class="lead">{escape(machine.label)}<br>{told}</p>
+<p class="lead">{escape(named(machine.label, machine.host))}<br>{told}</p>
 <p>{" · ".join(links)}</p>
 {card_html(card) if card else ""}
-{_notebooks(outcomes, machine.label)}
+{_notebooks(outcomes, machine.label, machine.host)}
 {_facts("This machine", machine.facts)}
 {_facts("Versions", machine.versions)}"""
     write_page_of(body, path, STYLE)
 
 
-def _notebooks(outcomes: list[Outcome], label: str) -> str:
+def _notebooks(outcomes: list[Outcome], label: str, host: str) -> str:
     if not outcomes:
         return ""
     return f"""<h2>The notebooks</h2>
 <table><thead><tr><th>Notebook</th><th class="time">Time</th><th class="result">Result</th></tr></thead>
 <tbody>
-{"".join(_row(outcome, label) for outcome in outcomes)}</tbody></table>"""
+{"".join(_row(outcome, label, host) for outcome in outcomes)}</tbody></table>"""
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """Return one line on all outcomes: how many there are, how many failed, and their time together."""
-    count = len(outcomes)
-    failed = sum(outcome.status != OK for outcome in outcomes)
-    verdict = f"{failed} of them failed" if failed else "all ok"
+    """Return one line on all outcomes: how many there are, how many failed or were interrupted, and their time."""
+    count, statuses = len(outcomes), [outcome.status for outcome in outcomes]
+    ended = [f"{statuses.count(status)} of them {status}" for status in (FAILED, INTERRUPTED) if status in statuses]
+    verdict = ", ".join(ended) or "all ok"
     noun = "notebook" if count == 1 else "notebooks"
     return f"{count} {noun}, {verdict}, {duration(sum(outcome.seconds for outcome in outcomes))}"
 
@@ -59,19 +59,20 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _row(outcome: Outcome, label: str) -> str:
+def _row(outcome: Outcome, label: str, host: str) -> str:
     anchor = "#papermill-error-cell" if outcome.status == FAILED else ""
     why = f'<div class="why">{escape(outcome.why)}</div>' if outcome.why else ""
     return f"""<tr><td><a href="{escape(outcome.name)}.html{anchor}">{escape(outcome.title)}</a>
-<span class="name">{escape(" · ".join(_circumstances(outcome, label)))}</span>{why}</td>
+<span class="name">{escape(" · ".join(_circumstances(outcome, label, host)))}</span>{why}</td>
 <td class="time">{duration(outcome.seconds)}</td>
 <td class="result {escape(outcome.status)}">{escape(outcome.status)}</td></tr>
 """
 
 
-def _circumstances(outcome: Outcome, label: str) -> list[str]:
+def _circumstances(outcome: Outcome, label: str, host: str) -> list[str]:
     """Names the notebook, what it was set to and when it ran; and the node, where it is not the report's."""
-    elsewhere = [outcome.node] if outcome.node != label else []
+    here = (outcome.node, outcome.host) == (label, host)
+    elsewhere = [] if here else [named(outcome.node, outcome.host)]
     settings = [f"{name} = {value}" for name, value in outcome.parameters.items()]
     return [outcome.name, *settings, outcome.started.replace("T", " "), *elsewhere]
 

@@ -12,7 +12,7 @@ from jinja2 import DictLoader
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from .frame import write_text
+from .frame import COLOURS, write_text
 from .glossary import HOME, within_report
 from .record import Outcome
 
@@ -24,12 +24,16 @@ _TEMPLATE = """
 {%- block jupyter_widgets -%}{%- endblock -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_css -%}<style>{{ resources.page_css }}</style>{%- endblock -%}
+{%- block html_head_css -%}
+{{ resources.include_css("static/theme-dark.css") | replace("<style", '<style media="(prefers-color-scheme: dark)"') }}
+<style>{{ resources.page_css }}</style>
+{%- endblock -%}
 {%- block body_header -%}
 <body class="jp-Notebook" data-jp-theme-light="true" data-jp-theme-name="JupyterLab Light">
 {%- set ran = resources.outcome %}
 <nav class="report"><a href="{{ resources.home }}">← All notebooks</a>
-<span>{{ ran.name | e }} · {{ ran.node | e }} · {{ ran.started | replace("T", " ") | e }}</span></nav>
+<span>{{ ran.name | e }} · {% if ran.host %}{{ ran.host | e }}: {% endif %}{{ ran.node | e }}
+· {{ ran.started | replace("T", " ") | e }}</span></nav>
 {%- if ran.why %}
 <p class="report-why"><a href="#papermill-error-cell">{{ ran.status | e }}</a> {{ ran.why | e }}</p>
 {%- endif %}
@@ -38,23 +42,26 @@ _TEMPLATE = """
 {%- block footer -%}</html>{%- endblock -%}
 """
 
-_CSS = """
-body.jp-Notebook { max-width: 1100px; margin: 0 auto; padding: 0 24px 96px; background: #fff;
+_CSS = (
+    f"{COLOURS}"
+    """
+body.jp-Notebook { max-width: 1100px; margin: 0 auto; padding: 0 24px 96px; background: var(--back);
   --jp-content-font-family: system-ui, -apple-system, "Segoe UI", sans-serif; --jp-content-font-size1: 15px;
   --jp-content-line-height: 1.6; }
 nav.report { display: flex; justify-content: space-between; gap: 24px; padding: 14px 0; margin-bottom: 16px;
-  border-bottom: 1px solid #e3e6ea; color: #667; font: 13px system-ui, sans-serif; }
-nav.report a { color: #1a5fb4; text-decoration: none; white-space: nowrap; }
-p.report-why { margin: 0 0 24px; padding: 12px 16px; border-left: 4px solid #c01c28; background: #fdf0f0;
-  font: 14px/1.5 system-ui, sans-serif; white-space: pre-wrap; overflow-wrap: anywhere; }
+  border-bottom: 1px solid var(--line); color: var(--soft); font: 13px system-ui, sans-serif; }
+nav.report a { color: var(--link); text-decoration: none; white-space: nowrap; }
+p.report-why { margin: 0 0 24px; padding: 12px 16px; border-left: 4px solid var(--bad); background: var(--tint);
+  color: var(--text); font: 14px/1.5 system-ui, sans-serif; white-space: pre-wrap; overflow-wrap: anywhere; }
 .jp-RenderedHTMLCommon pre, .jp-RenderedHTMLCommon pre span, .highlight pre {
   font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 13px; }
-p.report-why a { color: #c01c28; font-weight: 600; text-decoration: none; }
-p.report-widget { margin: 4px 10px; color: #889; font: italic 13px system-ui, sans-serif; }
+p.report-why a { color: var(--bad); font-weight: 600; text-decoration: none; }
+p.report-widget { margin: 4px 10px; color: var(--soft); font: italic 13px system-ui, sans-serif; }
 .jp-RenderedImage img { max-width: 100%; height: auto; }
 .jp-RenderedMarkdown table { margin-left: 0; }
 .jp-OutputArea-output { overflow-x: auto; }
 """
+)
 
 _LOG = logging.getLogger("labkit.batch.nbconvert")
 _LOG.setLevel(logging.ERROR)  # it warns of every chart that it lacks an alternative text

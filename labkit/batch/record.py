@@ -23,6 +23,7 @@ class Outcome:
     status: str = OK
     why: str = ""
     node: str = ""
+    host: str = ""  # the node's name, "" in older records
     parameters: dict = field(default_factory=dict)
     code: str = ""
     readings: list[dict[str, Any]] = field(default_factory=list)
@@ -45,6 +46,7 @@ class Machine:
     """The node that ran the notebooks, in words that a page can show."""
 
     label: str = "this machine"
+    host: str = field(default="", kw_only=True)  # its name, "" in older records
     facts: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
 

@@ -75,7 +75,7 @@ class Batch:
             outcome = execute(path, executed_file(self.report, name), self.parameters[name], bar)
         finally:
             del os.environ[LAUNCHED_FOR]
-        outcome.node, outcome.code = self.machine.label, self.codes[name]
+        outcome.node, outcome.host, outcome.code = self.machine.label, self.machine.host, self.codes[name]
         readings, outcome.problems = of_runs(launched_by(mark))
         outcome.readings = [reading.record() for reading in readings]
         publish(outcome, path.parent, record, self.report, self.pages)

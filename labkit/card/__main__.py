@@ -18,7 +18,7 @@ from labkit.card.formats import measured_text
 from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import key_figures
-from labkit.engine.folder import runs_folder
+from labkit.engine.folder import make_private, runs_folder
 from labkit.engine.locks import NoLocksFolder
 from labkit.node import here
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
     announce(make_way(report, (), fresh=True))
-    report.mkdir(parents=True, exist_ok=True)
+    make_private(report)
     record = Record(machine=machine(), node=node_facts(here()))
     record.card_runs = measure_card(tqdm.write, labs=labs, progress=sys.stderr.isatty())
     record.save(report / RECORD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -119,11 +120,22 @@ def _row(told: dict[str, Any]) -> Row:
     return row
 
 
+def host_name() -> str:
+    """Return what pages call this node: the label in LABKIT_NODE, else the host's name. No recorded run holds it."""
+    return os.environ.get("LABKIT_NODE") or platform.node()
+
+
+def named(label: str, host: str | None) -> str:
+    """Return a node in words: its host, where that is known, and what it is."""
+    return f"{host}: {label}" if host else label
+
+
 def node_facts(node: Node) -> dict[str, Any]:
     """Return what a card says of its node. `id` tells nodes apart that share a folder: from the GPUs, else the host."""
     names = sorted(filter(None, (gpu.uuid for gpu in node.gpus))) or [platform.node()]
     return {
         "label": node.label,
+        "host": host_name(),
         "id": hashlib.sha256(" ".join(names).encode()).hexdigest()[:12],
         "model": (node.gpus[0].name or "") if node.gpus else "",
         "gpus": len(node.gpus),

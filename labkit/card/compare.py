@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.batch.frame import write_page_of
-from labkit.card.cards import FILE, Card, CardError, Row, together
+from labkit.card.cards import FILE, Card, CardError, Row, named, together
 from labkit.card.reports import find_card, history
 from labkit.card.verdicts import FENCE, IMPOSSIBLE, percent_text
 from labkit.engine.folder import runs_folder
@@ -65,14 +65,23 @@ class Change:
 
 
 def changes(first: Card, second: Card) -> list[Change]:
-    """Return the figures that both cards show with the same setting, in the first card's order.
+    """Return the figures that both cards show with the same setting and of two runs, in the first one's order.
 
     The noise reaches from the first median to the fence around its repeats (see verdicts.py), and half of the second's
     own spread farther.
     """
+    return [_change(a, b) for a, b in _pairs(first, second) if a.run != b.run]
+
+
+def not_measured_again(first: Card, second: Card) -> list[Row]:
+    """Return the figures that both cards show of the same run: a report keeps what is not run again."""
+    return [a for a, b in _pairs(first, second) if a.run == b.run]
+
+
+def _pairs(first: Card, second: Card) -> list[tuple[Row, Row]]:
     others = {row.key: row for row in second.rows if row.value is not None}
     pairs = [(row, others[row.key]) for row in first.rows if row.value is not None and row.key in others]
-    return [_change(a, b) for a, b in pairs if a.setting == b.setting and a.value and b.value is not None]
+    return [(a, b) for a, b in pairs if a.setting == b.setting and a.value and b.value is not None]
 
 
 def _change(a: Row, b: Row) -> Change:
@@ -87,6 +96,7 @@ def _change(a: Row, b: Row) -> Change:
 def changed_conditions(first: Card, second: Card) -> list[str]:
     """Return what changed between the cards besides the figures, a sentence each."""
     facts = [("the node", "label"), ("the usable cores", "cores")]
+    facts += [("the host", "host")] if first.node.get("host") and second.node.get("host") else []  # not in old cards
     told = [
         f"{what}: {first.node.get(key)} → {second.node.get(key)}"
         for what, key in facts
@@ -128,19 +138,28 @@ def told(first: Card, second: Card, names: tuple[str, str]) -> str:
         numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {one.first.unit}"
         size = f"{percent_text(abs(one.percent))} % {one.kind}, noise ± {percent_text(one.noise)} %"
         lines.append(f"{one.first.lab:<18}  {one.first.figure:<48}  {numbers:<28}  {size}")
-    lines.append(_summary(found, beyond))
+    lines.append(_summary(found, beyond, same_run := not_measured_again(first, second)))
+    lines += [f"  {lab}: {', '.join(row.figure for row in rows)}" for lab, rows in _by_lab(same_run)]
     conditions = changed_conditions(first, second)
     return "\n".join(
         [*lines, *(["", "changed conditions:", *(f"  {one}" for one in conditions)] if conditions else [])]
     )
 
 
-def _summary(found: list[Change], beyond: list[Change]) -> str:
-    if not found:
+def _summary(found: list[Change], beyond: list[Change], same_run: list[Row]) -> str:
+    if not found and not same_run:
         return "no key figure was measured in both with the same setting"
-    return (
-        f"{len(found)} key figures in both: {len(beyond)} changed beyond noise, {len(found) - len(beyond)} within noise"
-    )
+    parts = [f"{len(beyond)} changed beyond noise, {len(found) - len(beyond)} within noise"] if found else []
+    parts += [f"{len(same_run)} not measured again (both show the same run)"] if same_run else []
+    return f"{len(found) + len(same_run)} key figures in both: {', '.join(parts)}"
+
+
+def _by_lab(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    return [(lab, list(group)) for lab, group in groupby(rows, key=lambda row: row.lab)]
+
+
+def _node(card: Card) -> str:
+    return named(card.node["label"], card.node.get("host"))
 
 
 def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
@@ -155,16 +174,22 @@ def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     conditions = changed_conditions(first, second) or ["none that is known to matter"]
     listed = "".join(f"<li>{escape(one)}</li>" for one in conditions)
     beyond = [one for one in found if one.kind != "within noise"]
+    same_run = not_measured_again(first, second)
+    items = "".join(
+        f"<li>{escape(lab)}: {escape(', '.join(row.figure for row in rows))}</li>" for lab, rows in _by_lab(same_run)
+    )
+    unmeasured = f'<h2>Not measured again</h2><ul class="conditions">{items}</ul>' if items else ""
     change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
     heads = f"<th>Key figure</th>{change}<th>From → to</th><th>Change</th>"
     return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
-<p class="lead">{escape(first.date.replace("T", " "))}, {escape(first.node["label"])} →
-{escape(second.date.replace("T", " "))}, {escape(second.node["label"])}<br>{escape(_summary(found, beyond))}</p>
+<p class="lead">{escape(first.date.replace("T", " "))}, {escape(_node(first))} →
+{escape(second.date.replace("T", " "))}, {escape(_node(second))}<br>
+{escape(_summary(found, beyond, same_run))}</p>
 <h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
 <h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">The grey band is the noise: the fence around the first one's repeats (quartiles and {FENCE:g}
 interquartile ranges more), and half of the second one's own spread. A bar that reaches the end of the axis may be
-longer.</p>"""
+longer.</p>{unmeasured}"""
 
 
 def _row(one: Change, full: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from labkit.batch.index import summary, write_index
 from labkit.batch.record import Machine, Outcome, Record
-from labkit.card.cards import Card, make_card, node_facts
+from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.formats import to_text, write_card
 from labkit.card.readings import Reading
 from labkit.card.trends import write_trends
@@ -46,7 +46,8 @@ def machine() -> Machine:
     table = node.table()
     facts = dict(zip(table["property"], table["value"], strict=True))
     facts.pop("software", None)  # all versions follow
-    return Machine(node.label, {name: value for name, value in facts.items() if value != "–"}, dict(node.versions))
+    known = {name: value for name, value in facts.items() if value != "–"}
+    return Machine(node.label, known, dict(node.versions), host=host_name())
 
 
 def print_result(outcomes: list[Outcome], card: Card | None, report: Path) -> None:

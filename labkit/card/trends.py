@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from labkit.batch.frame import write_page_of
-from labkit.card.cards import Row
+from labkit.card.cards import Row, named
 from labkit.card.page import CLASSES
 from labkit.card.reports import History, history
 from labkit.card.verdicts import KINDS, NOT_MEASURED
@@ -54,8 +54,9 @@ def trends_page(known: History) -> str:
     problems = "".join(f'<p class="problem">{escape(one)}</p>' for one in known.problems)
     return f"""<p class="lead"><a href="index.html">← The report</a></p>
 <h1>Key figures by date</h1>
-<p class="lead">{escape(newest.node["label"])}, {len(known.cards)} cards. Each scale begins at zero;
-a line on top is the physical limit, a grey band the middle half of the recorded reference's repeats.
+<p class="lead">{escape(named(newest.node["label"], newest.node.get("host")))}, {len(known.cards)} cards.
+Each scale begins at zero; a line on top is the physical limit, a grey band the middle half of the recorded
+reference's repeats.
 A dot's colour is its verdict: {colours}.</p>
 {problems}<div class="trends">{charts}</div>"""
 

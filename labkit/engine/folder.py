@@ -184,7 +184,7 @@ class Folder:
 
 def fresh_folder(name: str) -> Path:
     """Make a folder of this name, or with a number after it: two notebooks may launch within one second."""
-    _make_private(runs_folder())
+    make_private(runs_folder())
     _warn_of_others(runs_folder())
     folder, attempts = runs_folder() / name, itertools.count(1)
     while True:
@@ -201,11 +201,11 @@ def identity(folder: Path) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Make the folder and those above it that are missing, for this user alone: names tell who measures what."""
-    if not folder.is_dir():
-        _make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _warn_of_others(folder: Path) -> None:

@@ -20,6 +20,7 @@ MOST_CPU_PROCESSES = 8  # stand in for GPUs where there are none; more on a lapt
 MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has as many GPUs
 SIZES = ("auto", "small", "full")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
+LARGEST_SEED = 2**32 - 1  # workers add to a seed and multiply it by up to a million, and torch's own end at 2**64
 MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
 
 
@@ -62,8 +63,11 @@ class Plan:
             raise PlanError(f"gpus={self.gpus}: a run {bound}")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(_is_whole, self.seeds))):
             raise PlanError(f"seeds={self.seeds!r}: a plan needs at least one seed, such as (0, 1, 2)")
+        if not 0 <= min(self.seeds) <= max(self.seeds) <= LARGEST_SEED:
+            raise PlanError(f"seeds={self.seeds!r}: give seeds from 0 to {LARGEST_SEED}, such as (0, 1, 2)")
         if len({*self.seeds}) < len(self.seeds):
-            raise PlanError(f"seeds={self.seeds!r}: a seed comes twice, and its points cannot be told apart")
+            twice = "a seed comes twice, and its points cannot be told apart"
+            raise PlanError(f"seeds={self.seeds!r}: {twice}: give each once")
         self.validate()
 
     def _settle(self, here: node.Node) -> None:

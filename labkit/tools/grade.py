@@ -1,7 +1,7 @@
 """`make grade DIR=submissions`: judges every answer of every student in a process of its own; writes CSV and pages."""
 
 import argparse
-import io
+import math
 import os
 import sys
 from pathlib import Path
@@ -16,13 +16,20 @@ from labkit.engine.folder import runs_folder
 from labkit.node import here
 
 
+def seconds(text: str) -> float:
+    """Return the time of an answer; argparse tells of any other text that it is no valid value of seconds."""
+    if not 0 < float(text) < math.inf:
+        raise ValueError(text)
+    return float(text)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Grade what the arguments name; return 0, or 2 with a sentence where that is not possible."""
     parser = argparse.ArgumentParser(prog="python -m labkit.tools.grade", description=__doc__)
     parser.add_argument("folder", type=Path, help="a folder per student, with notebooks or files of answers")
     parser.add_argument("--notebooks", nargs="*", default=[], help="as 02 (default: all that somebody answered)")
     parser.add_argument("--out", type=Path, default=runs_folder() / "grades", help="the folder of the grades")
-    parser.add_argument("--seconds", type=float, default=20.0, help="the time of one answer, from start to end")
+    parser.add_argument("--seconds", type=seconds, default=20.0, help="the time of one answer, from start to end")
     parser.add_argument("--memory-mib", type=int, default=4096, help="the memory of one answer")
     parser.add_argument("--jobs", type=int, default=here().cores, help="answers that are tried at the same time")
     parser.add_argument(
@@ -47,12 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
     exercises = asked(found, labs)
     limits = confine.Limits(given.seconds, given.memory_mib, unconfined=given.unconfined)
     jobs = given.jobs if confine.side_by_side(kind) else 1
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=pages.UNWRITABLE)
     graded = grade(found, exercises, limits=limits, secret=given.secret, jobs=jobs)
     for submission, rows in zip(found, graded, strict=True):
         written.add(submission, rows)
-        tqdm.write("; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems]))
+        told = "; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems])
+        tqdm.write("".join(one if one.isprintable() else ascii(one)[1:-1] for one in told))  # names may hold commands
     print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")
     return 0
 

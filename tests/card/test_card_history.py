@@ -1,6 +1,9 @@
 """Cards by date: which are compared, what changed beyond noise and with which conditions, and the trends."""
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +18,7 @@ from labkit.card.compare import changed_conditions, changes, chosen_cards, compa
 from labkit.card.formats import write_card
 from labkit.card.reports import find_card, history
 from labkit.card.trends import series, trends_page, write_trends
+from labkit.repository import REPOSITORY
 
 
 @pytest.fixture
@@ -45,6 +49,19 @@ def test_figures_of_different_settings_are_not_compared():
     assert changes(card(reading()), card(reading(setting="16 MiB"))) == []
 
 
+def test_a_figure_of_the_same_run_was_not_measured_again_and_is_told_so():
+    """A report keeps what is not run again: a run that stands beside itself shows no change."""
+    kept = reading(CALL, 90.0, 1.0, limit=None, run="kept")
+    first, second = card(reading(value=390.0), kept), card(reading(value=360.0), kept)
+    assert [one.first.key for one in changes(first, second)] == [PAIR]
+    said = told(first, second, ("a", "b"))
+    summary = "2 key figures in both: 1 changed beyond noise, 0 within noise, 1 not measured again"
+    assert f"{summary} (both show the same run)\n  collectives: {CALL[1]}" in said
+    shown = compare_page(first, second, ("a", "b"))
+    assert summary in shown and f"<li>collectives: {CALL[1]}</li>" in shown and shown.count('class="figure"') == 1
+    assert "Not measured again" not in compare_page(card(reading()), card(reading()), ("a", "b"))
+
+
 def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host():
     before = {"sm_clock_mhz": 1980.0, "enqueue_us": 7.0, "throttled_percent": 0.0, "other_processes": 0}
     after = {"sm_clock_mhz": 1500.0, "enqueue_us": 11.0, "throttled_percent": 60.0, "other_processes": 2}
@@ -56,6 +73,9 @@ def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host()
     for part in ("driver: none → 590.1", "torch: none → 2.13.0", "1980 → 1500", "7 → 11", "0 % → 60 %", ": 0 → 2"):
         assert any(part in line for line in lines), (part, lines)
     assert changed_conditions(first, first) == []
+    moved, old = (replace(first, node=first.node | {"host": host}) for host in ("another", ""))
+    assert changed_conditions(first, moved) == [f"the host: {first.node['host']} → another"]
+    assert changed_conditions(first, old) == [] and "another: 2 × " in compare_page(first, moved, ("a", "b"))
     unknown = card(reading(conditions={"enqueue_us": 7.0}))
     assert changed_conditions(unknown, card(reading(conditions=after | {"enqueue_us": 7.0}))) == [], "no zero"
     little = card(reading(conditions=before | {"enqueue_us": 9.0, "sm_clock_mhz": 1965.0}))
@@ -85,6 +105,14 @@ def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
     assert loads((report.parent / "compare.html").read_text()) == []
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])
+def test_a_terminal_without_arrows_gets_their_numbers(report, encoding):
+    command = [sys.executable, "-m", "labkit.card.compare", "--report", str(report)]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"") and rb"391 \u2192 360 GB/s" in done.stdout
+
+
 def test_cards_of_another_node_and_empty_ones_are_passed_over(report):
     other = report.parent / "reports" / "20261122-090000"
     other.mkdir()
@@ -102,7 +130,7 @@ def test_a_run_a_report_and_a_card_are_found_by_path_and_by_name(report, tmp_pat
     for name in ("20261120-100000", str(report), str(report / "card.json"), run.folder.name, str(run.folder)):
         assert find_card(name, report)[1].rows
     lines = told(find_card(run.folder.name, report)[1], find_card(str(run.folder), report)[1], ("a", "b"))
-    assert "5 key figures in both: 0 changed beyond noise" in lines
+    assert "5 key figures in both: 5 not measured again (both show the same run)\n  topology: " in lines
 
 
 def test_what_cannot_be_compared_is_one_sentence(report, tmp_path, capsys):

@@ -124,6 +124,8 @@ def _given(
         sentence = (
             f"{what} ended its process (exit status {ended.status}): out of memory, killed, or an exit of its own"
         )
+        if len(ended.results.encode()) >= limits.output_mib * 2**20:  # the system lets no file grow beyond
+            sentence = f"{what} gave too much: all results together may take {limits.output_mib} MiB as text"
         return Verdict(function, RAISED, {"ended": sentence}, detail=ended.printed[-MOST_PRINTED:])
     return rows if cases.driver else returned(function, code.encode(errors="replace"), inputs, rows, "")
 

@@ -13,6 +13,7 @@ from labkit.course.grading import confine
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import SIGNS, Verdict
+from labkit.engine.folder import make_private
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
 UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
@@ -30,7 +31,9 @@ class Pages:
         self._note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
         if kind == confine.LIMITS:
             self._note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
+        for former in folder.glob("[0-9][0-9][0-9]-*.html"):  # of students who may have left
+            former.unlink()
         self._write_rows("w", [COLUMNS])
 
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:

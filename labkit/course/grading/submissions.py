@@ -102,7 +102,7 @@ def _text_of(file: Path) -> str:
     if not stat.S_ISREG(file.lstat().st_mode):
         raise ValueError("it is no regular file")
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)  # it may be another one by now
-    with open(descriptor, encoding="utf-8") as opened:
+    with open(descriptor, encoding="utf-8-sig") as opened:
         if os.fstat(descriptor).st_size > MOST_BYTES:
             raise ValueError("too large")
         return opened.read(MOST_BYTES)

@@ -101,6 +101,38 @@ def test_names_and_code_that_are_no_text_are_graded_and_told(tmp_path, encoding)
     assert len([page.read_text(encoding="utf-8") for page in (tmp_path / "grades").glob("*.html")]) == 3
 
 
+def test_a_file_with_a_byte_order_mark_is_read_as_any_other(tmp_path):
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "accounting_devices_needed.py").write_text(RIGHT, encoding="utf-8-sig")
+    assert submissions(tmp_path)[0].code == {DEVICES: RIGHT}
+
+
+@pytest.mark.parametrize("wrong", ["nan", "inf", "0", "-1", "soon"])
+def test_a_time_that_never_ends_an_answer_is_refused(handed_in, tmp_path, capsys, wrong):
+    with pytest.raises(SystemExit) as stop:
+        grade_command.main([str(handed_in), f"--seconds={wrong}"])
+    assert stop.value.code == 2 and f"invalid seconds value: '{wrong}'" in capsys.readouterr().err
+
+
+def test_grades_that_cannot_be_written_are_one_sentence(handed_in, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "grades"):
+        assert grade_command.main([str(handed_in), "--out", str(out)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_names_command_no_terminal_and_pages_of_former_students_go(tmp_path, capsys):
+    (tmp_path / "submissions" / "ada\x1b[2J\nbob: 9 of 9 points").mkdir(parents=True)
+    (tmp_path / "grades").mkdir()
+    for name in ("001-eve.html", "grade notes.html"):
+        (tmp_path / "grades" / name).write_text("")
+    assert grade_command.main([str(tmp_path / "submissions"), "--out", str(tmp_path / "grades")]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and r"ada\x1b[2J\nbob: 9 of 9 points: 0 of " in said
+    pages = [file.name for file in sorted((tmp_path / "grades").glob("*.html"))]
+    assert len(pages) == 3 and pages[0].startswith("001-ada_") and "grade notes.html" in pages
+
+
 @pytest.mark.timeout(30)
 def test_what_is_no_regular_file_is_told_and_not_opened(tmp_path):
     folder = tmp_path / "ada"

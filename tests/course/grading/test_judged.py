@@ -261,3 +261,11 @@ def test_what_tries_an_answer_brings_no_reference_solution(lab):
     for name in importlib.import_module(f"lessons.{lab}").check.names:
         code = "\n".join(packed(cases_of(f"{lab}.{name}").may_import).values())
         assert f"def {name}(" not in code
+
+
+def test_results_that_are_too_large_are_called_so():
+    verdict = judged("def devices_needed(gib, gb):\n    return 'x' * 2**21\n", limits=Limits(20.0, output_mib=1))
+    assert verdict.outcome == RAISED
+    assert "gave too much: all results together may take 1 MiB as text" in verdict.faults["ended"]
+    ended = judged("import os\ndef devices_needed(gib, gb):\n    os._exit(3)\n")
+    assert "(exit status 3): out of memory, killed, or an exit of its own" in ended.faults["ended"]
