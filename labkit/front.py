@@ -5,15 +5,14 @@ from labkit.charts.calibration import predictions_chart
 from labkit.charts.conditions import conditions_chart
 from labkit.charts.nodes import nodes_map
 from labkit.claims import show_claims
-from labkit.cluster.stand_in import launch_or_replay
 from labkit.course.course_map import course_map
 from labkit.course.predict import predict, predictions
 from labkit.course.source import source
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
 from labkit.engine.run import Run, replay
+from labkit.launching import launch, launch_or_replay
 from labkit.node import here
 from labkit.node.limits import against_limit
 from labkit.parameters import check_parameters

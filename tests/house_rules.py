@@ -11,7 +11,7 @@ import networkx
 ROOT = Path(__file__).parents[1]
 
 GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
-FAR_SIDE = {"worker", "bugs", "engine.worker"}  # what runs in the workers' processes and in the agent's
+FAR_SIDE = {"worker", "bugs", "engine.worker", "cluster.worker"}  # what runs in the workers' processes and in the agent's
 DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
 MOST_LINES = 400  # of one idea; two ideas are two files, however short
 TYPED = {"run", "worker", "point"}  # a reader must know of each what it is, whoever hands it on
@@ -89,9 +89,10 @@ MAY_IMPORT = {
         "lessons.{lab}.tables",
         "lessons.{lab}.theory",
     },
-    "engine": {"pandas", "psutil", "tqdm", "labkit.node", "labkit.cluster"},
+    "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
     "cluster": {"psutil", "submitit", "labkit.engine", "labkit.node"},
-    "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.cluster", "labkit.node", "labkit.worker.probes"},
+    "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.node", "labkit.worker.probes"},
+    "cluster.worker": {"torch", "psutil", "labkit.cluster", "labkit.engine", "labkit.node"},
     "node": {"pynvml", "pandas", "psutil"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"lessons.{lab}.worker"}
@@ -113,12 +114,12 @@ def role(parts: tuple[str, ...]) -> str:
         case (
             "labkit",
             "engine",
-            "worker" | "agent" | "elastic" | "enter" | "failure" | "loopback" | "node_clock" | "preload" | "debug",
+            "worker" | "agent" | "elastic" | "enter" | "failure" | "meeting" | "node_clock" | "preload" | "debug",
             *_,
         ):
             return "engine.worker"
-        case ("labkit", "cluster", "station" | "meeting", *_):
-            return "engine.worker"
+        case ("labkit", "cluster", "station", *_):
+            return "cluster.worker"
         case ("labkit", "cluster", *_):
             return "cluster"
         case ("labkit", "engine" | "node" as room, *_):

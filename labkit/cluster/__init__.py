@@ -1,6 +1,5 @@
 """More than one node: a station on each, started by Slurm or a script of ours, and the same launch over all of them.
 
-    settings.py    cluster.toml: partition, account, time, GPUs per node, modules, interface
     slurm.py       what Slurm says of a job, and the commands that are given to it
     job.py         the nodes that a launch may use: those of this allocation, or of a job that is submitted
     hold.py        what a submitted job does itself: it keeps the nodes while there is a station on them
@@ -10,12 +9,11 @@
     look.py        what it sees of the other nodes, its interface, the run's folder (far side)
     source.py      which labkit a node has
     ground.py      what the run has lost, from what the stations see
-    meeting.py     where the nodes' agents and workers meet: a store that listens on one interface (far side)
-    interface.py   which network interface that is
+    interface.py   by which network interface the nodes reach each other
     namespaces.py  two network namespaces of this machine in the place of nodes
     spread.py      what srun does, for those: a station in each, and a link between them
     launch.py      a plan in, a Run out, over several nodes
-    stand_in.py    a lesson's launch: on a cluster, in two namespaces, or else a recorded run
+    by_hand.py     two machines without Slurm: lines to paste, and a run that is followed
 
-No file here is imported by a launch on one node.
+No file here is imported by a launch on one node, and none by labkit.engine.
 """

@@ -16,7 +16,6 @@ from typing import Any
 
 from labkit import node
 from labkit.cluster.interface import addresses, chosen
-from labkit.cluster.settings import Settings
 from labkit.engine.bars import Bars
 from labkit.engine.errors import ClusterError, GroundLost
 from labkit.engine.interrupts import Interrupts
@@ -28,6 +27,7 @@ from labkit.engine.receipt import Receipt, launched_for
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import Watch
+from labkit.engine.workplace import Settings
 from labkit.repository import REPOSITORY
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from labkit.cluster import hold, slurm
-from labkit.cluster.settings import Settings
 from labkit.engine.errors import ClusterError
+from labkit.engine.workplace import Settings
 
 POLL_SECONDS = 1.0
 INSTALL = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"

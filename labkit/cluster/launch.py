@@ -8,11 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from labkit.cluster import slurm
-from labkit.cluster.by_hand import measured_clocks
+from labkit.cluster.by_hand import launch_by_hand, measured_clocks
 from labkit.cluster.follow import NodesWatch
 from labkit.cluster.lending import lent_nodes
 from labkit.cluster.session import NodesSession
-from labkit.cluster.settings import Settings
 from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
@@ -21,6 +20,7 @@ from labkit.engine.plan import Plan
 from labkit.engine.processes import members
 from labkit.engine.receipt import Receipt, launched_for
 from labkit.engine.run import Run
+from labkit.engine.workplace import Settings
 from labkit.node import Node
 
 
@@ -35,8 +35,6 @@ def launch_on_nodes(
     cluster = cluster or os.environ.get("LABKIT_CLUSTER", "slurm")
     kind = "namespaces" if cluster == "namespaces" else "slurm"
     if kind == "slurm" and (cluster == "hand" or not slurm.available()):
-        from labkit.cluster.by_hand import launch_by_hand
-
         return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
     settings = Settings() if kind == "namespaces" else Settings.read()
     if kind == "namespaces" and plan.device == "cuda":

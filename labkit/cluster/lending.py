@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from labkit.cluster import job, namespaces
 from labkit.cluster.session import NodesSession
-from labkit.cluster.settings import Settings
 from labkit.engine.folder import runs_folder
+from labkit.engine.workplace import Settings
 
 
 class _Kept:

@@ -17,12 +17,12 @@ from typing import Any
 
 from labkit.cluster import job
 from labkit.cluster.desk import STATION_SAYS, Desk
-from labkit.cluster.settings import Settings
 from labkit.cluster.source import source_digest, source_state
 from labkit.engine.errors import ClusterError
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
+from labkit.engine.workplace import Settings
 from labkit.node import Node
 
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk

@@ -12,9 +12,9 @@ from labkit.course import answers, syntax
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerDied, WorkerHung
-from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
+from labkit.launching import launch
 
 if TYPE_CHECKING:
     import pandas as pd

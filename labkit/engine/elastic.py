@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, R
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from labkit.engine import forkserver, loopback
+from labkit.engine import forkserver, meeting
 from labkit.engine.enter import HELD, enter
 
 MONITOR_SECONDS = 0.05
@@ -25,18 +25,16 @@ def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dic
     The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
     `meeting` in the request, they are those of several nodes, and meet at a store of the first node.
     """
-    store, meeting = Path(tempfile.gettempdir(), run_id), request.get("meeting")
-    if meeting:
-        import labkit.cluster.meeting  # noqa: F401  (it registers its rendezvous)
-    nodes = meeting["nodes"] if meeting else 1
+    store, of_nodes = Path(tempfile.gettempdir(), run_id), request.get("meeting")
+    nodes = of_nodes["nodes"] if of_nodes else 1
     config = LaunchConfig(
         min_nodes=nodes,
         max_nodes=nodes,
         nproc_per_node=request["workers"],
         run_id=run_id,
-        rdzv_backend="meeting" if meeting else "loopback",
-        rdzv_configs={"meeting": meeting} if meeting else {},
-        local_addr=meeting["own_address"] if meeting else loopback.ADDRESS,
+        rdzv_backend="meeting" if of_nodes else "loopback",
+        rdzv_configs={"meeting": of_nodes} if of_nodes else {},
+        local_addr=of_nodes["own_address"] if of_nodes else meeting.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
         start_method=forkserver.start_method(),
@@ -45,7 +43,7 @@ def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dic
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)  # a spawned worker inherits it from this thread
     try:
-        elastic_launch(config, enter)(request | {"store": meeting or str(store)})
+        elastic_launch(config, enter)(request | {"store": of_nodes or str(store)})
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         return {"first": sorted(exits), "exits": exits, "error": ""}

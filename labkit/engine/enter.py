@@ -187,7 +187,7 @@ def meeting_place(file: str | dict[str, Any]) -> Any:
     if not file:
         return next(dist.rendezvous("env://"))[0]
     if isinstance(file, dict):
-        from labkit.cluster.meeting import joined
+        from labkit.engine.meeting import joined
 
         return joined(file, "workers")
     store = dist.FileStore(file)

@@ -17,11 +17,11 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from labkit import node
-from labkit.engine.launch import launch
 from labkit.engine.launches import worker_environment
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run, read_lines
 from labkit.engine.sampler import CONDITIONS
+from labkit.launching import launch
 from labkit.tables.goals import scorecard_of
 
 SWEEP_POINTS = 8  # so that a launch lasts for a few looks

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from labkit.cluster import meeting
 from labkit.cluster.interface import listening
+from labkit.engine import meeting
 
 SECOND = timedelta(seconds=1)
 

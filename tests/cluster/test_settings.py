@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from labkit.cluster.settings import Settings
 from labkit.engine.errors import ClusterError
+from labkit.engine.workplace import Settings
 from labkit.repository import REPOSITORY
 
 

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from labkit.cluster import job, slurm
-from labkit.cluster.settings import Settings
 from labkit.engine.errors import ClusterError
+from labkit.engine.workplace import Settings
 
 SHOWN = "JobId=7 JobName=labkit JobState={} Reason={} Dependency=(null) Partition=gpu TimeLimit=01:00:00 Restarts=0"
 

@@ -12,9 +12,9 @@ from node_faults import when_it_measures
 
 from labkit import launch
 from labkit.cluster import job, lending, slurm
-from labkit.cluster.settings import Settings
 from labkit.engine import bars
 from labkit.engine.errors import ClusterError, NotStarted
+from labkit.engine.workplace import Settings
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import sys
 from faults_plan import Faults
 
 from labkit.engine import processes
-from labkit.engine.launch import launch
+from labkit.launching import launch
 
 try:
     launch(Faults(faults=tuple(sys.argv[1:])))

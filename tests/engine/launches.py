@@ -12,8 +12,8 @@ from faults_plan import Faults
 
 from labkit.engine import processes
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.launching import launch
 
 HERE = Path(__file__).parent
 

@@ -16,8 +16,8 @@ import pytest
 from faults_plan import Faults
 from launches import HERE, soon
 
-from labkit.engine.launch import launch
 from labkit.engine.session import Session
+from labkit.launching import launch
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,7 +30,7 @@ def agents():
 
 def launch():
     import faults_plan
-    from labkit.engine.launch import launch
+    from labkit.launching import launch
     return launch(faults_plan.Faults()).status["state"]
 
 told = [[launch(), agents()]]
@@ -66,7 +66,7 @@ def agents():
 Session.warm("faults_worker")
 told = [agents()]
 import faults_plan
-from labkit.engine.launch import launch
+from labkit.launching import launch
 launch(faults_plan.Faults())
 print(json.dumps([*told, agents()]))
 """

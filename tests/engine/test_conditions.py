@@ -15,9 +15,9 @@ from labkit import node
 from labkit.engine import bars
 from labkit.engine.bars import Bars, LiveLine
 from labkit.engine.errors import WorkerDied, WorkerRaised
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
+from labkit.launching import launch
 from labkit.node.comparability import figures
 from labkit.node.conditions import GpuState
 

@@ -19,10 +19,10 @@ from labkit.engine import watch
 from labkit.engine.errors import LauncherLost, WorkerHung
 from labkit.engine.forkserver import FORKSERVER
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launch import launch
 from labkit.engine.processes import MARK, members
 from labkit.engine.run import Run
 from labkit.engine.session import Session
+from labkit.launching import launch
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from launches import HERE, failed, soon
 
 from labkit import node
 from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised, most_processes
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.launching import launch
 
 pytestmark = pytest.mark.timeout(120)
 CGROUPS = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # of version 1, and of version 2
@@ -57,7 +57,7 @@ LIMITED = """
 import resource, signal, sys, time
 from faults_plan import Faults
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit import node
 from labkit.engine import watch
 watch.END_SECONDS = 60.0  # a run whose workers' ends are not seen takes so long, and no other does

@@ -20,7 +20,7 @@ import json, sys, time
 import psutil
 from faults_plan import Faults
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.engine.processes import members
 
 def tell(*faults):

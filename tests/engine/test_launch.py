@@ -14,8 +14,8 @@ from launches import failed, line_of
 from labkit import node
 from labkit.engine import processes
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerDied, WorkerHung, WorkerRaised
-from labkit.engine.launch import launch
 from labkit.engine.launches import omp_num_threads, worker_environment
+from labkit.launching import launch
 
 
 def test_points_are_measured_in_one_launch():

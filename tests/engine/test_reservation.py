@@ -20,14 +20,13 @@ import pytest
 from faults_plan import Faults
 from launches import HERE, failed, soon
 
-from labkit import node
+from labkit import launching, node
 from labkit.batch.turn import turn
-from labkit.engine import launch as launching
 from labkit.engine import locks, reservation
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
-from labkit.engine.launch import launch
 from labkit.engine.plan import Plan
 from labkit.engine.reservation import Reservation
+from labkit.launching import launch
 
 ME = getpass.getuser()
 

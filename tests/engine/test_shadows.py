@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 ALIKE = ("torch.py", "random.py", "json.py", "tempfile.py", "numpy/__init__.py")
 LAUNCH = """
 from {plan} import {kind}
-from labkit.engine.launch import launch
+from labkit.launching import launch
 print(launch({kind}()).status["state"])
 """
 PLAN = """

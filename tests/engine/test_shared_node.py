@@ -35,7 +35,7 @@ LAUNCH = """
 import json, os, sys
 from faults_plan import Faults
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
+from labkit.launching import launch
 for fault in sys.argv[1:]:
     try:
         print(launch(Faults(faults=("none", fault))).status["state"])
@@ -112,7 +112,7 @@ def test_a_long_temporary_folder(tmp_path):
 TEMPORARY = """
 import os, sys
 from own_plan import Own
-from labkit.engine.launch import launch
+from labkit.launching import launch
 for folder in sys.argv[1:]:
     os.environ["TMPDIR"] = folder
     print(*launch(Own()).rows["folder"].unique())

@@ -43,9 +43,7 @@ from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
 NOBODY = 65534
-LAUNCH = (
-    "from faults_plan import Faults\nfrom labkit.engine.launch import launch\nlaunch(Faults(faults=('none', 'sleep')))"
-)
+LAUNCH = "from faults_plan import Faults\nfrom labkit.launching import launch\nlaunch(Faults(faults=('none', 'sleep')))"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
 

@@ -7,7 +7,7 @@ import sys
 from ends_plan import Ends
 
 from labkit.engine import processes
-from labkit.engine.launch import launch
+from labkit.launching import launch
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as Jupyter's do: whoever started this may ignore it
 told = {}

@@ -12,8 +12,8 @@ from failing_plan import Failing
 
 from labkit.engine import processes
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.launching import launch
 
 HERE = Path(__file__).parent
 EITHER = pytest.approx(0.5, abs=0.5)  # rank 0 or rank 1: both fail in the same way

@@ -2,6 +2,6 @@
 
 from gpu_plan import GpuFaults
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 
 launch(GpuFaults(faults=("absent",)), progress=False)

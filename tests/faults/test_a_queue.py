@@ -17,7 +17,7 @@ QUEUES = """
 import json, signal
 from ends_plan import Ends
 from labkit.engine import bars
-from labkit.engine.launch import launch
+from labkit.launching import launch
 signal.signal(signal.SIGINT, signal.default_int_handler)
 bars.Bars.show_waiting = lambda self, text: print(text, flush=True)
 try:

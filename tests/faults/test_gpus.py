@@ -13,8 +13,8 @@ from gpu_plan import GpuFaults
 from labkit import node
 from labkit.engine import processes
 from labkit.engine.errors import WorkerDied, WorkerHung, WorkerRaised
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.launching import launch
 from labkit.repository import REPOSITORY
 
 HERE = Path(__file__).parent

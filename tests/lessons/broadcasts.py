@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from labkit.course import answers
-from labkit.engine.launch import launch
 from labkit.engine.run import Run
+from labkit.launching import launch
 from lessons.broadcast.plan import Trial
 
 PIPELINED = """

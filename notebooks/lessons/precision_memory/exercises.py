@@ -16,7 +16,7 @@ from labkit.course.judging import close, is_number
 from labkit.course.lineup import Naming, lined_up, one_below_another, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.story import units
 from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from labkit.engine.errors import RunError
-from labkit.engine.launch import launch
 from labkit.engine.processes import members
+from labkit.launching import launch
 from lessons.start.plan import Failure
 
 _PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes

@@ -10,7 +10,7 @@ from made_attention import DEVICE, Problem, assert_exact
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.functional import scaled_dot_product_attention
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons.attention import plan
 from lessons.attention import theory as memory
 from lessons.attention.exercises import SYMPTOMS, verdict_of

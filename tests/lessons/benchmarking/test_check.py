@@ -8,7 +8,7 @@ from made_benchmarking import SHOWN, trial_run
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import benchmarking
 from lessons.benchmarking.bugs import SYMPTOMS
 from lessons.benchmarking.exercises import check, judge_timed, verdict_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import benchmarking as lab
 from lessons.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
 from lessons.benchmarking.tables import attention_parts

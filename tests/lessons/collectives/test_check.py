@@ -8,7 +8,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import collectives
 from lessons.collectives.exercises import SYMPTOMS, check, judge_ring, verdict_of
 from lessons.collectives.plan import VARIANTS, Trial

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import collectives
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker import calls, nccl_tests, timing

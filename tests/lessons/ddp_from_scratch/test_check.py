@@ -5,7 +5,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.exercises import SYMPTOMS, check, verdict_of
 

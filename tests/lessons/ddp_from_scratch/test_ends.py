@@ -3,7 +3,7 @@
 import pytest
 from late_worker import LATE_S, Late
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 
 pytestmark = pytest.mark.slow
 

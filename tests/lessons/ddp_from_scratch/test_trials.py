@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.exercises import SYMPTOMS
 from lessons.ddp_from_scratch.plan import VARIANTS, Trial

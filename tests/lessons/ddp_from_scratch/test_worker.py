@@ -10,7 +10,7 @@ import torch.distributed as dist
 from outputs_worker import Outputs
 from torch import nn
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
 from lessons import ddp_from_scratch

@@ -3,7 +3,7 @@
 import pytest
 from pandas import concat
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.theory.training import STRATEGIES
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.bugs import SYMPTOMS

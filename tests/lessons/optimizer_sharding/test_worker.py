@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.errors import PlanError
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import optimizer_sharding
 from lessons.optimizer_sharding.exercises import SYMPTOMS, verdict_of
 from lessons.optimizer_sharding.plan import CASES, OPTIMIZERS, VARIANTS, WAYS, Equality, Memory, Steps, Trial

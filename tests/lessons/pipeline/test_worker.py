@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.provenance import fact
 from lessons import pipeline
 from lessons.pipeline.exercises import verdict_of

@@ -3,7 +3,7 @@
 import pytest
 
 from labkit.engine.errors import PlanError
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from lessons import scaling
 from lessons.scaling.bugs import SYMPTOMS
 from lessons.scaling.exercises import verdict_of

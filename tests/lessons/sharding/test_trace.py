@@ -7,7 +7,7 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from traced_plan import Traced
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.worker import trace
 
 pytestmark = pytest.mark.slow

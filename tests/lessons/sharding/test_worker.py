@@ -9,7 +9,7 @@ from muted_worker import Muted
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.theory.gpt import LADDER
 from labkit.worker.gpt import Gpt, samples
 from lessons import sharding

@@ -3,7 +3,7 @@
 import pytest
 from made import copies_run, gpu_node
 
-from labkit.engine.launch import launch
+from labkit.launching import launch
 from labkit.node import Device, parse_topology
 from labkit.node.topology import Topology
 from labkit.provenance import fact

@@ -1,0 +1,88 @@
+"""From a plan to a Run, wherever its workers are: on this node, or on several nodes of a cluster."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from numbers import Real
+from typing import Any
+
+from labkit.engine.errors import PlanError
+from labkit.engine.launch import launch_here
+from labkit.engine.plan import Plan
+from labkit.engine.run import Run, replay
+from labkit.engine.workplace import limit_from_environment, nodes_wanted
+
+PATIENCE_S, LIMIT_S = 180.0, 3600.0
+
+
+def launch(
+    plan: Plan,
+    *,
+    nodes: int | None = None,
+    patience_s: float = PATIENCE_S,
+    limit_s: float = LIMIT_S,
+    progress: bool = True,
+    debug: bool = False,
+) -> Run:
+    """Run the plan's points in one set of worker processes, one a GPU, and return the Run with every row.
+
+    A point that runs out of GPU memory is a row that says so. A point that kills a worker costs one restart: fresh
+    workers measure the points after it, then WorkerDied tells of it; whatever else goes wrong ends the run at once.
+    `patience_s` bounds the time without any sign from any rank once they are ready, `limit_s` the whole run.
+    `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker
+    in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
+
+    `nodes=2` runs it on two nodes of a Slurm cluster, with the plan's workers on each: in the allocation of this
+    kernel, else in a job that is submitted, as cluster.toml says. LABKIT_NODES in the environment does it for every
+    launch.
+
+    A launch holds its GPUs alone among all launches on this node: it takes free ones, else it waits, for `limit_s` at
+    most, and shows place and owners. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
+    holds, and how long a run takes. Where another program holds a GPU, too, `run.source` says so.
+
+    Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
+    carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
+    interrupted; NotStarted, another one, while it waits for GPUs. When it returns or raises, no process of the run is
+    left, and its GPUs are free. Raises PlanError where `patience_s` or `limit_s` is no number of seconds.
+    """
+    _require_seconds(patience_s=patience_s, limit_s=limit_s)
+    limits = {"patience_s": patience_s, "limit_s": _within_the_course(limit_s), "progress": progress}
+    if (count := nodes_wanted(nodes)) is None:
+        return launch_here(plan, **limits, debug=debug)
+    if debug:
+        raise PlanError("debug=True measures in this process alone: leave `nodes` and LABKIT_NODES out")
+    from labkit.cluster.launch import launch_on_nodes  # a launch on one node needs nothing of a cluster
+
+    return launch_on_nodes(plan, count, **limits)
+
+
+def launch_or_replay(plan: Plan, recorded: str) -> Run:
+    """Run the plan on two nodes (or LABKIT_NODES); where none are to be had, replay `recorded`.
+
+    In a Slurm allocation, and where LABKIT_CLUSTER names a cluster, it is launched there. Elsewhere two network
+    namespaces of this machine are the nodes. Where the machine lends none, a warning says why, and the recorded run
+    stands in. Raises what `launch` raises.
+    """
+    from labkit.cluster import namespaces
+    from labkit.cluster.launch import launch_on_nodes
+
+    nodes = nodes_wanted() or 2
+    cluster = os.environ.get("LABKIT_CLUSTER") or ("slurm" if "SLURM_JOB_ID" in os.environ else "namespaces")
+    if cluster == "namespaces" and (why := namespaces.why_not()):
+        warnings.warn(f"{plan.lab} · {plan.name}: {why}. The recorded run stands in: {recorded}", stacklevel=2)
+        return replay(recorded)
+    limit_s = _within_the_course(LIMIT_S)
+    return launch_on_nodes(plan, nodes, patience_s=PATIENCE_S, limit_s=limit_s, progress=True, cluster=cluster)
+
+
+def _within_the_course(limit_s: float) -> float:
+    """Return the limit of a run, at most LABKIT_MAX_MINUTES where a course sets them."""
+    minutes = limit_from_environment("LABKIT_MAX_MINUTES")
+    return limit_s if minutes is None else min(limit_s, 60.0 * minutes)
+
+
+def _require_seconds(**limits: Any) -> None:
+    for name, seconds in limits.items():
+        if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # NaN is not, either
+            raise PlanError(f"{name}={seconds!r}: give a number of seconds, such as 60")
