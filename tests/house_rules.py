@@ -11,7 +11,12 @@ import networkx
 ROOT = Path(__file__).parents[1]
 
 GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
-FAR_SIDE = {"worker", "bugs", "engine.worker", "cluster.worker"}  # what runs in the workers' processes and in the agent's
+FAR_SIDE = {
+    "worker",
+    "bugs",
+    "engine.worker",
+    "cluster.worker",
+}  # what runs in the workers' processes and in the agent's
 DEBUGGER = ("labkit", "engine", "debug")  # launch(debug=True) brings the worker into the kernel, as was asked
 MOST_LINES = 400  # of one idea; two ideas are two files, however short
 TYPED = {"run", "worker", "point"}  # a reader must know of each what it is, whoever hands it on
