@@ -217,11 +217,12 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
         if_gib = "; they would do if the label meant GiB" if enough else ""
         sizes = [f"{units.number(size / units.GB, 4)} GB" for size in (room, total)]
         faults["devices"] = f"{account['devices']} devices hold {sizes[0]} of its own {sizes[1]}{if_gib}"
-    one = times(COURSE_MESH, XXL, account["tokens"])
-    if one.math_s < one.fsdp_s + one.tensor_s:
+    block = times(COURSE_MESH, XXL, account["tokens"])
+    math_s, sent_s = block.math_s, block.fsdp_s + block.tensor_s
+    if math_s < sent_s:
         faults["batch"] = (
-            f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(one.math_s)} per block and "
-            f"communicating {units.seconds(one.fsdp_s + one.tensor_s)}: the bound is a least batch, not a largest one"
+            f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(math_s)} per block and "
+            f"communicating {units.seconds(sent_s)}: the bound is a least batch, not a largest one"
         )
     merits = () if faults else ("16 bytes per parameter, 2 per activation, enough devices, a batch above the bound",)
     return Verdict(name, WRONG if faults else RIGHT, faults, merits)

@@ -89,12 +89,12 @@ def needed_strategy(table: pd.DataFrame) -> Markdown:
     )
     last = list(dict.fromkeys(table["strategy"]))[-1]
     alone = [model for model in first if first[model] == last]
-    said = f"**Only {last} fits {listed(alone)}.**" if alone else f"**No model here needs {last}.**"
+    sentence = f"**Only {last} fits {listed(alone)}.**" if alone else f"**No model here needs {last}.**"
     most = fits.loc[fits["fewest"].idxmax()]
     least = fits[(fits["model"] == most["model"])]["fewest"].min()
     if most["fewest"] > 4 * least:
-        said += " Where the part that is not sharded nearly fills a GPU, more GPUs hardly help."
-    return verdict(said, shown, summary="Which strategy first fits which model")
+        sentence += " Where the part that is not sharded nearly fills a GPU, more GPUs hardly help."
+    return verdict(sentence, shown, summary="Which strategy first fits which model")
 
 
 def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
@@ -129,13 +129,13 @@ def turned_knobs(knobs: pd.DataFrame) -> Markdown:
     rest = knobs.iloc[1:]
     lowest, highest = rest.loc[rest["times"].idxmin()], rest.loc[rest["times"].idxmax()]
     best = " or ".join(rest.loc[rest["times"].round(6) == round(lowest["times"], 6), "knob"])
-    said = [
+    sentences = [
         f"**Most lowers it: {best}, {units.times(lowest['times'])}.**" if lowest["times"] < 1 else "Nothing lowers it.",
         f"**Most raises it: {highest['knob']}, {units.times(highest['times'])}.**"
         if highest["times"] > 1
         else "Nothing raises it.",
     ]
-    return verdict(" ".join(said))
+    return verdict(" ".join(sentences))
 
 
 def bound_enough(table: pd.DataFrame) -> Markdown:

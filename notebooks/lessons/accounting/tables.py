@@ -85,10 +85,10 @@ def drivers(*nodes: Any) -> pd.DataFrame:
     `over_label` is the driver's bytes over the label's, with GB = 10^9 bytes.
     """
     rows = {
-        gpu.name: (gpu.name, known.memory_gb, gpu.memory_mib)
+        gpu.name: (gpu.name, spec.memory_gb, gpu.memory_mib)
         for node in nodes
         for gpu in node.gpus
-        if (known := limits.spec(gpu.name))
+        if (spec := limits.spec(gpu.name))
     }
     table = pd.DataFrame(rows.values(), columns=["gpu", "label_gb", "driver_mib"])
     driver_bytes = table["driver_mib"] * UNITS["MiB"]
@@ -127,11 +127,11 @@ def fit(
     beyond the label for them, not all.
     """
     rows = []
-    for label, known in datasheets().items():
-        able = precision != "bfloat16" or known.tflops("bf16") is not None
+    for label, spec in datasheets().items():
+        able = precision != "bfloat16" or spec.tflops("bf16") is not None
         for model_name, model in models.items():
             for strategy in theory.STRATEGIES:
-                fewest = theory.fewest_gpus(model, strategy, of(known.memory_gb, "GB"), tokens, precision, recompute)
+                fewest = theory.fewest_gpus(model, strategy, of(spec.memory_gb, "GB"), tokens, precision, recompute)
                 status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
@@ -210,11 +210,11 @@ def machines(*nodes: Any) -> pd.DataFrame:
     """
     there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
     rows = []
-    for label, known in datasheets().items():
-        rate, link = known.tflops("bf16") or known.tflops("fp16"), limits.ring_bus_limit_gb_per_s(known) or math.nan
+    for label, spec in datasheets().items():
+        rate, link = spec.tflops("bf16") or spec.tflops("fp16"), limits.ring_bus_limit_gb_per_s(spec) or math.nan
         share = (_BESIDE - 1) / _BESIDE
         rows.append(
-            (label, rate, link, "NVLink" if known.nvlink_links else "PCIe", share * rate * 1e3 / link, known in there)
+            (label, rate, link, "NVLink" if spec.nvlink_links else "PCIe", share * rate * 1e3 / link, spec in there)
         )
     tpu = COURSE_MESH
     rows.append(
@@ -273,7 +273,7 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
         sent_s = limits.least_seconds_to_move(through_a_link(sent, row.ranks), link) / times
         single = alone.loc[row.load]
         alone_ms = single["step_ms"] * row.micro_batch / single["batch"]
-        line_ms = 1e3 * sum(_seconds(one, lines, row.ranks) for one in sent) / times
+        line_ms = 1e3 * sum(_seconds(call, lines, row.ranks) for call in sent) / times
         rows.append(
             (
                 row.strategy,
@@ -295,8 +295,8 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
 def _datasheet(run: Run) -> tuple[float | None, float | None]:
     """Return TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
     plan: Any = run.plan
-    known = limits.spec(run.node.gpus[0].name) if plan.device == "cuda" else None
-    return (known.tflops(_PEAK[plan.precision]), limits.ring_bus_limit_gb_per_s(known)) if known else (None, None)
+    spec = limits.spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    return (spec.tflops(_PEAK[plan.precision]), limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
 
 
 def _seconds(sent: Sent, lines: pd.DataFrame, ranks: int) -> float:
@@ -314,17 +314,29 @@ def derivation(published: pd.DataFrame) -> pd.DataFrame:
     exact, and with its rounded time of computing) and what is printed.
     """
     mesh, printed = COURSE_MESH, published.set_index("quantity")["value"]
-    one = times(mesh, XXL, 1)
+    per_token_times = times(mesh, XXL, 1)
     computing_s = 2 * XXL.d_model * XXL.d_ff / mesh.flop_per_s  # the report's, per token
     least = least_tokens(mesh, XXL, at_once=False)
     exact, rounded = (
-        one.fsdp_s / (per_token - one.tensor_s)
+        per_token_times.fsdp_s / (per_token - per_token_times.tensor_s)
         for per_token in (computing_s, printed["seconds of computing per token as rounded"])
     )
     rows = [
-        ("gather weights, µs", "4DF / (Y·W·M_X)", 1e6 * one.fsdp_s, "4D/W · F/(2Y)", 1e6 * one.fsdp_s),
-        ("exchange activations, ns per token", "4D / (X·W·M_Y)", 1e9 * one.tensor_s, "4D/W / X", 1e9 * one.tensor_s),
-        ("compute, ns per token", "4DF / (X·Y·C)", 1e9 * one.math_s, "2DF / C", 1e9 * computing_s),
+        (
+            "gather weights, µs",
+            "4DF / (Y·W·M_X)",
+            1e6 * per_token_times.fsdp_s,
+            "4D/W · F/(2Y)",
+            1e6 * per_token_times.fsdp_s,
+        ),
+        (
+            "exchange activations, ns per token",
+            "4D / (X·W·M_Y)",
+            1e9 * per_token_times.tensor_s,
+            "4D/W / X",
+            1e9 * per_token_times.tensor_s,
+        ),
+        ("compute, ns per token", "4DF / (X·Y·C)", 1e9 * per_token_times.math_s, "2DF / C", 1e9 * computing_s),
         (
             "batch, tokens in all",
             "weights / (compute − activations)",

@@ -229,6 +229,6 @@ def least_tokens(mesh: Mesh, model: Model, at_once: bool = True) -> float:
     `at_once`: weights and activations travel at the same time, on axes of their own, and the longer is to be covered.
     Else they travel in turn, and their sum is.
     """
-    one = times(mesh, model, 1)
-    left = one.math_s - (0 if at_once else one.tensor_s)
-    return one.fsdp_s / left if one.math_s > one.tensor_s else math.inf
+    per_token = times(mesh, model, 1)
+    left = per_token.math_s - (0 if at_once else per_token.tensor_s)
+    return per_token.fsdp_s / left if per_token.math_s > per_token.tensor_s else math.inf

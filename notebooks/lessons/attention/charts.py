@@ -57,8 +57,8 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
         for ax, moment in zip(axes, moments, strict=True):
             for name, group in table.groupby("implementation", sort=False):
                 (color, marker), lengths = STYLES[str(name)], group["sequence"]
-                own: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
-                ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **own)
+                look: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
+                ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **look)
                 ax.plot(lengths, group[f"{moment}_formula_mib"], color=color, lw=1.1)
                 gone = group[group["status"] != "ok"]
                 if len(gone) and moment == "backward":
@@ -164,15 +164,15 @@ def sweep_chart(*tables: pd.DataFrame) -> Figure:
     figure, pairs = _rows(_on_a_gpu(tables))
     for table, axes in pairs:
         rows = table[table["phase"] == "both"]
-        for ax, (precision, own) in zip(axes, rows.groupby("precision", sort=False), strict=True):
-            for head_dim, group in own.groupby("head_dim"):
+        for ax, (precision, of_precision) in zip(axes, rows.groupby("precision", sort=False), strict=True):
+            for head_dim, group in of_precision.groupby("head_dim"):
                 for column, dashes in (("flash_ms", "-"), ("plain_ms", _DASHES)):
                     drawn: Any = {"color": _HEAD_DIMS[head_dim], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
                     drawn |= {"label": f"d = {head_dim}"} if column == "flash_ms" else {}
                     ax.plot(group["sequence"], group[column], **drawn)
             for name, dashes in (("flash", "-"), ("plain", _DASHES)):
                 ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=ATTENTION_NAMES[name])
-            _out_of_memory(ax, own["sequence"][own["plain_status"] != "ok"].unique(), 0.95)
+            _out_of_memory(ax, of_precision["sequence"][of_precision["plain_status"] != "ok"].unique(), 0.95)
             _dress(ax, table, precision)
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set(ylabel="ms (log)", ylim=(None, 4 * rows[["flash_ms", "plain_ms"]].max(axis=None)))

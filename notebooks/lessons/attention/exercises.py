@@ -166,8 +166,8 @@ def _told(row: Any) -> Any:
     return "nan" if isinstance(row, float) and math.isnan(row) else row
 
 
-def _mistake(kind: str, made: Callable[..., Any], said: str) -> Mistake:
-    return Mistake(kind, lambda *step: _told(made(*step)), said)
+def _mistake(kind: str, made: Callable[..., Any], sentence: str) -> Mistake:
+    return Mistake(kind, lambda *step: _told(made(*step)), sentence)
 
 
 _SHOWN_STEPS = _steps(Random(0))

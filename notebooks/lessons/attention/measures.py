@@ -47,10 +47,10 @@ def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | No
     """Return how a run gives a kernel's rate."""
 
     def measured(run: Run) -> Measured | None:
-        known, times = datasheet(run), _launched(run, implementation, head_dim)
+        limits, times = datasheet(run), _launched(run, implementation, head_dim)
         plan: Any = run.plan
         work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
-        return times and times.rate(work / 1e9, known and known.bf16_tflops)
+        return times and times.rate(work / 1e9, limits and limits.bf16_tflops)
 
     return measured
 
@@ -60,10 +60,10 @@ def _over_rival(clock: str) -> Callable[[Run], Measured | None]:
 
     def measured(run: Run) -> Measured | None:
         table = speed.race(run)
-        own = table[(table["implementation"] == "flash") & (table["clock"] == clock)].dropna(subset=["versus"])
-        if own.empty:
+        ours = table[(table["implementation"] == "flash") & (table["clock"] == clock)].dropna(subset=["versus"])
+        if ours.empty:
             return None
-        worst = own.loc[own["versus"].idxmax()]
+        worst = ours.loc[ours["versus"].idxmax()]
         cell = ["clock", "precision", "head_dim", "sequence", "phase"]
         same = (table[cell] == worst[cell]).all(axis=1) & (table["implementation"] == speed.rival_of(run.plan))
         return ratio(_figure(worst), _figure(table[same].iloc[0]))

@@ -82,7 +82,7 @@ class Plain(Attention):
     repeat_ms: int = 20
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        return (one for one in super().knobs() if one["implementation"] != "compiled" or self.device == "cuda")
+        return (knobs for knobs in super().knobs() if knobs["implementation"] != "compiled" or self.device == "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +126,13 @@ class Race(Attention):
     repeat_ms: int = 50
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        known = [knobs for knobs in super().knobs() if knobs["implementation"] != "hopper" or knobs["head_dim"] == 64]
+        points = [knobs for knobs in super().knobs() if knobs["implementation"] != "hopper" or knobs["head_dim"] == 64]
         if "hopper" in self.implementations and self.apart in self.sequences:
-            known += [
+            points += [
                 self.setting(name, self.apart, 64, self.precisions[0]) for name in ("hopper_forward", "hopper_exact")
             ]
-        yield from (knobs | {"clock": "launched"} for knobs in known)
-        for knobs in known:
+        yield from (knobs | {"clock": "launched"} for knobs in points)
+        for knobs in points:
             if self.device == "cuda" and knobs["implementation"] != "plain" and knobs["sequence"] <= self.captured:
                 yield knobs | {"clock": "captured"}
 

@@ -87,22 +87,22 @@ def _unseen(table: pd.DataFrame) -> str:
 
 def _longest(table: pd.DataFrame, implementation: str) -> pd.Series:
     """Return an implementation's row at d = 64 and the longest length that it ran at."""
-    own = table[(table["implementation"] == implementation) & (table["head_dim"] == 64)]
-    return own.dropna(subset=["forward_ms", "backward_ms"]).sort_values("sequence").iloc[-1]
+    rows = table[(table["implementation"] == implementation) & (table["head_dim"] == 64)]
+    return rows.dropna(subset=["forward_ms", "backward_ms"]).sort_values("sequence").iloc[-1]
 
 
 def _clocks(table: pd.DataFrame) -> dict[str, str]:
     """Return what the check of physics says of both clocks, and what compiling gains at the longest length."""
-    found, plain = {}, _longest(table, "plain")
+    answers, plain = {}, _longest(table, "plain")
     for name in ("forward", "backward", "unsynchronised"):
         verdicts = table.loc[table[f"{name}_ms"].notna(), f"{name}_verdict"]
         clock = "forward, without waiting" if name == "unsynchronised" else name
         wrong = f"{(verdicts == 'impossible').sum()} of {len(verdicts)} are shorter than the GPU allows"
-        found[clock] = "no limit known" if (verdicts == "no limit known").all() else wrong
+        answers[clock] = "no limit known" if (verdicts == "no limit known").all() else wrong
     for phase in ("forward", "backward") if "compiled" in set(table["implementation"]) else ():
         gain = plain[f"{phase}_ms"] / _longest(table, "compiled")[f"{phase}_ms"]
-        found[f"{phase}, compiled"] = f"{units.times(gain)} as fast as plain"
-    return found
+        answers[f"{phase}, compiled"] = f"{units.times(gain)} as fast as plain"
+    return answers
 
 
 def exact(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -127,8 +127,8 @@ def tile_choice(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say which tile forward took and what another one costs; of `tiles`, at the longest length, least d."""
     parts = []
     for table in (here, recorded):
-        own = table[(table["sequence"] == table["sequence"].max()) & (table["head_dim"] == table["head_dim"].min())]
-        parts.append(own.assign(run=where(table)))
+        rows = table[(table["sequence"] == table["sequence"].max()) & (table["head_dim"] == table["head_dim"].min())]
+        parts.append(rows.assign(run=where(table)))
     shown = pd.concat(parts)[["run", "kernel", "tile", "ms", "slower_than_best"]]
     for name in ("ms", "slower_than_best"):
         shown[name] = ["–" if math.isnan(value) else f"{value:.2f}" for value in shown[name]]
@@ -151,9 +151,9 @@ def host_or_kernel(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 
 def _against(table: pd.DataFrame) -> str:
-    rival, own = ATTENTION_NAMES[fact(table, "rival")], table[table["implementation"] == _OURS]
-    alone, launched = (own[own["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
-    worst, place = own.loc[launched.idxmax()], where(table).split(",")[0]
+    rival, of_ours = ATTENTION_NAMES[fact(table, "rival")], table[table["implementation"] == _OURS]
+    alone, launched = (of_ours[of_ours["clock"] == clock]["versus"].dropna() for clock in ("captured", "launched"))
+    worst, place = of_ours.loc[launched.idxmax()], where(table).split(",")[0]
     host = f"Launched, ours takes up to {units.times(worst['versus'])} {rival}'s time"
     if launched.max() <= 1:
         host = "Launched, it is never slower, either"
@@ -176,16 +176,16 @@ def _against(table: pd.DataFrame) -> str:
 
 
 def _ends(table: pd.DataFrame) -> pd.DataFrame:
-    own = table[(table["phase"] == "both") & table["ms"].notna() & (table["head_dim"] == table["head_dim"].min())]
-    own = own[own["sequence"].isin([own["sequence"].min(), own["sequence"].max()])]
+    rows = table[(table["phase"] == "both") & table["ms"].notna() & (table["head_dim"] == table["head_dim"].min())]
+    rows = rows[rows["sequence"].isin([rows["sequence"].min(), rows["sequence"].max()])]
     shown = {
         "run": where(table),
-        "attention": own["implementation"].map(ATTENTION_NAMES),
-        "clock": own["clock"],
-        "positions": own["sequence"].map(units.count),
-        "ms": own["ms"].map(units.number),
-        f"over {ATTENTION_NAMES[fact(table, 'rival')]}": own["versus"].map(units.times),
-        "of the peak rate": ["–" if math.isnan(share) else units.percent(share) for share in own["share_of_peak"]],
+        "attention": rows["implementation"].map(ATTENTION_NAMES),
+        "clock": rows["clock"],
+        "positions": rows["sequence"].map(units.count),
+        "ms": rows["ms"].map(units.number),
+        f"over {ATTENTION_NAMES[fact(table, 'rival')]}": rows["versus"].map(units.times),
+        "of the peak rate": ["–" if math.isnan(share) else units.percent(share) for share in rows["share_of_peak"]],
     }
     return pd.DataFrame(shown)
 
@@ -211,7 +211,7 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
 
 def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
     """Say the largest and the least gain over plain attention; where times are floors; of `sweep` and `floor`."""
-    said = _gain((recorded if fact(here[0], "interpreted") else here)[0])
+    gain = _gain((recorded if fact(here[0], "interpreted") else here)[0])
     rows = []
     for table, floors in (here, recorded):
         price = "–" if fact(table, "interpreted") else _price(table)
@@ -219,8 +219,8 @@ def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame,
             names = where(table), ATTENTION_NAMES[row.implementation], row.precision
             reach = f"{units.count(row.until)} positions, {units.times(row.work)} the scores of {row.first}"
             more = price if (row.implementation, row.precision) == (_OURS, "float32") else "–"
-            told = row.implementation == _OURS and not fact(table, "interpreted")
-            slower = _slower(table, row.precision) if told else "–"
+            measured = row.implementation == _OURS and not fact(table, "interpreted")
+            slower = _slower(table, row.precision) if measured else "–"
             rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more, slower))
     heads = [
         "run",
@@ -232,7 +232,7 @@ def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame,
     ]
     heads.append("slower than plain attention at")
     return verdict(
-        said, pd.DataFrame(rows, columns=heads), summary="Where it is slower, and how far the least time reaches"
+        gain, pd.DataFrame(rows, columns=heads), summary="Where it is slower, and how far the least time reaches"
     )
 
 
@@ -249,10 +249,10 @@ def _gain(table: pd.DataFrame) -> str:
 
 def _slower(table: pd.DataFrame, precision: str) -> str:
     """Return at which lengths our FlashAttention is slower than plain attention, by head dimension."""
-    own = table[(table["phase"] == "both") & (table["precision"] == precision) & (table["speed_up"] < 1)]
+    slower = table[(table["phase"] == "both") & (table["precision"] == precision) & (table["speed_up"] < 1)]
     lengths = (
         f"d = {head_dim}: {listed(units.count(length) for length in rows['sequence'])}"
-        for head_dim, rows in own.groupby("head_dim")
+        for head_dim, rows in slower.groupby("head_dim")
     )
     return "; ".join(lengths) or "nowhere"
 
@@ -261,9 +261,9 @@ def _price(table: pd.DataFrame) -> str:
     """Return what float32 costs our FlashAttention at the longest length; three TF32 products, by datasheet."""
     rows = table[(table["phase"] == "both") & (table["sequence"] == table["sequence"].max())]
     wide = rows.pivot_table(index="head_dim", columns="precision", values=["flash_ms", "peak_tflops"], dropna=False)
-    said = units.span(wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"])
+    span = units.span(wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"])
     products = 3 * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
-    return said if math.isnan(products) else f"{said}; three TF32 products: {units.times(products)} by datasheet"
+    return span if math.isnan(products) else f"{span}; three TF32 products: {units.times(products)} by datasheet"
 
 
 def in_one_minute(here: Runs, recorded: Runs) -> Markdown:
@@ -293,10 +293,10 @@ def _right(runs: Runs) -> str:
 def _race(runs: Runs, of: str) -> pd.DataFrame | None:
     """Return our and plain attention's ms by length, least d; None where no GPU ran the kernels."""
     table = speed.race(runs["race"])
-    own = table[(table["phase"] == "both") & (table["head_dim"] == table["head_dim"].min())]
-    own = own[own[of].isin(["launched", "captured", "plain", _OURS])]
-    own = own[own["clock"] == "launched"] if of == "implementation" else own[own["implementation"] == _OURS]
-    return None if fact(table, "interpreted") else own.pivot_table(index="sequence", columns=of, values="ms").dropna()
+    rows = table[(table["phase"] == "both") & (table["head_dim"] == table["head_dim"].min())]
+    rows = rows[rows[of].isin(["launched", "captured", "plain", _OURS])]
+    rows = rows[rows["clock"] == "launched"] if of == "implementation" else rows[rows["implementation"] == _OURS]
+    return None if fact(table, "interpreted") else rows.pivot_table(index="sequence", columns=of, values="ms").dropna()
 
 
 def _again(runs: Runs) -> str | None:

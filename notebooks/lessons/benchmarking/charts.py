@@ -108,7 +108,7 @@ def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
     look = {"marker": "^", "s": 30, "color": canvas.PUBLISHED, "zorder": 4}
     for both, label in ((False, "published, H100: forward, and with backward"), (True, None)):
         seconds = [wide.loc[model].sum() if both else wide.loc[model, "forward"] for model in places]
-        ax.scatter([1e3 * one for one in seconds], [*places.values()], label=label, **look)
+        ax.scatter([1e3 * reading for reading in seconds], [*places.values()], label=label, **look)
 
 
 def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
@@ -221,7 +221,7 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
     A dot's area shows its share of the time. Operators with less than 0.1 % of the time are left out, and so is a run
     without roofs beside one that has them.
     """
-    tables = tuple(one for one in tables if fact(one, "gb_per_s") == fact(one, "gb_per_s")) or tables
+    tables = tuple(table for table in tables if fact(table, "gb_per_s") == fact(table, "gb_per_s")) or tables
     figure, axes = parts.panels(len(tables), height=4.6)
     shown = [table[table["share"] >= _DRAWN] for table in tables]
     for ax, table in zip(axes, shown, strict=True):

@@ -70,7 +70,7 @@ judge_faster = judge_of(
         ),
         Mistake(
             "upside_down",
-            lambda old, new: 1 / found if (found := _faster(old, new)) else found,
+            lambda old, new: 1 / gain if (gain := _faster(old, new)) else gain,
             "half the time is twice as fast, so 2, not 0.5",
         ),
         Mistake(
@@ -113,7 +113,9 @@ def _timings(random: Random) -> list:
             [round(length * random.uniform(0.97, 1.03), 5) for _ in range(random.randint(6, 10))]
             for length in (0.1, 0.1 * ratios[-1])
         )
-        noise = sum((high - low) / 2 for low, _, high in (statistics.quantiles(one, n=4) for one in (before, after)))
+        noise = sum(
+            (high - low) / 2 for low, _, high in (statistics.quantiles(seconds, n=4) for seconds in (before, after))
+        )
         if not _UNCLEAR[0] < abs(statistics.median(before) - statistics.median(after)) / noise < _UNCLEAR[1]:
             drawn.append((before, after))
             ratios.pop()
@@ -178,7 +180,7 @@ def _is_form(result: list) -> bool:
 
 def _timing_faults(device: Device, median_s: float, spread_s: float, count: float) -> dict[str, str]:
     took, faults = device.took, {}
-    told = f"with {_STEPS[device.situation]},"
+    where = f"with {_STEPS[device.situation]},"
     if not device.reads:
         return {
             "own_clock": "it never calls `clock()`: the steps run on a simulated device, and only "
@@ -186,57 +188,57 @@ def _timing_faults(device: Device, median_s: float, spread_s: float, count: floa
         }
     if count < _LEAST or count > len(took):
         what = f"it returns {count:g} as the number of measurements and has called `step` {len(took)} times"
-        return {"count": f"{told} {what}: measure {_LEAST} steps or more, and count only these"}
+        return {"count": f"{where} {what}: measure {_LEAST} steps or more, and count only these"}
     if (before := len(took) - int(count)) < _WARM_UPS:
         faults["no_warm_up"] = (
-            f"{told} it calls `step` {before} time{'' if before == 1 else 's'} before the first measurement: call it "
+            f"{where} it calls `step` {before} time{'' if before == 1 else 's'} before the first measurement: call it "
             f"{_WARM_UPS} times or more"
         )
     measured = took[-int(count) :]
     due = statistics.median(measured)
     if device.busy_stops:
         faults["unsynchronised"] = (
-            f"{told} it reads the clock at the end of {device.busy_stops} steps before their work is done, and gives "
+            f"{where} it reads the clock at the end of {device.busy_stops} steps before their work is done, and gives "
             f"{units.seconds(median_s)} where the median is {units.seconds(due)}: what waits for the work?"
         )
         return faults
     if device.alone < count:
         faults["together"] = (
-            f"{told} {device.alone} of {count:g} steps have a reading of the clock right before and right after them: "
+            f"{where} {device.alone} of {count:g} steps have a reading of the clock right before and right after them: "
             "measure each step on its own"
         )
     if device.busy_starts:
         faults["busy_start"] = (
-            f"{told} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
+            f"{where} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
             "first"
         )
     if not close(median_s, due, _NEAR):
-        faults |= _wrong_median(told, median_s, due, measured, took)
+        faults |= _wrong_median(where, median_s, due, measured, took)
     elif not any(close(spread_s, half, _SPREAD_NEAR, 1e-6) for half in _half_ranges(measured)):
-        faults |= _wrong_spread(told, spread_s, measured)
+        faults |= _wrong_spread(where, spread_s, measured)
     return faults
 
 
-def _wrong_median(told: str, given_s: float, due_s: float, measured: list[float], took: list[float]) -> dict[str, str]:
-    said = f"{told} it gives {units.seconds(given_s)} where the median is {units.seconds(due_s)}"
+def _wrong_median(where: str, given_s: float, due_s: float, measured: list[float], took: list[float]) -> dict[str, str]:
+    sentence = f"{where} it gives {units.seconds(given_s)} where the median is {units.seconds(due_s)}"
     if abs(given_s / statistics.median(took) - 1) > _NEAR and abs(given_s / statistics.mean(took) - 1) < _NEAR:
-        return {"first_inside": f"{said}: that is the mean of all calls, the first one included"}
+        return {"first_inside": f"{sentence}: that is the mean of all calls, the first one included"}
     if abs(given_s / statistics.mean(measured) - 1) < _NEAR:
-        return {"mean": f"{said}: that is the mean, which a few slow calls change; take the median"}
+        return {"mean": f"{sentence}: that is the mean, which a few slow calls change; take the median"}
     if abs(given_s / due_s / 1000 - 1) < _NEAR:
-        return {"unit": f"{said}: that is in ms; return seconds"}
-    return {"value": said}
+        return {"unit": f"{sentence}: that is in ms; return seconds"}
+    return {"value": sentence}
 
 
-def _wrong_spread(told: str, given_s: float, measured: list[float]) -> dict[str, str]:
+def _wrong_spread(where: str, given_s: float, measured: list[float]) -> dict[str, str]:
     due = _half_ranges(measured)[0]
-    said = f"{told} it gives a spread of {units.seconds(given_s)}, and half the distance between the quartiles is"
-    said = f"{said} {units.seconds(due)}"
+    sentence = f"{where} it gives a spread of {units.seconds(given_s)}, and half the distance between the quartiles is"
+    sentence = f"{sentence} {units.seconds(due)}"
     if len(measured) > 1 and abs(given_s - statistics.stdev(measured)) < 0.1 * statistics.stdev(measured):
-        return {"deviation": f"{said}: that is the standard deviation, which one slow call makes large"}
+        return {"deviation": f"{sentence}: that is the standard deviation, which one slow call makes large"}
     if abs(given_s - 2 * due) < _SPREAD_NEAR * due:
-        return {"whole_range": f"{said}: that is the whole distance, twice as much"}
-    return {"spread": said}
+        return {"whole_range": f"{sentence}: that is the whole distance, twice as much"}
+    return {"spread": sentence}
 
 
 def _half_ranges(measured: list[float]) -> list[float]:
@@ -251,17 +253,17 @@ def _steps(random: Random) -> list:
 
 def verdict_of(row: dict[str, Any]) -> Verdict:
     """Return the verdict on one benchmark's symptoms: a sentence a fault."""
-    said = (
+    both = (
         f"it reports {units.seconds(row['reported_ms'] / 1e3)}, and the right one {units.seconds(row['true_ms'] / 1e3)}"
     )
     sentences = {
-        "unsynchronised": f"at {row['in_flight']:.0f} stops of its clock the device still works: {said}",
+        "unsynchronised": f"at {row['in_flight']:.0f} stops of its clock the device still works: {both}",
         "first_inside": (
-            f"no step runs before its clock does, and its first is {units.times(row['first_times'])} the median: {said}"
+            f"no step runs before its clock does, and its first is {units.times(row['first_times'])} the median: {both}"
         ),
         "dropout_on": f"the losses of one batch differ by {100 * row['loss_apart']:.1g} %: dropout is on",
         "uncleared": f"its gradients end {units.times(row['gradient_times'])} as long as those of one backward",
-        "data_inside": f"{row['batches_inside']:.0f} batches are made while its clock runs: {said}",
+        "data_inside": f"{row['batches_inside']:.0f} batches are made while its clock runs: {both}",
     }
     faults = {name: sentences[name] for name in wrong_by_rows(row)}
     merits = () if faults else ("it measures what it is to measure",)

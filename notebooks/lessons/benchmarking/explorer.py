@@ -40,14 +40,14 @@ def picture(layers: int, kernels_per_layer: int, launch_us: float, width: int, t
 
 def _sentence(shown: Queue, graph: bool) -> str:
     total = units.seconds(shown.end_us / 1e6)
-    said = f"<b>{units.count(shown.kernels)} kernels, {total}.</b> The GPU has no work for"
-    said = f"{said} {units.percent(shown.idle_share)} of it: "
+    sentence = f"<b>{units.count(shown.kernels)} kernels, {total}.</b> The GPU has no work for"
+    sentence = f"{sentence} {units.percent(shown.idle_share)} of it: "
     if graph:
-        return f"{said}one launch started all of them, and only the GPU's work counts."
+        return f"{sentence}one launch started all of them, and only the GPU's work counts."
     each = f"a launch takes {units.number(shown.launch_us)} µs, a kernel {units.number(shown.kernel_us)} µs"
     if shown.launch_bound:
-        return f"{said}<b>launch-bound</b>, {each}. More layers or kernels cost time; a faster GPU saves none."
-    return f"{said}<b>the GPU is the limit</b>, {each}. Launches run ahead and cost nothing."
+        return f"{sentence}<b>launch-bound</b>, {each}. More layers or kernels cost time; a faster GPU saves none."
+    return f"{sentence}<b>the GPU is the limit</b>, {each}. Launches run ahead and cost nothing."
 
 
 def _lanes(shown: Queue) -> list[str]:

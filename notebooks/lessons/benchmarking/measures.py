@@ -32,9 +32,9 @@ def _product(precision: str) -> Callable[[Run], Measured | None]:
             return None
         medians, side = rows.groupby("rank")["ms"].transform("median"), int(rows["side"].iloc[0])
         slowest = rows[medians == medians.max()]["ms"]
-        known = datasheet(run)
+        limits = datasheet(run)
         made = Measured.of(slowest, on_one(run, f"{side} × {side}, all at the same time"))
-        return made and made.rate(2 * side**3 / 1e9, known and known.tflops(PEAK[precision]))
+        return made and made.rate(2 * side**3 / 1e9, limits and limits.tflops(PEAK[precision]))
 
     return measured
 

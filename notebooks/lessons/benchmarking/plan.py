@@ -54,9 +54,9 @@ class Benchmark(Plan):
         if min(self.warm_ups, self.repeats) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
         for knobs in self.knobs():
-            for knob, known in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
+            for knob, allowed in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
                 if knobs.get(knob):
-                    self.require(knob, knobs[knob], known)
+                    self.require(knob, knobs[knob], allowed)
 
     @property
     def vocabulary(self) -> int:

@@ -156,10 +156,10 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         turn = "No width of the sweep keeps the GPU busy."
     else:
         turn = f"From a width of {units.count(knee)} on, the GPU is the limit."
-    said = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
+    claim = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
     verb = "within" if error <= _EXPLAINED else "by up to"
     others = table[table["axis"] != "model"]["error"].abs().max()
-    sentence = f"{said} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}"
+    sentence = f"{claim} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}"
     sentence += f", of the sweeps' other points by up to {units.percent(others)}. {turn}"
     facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
@@ -173,17 +173,17 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say whether the profiler and the host's clock time forwards alike, and what watching costs; of `accounts`."""
-    said, agree = [], True
+    shares, agree = [], True
     for table in (here, recorded):
         apart = table[table["phase"] == "forward"]["apart"].abs().max()
         agree = agree and apart <= _CLOSE
-        said.append(f"{units.percent(apart)} {_place(table)}")
+        shares.append(f"{units.percent(apart)} {_place(table)}")
     shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
     names = {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
     names |= {"busy_ms": "GPU busy, ms", "idle_share": "share without a kernel"}
     sentence = (
         f"{'✔' if agree else '✘'} On the same forwards the loop's clock and the profiler differ by at most "
-        f"{listed(said)}. Watching made the recorded steps up to {units.times(1 + recorded['slowed'].max())} as long."
+        f"{listed(shares)}. Watching made the recorded steps up to {units.times(1 + recorded['slowed'].max())} as long."
     )
     return verdict(sentence, shown.rename(columns=names), summary="The recorded run")
 

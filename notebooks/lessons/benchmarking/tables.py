@@ -97,16 +97,16 @@ def warm_ups(run: Run) -> pd.DataFrame:
 
     Columns: mean_ms, std_ms, median_ms, spread_ms and count. All use the same iterations but those dropped.
     """
-    found = []
+    stretches = []
     for phase in PHASES:
         table = iterations(run, phase)
         all_ms = table[table["model"] == NAMES[0]].sort_values("iteration")["ms"]
         for dropped in WARM_UPS:
             ms = all_ms.iloc[dropped:]
             half = (ms.quantile(0.75) - ms.quantile(0.25)) / 2
-            found.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half, len(ms)))
+            stretches.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half, len(ms)))
     columns = ["phase", "warm_ups", "mean_ms", "std_ms", "median_ms", "spread_ms", "count"]
-    return of_run(pd.DataFrame(found, columns=columns), run)
+    return of_run(pd.DataFrame(stretches, columns=columns), run)
 
 
 def first_calls(run: Run) -> pd.DataFrame:
@@ -146,12 +146,12 @@ def launches(run: Run) -> pd.DataFrame:
     which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and `layer_gpu_us` of one more
     layer.
     """
-    rows = run.entries("launch").assign(model=lambda found: found["model"].fillna(""))
+    rows = run.entries("launch").assign(model=lambda entries: entries["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
     graph = timed[timed["mode"] == "graph"].groupby(_SHAPE, sort=False)["ms"].median()
     eager = timed[timed["mode"] == "eager"]
     by_shape = eager.groupby(_SHAPE, sort=False)
-    counts = run.entries("kernels").assign(model=lambda found: found["model"].fillna(""))
+    counts = run.entries("kernels").assign(model=lambda entries: entries["model"].fillna(""))
     table = counts.groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
     half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
     table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, fastest_ms=by_shape["ms"].min())

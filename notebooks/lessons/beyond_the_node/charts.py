@@ -33,8 +33,8 @@ def rate_colors(*tables: pd.DataFrame) -> dict[int, str]:
 
 def distinct(tables: tuple[Any, ...]) -> list[Any]:
     """Return each run's table once: where the recorded run stands in for a launch, both are the same."""
-    first = {fact(one[0] if isinstance(one, tuple) else one, "source"): one for one in reversed(tables)}
-    return [one for one in tables if any(one is kept for kept in first.values())]
+    first = {fact(entry[0] if isinstance(entry, tuple) else entry, "source"): entry for entry in reversed(tables)}
+    return [entry for entry in tables if any(entry is kept for kept in first.values())]
 
 
 def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) -> Figure:
@@ -62,13 +62,19 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
 
 def _line(ax: Axes, table: pd.DataFrame, line: Any, color: str) -> None:
     """Draw a place's measured points with their spread, and its fitted line."""
-    own = table[(table["place"] == line.place) & (table["link_mbit"] == line.link_mbit)]
+    rows = table[(table["place"] == line.place) & (table["link_mbit"] == line.link_mbit)]
     inside = line.place == "inside"
     rate = "" if inside else f", {rate_name(line.link_mbit)}"
     look: dict[str, Any] = {"color": canvas.INK if inside else color, "marker": "s" if inside else "o"}
-    mib = own["kib"] / _BYTES_PER_KIB
+    mib = rows["kib"] / _BYTES_PER_KIB
     ax.errorbar(
-        mib, own["call_ms"], yerr=own["spread_call_ms"], ls="", capsize=3, label=f"{_PLACES[line.place]}{rate}", **look
+        mib,
+        rows["call_ms"],
+        yerr=rows["spread_call_ms"],
+        ls="",
+        capsize=3,
+        label=f"{_PLACES[line.place]}{rate}",
+        **look,
     )
     sizes = np.geomspace(mib.min(), mib.max(), 50)
     sent_gb = 2 * (line.ranks - 1) / line.ranks * sizes * _BYTES_PER_KIB**2 / 1e9
@@ -83,9 +89,9 @@ _MARKS = {"ddp": "o", "fsdp": "s", "hsdp": "D"}
 def strategies_chart(*tables: pd.DataFrame) -> Figure:
     """Each strategy's step at each rate, split into what a step alone takes and the rest; sent bytes beside the bar."""
     runs = distinct(tables)
-    own = [table[table["plain"]] for table in runs]
-    figure, axes = parts.panels(len(runs), rows=max(map(len, own)), row_height=0.36, sharex=True)
-    for ax, table, rows in zip(axes, runs, own, strict=True):
+    plain_rows = [table[table["plain"]] for table in runs]
+    figure, axes = parts.panels(len(runs), rows=max(map(len, plain_rows)), row_height=0.36, sharex=True)
+    for ax, table, rows in zip(axes, runs, plain_rows, strict=True):
         labels = [
             _SHORT[row.strategy] if row.strategy == "alone" else f"{_SHORT[row.strategy]}, {rate_name(row.link_mbit)}"
             for row in rows.itertuples()
@@ -116,14 +122,14 @@ def turning_chart(table: pd.DataFrame) -> Figure:
     figure, (left, right) = parts.panels(2, height=3.9)
     ddp = table[table["strategy"] == "ddp"]
     colors, first = rate_colors(ddp), ddp["bucket_mb"].iloc[0]
-    for rate, own in ddp.groupby("link_mbit", sort=False):
+    for rate, of_rate in ddp.groupby("link_mbit", sort=False):
         look: dict[str, Any] = {"color": colors[int(str(rate))], "marker": "o", "capsize": 3}
-        whole = own[own["bucket_mb"] == first].sort_values("accumulation")
+        whole = of_rate[of_rate["bucket_mb"] == first].sort_values("accumulation")
         spread = whole["spread_efficiency"]
         left.errorbar(
             whole["accumulation"], whole["efficiency"], yerr=spread, label=rate_name(float(str(rate))), **look
         )
-        single = own[own["accumulation"] == 1].sort_values("bucket_mb")
+        single = of_rate[of_rate["accumulation"] == 1].sort_values("bucket_mb")
         right.errorbar(single["bucket_mb"], single["step_ms"], yerr=single["spread_step_ms"], **look)
     left.xaxis.set_major_locator(FixedLocator(sorted(set(ddp["accumulation"]))))
     left.yaxis.set_major_formatter(PercentFormatter(1))
@@ -168,14 +174,18 @@ def efficiency_chart(*tables: pd.DataFrame) -> Figure:
 def _bands(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw each strategy's measured efficiency, a little aside of the others, and its predicted band."""
     for aside, (strategy, color) in zip((0.94, 1.0, 1.06), _STEP_COLORS.items(), strict=True):
-        own = rows[rows["strategy"] == strategy].sort_values("link_mbit")
-        if own.empty:
+        of_strategy = rows[rows["strategy"] == strategy].sort_values("link_mbit")
+        if of_strategy.empty:
             continue
-        band = own["least_efficiency"].astype(float), own["most_efficiency"].astype(float)
-        ax.fill_between(own["link_mbit"], *band, color=color, alpha=0.18, lw=0, label=f"{_SHORT[strategy]}, predicted")
+        band = of_strategy["least_efficiency"].astype(float), of_strategy["most_efficiency"].astype(float)
+        ax.fill_between(
+            of_strategy["link_mbit"], *band, color=color, alpha=0.18, lw=0, label=f"{_SHORT[strategy]}, predicted"
+        )
         look: dict[str, Any] = {"color": color, "marker": _MARKS[strategy], "ls": "", "capsize": 3}
-        spread = own["spread_efficiency"]
-        ax.errorbar(aside * own["link_mbit"], own["efficiency"], yerr=spread, label=_SHORT[strategy], **look)
+        spread = of_strategy["spread_efficiency"]
+        ax.errorbar(
+            aside * of_strategy["link_mbit"], of_strategy["efficiency"], yerr=spread, label=_SHORT[strategy], **look
+        )
 
 
 def local_steps_chart(*tables: pd.DataFrame) -> Figure:
@@ -183,10 +193,10 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
     runs = distinct(tables)
     figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3.1 * len(runs), squeeze=False, sharey=True)
     for axes, table in zip(grid, runs, strict=True):
-        for color, (every, own) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):
+        for color, (every, steps) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):
             name = "every step (DDP)" if every == 1 else f"every {every} steps"
-            axes[0].plot(own["step"], own["loss"], color=color, label=name)
-            exchanged = own[own["link_mib"] > _UNSENT * own["link_mib"].max()]  # a logarithmic axis has no zero
+            axes[0].plot(steps["step"], steps["loss"], color=color, label=name)
+            exchanged = steps[steps["link_mib"] > _UNSENT * steps["link_mib"].max()]  # a logarithmic axis has no zero
             axes[1].plot(exchanged["link_mib"], exchanged["loss"], color=color)
         canvas.logarithmic(axes[1].xaxis)
         axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")

@@ -36,15 +36,15 @@ def picture(
     """
     levels = Levels(INSIDE, Link(alpha_us / 1e6, gbit_per_s / BITS), nodes, per_node)
     size = gradient_mb * 1e6
-    found = {
+    steps = {
         name: step_of(name, levels, compute_ms / 1e3, size, accumulation=accumulation, calls=calls, overlap=2 / 3)
         for name in NAMES
     }
     sent = {name: step_link_bytes(name, size, nodes, per_node, accumulation) for name in NAMES if name in STRATEGIES}
-    drawn = [part for row, name in enumerate(NAMES) for part in _row(row, name, found[name], sent[name])]
+    drawn = [part for row, name in enumerate(NAMES) for part in _row(row, name, steps[name], sent[name])]
     label = f"Efficiency of four strategies on {nodes} nodes of {per_node} GPUs"
     return (
-        f'<div style="min-height:2.6em">{_sentence(found, nodes, per_node)}</div>{svg.legend(_COLORS)}'
+        f'<div style="min-height:2.6em">{_sentence(steps, nodes, per_node)}</div>{svg.legend(_COLORS)}'
         f"{svg.page(drawn, _ROW * len(NAMES) + 4, label=label, font_size=11)}"
     )
 
@@ -64,14 +64,14 @@ def _row(row: int, name: str, step: Step, sent_bytes: float) -> list[str]:
     ]
 
 
-def _sentence(found: dict[str, Step], nodes: int, per_node: int) -> str:
-    best, worst = (choose(found, key=lambda name: found[name].efficiency) for choose in (max, min))
+def _sentence(steps: dict[str, Step], nodes: int, per_node: int) -> str:
+    best, worst = (choose(steps, key=lambda name: steps[name].efficiency) for choose in (max, min))
     cluster = f"<b>{nodes * per_node} GPUs on {nodes} node{'s' if nodes > 1 else ''}: "
-    if found[best].efficiency - found[worst].efficiency < 0.005:
-        return f"{cluster}all four strategies reach {units.percent(found[best].efficiency)}.</b>"
+    if steps[best].efficiency - steps[worst].efficiency < 0.005:
+        return f"{cluster}all four strategies reach {units.percent(steps[best].efficiency)}.</b>"
     return (
-        f"{cluster}{NAMES[best]} reaches {units.percent(found[best].efficiency)}</b>, {NAMES[worst]} "
-        f"{units.percent(found[worst].efficiency)}."
+        f"{cluster}{NAMES[best]} reaches {units.percent(steps[best].efficiency)}</b>, {NAMES[worst]} "
+        f"{units.percent(steps[worst].efficiency)}."
     )
 
 

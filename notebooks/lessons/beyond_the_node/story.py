@@ -72,16 +72,16 @@ def fewer_bytes(gain: pd.DataFrame) -> Markdown:
     names = {"link_mbit": "Mbit/s", "kib": "KiB", "flat_ms": "one ring, ms", "hierarchical_ms": "two levels, ms"}
     names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
     shown = gain[list(names)].rename(columns=names).round(2)
-    said = f"**One flat ring sends {counted} the bytes of two levels.**"
+    sentence = f"**One flat ring sends {counted} the bytes of two levels.**"
     small = gain[gain["gain"] < 1 - gain["spread_gain"]]
     if len(slower):
-        return verdict(f"{said} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
+        return verdict(f"{sentence} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
     if len(faster):
         rates = "every rate" if len(faster) == len(largest) else f"{len(faster)} of {len(largest)} rates"
-        said += f" With the largest message it also takes longer at {rates}, beyond noise."
+        sentence += f" With the largest message it also takes longer at {rates}, beyond noise."
         tail = " With smaller ones it can be faster: one call starts instead of three." if len(small) else ""
-        return verdict(f"{said}{tail}", shown)
-    return verdict(f"{said} Their times differ by no more than noise.", shown)
+        return verdict(f"{sentence}{tail}", shown)
+    return verdict(f"{sentence} Their times differ by no more than noise.", shown)
 
 
 def hsdp_sends_less(traffic: pd.DataFrame) -> Markdown:
@@ -89,10 +89,12 @@ def hsdp_sends_less(traffic: pd.DataFrame) -> Markdown:
     sizes = traffic.pivot_table(index="accumulation", columns="strategy", values="link_mib")
     few, many = sizes.index.min(), sizes.index.max()
     less = units.times(sizes.loc[many, "fsdp"] / sizes.loc[many, "hsdp"])
-    said = f"**With {many} micro-batches HSDP sends {less} less than FSDP over all GPUs.**"
+    sentence = f"**With {many} micro-batches HSDP sends {less} less than FSDP over all GPUs.**"
     grown = sizes.loc[many, "fsdp"] / sizes.loc[few, "fsdp"]
     return verdict(
-        f"{said} FSDP alone sends more with more micro-batches, {units.times(grown)}." if grown > 1 + _SAME else said
+        f"{sentence} FSDP alone sends more with more micro-batches, {units.times(grown)}."
+        if grown > 1 + _SAME
+        else sentence
     )
 
 
@@ -114,12 +116,12 @@ def sharded_steps(table: pd.DataFrame) -> Markdown:
     fsdp, hsdp = rows.loc["fsdp"], rows.loc["hsdp"]
     at, ratio = rate(hsdp["link_mbit"]), fsdp["step_ms"] / hsdp["step_ms"]
     if not resolved(fsdp["step_ms"], hsdp["step_ms"], fsdp["spread_step_ms"], hsdp["spread_step_ms"]):
-        said = f"**At {at} the steps of FSDP and HSDP differ by no more than noise.**"
+        sentence = f"**At {at} the steps of FSDP and HSDP differ by no more than noise.**"
     elif ratio > 1:
-        said = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
+        sentence = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
     else:
-        said = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
-    said += _beside_ddp(rows, _ddp_wins_somewhere(table))
+        sentence = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
+    sentence += _beside_ddp(rows, _ddp_wins_somewhere(table))
     counted = table[(table["expected_link_mib"] > 0) & table["link_mib"].notna()]
     off = (counted["link_mib"] / counted["expected_link_mib"] - 1).abs().max()
     bytes_said = f"Bytes are theory's to within {units.percent(off)}."
@@ -127,7 +129,9 @@ def sharded_steps(table: pd.DataFrame) -> Markdown:
         bytes_said = f"✘ The interface counts other bytes than theory, up to {units.percent(off)} off."
     names = {"strategy": "strategy", "link_mbit": "Mbit/s", "accumulation": "micro-batches", "bucket_mb": "bucket, MiB"}
     names |= {"step_ms": "step, ms", "spread_step_ms": "±", "link_mib": "MiB sent", "expected_link_mib": "by theory"}
-    return verdict(f"{said} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting")
+    return verdict(
+        f"{sentence} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting"
+    )
 
 
 def _ddp_wins_somewhere(table: pd.DataFrame) -> bool:
@@ -167,16 +171,16 @@ def which_knob(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     gain = many["efficiency"] - few["efficiency"]
     at = rate(few["link_mbit"])
     if abs(gain) <= many["spread_efficiency"] + few["spread_efficiency"]:
-        said = f"At {at} accumulation changes the efficiency by no more than noise."
+        sentence = f"At {at} accumulation changes the efficiency by no more than noise."
     else:
         ends = f"{units.percent(few['efficiency'])} to {units.percent(many['efficiency'])}"
-        said = f"**At {at} accumulation takes the efficiency from {ends}.**"
+        sentence = f"**At {at} accumulation takes the efficiency from {ends}.**"
     matters, matters_there = _bucket_matters(table), _bucket_matters(recorded)
     buckets = "The size of buckets matters, too" if matters else "No bucket size is clearly faster"
     if matters != matters_there:
         there = "the size matters" if matters_there else "no size is clearly faster"
         buckets += f"; in the recorded run {there}"
-    return verdict(f"{said} {buckets}.")
+    return verdict(f"{sentence} {buckets}.")
 
 
 def _bucket_matters(table: pd.DataFrame) -> bool:
@@ -203,8 +207,10 @@ def within_band(table: pd.DataFrame) -> Markdown:
     below, above = efficiency + spread < least, efficiency - spread > most
     if below.any():
         deepest = units.number((efficiency / least).min(), 2)
-        said = f"**The lines promise too much: {int(below.sum())} of {len(rows)} efficiencies lie below their band**"
-        return verdict(f"{said}, one at {deepest} of its lower edge.")
+        sentence = (
+            f"**The lines promise too much: {int(below.sum())} of {len(rows)} efficiencies lie below their band**"
+        )
+        return verdict(f"{sentence}, one at {deepest} of its lower edge.")
     if above.any():
         return verdict(f"**{int(above.sum())} of {len(rows)} efficiencies lie above their band.**")
     return verdict(f"**All {len(rows)} efficiencies lie in their band.**")
@@ -221,11 +227,11 @@ def link_needed(needed: pd.DataFrame) -> Markdown:
     shown = shown.rename(columns={"accumulation": "micro-batches", "gbit_per_s": "Gbit/s per node"})
     goal = units.percent(fact(needed, "efficiency"))
     most = f"{NAMES[least['strategy']]} with {least['accumulation']} micro-batches"
-    said = f"**For {goal}, {most} needs the least: {units.number(least['gbit_per_s'])} Gbit/s.**"
+    sentence = f"**For {goal}, {most} needs the least: {units.number(least['gbit_per_s'])} Gbit/s.**"
     if len(never):
         names = listed(f"{NAMES[row.strategy]}" for row in never.drop_duplicates("strategy").itertuples())
-        said += f" {names} can need more than any link gives: the links inside a node take too long."
-    return verdict(said, shown, summary="Every strategy")
+        sentence += f" {names} can need more than any link gives: the links inside a node take too long."
+    return verdict(sentence, shown, summary="Every strategy")
 
 
 def local_steps_cost(table: pd.DataFrame) -> Markdown:
@@ -253,9 +259,11 @@ def limits_at_scale(table: pd.DataFrame) -> Markdown:
     shown = table.pivot_table(index="gpus", columns="strategy", values="efficiency", sort=False)
     shown = shown.rename(columns=NAMES).map(units.percent).reset_index().rename(columns={"gpus": "GPUs"})
     name = NAMES[best["strategy"]]
-    said = f"**On {units.count(best['gpus'])} GPUs {name} keeps most, {kept}"
+    sentence = f"**On {units.count(best['gpus'])} GPUs {name} keeps most, {kept}"
     same = best["efficiency"] - best["simulated_efficiency"] < _SAME / 10
-    return verdict(f"{said}.**" if same else f"{said}; with stragglers {left}.**", shown, summary="By two lines alone")
+    return verdict(
+        f"{sentence}.**" if same else f"{sentence}; with stragglers {left}.**", shown, summary="By two lines alone"
+    )
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:

@@ -79,15 +79,15 @@ def two_lines(run: Run) -> pd.DataFrame:
     nodes, per_node = _mesh(run)
     ranks_of = {"inside": per_node, "between": nodes}
     table, rows = messages(run), []
-    for (place, rate), own in table[table["place"].isin(ranks_of)].groupby(["place", "link_mbit"], sort=False):
-        known = own.dropna(subset="call_ms")
-        if len(known) < 2:
+    for (place, rate), group in table[table["place"].isin(ranks_of)].groupby(["place", "link_mbit"], sort=False):
+        measured = group.dropna(subset="call_ms")
+        if len(measured) < 2:
             continue
-        ranks, largest = ranks_of[str(place)], known.loc[known["kib"].idxmax()]
-        line = fit(2 * (ranks - 1) / ranks * known["whole_bytes"], known["call_ms"] / 1e3)
+        ranks, largest = ranks_of[str(place)], measured.loc[measured["kib"].idxmax()]
+        line = fit(2 * (ranks - 1) / ranks * measured["whole_bytes"], measured["call_ms"] / 1e3)
         share, spread = line.beta_gb_per_s / gb_per_s(rate), largest["spread_call_ms"] / largest["call_ms"]
-        found = (1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, gb_per_s(rate), share, share * spread)
-        rows.append((place, rate, "all-reduce", ranks, *found))
+        figures = (1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, gb_per_s(rate), share, share * spread)
+        rows.append((place, rate, "all-reduce", ranks, *figures))
     names = ["alpha_us", "beta_gb_per_s", "residual", "shaped_gb_per_s", "share_of_rate", "spread_share_of_rate"]
     return of_run(pd.DataFrame(rows, columns=["place", "link_mbit", "collective", "ranks", *names]), run)
 
@@ -368,13 +368,13 @@ def published_scaling(published: pd.DataFrame) -> pd.DataFrame:
     work = rows["micro_batch"] * rows["accumulation"] * rows["sequence"]
     step_s = work / rows["tokens_per_second_per_gpu"]
     passes = zip(2 * rows["accumulation"] + 1, _WEIGHT_BYTES * rows["parameters"], nodes, strict=True)
-    sent = pd.Series([least_node_bytes(*one) for one in passes], index=rows.index)
+    sent = pd.Series([least_node_bytes(*setting) for setting in passes], index=rows.index)
     same = (rows["micro_batch"] == first["micro_batch"]) & (first["gpus"] == _PER_NODE)
     alone_s = work / first["tokens_per_second_per_gpu"]
-    needed = [link_needed(*one) for one in zip(sent, step_s, alone_s.where(same, math.inf), strict=True)]
+    needed = [link_needed(*setting) for setting in zip(sent, step_s, alone_s.where(same, math.inf), strict=True)]
     table = rows.assign(nodes=nodes.astype(int), step_s=step_s, sent_gb=sent / GB)
     table["efficiency"] = rows["tokens_per_second_per_gpu"] / first["tokens_per_second_per_gpu"]
-    table["least_gbit_per_s"] = [one.least_gbit_per_s for one in needed]
-    table["unhidden_gbit_per_s"] = [one.unhidden_gbit_per_s for one in needed]
+    table["least_gbit_per_s"] = [link.least_gbit_per_s for link in needed]
+    table["unhidden_gbit_per_s"] = [link.unhidden_gbit_per_s for link in needed]
     table["unhidden_gbit_per_s"] = table["unhidden_gbit_per_s"].replace(math.inf, math.nan)
     return like(table[table["nodes"] > 1].reset_index(drop=True), published)

@@ -67,7 +67,9 @@ class Graph:
         direct = []
         for index, copy in enumerate(self.copies):
             before = {lanes[copy.lane]} if copy.lane in lanes else set()
-            before |= set(copy.after) if after else {one for one in copy.after if one in self.brings_all[index]}
+            before |= (
+                set(copy.after) if after else {earlier for earlier in copy.after if earlier in self.brings_all[index]}
+            )
             before |= set(copy.waited) if waits else set()
             direct.append(before if waits and after else before | self.brings[index])
             lanes[copy.lane] = index
@@ -79,14 +81,14 @@ class Graph:
         written: dict[str, list[int]] = defaultdict(list)
         bringing = []
         for index, copy in enumerate(self.copies):
-            bringing.append({one for one in written[copy.origin] if copy.overlaps(self.copies[one])})
+            bringing.append({earlier for earlier in written[copy.origin] if copy.overlaps(self.copies[earlier])})
             written[copy.target].append(index)
         return bringing
 
     @cached_property
     def brings_all(self) -> list[set[int]]:
         """For each copy all earlier ones on the way of its elements, from the host on."""
-        return [set(_members(one)) for one in _closed(self.brings)]
+        return [set(_members(bits)) for bits in _closed(self.brings)]
 
     @cached_property
     def over(self) -> list[int]:
@@ -98,7 +100,7 @@ class Graph:
         for index, copy in enumerate(self.copies):
             at = copy.first
             if copy.is_forward:
-                sources = [self.copies[one] for one in self.brings[index] if self.over[index] >> one & 1]
+                sources = [self.copies[earlier] for earlier in self.brings[index] if self.over[index] >> earlier & 1]
                 for source in sorted(sources, key=lambda source: source.first):
                     at = max(at, source.end) if source.first <= at else at
                 if at < copy.end:
@@ -112,7 +114,7 @@ class Graph:
         """Return when each copy ends if each starts as soon as what it waits for is over, in chunk times."""
         ends: list[float] = []
         for index, before in enumerate(chains):
-            ends.append(max((ends[one] for one in before), default=0.0) + self.length(index))
+            ends.append(max((ends[earlier] for earlier in before), default=0.0) + self.length(index))
         return ends
 
     def chunk_times_of(self, chains: list[set[int]]) -> float:
@@ -129,8 +131,8 @@ class Graph:
         """The same if every copy waited for its own elements alone, and each lane took first what is there first."""
         waiting, followers = [len(before) for before in self.brings], defaultdict(list)
         for index, before in enumerate(self.brings):
-            for one in before:
-                followers[one].append(index)
+            for earlier in before:
+                followers[earlier].append(index)
         ready = [(0.0, index) for index, count in enumerate(waiting) if not count]
         free: dict[str, float] = defaultdict(float)
         heapq.heapify(ready)
@@ -138,10 +140,10 @@ class Graph:
             time, index = heapq.heappop(ready)
             lane = self.copies[index].lane
             free[lane] = end = max(time, free[lane]) + self.length(index)
-            for one in followers[index]:
-                waiting[one] -= 1
-                if not waiting[one]:
-                    heapq.heappush(ready, (end, one))
+            for follower in followers[index]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, (end, follower))
         return max(free.values(), default=0.0)
 
     @cached_property
@@ -155,8 +157,8 @@ class Graph:
         pulls = [index for index, copy in enumerate(self.copies) if copy.origin == "host"]
         return sum(any(not self._ordered(forward, pull) for pull in pulls) for forward in self.forwards)
 
-    def _ordered(self, one: int, other: int) -> bool:
-        return bool(self.over[one] >> other & 1 or self.over[other] >> one & 1)
+    def _ordered(self, first: int, other: int) -> bool:
+        return bool(self.over[first] >> other & 1 or self.over[other] >> first & 1)
 
     def unneeded(self) -> tuple[Copy, Copy] | None:
         """Return a copy on the longest chain, and one whose arrival it is told to wait for without need."""
@@ -179,8 +181,8 @@ def _closed(chains: Iterable[set[int]]) -> list[int]:
     closures: list[int] = []
     for before in chains:
         bits = 0
-        for one in before:
-            bits |= closures[one] | 1 << one
+        for earlier in before:
+            bits |= closures[earlier] | 1 << earlier
         closures.append(bits)
     return closures
 

@@ -29,9 +29,9 @@ def least_times(plan: Sweep, gpu_name: str | None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "chunks", "least_seconds"])
 
 
-def _rates(known: Spec | None) -> tuple[float | None, float | None]:
+def _rates(limits: Spec | None) -> tuple[float | None, float | None]:
     """Return GB/s of a GPU's own host link and of its NVLinks together."""
-    return (known.pcie_gb_per_s, known.nvlink_gb_per_s) if known else (None, None)
+    return (limits.pcie_gb_per_s, limits.nvlink_gb_per_s) if limits else (None, None)
 
 
 def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
     pageable, pinned = seconds["pageable_seconds"], seconds["pinned_seconds"]
     first = pageable["direct"] / pinned["direct"], pinned["direct"] / pinned["pipelined"]
     second = pageable["pipelined"] / pinned["pipelined"], pageable["direct"] / pageable["pipelined"]
-    mean = tuple((one * other) ** 0.5 for one, other in zip(first, second, strict=True))
+    mean = tuple((factor * other) ** 0.5 for factor, other in zip(first, second, strict=True))
     orders = {"pinning first": first, "path first": second, MEAN: mean}
     table = pd.DataFrame(
         [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
@@ -136,14 +136,16 @@ def ring_position(table: pd.DataFrame) -> pd.DataFrame:
         "pageable, through a pinned ring": (RING, "pageable"),
         "pinned": ("pipelined", "pinned"),
     }
-    known = {name: fastest.loc[key] for name, key in sources_of.items() if key in fastest.index}
+    fastest_of = {name: fastest.loc[key] for name, key in sources_of.items() if key in fastest.index}
     columns = ["source", "chunks", "ms", "spread_ms", "gb_per_s"]
     rows = [
         (name, row["chunks"], 1e3 * row["seconds"], 1e3 * row["spread_seconds"], row["gb_per_s"])
-        for name, row in known.items()
+        for name, row in fastest_of.items()
     ]
     result = pd.DataFrame(rows, columns=columns)
-    result["times_pinned"] = result["ms"] / (1e3 * known["pinned"]["seconds"] if "pinned" in known else math.nan)
+    result["times_pinned"] = result["ms"] / (
+        1e3 * fastest_of["pinned"]["seconds"] if "pinned" in fastest_of else math.nan
+    )
     return like(result, table)
 
 

@@ -10,7 +10,7 @@ from lessons import benchmarking as lab
 from lessons.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
 from lessons.benchmarking.tables import attention_parts
 from lessons.benchmarking.worker.profiles import Traffic
-from lessons.benchmarking.worker.steps import Loop
+from lessons.benchmarking.worker.steps import TrainingLoop
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -57,7 +57,7 @@ def test_attention_on_a_cpu_counts_its_products():
 def test_the_works_of_a_loop_do_what_they_are_called():
     plan = Steps.small()
     worker = SimpleNamespace(plan=plan, device=torch.device("cpu"))
-    loop = Loop(worker, SimpleNamespace(seed=0, precision="float32"), plan.dimensions("small"))
+    loop = TrainingLoop(worker, SimpleNamespace(seed=0, precision="float32"), plan.dimensions("small"))
     weight = next(loop.model.parameters())
     before = weight.detach().clone()
     loop.works["forward"]()

@@ -115,7 +115,7 @@ def _settings(run: Run) -> pd.DataFrame:
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
     settings = rows.groupby(_SETTING, sort=False)
     table = settings[_MEMORY].max().join(ms.reindex(columns=_PHASES).add_suffix("_ms"))
-    table["status"] = settings["status"].agg(lambda found: next((one for one in found if one != "ok"), "ok"))
+    table["status"] = settings["status"].agg(lambda states: next((state for state in states if state != "ok"), "ok"))
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     return table.reset_index()
 
@@ -150,8 +150,7 @@ def _fits(row, gpu_mib: float) -> float:
 
 
 def _gpu_mib(run: Run) -> float:
-    known = run.node.gpus[0].memory_mib if run.plan.device == "cuda" else None
-    return float(known or np.nan)
+    return float((run.plan.device == "cuda" and run.node.gpus[0].memory_mib) or np.nan)
 
 
 def _sourced(table: pd.DataFrame, run: Run) -> pd.DataFrame:

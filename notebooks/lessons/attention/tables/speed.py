@@ -163,10 +163,10 @@ def generations(run: Run) -> pd.DataFrame:
     Of a Race, at the length at which its kernels for Hopper are taken apart; empty where it has none of them.
     """
     table = _raced(run)
-    own = table[(table["sequence"] == run.plan.apart) & (table["head_dim"] == 64) & (table["clock"] == "launched")]
-    shown = own.pivot_table(index="implementation", columns="phase", values="ms", sort=False)
+    launched = table[(table["sequence"] == run.plan.apart) & (table["head_dim"] == 64) & (table["clock"] == "launched")]
+    shown = launched.pivot_table(index="implementation", columns="phase", values="ms", sort=False)
     shown = shown.reindex(columns=list(PHASES)).set_axis([f"{phase}_ms" for phase in PHASES], axis="columns")
-    both = own[own["phase"] == "both"].set_index("implementation")
+    both = launched[launched["phase"] == "both"].set_index("implementation")
     shown["low_ms"], shown["high_ms"], shown["least_ms"] = both["low_ms"], both["high_ms"], both["least_compute_ms"]
     rows = [name for name in _GENERATIONS if name in shown.index] if "hopper" in shown.index else []
     return _named(shown.loc[rows].reset_index(), run, sequence=run.plan.apart)

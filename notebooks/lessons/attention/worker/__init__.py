@@ -174,7 +174,7 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
     """
     attention = ATTENTIONS[point.variant]
     q, k, v, do = _tensors(point, point.sequence, point.sequence, device)
-    found, causal = (attended(attention, q, k, v, do, mask) for mask in (False, True))
+    full, causal = (attended(attention, q, k, v, do, mask) for mask in (False, True))
     wanted, wanted_causal = (exact(q, k, v, do, mask) for mask in (False, True))
     square = point.heads * point.sequence**2 * q.element_size()
     with Watch() as forward:
@@ -183,7 +183,7 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
         torch.autograd.grad(o, (q, k, v), do)
     ahead, early = _probed(attention, device, point.seed)
     return {
-        "all_error": error(found["O"], wanted["O"]),
+        "all_error": error(full["O"], wanted["O"]),
         "causal_error": error(causal["O"], wanted_causal["O"]),
         "gradient_error": max(error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
         "keeps_lse": "L" in causal,

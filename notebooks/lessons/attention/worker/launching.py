@@ -73,8 +73,8 @@ def launch(setting: Hashable, tensors: tuple[torch.Tensor, ...], make: Callable[
     `tensors` tells precision and GPU.
     """
     key = (setting, *[x.data_ptr() for x in tensors])
-    if (known := _known.get(key)) is not None:
-        start, grid, arguments = known
+    if (kept := _known.get(key)) is not None:
+        start, grid, arguments = kept
         start(*grid, torch._C._cuda_getCurrentRawStream(tensors[0].get_device()), *arguments)
         return
     triton.set_allocator(_scratch)  # holds in one thread, and autograd has its own

@@ -14,7 +14,7 @@ from lessons.benchmarking.worker.device import drive
 from lessons.benchmarking.worker.firsts import watch_first_calls
 from lessons.benchmarking.worker.launches import time_launches
 from lessons.benchmarking.worker.profiles import profile_phases
-from lessons.benchmarking.worker.steps import Loop, time_phases, time_products
+from lessons.benchmarking.worker.steps import TrainingLoop, time_phases, time_products
 from lessons.benchmarking.worker.trials import put_on_trial
 
 
@@ -39,9 +39,11 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
     """Build the point's model, and do with it what the plan says."""
     set_precision(point.precision)
     if isinstance(worker.plan, Launches):
-        time_launches(worker, point, Loop(worker, point, (point.hidden, point.inner, point.layers, point.heads)))
+        time_launches(
+            worker, point, TrainingLoop(worker, point, (point.hidden, point.inner, point.layers, point.heads))
+        )
         return
-    loop = Loop(worker, point, worker.plan.dimensions(point.model), point.mode)
+    loop = TrainingLoop(worker, point, worker.plan.dimensions(point.model), point.mode)
     if isinstance(worker.plan, FirstCalls):
         watch_first_calls(worker, loop)
     elif isinstance(worker.plan, Profiles):

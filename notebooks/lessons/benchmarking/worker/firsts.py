@@ -13,13 +13,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import clock_mhz
 from lessons.benchmarking.theory import innermost, kind
-from lessons.benchmarking.worker.steps import Loop
+from lessons.benchmarking.worker.steps import TrainingLoop
 
 LISTED = 40  # events with a row of their own, an iteration; the rest of each kind is one row
 _RANGE = "iteration {}"
 
 
-def watch_first_calls(worker: Worker, loop: Loop) -> None:
+def watch_first_calls(worker: Worker, loop: TrainingLoop) -> None:
     """Profile the first AdamW steps of this process, one range each, and append what the host and the GPU did.
 
     Rows: entry="iteration" (ms, device_allocations, sm_mhz) and entry="event" (event, kind, calls, longest_us

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from lessons.benchmarking.worker.profiles import watched
-from lessons.benchmarking.worker.steps import Loop, captured, time_work
+from lessons.benchmarking.worker.steps import TrainingLoop, captured, time_work
 
 _REFERENCE_LAYERS = 3
 
@@ -18,7 +18,7 @@ class Reference:
     def __init__(self, worker: Worker, point: SimpleNamespace):
         self.worker = worker
         hidden, inner, _, heads = worker.plan.dimensions("small")
-        self.loop = Loop(worker, point, (hidden, inner, _REFERENCE_LAYERS, heads))
+        self.loop = TrainingLoop(worker, point, (hidden, inner, _REFERENCE_LAYERS, heads))
         for _ in range(worker.plan.warm_ups):
             self.loop.forward()
         self.kernels = len(watched(worker, self.loop.forward, steps=1).events)
@@ -33,7 +33,7 @@ class Reference:
         return 1e6 * passed / self.kernels
 
 
-def time_launches(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
+def time_launches(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -> None:
     """Append rows of eager forwards, each after the reference's; of forwards from a CUDA graph, on a GPU; and counts.
 
     Rows: entry="launch" (mode, ms, enqueue_ms and launch_us an iteration) and entry="kernels" (kernels, busy_ms a

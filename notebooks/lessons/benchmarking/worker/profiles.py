@@ -22,7 +22,7 @@ from labkit.theory.kernels import family, short_name
 from labkit.worker.trace import MEASURED, device_events, host_events, times
 from lessons.benchmarking.plan import PHASES
 from lessons.benchmarking.theory import attention_work
-from lessons.benchmarking.worker.steps import Loop
+from lessons.benchmarking.worker.steps import TrainingLoop
 
 _LISTED = 25  # kernels with a row of their own; the rest is one row
 _PART_CALLS = 10
@@ -77,13 +77,13 @@ def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: b
                 work()
             worker.synchronize()
             clock_s = time.perf_counter() - begun
-    found = list(prof.events() or [])
-    begin = min((event.time_range.start for event in found if event.name == MEASURED), default=0.0)
-    events = device_events(found) if on_gpu else host_events(found)
-    return Seen([event for event in events if event.time_range.start >= begin], found, clock_s)
+    recorded = list(prof.events() or [])
+    begin = min((event.time_range.start for event in recorded if event.name == MEASURED), default=0.0)
+    events = device_events(recorded) if on_gpu else host_events(recorded)
+    return Seen([event for event in events if event.time_range.start >= begin], recorded, clock_s)
 
 
-def profile_phases(worker: Worker, point: SimpleNamespace, loop: Loop) -> None:
+def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -> None:
     """Append accounts, kernels and operators of every phase, attention's parts, and spans of a forward to draw.
 
     Rows: entry="account" (phase, plain_ms, clock_ms, window_ms, busy_ms, kernels: a step), entry="kernel" (phase,
@@ -117,10 +117,10 @@ def _account(worker: Worker, phase: str, work: Callable, plain_ms: float) -> Non
         busy_ms=seen.busy_us / 1e3 / steps,
         kernels=len(seen.events) / steps,
     )
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    times_us: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in seen.events:
-        found[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
-    ordered = sorted(found.items(), key=lambda item: -sum(item[1]))
+        times_us[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
+    ordered = sorted(times_us.items(), key=lambda item: -sum(item[1]))
     for (name, kind), calls in ordered[:_LISTED]:
         _kernel(worker, phase, name, kind, calls, steps)
     rest: dict[str, list[float]] = defaultdict(list)
@@ -153,8 +153,8 @@ def _operators(worker: Worker, phase: str, work: Callable, seen: Seen) -> None:
             took[(outermost or event).name] += us
     for operator, total_us in sorted(took.items(), key=lambda item: -item[1]):
         counts = traffic.counts.get(operator)
-        known = {"calls": counts.calls, "flop": counts.flop, "moved_bytes": counts.moved_bytes} if counts else {}
-        worker.record(entry="operator", phase=phase, operator=operator, total_us=total_us, **known)
+        counted = {"calls": counts.calls, "flop": counts.flop, "moved_bytes": counts.moved_bytes} if counts else {}
+        worker.record(entry="operator", phase=phase, operator=operator, total_us=total_us, **counted)
 
 
 def _begin(seen: Seen) -> float:
@@ -164,12 +164,12 @@ def _begin(seen: Seen) -> float:
 
 def _counted(event: Any, traffic: Traffic) -> Any:
     """Return the outermost operator, the event itself or one around it, that the dispatcher counted; None without."""
-    found, outer = None, event
+    outermost, outer = None, event
     while outer is not None:
         if outer.name in traffic.counts:
-            found = outer
+            outermost = outer
         outer = outer.cpu_parent
-    return found
+    return outermost
 
 
 def _draw(worker: Worker, seen: Seen) -> None:
@@ -241,8 +241,8 @@ class Traffic(TorchDispatchMode):
             return result
         read, written = _tensors((args, kwargs)), _tensors(result)
         changed = _changed(function, args)
-        known = {id(tensor) for tensor in read}
-        made = [tensor for tensor in written if id(tensor) not in known]
+        read_ids = {id(tensor) for tensor in read}
+        made = [tensor for tensor in written if id(tensor) not in read_ids]
         counts = self.counts[f"{function.namespace}::{name}"]
         counts.calls += 1
         counts.moved_bytes += sum(map(_bytes, [*read, *made, *changed]))
@@ -252,8 +252,8 @@ class Traffic(TorchDispatchMode):
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     """Return every tensor in nested arguments or results, each once."""
-    found = (value for value in tree_leaves(values) if isinstance(value, torch.Tensor))
-    return list({id(tensor): tensor for tensor in found}.values())
+    tensors = (value for value in tree_leaves(values) if isinstance(value, torch.Tensor))
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def _changed(function: Any, args: tuple) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ _LEARNING_RATE = 1e-4
 _REHEARSALS = 3  # before a capture: what a first call sets up must not be part of the graph
 
 
-class Loop:
+class TrainingLoop:
     """The course's transformer under one precision and mode; `works` has a function for each phase.
 
     Forward keeps what a backward needs, as in training, and drops it at once.
@@ -79,7 +79,7 @@ def captured(work: Callable[[], Any]) -> Callable[[], None]:
     return graph.replay
 
 
-def time_phases(worker: Worker, loop: Loop) -> None:
+def time_phases(worker: Worker, loop: TrainingLoop) -> None:
     """Time each phase on its own, and append a row per iteration."""
     often = worker.plan.often(worker.point.precision)
     for phase in PHASES if loop.mode == "eager" else (PHASES[0], PHASES[-1]):
@@ -113,10 +113,10 @@ def time_products(worker: Worker, point: SimpleNamespace) -> None:
     set_precision(point.precision)
     torch.manual_seed(point.seed)
     dtype = torch.bfloat16 if point.precision == "bfloat16" else torch.float32
-    one, other, product = (torch.randn(point.side, point.side, device=worker.device, dtype=dtype) for _ in range(3))
+    factor, other, product = (torch.randn(point.side, point.side, device=worker.device, dtype=dtype) for _ in range(3))
     worker.barrier()
     often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(lambda: torch.mm(one, other, out=product), **often):
+    for timing in worker.time(lambda: torch.mm(factor, other, out=product), **often):
         clock = clock_mhz(worker.device)
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds, **clock)
     worker.barrier()

@@ -113,13 +113,13 @@ def train_apart(worker: Worker, point: SimpleNamespace) -> None:
 
 def _move_shared(worker: Worker, weights: list[Any], shared: list[Any], outer: torch.optim.Optimizer) -> None:
     """Move the shared weights by the ranks' mean distance from them, as a gradient, and take them over."""
-    for own, common in zip(weights, shared, strict=True):
-        common.grad = common.detach() - own.detach()
+    for weight, common in zip(weights, shared, strict=True):
+        common.grad = common.detach() - weight.detach()
     _average(worker, [common.grad for common in shared])
     outer.step()
     with torch.no_grad():
-        for own, common in zip(weights, shared, strict=True):
-            own.copy_(common)
+        for weight, common in zip(weights, shared, strict=True):
+            weight.copy_(common)
 
 
 def _average(worker: Worker, tensors: list[Any]) -> None:
