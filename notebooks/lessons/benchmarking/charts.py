@@ -146,8 +146,6 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
         for ax, (axis, column) in zip(axes, (("layers", "layers"), ("width", "hidden")), strict=True):
             rows = table[table["axis"] == axis].sort_values(column)
             x = rows[column]
-            dots = {"s": 26, "color": ax.get_facecolor(), "edgecolor": canvas.INK, "zorder": 3}
-            ax.scatter(x, rows["fastest_ms"], label="its fastest", **dots)
             medians = {"yerr": rows["spread_ms"], "fmt": "o", "color": canvas.INK, "ms": 5}
             ax.errorbar(x, rows["eager_ms"], label="eager forward (median)", **medians)
             if rows["gpu_ms"].notna().any():

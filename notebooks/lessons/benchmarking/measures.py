@@ -88,7 +88,7 @@ MEASURES = (
         least_gpus=1,
     ),
     Measure(
-        name="launch model's largest error, the five sizes' fastest eager forwards",
+        name="launch model's largest error, the five sizes' eager forwards",
         unit="%",
         plan="launches",
         measured=_model_error,

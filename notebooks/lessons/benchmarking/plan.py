@@ -173,7 +173,7 @@ class Launches(Benchmark):
 
     SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
 
-    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 48)
     widths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 6144, 8192)
     width_layers: int = 6
     models: tuple[str, ...] = NAMES

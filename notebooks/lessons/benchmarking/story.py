@@ -149,8 +149,8 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     table = recorded if here["gpu_ms"].isna().all() else here
     sizes = table[table["axis"] == "model"]
     error, knee = sizes["error"].abs().max(), fact(table, "knee_width")
-    names = {"kernels": "kernels", "fastest_ms": "fastest ms", "predicted_ms": "predicted ms"}
-    names |= {"eager_ms": "median ms", "gpu_us": "GPU's µs per kernel"}
+    names = {"kernels": "kernels", "eager_ms": "measured ms", "predicted_ms": "predicted ms"}
+    names |= {"launch_us": "small forward's µs per launch", "gpu_us": "GPU's µs per kernel"}
     shown = sizes[["model", *names]].rename(columns=names)
     if knee == float("inf"):
         turn = "No width of the sweep keeps the GPU busy."
@@ -159,13 +159,14 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     claim = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
     verb = "within" if error <= _EXPLAINED else "by up to"
     others = table[table["axis"] != "model"]["error"].abs().max()
-    sentence = f"{claim} the fastest forward of each size {verb} {units.percent(error)} {_place(table)}"
+    sentence = f"{claim} the forward of each size {verb} {units.percent(error)} {_place(table)}"
     sentence += f", of the sweeps' other points by up to {units.percent(others)}. {turn}"
     facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
     more = (
-        f"A kernel took the host {launch} µs at best: Python, dispatch and launch. One small forward, timed before "
-        f"each measurement, took {low} to {high} µs per kernel: the host's speed changes, and differs between runs. "
+        f"A launch took the host {launch} µs in the sweep of layers: Python, dispatch and launch. One small forward, "
+        f"timed before each measurement, took {low} to {high} µs per launch: the host's speed changes, so the model "
+        "takes what the small forward says just before. "
         f"One more layer is {kernels} kernels: {host} µs of the host and {gpu} µs of the GPU."
     )
     return _folding(sentence, "All figures", as_table(shown), more)

@@ -135,37 +135,39 @@ def first_iterations(run: Run) -> pd.DataFrame:
 def launches(run: Run) -> pd.DataFrame:
     """Return one row per forward: kernels, its eager time, the host's part and the GPU's, and what the model predicts.
 
-    Columns: axis, model, hidden, layers, kernels, busy_ms, eager_ms, spread_ms, fastest_ms (the fastest iteration),
-    enqueue_us (the least time per kernel in which the host launched all), gpu_ms (the same kernels from a CUDA graph;
-    NaN without a GPU), gpu_us per kernel, host_ms (kernels × launch_us), predicted_ms (the longer of host_ms and
-    gpu_ms), error (predicted over fastest, less one), launch_bound.
+    Columns: axis, model, hidden, layers, kernels, busy_ms, eager_ms (the median), spread_ms, launch_us (what a launch
+    of the small forward before it took), gpu_ms (the same kernels from a CUDA graph; NaN without a GPU), gpu_us per
+    kernel, host_ms (kernels × time per launch), predicted_ms (the longer of host_ms and gpu_ms), error (predicted over
+    eager, less one), launch_bound.
 
-    A host that is disturbed only adds time, so the model is of the fastest iterations; its one number, the fact
-    `launch_us`, is the median of enqueue_us over the sweep of layers: no size takes part. Further facts: `low_us` and
-    `high_us`, the first and last decile of what a launch of the same small forward took throughout; `knee_width`, from
-    which on the GPU takes longer than the launches; `layer_kernels`, `layer_host_us` and `layer_gpu_us` of one more
-    layer.
+    The time per launch is that of the small forward just before, because a host's speed changes, times a factor: a
+    long forward pays less per launch than the small one that starts on an idle device. The sweep of layers gives it by
+    the number of kernels; no size takes part. Facts: `launch_us`, the median time per launch of the sweep of layers;
+    `low_us` and `high_us`, the first and last decile of the small forward's; `knee_width`, from which on the GPU takes
+    longer than the launches; `layer_kernels`, `layer_host_us` and `layer_gpu_us` of one more layer.
     """
     rows = run.entries("launch").assign(model=lambda entries: entries["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
-    graph = timed[timed["mode"] == "graph"].groupby(_SHAPE, sort=False)["ms"].median()
-    eager = timed[timed["mode"] == "eager"]
-    by_shape = eager.groupby(_SHAPE, sort=False)
     counts = run.entries("kernels").assign(model=lambda entries: entries["model"].fillna(""))
     table = counts.groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
+    eager = timed[timed["mode"] == "eager"].drop(columns="kernels", errors="ignore").join(table["kernels"], on=_SHAPE)
+    enqueue_us = 1e3 * eager["enqueue_ms"] / eager["kernels"]
+    swept = eager["axis"] == "layers"
+    factors = (enqueue_us / eager["launch_us"])[swept].groupby(eager["kernels"]).median()
+    factor = np.interp(np.log(eager["kernels"]), np.log(factors.index), factors)
+    eager = eager.assign(host_ms=eager["kernels"] * eager["launch_us"] * factor / 1e3)
+    by_shape = eager.groupby(_SHAPE, sort=False)
     half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
-    table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, fastest_ms=by_shape["ms"].min())
-    table["enqueue_us"] = 1e3 * by_shape["enqueue_ms"].min() / table["kernels"]
-    table["gpu_ms"] = graph.reindex(table.index)
+    table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, launch_us=by_shape["launch_us"].median())
+    table["gpu_ms"] = timed[timed["mode"] == "graph"].groupby(_SHAPE)["ms"].median().reindex(table.index)
     table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
+    table["host_ms"] = by_shape["host_ms"].median()
     table = table.reset_index()
-    launch_us = float(table[table["axis"] == "layers"]["enqueue_us"].median())
-    table["host_ms"] = table["kernels"] * launch_us / 1e3
     table["predicted_ms"] = table[["host_ms", "gpu_ms"]].max(axis=1)
-    table["error"] = table["predicted_ms"] / table["fastest_ms"] - 1
+    table["error"] = table["predicted_ms"] / table["eager_ms"] - 1
     table["launch_bound"] = ~(table["gpu_ms"] > table["host_ms"])
     low, high = eager["launch_us"].quantile([0.1, 0.9])
-    facts = {"launch_us": launch_us, "low_us": float(low), "high_us": float(high)}
+    facts = {"launch_us": float(enqueue_us[swept].median()), "low_us": float(low), "high_us": float(high)}
     return of_run(table, run, knee_width=_knee(table), **facts, **_per_layer(table))
 
 

@@ -52,10 +52,10 @@ def test_launches_cost_more_than_fusion_brings_in_the_smallest(runs):
     assert largest["launches"] < 2
 
 
-def test_the_launch_model_holds_for_the_fastest_forwards_and_the_host_has_two_speeds(runs):
+def test_the_launch_model_follows_a_host_whose_speed_changes(runs):
     table = lab.launches(runs["launches"])
     sizes = table[table["axis"] == "model"]
-    assert sizes["error"].abs().max() < 0.05 and sizes["launch_bound"].all()
+    assert sizes["error"].abs().max() < 0.10 and sizes["launch_bound"].all()
     assert fact(table, "knee_width") == 6144
     assert fact(table, "high_us") > 1.5 * fact(table, "low_us")
 
