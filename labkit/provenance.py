@@ -22,8 +22,8 @@ class ProvenanceLost(LookupError):
 
 def of_run(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
-    own = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": run.key_conditions()}
-    return of_source(table, run.source, **(own | facts))
+    of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": run.key_conditions()}
+    return of_source(table, run.source, **(of_the_run | facts))
 
 
 def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts: Any) -> pd.DataFrame:
@@ -57,15 +57,15 @@ def sources(*tables: pd.DataFrame | None) -> str:
 
     Runs on one kind of machine are followed by what differs between their conditions.
     """
-    known = [table for table in tables if table is not None]
-    texts = dict.fromkeys(fact(table, "source") for table in known)
-    return " · ".join([*texts, *dict.fromkeys(one.short for one in condition_differences(*known))])
+    given = [table for table in tables if table is not None]
+    texts = dict.fromkeys(fact(table, "source") for table in given)
+    return " · ".join([*texts, *dict.fromkeys(difference.short for difference in condition_differences(*given))])
 
 
 def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
     """Return how the conditions of the tables' runs differ from those of the first table that has any."""
-    known = [table.attrs["conditions"] for table in tables if table.attrs.get("conditions")]
-    return [one for other in known[1:] for one in differing(known[0], other)]
+    conditions = [table.attrs["conditions"] for table in tables if table.attrs.get("conditions")]
+    return [difference for other in conditions[1:] for difference in differing(conditions[0], other)]
 
 
 def where(table: pd.DataFrame) -> str:

@@ -42,13 +42,13 @@ def conditions_chart(conditions: Conditions, *, shown: tuple[str, ...] = ()) -> 
     """
     table = conditions.table()
     on_gpus = bool(table["gpu"].notna().any())
-    known = OF_GPUS | OF_HOST
+    shown_as = OF_GPUS | OF_HOST
     columns = shown or (SHOWN if on_gpus else tuple(name for name in OF_HOST if table[name].notna().any()))
     columns = columns or ("cpu_percent",)
     figure, grid = canvas.canvas(1, len(columns), height=1.1 + 1.35 * len(columns), sharex=True, squeeze=False)
     axes = list(grid[:, 0])
     for ax, column in zip(axes, columns, strict=True):
-        title, unit, scale = known[column]
+        title, unit, scale = shown_as[column]
         ax.set(title=title if ax is not axes[0] else f"{conditions.run}: {title}", ylabel=unit)
         ax.grid(axis="y")
         _lines(ax, table, column, scale)
@@ -73,10 +73,10 @@ def _lines(ax: Axes, table: pd.DataFrame, column: str, scale: float) -> None:
     if column in OF_HOST:
         ax.plot(rows["at_s"], rows[column] * scale, color=canvas.MEASURED, marker=".", markersize=3, lw=1.2)
         return
-    for index, (gpu, own) in enumerate(rows.groupby("gpu")):
+    for index, (gpu, of_gpu) in enumerate(rows.groupby("gpu")):
         style: dict[str, Any] = {"color": canvas.SERIES[index % len(canvas.SERIES)], "marker": ".", "markersize": 3}
         # A gap stays a gap: a GPU that did not answer is not joined over the time in which it was silent.
-        values = own.set_index("at_s")[column] * scale
+        values = of_gpu.set_index("at_s")[column] * scale
         if not column.endswith("_gb_per_s"):  # traffic is read in turns, not at every look
             values = values.reindex(table["at_s"].drop_duplicates())
         ax.plot(values.index, values, lw=1.2, label=f"GPU {int(str(gpu).partition('.')[0])}", **style)

@@ -28,9 +28,9 @@ def ink_like(color: ColorType) -> str:
     return next(shade for shade in shades if contrast(shade, LIGHT) >= LEAST)
 
 
-def contrast(one: ColorType, other: ColorType) -> float:
+def contrast(color: ColorType, other: ColorType) -> float:
     """Return the contrast of two opaque colours, from 1 to 21, as WCAG 2.2 defines it."""
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    light, dark = sorted((_luminance(color), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 

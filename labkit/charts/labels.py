@@ -36,9 +36,9 @@ class Labels:
         """Return the marks by number: one touches another mark of its group, and none of another group."""
         touching = networkx.Graph()
         touching.add_nodes_from(range(len(self.at)))
-        for one in touching:
-            away = np.hypot(*(self.spots - self.spots[one]).T)
-            touching.add_edges_from((one, other) for other in np.flatnonzero(away < self.radii + self.radii[one]))
+        for spot in touching:
+            away = np.hypot(*(self.spots - self.spots[spot]).T)
+            touching.add_edges_from((spot, other) for other in np.flatnonzero(away < self.radii + self.radii[spot]))
         return [sorted(group) for group in networkx.connected_components(touching)]
 
     def inside(self, mark: int, text: str, **style: Any) -> None:

@@ -94,9 +94,11 @@ def _lanes(ax: Axes, table: pd.DataFrame, ranks: list[int]) -> None:
     ax.grid(False)
     ax.tick_params(axis="y", length=0)
     for (span, collective), rows in table.groupby(["span", "collective"], sort=False):
-        for rank, own in rows.groupby("rank"):
-            least_ms = table["end_ms"].max() / 300 if len(own) <= _RARE else 0.0
-            lengths = zip(own["start_ms"], (own["end_ms"] - own["start_ms"]).clip(lower=least_ms), strict=True)
+        for rank, of_rank in rows.groupby("rank"):
+            least_ms = table["end_ms"].max() / 300 if len(of_rank) <= _RARE else 0.0
+            lengths = zip(
+                of_rank["start_ms"], (of_rank["end_ms"] - of_rank["start_ms"]).clip(lower=least_ms), strict=True
+            )
             below = span == "communicate"
             parts.lane(ax, ranks.index(rank), lengths, color=_color(span, collective), below=below)
 

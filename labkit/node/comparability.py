@@ -51,7 +51,7 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
     temperature_c: the highest. other_processes: on all GPUs of the run, before or after. cpu_pressure_percent,
     cpu_percent: medians. *_errors: added during the run. driver, torch: versions.
     """
-    known = {
+    values = {
         **conditions.machine,
         "enqueue_us": _best(conditions, "enqueue_us", max, min),
         "python_call_ns": _best(conditions, "python_call_ns", max, min),
@@ -71,40 +71,42 @@ def figures(conditions: Conditions) -> dict[str, float | str]:
         "cpu_pressure_percent": _middle(sample.get("cpu_pressure_percent") for sample in conditions.samples),
         "governor": conditions.before.host.governor,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return the differences of two runs whose key figures are `a` and `b`."""
     if a.get("processor") != b.get("processor"):
         return ()
-    found = [Difference(name, str(a[name]), str(b[name])) for name in ("driver", "torch") if _differ(a, b, name)]
+    differences = [Difference(name, str(a[name]), str(b[name])) for name in ("driver", "torch") if _differ(a, b, name)]
     if _differ(a, b, "cores") and min(_cores_per_rank(a), _cores_per_rank(b)) < CORES_PER_RANK:
-        found.append(Difference("the number of usable cores", f"{a['cores']:g}", f"{b['cores']:g}", host_only=True))
-    quotas = [known.get("cgroup_quota_cores") for known in (a, b)]
+        differences.append(
+            Difference("the number of usable cores", f"{a['cores']:g}", f"{b['cores']:g}", host_only=True)
+        )
+    quotas = [conditions.get("cgroup_quota_cores") for conditions in (a, b)]
     if quotas[0] != quotas[1] and {*a} & {*b} & MEASURED:
         quota_texts = ["none" if quota is None else f"{quota:g} cores" for quota in quotas]
-        found.append(Difference("the CPU quota", quota_texts[0], quota_texts[1], host_only=True))
+        differences.append(Difference("the CPU quota", quota_texts[0], quota_texts[1], host_only=True))
     host = "enqueue_us" if {"enqueue_us"} <= {*a} & {*b} else "python_call_ns"
     if _ratio(a, b, host) > HOST_RATIO:
         what, unit = ("time to enqueue a kernel", "µs") if host == "enqueue_us" else ("time of a Python call", "ns")
         slowest = f"the slowest rank's {what}"
-        found.append(Difference(slowest, f"{a[host]:.3g} {unit}", f"{b[host]:.3g} {unit}", host_only=True))
+        differences.append(Difference(slowest, f"{a[host]:.3g} {unit}", f"{b[host]:.3g} {unit}", host_only=True))
     if _differ(a, b, "throttled_percent") and abs(a["throttled_percent"] - b["throttled_percent"]) > THROTTLED_PERCENT:
-        found.append(Difference("the share of time with throttled GPU clocks", _throttling(a), _throttling(b)))
+        differences.append(Difference("the share of time with throttled GPU clocks", _throttling(a), _throttling(b)))
     if _differ(a, b, "other_processes") and not (a["other_processes"] and b["other_processes"]):
-        counts = [f"{known['other_processes']:g}" for known in (a, b)]
-        found.append(Difference("the number of other processes on a GPU", counts[0], counts[1]))
-    return tuple(found)
+        counts = [f"{conditions['other_processes']:g}" for conditions in (a, b)]
+        differences.append(Difference("the number of other processes on a GPU", counts[0], counts[1]))
+    return tuple(differences)
 
 
-def _cores_per_rank(known: Mapping[str, Any]) -> float:
-    return known["cores"] / known.get("ranks", 1)
+def _cores_per_rank(conditions: Mapping[str, Any]) -> float:
+    return conditions["cores"] / conditions.get("ranks", 1)
 
 
-def _throttling(known: Mapping[str, Any]) -> str:
-    reasons = known.get("throttle_reasons")
-    return f"{known['throttled_percent']:.0f} %{f' ({reasons})' if reasons else ''}"
+def _throttling(conditions: Mapping[str, Any]) -> str:
+    reasons = conditions.get("throttle_reasons")
+    return f"{conditions['throttled_percent']:.0f} %{f' ({reasons})' if reasons else ''}"
 
 
 def _differ(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> bool:
@@ -118,28 +120,28 @@ def _ratio(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> float:
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    present = [value for value in values if value is not None]
+    return median(present) if present else None
 
 
 def _best(conditions: Conditions, name: str, of_ranks: Any, of_looks: Any) -> float | None:
     looks = [[getattr(rank, name) for rank in look.ranks] for look in (conditions.before, conditions.after)]
-    known = [of_ranks(values) for values in looks if values and None not in values]
-    return of_looks(known) if known else None
+    counted = [of_ranks(values) for values in looks if values and None not in values]
+    return of_looks(counted) if counted else None
 
 
 def _of_gpus(conditions: Conditions, name: str, of: Any) -> float | None:
     values = [getattr(gpu, name) for look in (conditions.before, conditions.after) for gpu in look.gpus]
-    known = [value for value in values if value is not None]
-    return of(known) if known else None
+    present = [value for value in values if value is not None]
+    return of(present) if present else None
 
 
 def _added(conditions: Conditions, name: str) -> int | None:
     """Return by how much a counter of all GPUs has grown; None where one of its ends is not known."""
     before, after = (_by_gpu(look) for look in (conditions.before, conditions.after))
     ends = [(getattr(before[gpu], name), getattr(after[gpu], name)) for gpu in before if gpu in after]
-    known = [(start, end) for start, end in ends if start is not None and end is not None]
-    return sum(max(0, end - start) for start, end in known) if known else None
+    spans = [(start, end) for start, end in ends if start is not None and end is not None]
+    return sum(max(0, end - start) for start, end in spans) if spans else None
 
 
 def _by_gpu(look: Snapshot) -> dict[int, GpuState]:
@@ -148,14 +150,16 @@ def _by_gpu(look: Snapshot) -> dict[int, GpuState]:
 
 def _while_busy(conditions: Conditions) -> dict[str, Any]:
     busy = [sample for sample in conditions.samples if (sample.get("utilisation_percent") or 0) >= BUSY_PERCENT]
-    told = [sample["throttle_reasons"] for sample in busy if sample.get("throttle_reasons") is not None]
-    reasons = sorted({reason for names in told for reason in names})
+    reasons_seen = [sample["throttle_reasons"] for sample in busy if sample.get("throttle_reasons") is not None]
+    reasons = sorted({reason for names in reasons_seen for reason in names})
     temperatures = [sample["temperature_c"] for sample in conditions.samples if "temperature_c" in sample]
     return {
         "sm_clock_mhz": _middle(sample.get("sm_clock_mhz") for sample in busy),
         "power_w": _middle(sample.get("power_w") for sample in busy),
-        "throttled_percent": 100 * sum(map(bool, told)) / len(told) if len(told) >= LEAST_LOOKS else None,
-        "throttle_reasons": ", ".join(reasons) if told else None,
+        "throttled_percent": 100 * sum(map(bool, reasons_seen)) / len(reasons_seen)
+        if len(reasons_seen) >= LEAST_LOOKS
+        else None,
+        "throttle_reasons": ", ".join(reasons) if reasons_seen else None,
         "temperature_c": max(temperatures, default=None),
     }
 

@@ -165,10 +165,10 @@ class Conditions:
 
     def to_json(self) -> str:
         """Return the text of conditions.json: all but the samples, and nothing that is not known."""
-        told = asdict(self) | {"version": VERSION}
+        content = asdict(self) | {"version": VERSION}
         for name in ("samples", "machine", "run", "source", "missing"):
-            del told[name]
-        return json.dumps(_known(told), indent=1, ensure_ascii=False)
+            del content[name]
+        return json.dumps(_known(content), indent=1, ensure_ascii=False)
 
     def table(self) -> pd.DataFrame:
         """Return the time series, columns SAMPLE_COLUMNS; NaN where something is not known."""
@@ -180,39 +180,41 @@ class Conditions:
 def parse(text: str, samples: Iterable[dict[str, Any]] = ()) -> Conditions:
     """Return the conditions that `to_json` wrote; unknown keys are ignored, what is damaged reads as `missing`."""
     try:
-        told = json.loads(text)
-        if not isinstance(told, dict):
+        content = json.loads(text)
+        if not isinstance(content, dict):
             raise ValueError("it holds no JSON object")
-        if told.get("version") != VERSION:
-            raise ValueError(f"its version is {str(told.get('version'))[:20]!r}, and this code reads version {VERSION}")
+        if content.get("version") != VERSION:
+            raise ValueError(
+                f"its version is {str(content.get('version'))[:20]!r}, and this code reads version {VERSION}"
+            )
         return Conditions(
-            before=_snapshot(told.get("before", {})),
-            after=_snapshot(told.get("after", {})),
-            began_unix_s=_number(told.get("began_unix_s")),
-            began_monotonic_s=_number(told.get("began_monotonic_s")),
-            seconds=_number(told.get("seconds")),
-            points=tuple(dict(point) for point in told.get("points", [])),
-            sampling=dict(told.get("sampling", {})),
-            notes=tuple(map(str, told.get("notes", []))),
+            before=_snapshot(content.get("before", {})),
+            after=_snapshot(content.get("after", {})),
+            began_unix_s=_number(content.get("began_unix_s")),
+            began_monotonic_s=_number(content.get("began_monotonic_s")),
+            seconds=_number(content.get("seconds")),
+            points=tuple(dict(point) for point in content.get("points", [])),
+            sampling=dict(content.get("sampling", {})),
+            notes=tuple(map(str, content.get("notes", []))),
             samples=tuple(samples),
         )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         return Conditions(missing=f"This run's conditions.json cannot be read: {error}")
 
 
-def _snapshot(told: dict[str, Any]) -> Snapshot:
-    gpus, ranks = told.get("gpus", []), told.get("ranks", [])
+def _snapshot(content: dict[str, Any]) -> Snapshot:
+    gpus, ranks = content.get("gpus", []), content.get("ranks", [])
     return Snapshot(
-        _state(HostState, told.get("host", {})),
+        _state(HostState, content.get("host", {})),
         tuple(_state(GpuState, gpu) for gpu in gpus),
         tuple(_state(RankState, rank) for rank in ranks),
     )
 
 
-def _state(kind: Any, told: dict[str, Any]) -> Any:
+def _state(kind: Any, content: dict[str, Any]) -> Any:
     """Return a HostState, GpuState or RankState of the fields that are told."""
-    known = {one.name for one in fields(kind) if one.name in told}
-    values = {name: told[name] for name in known}
+    names = {field.name for field in fields(kind) if field.name in content}
+    values = {name: content[name] for name in names}
     for name, value in values.items():
         if isinstance(value, list):
             values[name] = tuple(map(str, value))

@@ -58,14 +58,14 @@ class Counters:
         """
         reasons = _reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons))
         traffic = self._nvlink() if slow == "nvlink" else self._pcie(slow) if slow else {}
-        told = self._quick() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
-        return {name: value for name, value in told.items() if value is not None}
+        readings = self._quick() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
+        return {name: value for name, value in readings.items() if value is not None}
 
     def state(self) -> GpuState:
         """Return all that is known of the GPU now; a GPU that does not answer has a state of None."""
         quick = self._quick()
         remapped = self._ask(pynvml.nvmlDeviceGetRemappedRows)
-        known = GpuState(
+        state = GpuState(
             self.gpu.index,
             **quick,
             sm_clock_most_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
@@ -83,7 +83,7 @@ class Counters:
             power_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_POWER),
             heat_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_THERMAL),
         )
-        return self.with_others(known)
+        return self.with_others(state)
 
     def with_others(self, state: GpuState) -> GpuState:
         """Return the state with the other processes that are on the GPU now; the rest of it stays, and is not asked."""
@@ -144,11 +144,11 @@ class Counters:
         """Return how many NVLinks are up, and the recoveries of those that exist: each query takes a millisecond."""
         every, recoveries = range(pynvml.NVML_NVLINK_MAX_LINKS), pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
         states = {link: self._ask(pynvml.nvmlDeviceGetNvLinkState, link) for link in every}
-        known = {link: state for link, state in states.items() if state is not None}
-        asked = (self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, recoveries) for link in known or every)
+        readable = {link: state for link, state in states.items() if state is not None}
+        asked = (self._ask(pynvml.nvmlDeviceGetNvLinkErrorCounter, link, recoveries) for link in readable or every)
         counts = [count for count in asked if count is not None]
-        up = sum(state == pynvml.NVML_FEATURE_ENABLED for state in known.values())
-        return {"nvlinks_up": up if known else None, "nvlink_errors": sum(counts) if counts else None}
+        up = sum(state == pynvml.NVML_FEATURE_ENABLED for state in readable.values())
+        return {"nvlinks_up": up if readable else None, "nvlink_errors": sum(counts) if counts else None}
 
     def _others(self) -> list[int] | None:
         """Return the memory of each process on the GPU that no run of this workbook has started."""

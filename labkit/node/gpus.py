@@ -165,8 +165,8 @@ def _is_on(mode: Any) -> bool | None:
 
 def _nvlinks(handle: Any) -> int | None:
     states = [ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
-    known = [state for state in states if state is not None]
-    return sum(state == pynvml.NVML_FEATURE_ENABLED for state in known) if known else None
+    readable = [state for state in states if state is not None]
+    return sum(state == pynvml.NVML_FEATURE_ENABLED for state in readable) if readable else None
 
 
 def _numa_node(bus: str | None) -> int | None:

@@ -31,12 +31,12 @@ def state(root: Path = ROOT) -> HostState:
 
 def sample(root: Path = ROOT) -> dict[str, Any]:
     """Return the load of all cores since the last call in this thread, the pressure, and the memory that is left."""
-    told = {
+    readings = {
         "cpu_percent": psutil.cpu_percent(None),
         "cpu_pressure_percent": cpu_pressure(root),
         "memory_available_gib": _available_gib(),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def cpu_pressure(root: Path = ROOT) -> float | None:

@@ -76,8 +76,8 @@ class Node:
     def software(self, gpus: int) -> dict[str, Any]:
         """What a run on the first `gpus` GPUs depends on besides its code: driver, torch, processor model, cores."""
         names = " + ".join(sorted({gpu.name or "unknown GPU" for gpu in self.gpus[:gpus]}))
-        told = {"driver": self.driver if gpus else None, "torch": self.versions.get("torch"), "cores": self.cores}
-        return {name: value for name, value in told.items() if value} | {"processor": names or self.cpu_name}
+        parts = {"driver": self.driver if gpus else None, "torch": self.versions.get("torch"), "cores": self.cores}
+        return {name: value for name, value in parts.items() if value} | {"processor": names or self.cpu_name}
 
     def to_json(self) -> str:
         """One JSON object, keys as the fields, ready for `from_json`."""

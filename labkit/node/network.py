@@ -11,7 +11,7 @@ RATE = re.compile(r"([\d.]+) Gb/sec")
 
 
 @dataclass(frozen=True)
-class Card:
+class NetworkCard:
     """A port of a network card: its name, kind ("Ethernet", "InfiniBand"), and its link's rate in Gbit/s.
 
     A link that is down, and a virtual interface, have no rate. numa: the node that the card is close to.
@@ -23,9 +23,11 @@ class Card:
     numa: int | None = None
 
 
-def cards(folder: Path = Path("/sys/class")) -> tuple[Card, ...]:
+def cards(folder: Path = Path("/sys/class")) -> tuple[NetworkCard, ...]:
     """Return the ports of the physical cards: network interfaces by name, then InfiniBand's (and RoCE's) by device."""
-    interfaces = [Card(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical(folder / "net")]
+    interfaces = [
+        NetworkCard(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical(folder / "net")
+    ]
     ports = sorted((folder / "infiniband").glob("*/ports/*"))
     return (*interfaces, *(_port(port) for port in ports))
 
@@ -55,13 +57,13 @@ def _ethernet(interface: Path) -> float | None:
     return mbit_per_s / 1000 if mbit_per_s > 0 else None
 
 
-def _port(port: Path) -> Card:
+def _port(port: Path) -> NetworkCard:
     """Return a port of InfiniBand: its rate reads "400 Gb/sec (4X NDR)"."""
     device = port.parent.parent
-    found = RATE.search(_text(port / "rate"))
+    rate = RATE.search(_text(port / "rate"))
     up = "ACTIVE" in _text(port / "state")
     kind = _text(port / "link_layer").strip() or "InfiniBand"
-    return Card(f"{device.name}:{port.name}", kind, float(found[1]) if found and up else None, _numa(device))
+    return NetworkCard(f"{device.name}:{port.name}", kind, float(rate[1]) if rate and up else None, _numa(device))
 
 
 def _numa(device: Path) -> int | None:

@@ -26,17 +26,23 @@ def explain_conditions(conditions: Conditions) -> Markdown:
     """
     if not conditions.measured:
         return bullets(f"{conditions.missing}.")
-    known: dict[str, Any] = dict(figures(conditions))
+    readings: dict[str, Any] = dict(figures(conditions))
     notes = [f"{note[:1].upper()}{note[1:]}." for note in conditions.notes]
     return bullets(
-        _host(conditions, known), _copies(known), _clocks(known), _others(known), _cores(known), _errors(known), *notes
+        _host(conditions, readings),
+        _copies(readings),
+        _clocks(readings),
+        _others(readings),
+        _cores(readings),
+        _errors(readings),
+        *notes,
     )
 
 
-def _host(conditions: Conditions, known: dict[str, Any]) -> str | None:
-    name = "enqueue_us" if "enqueue_us" in known else "python_call_ns"
+def _host(conditions: Conditions, readings: dict[str, Any]) -> str | None:
+    name = "enqueue_us" if "enqueue_us" in readings else "python_call_ns"
     of_ranks = [value for rank in conditions.before.ranks if (value := getattr(rank, name)) is not None]
-    if name not in known or not of_ranks:
+    if name not in readings or not of_ranks:
         return None
     what, unit = ("Enqueueing a kernel", "µs") if name == "enqueue_us" else ("A Python call", "ns")
     least, most = (f"{units.number(value)} {unit}" for value in (min(of_ranks), max(of_ranks)))
@@ -45,33 +51,33 @@ def _host(conditions: Conditions, known: dict[str, Any]) -> str | None:
     return f"{what} takes {least} on the fastest rank and **{most}** on the slowest: the ranks differ."
 
 
-def _copies(known: dict[str, Any]) -> str | None:
-    rate = known.get("pinned_copy_gb_per_s")
+def _copies(readings: dict[str, Any]) -> str | None:
+    rate = readings.get("pinned_copy_gb_per_s")
     return rate and f"All ranks together copy {units.rate(rate)} from pinned host memory to the GPUs."
 
 
-def _clocks(known: dict[str, Any]) -> str | None:
-    if "throttled_percent" not in known:
+def _clocks(readings: dict[str, Any]) -> str | None:
+    if "throttled_percent" not in readings:
         return None
-    share, clock = known["throttled_percent"], known.get("sm_clock_mhz")
+    share, clock = readings["throttled_percent"], readings.get("sm_clock_mhz")
     at = f" The median clock of busy GPUs is {units.count(clock)} MHz." if clock else ""
     if share <= THROTTLED_PERCENT:
         return f"**Clocks are free**: a GPU was throttled for {share:.0f} % of the measuring at most.{at}"
-    reasons = known.get("throttle_reasons") or "no reason is given"
+    reasons = readings.get("throttle_reasons") or "no reason is given"
     return f"**A GPU was throttled** for {share:.0f} % of the measuring ({reasons}).{at}"
 
 
-def _others(known: dict[str, Any]) -> str | None:
-    if "other_processes" not in known:
+def _others(readings: dict[str, Any]) -> str | None:
+    if "other_processes" not in readings:
         return None
-    if not known["other_processes"]:
+    if not readings["other_processes"]:
         return "No other process used the GPUs before or after the run."
     return "**Another process used the GPUs** before or after the run: rates may be too low."
 
 
-def _cores(known: dict[str, Any]) -> str:
-    waited, quota = known.get("cpu_pressure_percent"), known.get("cgroup_quota_cores")
-    cores = f"The run could use {known['cores']} core{'s' * (known['cores'] != 1)}"
+def _cores(readings: dict[str, Any]) -> str:
+    waited, quota = readings.get("cpu_pressure_percent"), readings.get("cgroup_quota_cores")
+    cores = f"The run could use {readings['cores']} core{'s' * (readings['cores'] != 1)}"
     cores += f", of which its control group allows {units.number(quota)}" if quota else ""
     if waited is None:
         return f"{cores}."
@@ -79,10 +85,10 @@ def _cores(known: dict[str, Any]) -> str:
     return f"{cores}; some process waited for a core in {waited:.0f} % of the time: {verdict}."
 
 
-def _errors(known: dict[str, Any]) -> str | None:
+def _errors(readings: dict[str, Any]) -> str | None:
     counted = {"ecc_uncorrected_errors": "uncorrected memory errors", "nvlink_errors": "NVLink recoveries"}
-    told = [f"{known[name]} {words}" for name, words in counted.items() if known.get(name)]
-    return f"**The run met {listed(told)}.**" if told else None
+    errors = [f"{readings[name]} {words}" for name, words in counted.items() if readings.get(name)]
+    return f"**The run met {listed(errors)}.**" if errors else None
 
 
 EXPLAINED = 0.1  # of the peak: what may stay unexplained

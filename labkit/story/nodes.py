@@ -43,9 +43,9 @@ def explain_links(table: pd.DataFrame) -> Markdown:
 
 def _beside_nvlink(node: pd.Series, rate: float) -> str | None:
     """Return how much more a GPU's NVLinks carry within that node; None where no datasheet tells it."""
-    known = spec(str(node["gpus"]).partition(" × ")[2])
-    if known is None or not known.nvlink_gb_per_s:
+    limits = spec(str(node["gpus"]).partition(" × ")[2])
+    if limits is None or not limits.nvlink_gb_per_s:
         return None
-    ratio = known.nvlink_gb_per_s / rate
+    ratio = limits.nvlink_gb_per_s / rate
     more = f"{units.times(ratio)} as much" if ratio > 1 else "no more"
-    return f"Within the node, the NVLinks of one GPU carry {units.rate(known.nvlink_gb_per_s)}: {more}."
+    return f"Within the node, the NVLinks of one GPU carry {units.rate(limits.nvlink_gb_per_s)}: {more}."

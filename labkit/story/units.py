@@ -73,6 +73,6 @@ def gib(value_gib: float) -> str:
 
 def span(values: Iterable[float], form: Callable[[float], str] = times) -> str:
     """Return the least and the most of the values as one says them: "1.2 to 3.4×", or "1.2×" where they are alike."""
-    known = list(values)
-    least, most = form(min(known)), form(max(known))
+    numbers = list(values)
+    least, most = form(min(numbers)), form(max(numbers))
     return least if least == most else f"{least.removesuffix('×').removesuffix(' %')} to {most}"

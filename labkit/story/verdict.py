@@ -47,5 +47,5 @@ def one_minute(rules: Mapping[str, Callable[[Measured], str | None]], **measured
     is two words is passed as `on_this_node`.
     """
     heads = [name.replace("_", " ") for name in measured]
-    rows = [[rule, *(show(one) or NOT_MEASURED for one in measured.values())] for rule, show in rules.items()]
+    rows = [[rule, *(show(run) or NOT_MEASURED for run in measured.values())] for rule, show in rules.items()]
     return Markdown(as_table(pd.DataFrame(rows, columns=["rule", *heads])))

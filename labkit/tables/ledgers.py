@@ -55,10 +55,10 @@ def sent(run: Run, by: list[str] = BY, model: Callable = lambda plan, row: plan.
     """
     rows, parts = run.entries("traffic"), []
     for setting, group in rows[rows["rank"] == 0].groupby(by, sort=False):
-        one = group.iloc[0]
-        more = {name: _knob(one, source) for name, source in knobs.items()}
+        first = group.iloc[0]
+        more = {name: _knob(first, source) for name, source in knobs.items()}
         formula = {
-            each.collective: each for each in traffic(model(run.plan, one), one["strategy"], one["ranks"], **more)
+            each.collective: each for each in traffic(model(run.plan, first), first["strategy"], first["ranks"], **more)
         }
         counted = group.set_index("collective")
         for name in dict.fromkeys([*formula, *counted.index]):

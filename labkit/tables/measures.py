@@ -43,11 +43,11 @@ class Measured:
     @classmethod
     def of(cls, values: Iterable[float], setting: str, limit: float | None = None) -> Measured | None:
         """Return the figure of these repeats; None where there are none."""
-        known = [float(value) for value in values if not math.isnan(value)]
-        if not known:
+        numbers = [float(value) for value in values if not math.isnan(value)]
+        if not numbers:
             return None
-        low, value, high = statistics.quantiles(known, n=4, method="inclusive") if len(known) > 1 else known * 3
-        return cls(value, low, high, len(known), setting, math.nan if limit is None else float(limit))
+        low, value, high = statistics.quantiles(numbers, n=4, method="inclusive") if len(numbers) > 1 else numbers * 3
+        return cls(value, low, high, len(numbers), setting, math.nan if limit is None else float(limit))
 
     def rate(self, amount: float, limit: float | None = None) -> Measured:
         """Return what is done per unit of time, where this figure is the time that `amount` takes."""
@@ -93,7 +93,7 @@ def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | Non
     if dividend is None or divisor is None:
         return None
     value = dividend.value / divisor.value
-    reach = value * sum((one.high - one.low) / (2 * one.value) for one in (dividend, divisor))
+    reach = value * sum((term.high - term.low) / (2 * term.value) for term in (dividend, divisor))
     repeats = min(dividend.repeats, divisor.repeats)
     return replace(dividend, value=value, low=value - reach, high=value + reach, repeats=repeats, limit=math.nan)
 
@@ -149,6 +149,6 @@ def message(size_bytes: float) -> str:
 
 def most_per_second(run: Run, flop: float, precision: str, gpus: int = 1) -> float | None:
     """Return how many things of `flop` operations each these GPUs can do per second, by their datasheet."""
-    known = datasheet(run)
-    tflops = known.tflops(PEAK[precision]) if known else None
+    sheet = datasheet(run)
+    tflops = sheet.tflops(PEAK[precision]) if sheet else None
     return gpus * tflops * 1e12 / flop if tflops else None

@@ -64,8 +64,8 @@ def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFram
     sides = [rows[rows["strategy"] == name] for name in (strategy, base)]
     common = set.intersection(*(set(side["ranks"]) for side in sides))
     if not common:
-        known = rows[["strategy", "ranks"]].drop_duplicates().to_dict("split", index=False)["data"]
-        raise ValueError(f"{strategy} and {base} were not profiled on equally many ranks; known are {known}")
+        profiled = rows[["strategy", "ranks"]].drop_duplicates().to_dict("split", index=False)["data"]
+        raise ValueError(f"{strategy} and {base} were not profiled on equally many ranks; known are {profiled}")
     compared, base_means = (_mean(side[side["ranks"] == max(common)]) for side in sides)
     table = compared.join(base_means.add_prefix("base_"), how="outer").fillna(0.0).reset_index()
     table["calls_difference"] = table["calls"] - table["base_calls"]

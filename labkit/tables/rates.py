@@ -103,9 +103,9 @@ def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.Da
     flop = flop_per_token(
         gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden, plan.sequence
     )
-    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    limits = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
     peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
-    table["peak_tflops"] = [known.tflops(PEAK[name]) if known else None for name in peaks]
+    table["peak_tflops"] = [limits.tflops(PEAK[name]) if limits else None for name in peaks]
     table["peak_tflops"] = table["peak_tflops"].astype(float)
     table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
     checked = against_limit(table, "tflops_per_gpu", "peak_tflops")

@@ -27,7 +27,7 @@ def _changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]])
     release is requested, though other streams may still hold up its reuse. Events before the first phase are left out.
     """
     starts = [start for _, start, _ in phases]
-    found: list[_Change] = []
+    changes: list[_Change] = []
     living: dict[int, tuple[int, int]] = {}  # address → the change that it was born with, its phase
     for event in events:
         when, action, mib = event["time_us"], event["action"], event["size"] / MIB
@@ -35,19 +35,19 @@ def _changes(events: Iterable[dict], phases: Sequence[tuple[str, float, float]])
         if phase < 0:
             continue
         if action == "alloc":
-            living[event["addr"]] = (len(found), phase)
-            found.append((when, _KEPT.get(phases[phase][0], "temporary"), mib))
+            living[event["addr"]] = (len(changes), phase)
+            changes.append((when, _KEPT.get(phases[phase][0], "temporary"), mib))
         elif action == "free_requested":
             kind = "base"
             if event["addr"] in living:
                 birth, made = living.pop(event["addr"])
                 if made == phase:
-                    found[birth] = (found[birth][0], "temporary", found[birth][2])
-                kind, mib = found[birth][1:]
-            found.append((when, kind, -mib))
+                    changes[birth] = (changes[birth][0], "temporary", changes[birth][2])
+                kind, mib = changes[birth][1:]
+            changes.append((when, kind, -mib))
         elif action in _RESERVE:
-            found.append((when, "reserved", _RESERVE[action] * mib))
-    return found
+            changes.append((when, "reserved", _RESERVE[action] * mib))
+    return changes
 
 
 def timeline(
@@ -121,7 +121,7 @@ def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]], 
         phase = bisect_right(starts, event["time_us"]) - 1
         if event["action"] == "alloc" and phase >= 0:
             counts[event["size"], phases[phase][0], *_own_line(event.get("frames", ()))] += 1
-    ordered = sorted(counts.items(), key=lambda one: (-one[0][0], -one[1], one[0][1:]))[:most]
+    ordered = sorted(counts.items(), key=lambda item: (-item[0][0], -item[1], item[0][1:]))[:most]
     return [
         {"size_mib": size / MIB, "count": count, "phase": phase, "line": line, "source": source}
         for (size, phase, line, source), count in ordered
@@ -130,9 +130,9 @@ def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]], 
 
 def _own_line(frames: Iterable[dict]) -> tuple[str, str]:
     """Return the innermost line of the workbook's own code, as "worker/transformer.py:34", and its text."""
-    own = tuple(f"{folder}/" for folder in CODE)
+    folders = tuple(f"{folder}/" for folder in CODE)
     for frame in frames:
-        if frame["filename"].startswith(own) and not frame["filename"].endswith("worker/allocations.py"):
-            name = frame["filename"].removeprefix(own[0]).removeprefix(f"{NOTEBOOKS}/")
+        if frame["filename"].startswith(folders) and not frame["filename"].endswith("worker/allocations.py"):
+            name = frame["filename"].removeprefix(folders[0]).removeprefix(f"{NOTEBOOKS}/")
             return f"{name}:{frame['line']}", linecache.getline(frame["filename"], frame["line"]).strip()
     return "", ""

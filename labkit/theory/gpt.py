@@ -12,7 +12,7 @@ from labkit.theory.training import Training, roomy
 FILES = {"GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 Large": "gpt2-large", "GPT-2 XL": "gpt2-xl"}
 GPT2 = {name: configuration(file) for name, file in FILES.items()}
 # layers, hidden, heads; the last three have their authors' sizes (Touvron and others, 2023)
-SIZES = {name: (one["n_layer"], one["n_embd"], one["n_head"]) for name, one in GPT2.items()} | {
+SIZES = {name: (knobs["n_layer"], knobs["n_embd"], knobs["n_head"]) for name, knobs in GPT2.items()} | {
     "7 B": (32, 4096, 32),
     "13 B": (40, 5120, 40),
     "65 B": (80, 8192, 64),

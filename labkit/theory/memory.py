@@ -58,8 +58,10 @@ def ledger(
     knobs = {"element_bytes": element_bytes, "state_bytes": state_bytes, "micro_batches": micro_batches}
     moments = [held_at(end, model, strategy, ranks, activations, **knobs) for end in (False, True)]
     if element_bytes < 4:
-        own = moments[0]["parameters"] // element_bytes
-        moments.append(dict(zip(ITEMS, (own * element_bytes, own * 4, own * state_bytes, 0, 0, 0), strict=True)))
+        elements = moments[0]["parameters"] // element_bytes
+        moments.append(
+            dict(zip(ITEMS, (elements * element_bytes, elements * 4, elements * state_bytes, 0, 0, 0), strict=True))
+        )
     return max(moments, key=lambda items: sum(items.values()))
 
 
@@ -79,9 +81,9 @@ def held_at(
     if strategy in ("single", "ddp"):
         # DDP's buckets are the gradients' memory and stay; a single GPU frees its gradients after the update.
         gradients_stay = end or strategy == "ddp" or micro_batches > 1
-        own, gathered, buffers = model.parameters, 0, 0
+        held_elements, gathered, buffers = model.parameters, 0, 0
     else:
-        gradients_stay, own = end or micro_batches > 1, shard(model.shapes, ranks)
+        gradients_stay, held_elements = end or micro_batches > 1, shard(model.shapes, ranks)
         root, block = (elements(shapes) * element_bytes for shapes in (model.root, model.block))
         gathered, buffers = {
             # At the start two blocks are whole, the one at work and the next, each with a buffer that brought it. At
@@ -92,9 +94,9 @@ def held_at(
             "fsdp_root": (whole, 2 * whole) if end else (whole, whole),
         }[strategy]
     return {
-        "parameters": own * element_bytes,
-        "gradients": own * element_bytes * gradients_stay,
-        "optimizer": own * state_bytes,
+        "parameters": held_elements * element_bytes,
+        "gradients": held_elements * element_bytes * gradients_stay,
+        "optimizer": held_elements * state_bytes,
         "activations": activations * (not end),
         "gathered": gathered,
         "buffers": buffers,

@@ -49,9 +49,13 @@ def resnet(width: int, blocks: Sequence[int], classes: int, channels: int = 3, i
     """
     shapes: list[Shape] = []
     buffers_bytes = 0
-    for one in convolutions(width, blocks, channels, image):
-        shapes += [(one.outputs, one.inputs, one.kernel, one.kernel), (one.outputs,), (one.outputs,)]
-        buffers_bytes += 2 * FLOAT_BYTES * one.outputs + INTEGER_BYTES
+    for convolution in convolutions(width, blocks, channels, image):
+        shapes += [
+            (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel),
+            (convolution.outputs,),
+            (convolution.outputs,),
+        ]
+        buffers_bytes += 2 * FLOAT_BYTES * convolution.outputs + INTEGER_BYTES
     return Model(tuple(shapes), (), ((classes, width * 2 ** (len(blocks) - 1)), (classes,)), 0, buffers_bytes)
 
 
@@ -61,8 +65,8 @@ def flop_per_image(width: int, blocks: Sequence[int], classes: int, channels: in
     2 per multiplication and addition; backward does twice the forward's work, but for the stem, whose input needs no
     gradient.
     """
-    found = list(convolutions(width, blocks, channels, image))
-    forward = [2 * one.kernel**2 * one.inputs * one.outputs * one.side**2 for one in found]
+    layers = list(convolutions(width, blocks, channels, image))
+    forward = [2 * layer.kernel**2 * layer.inputs * layer.outputs * layer.side**2 for layer in layers]
     classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
     return 3 * (sum(forward) + classifier) - forward[0]
 

@@ -72,6 +72,6 @@ def configuration(name: str) -> dict[str, Any]:
     """
     file = MODELS / f"{name}.json"
     if not file.is_file():
-        known = ", ".join(sorted(path.stem for path in MODELS.glob("*.json")))
-        raise FileNotFoundError(f"no configuration {name!r} in data/models; there are {known}")
+        names = ", ".join(sorted(path.stem for path in MODELS.glob("*.json")))
+        raise FileNotFoundError(f"no configuration {name!r} in data/models; there are {names}")
     return json.loads(file.read_text(encoding="utf-8"))

@@ -74,4 +74,4 @@ def through_a_link(sent: list[Sent], ranks: int) -> float:
     """
     ring = (ranks - 1) / ranks
     share = {"all-reduce": 2 * ring, "broadcast": 1.0}
-    return sum(share.get(one.collective, ring) * one.bytes for one in sent)
+    return sum(share.get(call.collective, ring) * call.bytes for call in sent)

@@ -13,7 +13,8 @@ from labkit.theory.shapes import Model, configuration
 NAMES = ("small", "medium", "large", "xl", "2.7b")
 CONFIGURATIONS = {name: configuration(f"transformer-{name}") for name in NAMES}
 SIZES = {  # hidden, inner, layers, heads
-    name: (one["d_model"], one["d_ff"], one["num_layers"], one["num_heads"]) for name, one in CONFIGURATIONS.items()
+    name: (knobs["d_model"], knobs["d_ff"], knobs["num_layers"], knobs["num_heads"])
+    for name, knobs in CONFIGURATIONS.items()
 }
 VOCABULARY: int = CONFIGURATIONS["xl"]["vocab_size"]
 # For CPUs: a sixteenth as wide, a sixth as deep, with two heads each; the five keep their order in width and in depth.

@@ -54,10 +54,10 @@ def measure(plan: Any) -> Run:
     Its rows hold pair, way, wall seconds, seconds until the workers were ready, and seconds to the first row.
     """
     run, begun = Run.create(plan, node.here()), time.time()
-    one, many = plan.one_point(), plan.sweep()
+    single, many = plan.one_point(), plan.sweep()
     ways = {
-        "torchrun": lambda: torchrun(one),
-        "launch": lambda: launch(one, progress=False),
+        "torchrun": lambda: torchrun(single),
+        "launch": lambda: launch(single, progress=False),
         "sweep": lambda: launch(many, progress=False),
     }
     for point in tqdm(plan.points(), desc="paired launches", leave=False, disable=None):

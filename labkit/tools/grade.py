@@ -44,21 +44,23 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        found = submissions(given.folder)
+        handed_in = submissions(given.folder)
         labs = [page.stem.partition("_")[2] for page in chosen(given.notebooks)] if given.notebooks else []
         kind = confine.confinement(given.unconfined)
         written = pages.Pages(given.out, kind)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
-    exercises = asked(found, labs)
+    exercises = asked(handed_in, labs)
     limits = confine.Limits(given.seconds, given.memory_mib, unconfined=given.unconfined)
     jobs = given.jobs if confine.side_by_side(kind) else 1
-    graded = grade(found, exercises, limits=limits, secret=given.secret, jobs=jobs)
-    for submission, rows in zip(found, graded, strict=True):
+    graded = grade(handed_in, exercises, limits=limits, secret=given.secret, jobs=jobs)
+    for submission, rows in zip(handed_in, graded, strict=True):
         written.add(submission, rows)
-        told = "; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems])
-        tqdm.write("".join(one if one.isprintable() else ascii(one)[1:-1] for one in told))  # names may hold commands
+        line = "; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems])
+        tqdm.write(
+            "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
+        )  # names may hold commands
     print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")
     return 0
 

@@ -58,9 +58,9 @@ def _check(archive: Path, archive_bytes: int, sha256: str) -> None:
     if (size := archive.stat().st_size) != archive_bytes:
         raise NoImages(f"the archive has {size} bytes, not {archive_bytes}: it is truncated or another file")
     with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        raise NoImages(f"the archive's SHA-256 is {found}, not {sha256}: it is not the published file")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        raise NoImages(f"the archive's SHA-256 is {digest}, not {sha256}: it is not the published file")
 
 
 def _unpack(archive: Path, folder: Path) -> None:

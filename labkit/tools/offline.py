@@ -107,7 +107,7 @@ def require(target: str) -> None:
 
 def _absent(target: str) -> list[str]:
     """The packages of requirements.txt that a target imports and this environment does not have."""
-    pinned = [found[0] for line in _lines(ROOT / "requirements.txt") if (found := re.match(r"[A-Za-z0-9._-]+", line))]
+    pinned = [match[0] for line in _lines(ROOT / "requirements.txt") if (match := re.match(r"[A-Za-z0-9._-]+", line))]
     others = {name for tools in TOOLS.values() for name in tools} - set(TOOLS.get(target, []))
     others |= set(NOTEBOOKS) if target in NO_NOTEBOOKS else set()
     modules = {name: MODULES.get(name, name.lower().replace("-", "_")) for name in pinned if name not in others}

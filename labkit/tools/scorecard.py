@@ -30,9 +30,12 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
         return _joined([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
     cards = [_of_run(run) for run in recorded]
-    known = {key for one in cards for key in zip(one["lab"], one["target"], strict=True)}
-    expected = [one for one in map(_expected, lesson_names()) if len(one)]
-    missing = [one[[key not in known for key in zip(one["lab"], one["target"], strict=True)]] for one in expected]
+    in_cards = {key for card in cards for key in zip(card["lab"], card["target"], strict=True)}
+    expected = [targets for targets in map(_expected, lesson_names()) if len(targets)]
+    missing = [
+        targets[[key not in in_cards for key in zip(targets["lab"], targets["target"], strict=True)]]
+        for targets in expected
+    ]
     return _joined([*cards, *missing])
 
 
@@ -51,7 +54,7 @@ def _expected(lab: str) -> pd.DataFrame:
 
 
 def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    nonempty_cards = [one for one in cards if len(one)]
+    nonempty_cards = [card for card in cards if len(card)]
     if not nonempty_cards:
         return pd.DataFrame(columns=COLUMNS)
     table = pd.concat(nonempty_cards, ignore_index=True)
@@ -61,11 +64,11 @@ def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
 def _conditions(table: pd.DataFrame) -> list[str]:
     """Return for each row whether it is comparable with the first row of the same target, where it is not that one."""
     first_of: dict[tuple[str, str], dict[Any, Any]] = {}
-    told = []
+    comparisons = []
     for row in table.reindex(columns=["lab", "target", "run", "measured_as"]).to_dict("records"):
         first = first_of.setdefault((row["lab"], row["target"]), row)
-        told.append(NONE if first is row else comparable(first["measured_as"], row["measured_as"], first["run"]))
-    return told
+        comparisons.append(NONE if first is row else comparable(first["measured_as"], row["measured_as"], first["run"]))
+    return comparisons
 
 
 if __name__ == "__main__":

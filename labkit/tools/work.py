@@ -13,8 +13,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=copies.folder(), help="the folder of the copies")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("refresh", help="bring all copies up to date")
-    one = commands.add_parser("reset", help="replace a copy by the notebook, and put it aside")
-    one.add_argument("notebook", nargs="?", default="", help="as 02, or 02_broadcast")
+    reset = commands.add_parser("reset", help="replace a copy by the notebook, and put it aside")
+    reset.add_argument("notebook", nargs="?", default="", help="as 02, or 02_broadcast")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "reset":

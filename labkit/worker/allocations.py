@@ -120,8 +120,8 @@ class Meter:
 def _wake_libraries(device: torch.device) -> None:
     """Multiply small matrices forward and backward: cuBLAS allocates its workspace, once per thread and precision."""
     for dtype in (torch.float32, torch.bfloat16):
-        one = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
-        (one @ one).sum().backward()
+        matrix = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
+        (matrix @ matrix).sum().backward()
 
 
 def remembered(
@@ -211,8 +211,8 @@ class _Allocator:
         self.worker.synchronize()
 
     def look_at_segments(self) -> None:
-        found = torch.cuda.memory_snapshot(include_traces=False)
-        self.segments = [segment for segment in found if segment["device"] == self.worker.device.index]
+        segments = torch.cuda.memory_snapshot(include_traces=False)
+        self.segments = [segment for segment in segments if segment["device"] == self.worker.device.index]
 
     def events(self) -> list[dict[str, Any]]:
         snapshot: Any = torch.cuda.memory._snapshot()

@@ -111,9 +111,9 @@ class Feed:
     ):
         self.images, self.batch, self.device = images, batch, device
         self.share, self.reshuffle, self.batches = share, reshuffle, None
-        own: dict[str, Any] = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
+        replicas: dict[str, Any] = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
         whole: Any = images.labels
-        self.sampler = DistributedSampler(whole, **own, shuffle=True, seed=seed)
+        self.sampler = DistributedSampler(whole, **replicas, shuffle=True, seed=seed)
         self.numbers = torch.Generator(device).manual_seed(1000 * seed + rank)
         if host is not None:
             torch.manual_seed(1000 * seed + rank)

@@ -92,10 +92,10 @@ def account(worker: Worker, events: list, steps: int) -> None:
 
 def operators(worker: Worker, events: list, steps: int) -> None:
     """Append a row entry="operator" for each of the longest kernels, then one named "other" for all the rest."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    times_us: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
-        found[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
-    ordered = sorted(found.items(), key=lambda item: -sum(item[1]))
+        times_us[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
+    ordered = sorted(times_us.items(), key=lambda item: -sum(item[1]))
     rows, rest = ordered[:LISTED], ordered[LISTED:]
     if rest:
         rows.append((("other", "other"), [us for _, calls in rest for us in calls]))

@@ -29,7 +29,7 @@ class Block(nn.Module):
     def attend(self, x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
         """Return causal attention's output (batch, sequence, hidden); queries and keys are rotated by position."""
         made = (part(x) for part in (self.query, self.key, self.value))
-        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in made)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in made)
         mixed = functional.scaled_dot_product_attention(rotated(q, turn), rotated(k, turn), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(-2))
 

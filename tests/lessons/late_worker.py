@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lessons.ddp_from_scratch.plan import Profiles
-from lessons.ddp_from_scratch.worker.steps import Loop, profile
+from lessons.ddp_from_scratch.worker.steps import SteppingLoop, profile
 
 LATE_S = 0.2
 
@@ -39,7 +39,7 @@ class Unbuffered(nn.Module):
 
 def measure(worker, point) -> None:
     """Append when this rank's last `finish` began, and when the profile was over; then the same of closing."""
-    loop = Loop(worker, point, Unbuffered(worker.plan.vocabulary, worker.plan.hidden).to(worker.device))
+    loop = SteppingLoop(worker, point, Unbuffered(worker.plan.vocabulary, worker.plan.hidden).to(worker.device))
     finish, began_s = loop.wrapped.finish, []
 
     def late_finish() -> None:

@@ -70,7 +70,7 @@ def _title(layers: Sequence[parts.Layer], backends: Sequence[str]) -> str:
     table = layers[-1].table
     name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
     ends = "CPU processes" if fact(table, "small") else "GPUs"
-    return f"{name}: {' and '.join(_NAMES[one] for one in backends)}, {_widest(table)['ranks'].max()} {ends}"
+    return f"{name}: {' and '.join(_NAMES[backend] for backend in backends)}, {_widest(table)['ranks'].max()} {ends}"
 
 
 def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
@@ -102,8 +102,8 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
 def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
     rows = _widest(layer.table[layer.table["collective"] == _ALL_REDUCE])
     for backend in backends:
-        own = rows[rows["backend"] == backend]
-        line = own[own["clock"] == _CLOCK]
+        of_backend = rows[rows["backend"] == backend]
+        line = of_backend[of_backend["clock"] == _CLOCK]
         look = {"color": layer.color, "marker": _MARKERS[backend], "ls": "", "zorder": 1 if layer.behind else 3}
         label = f"{layer.label}, {_NAMES[backend]}, calls in flight"
         _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=label, **look)
@@ -114,7 +114,7 @@ def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
             moved = bus_factor(_ALL_REDUCE, int(fitted["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
             ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], color=canvas.THEORY, lw=1.3, zorder=2)
         for clock, (marker, name) in _OTHER_CLOCKS.items():
-            other = own[own["clock"] == clock]
+            other = of_backend[of_backend["clock"] == clock]
             if backend == backends[0] and len(other):
                 ax.plot(other["bytes"], other["median_us"], marker, mfc="none", color=canvas.QUIET, ms=5, label=name)
 
@@ -260,11 +260,11 @@ def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str)
     """Draw the growth of each library's smallest or largest message; return what was drawn and its size."""
     rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK)].dropna(subset="median_us")
     drawn = {}
-    for backend, own in rows.groupby("backend", sort=False):
-        if own["ranks"].min() != 2 or own["ranks"].max() == 2:
+    for backend, of_backend in rows.groupby("backend", sort=False):
+        if of_backend["ranks"].min() != 2 or of_backend["ranks"].max() == 2:
             continue
-        size = own["bytes"].max() if largest else own["bytes"].min()
-        line, label = own[own["bytes"] == size].sort_values("ranks"), f"{name}, {_NAMES[str(backend)]}"
+        size = of_backend["bytes"].max() if largest else of_backend["bytes"].min()
+        line, label = of_backend[of_backend["bytes"] == size].sort_values("ranks"), f"{name}, {_NAMES[str(backend)]}"
         times = 1 / line["median_us"].iloc[0]
         look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
         _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)

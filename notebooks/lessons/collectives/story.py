@@ -117,7 +117,9 @@ def knee(table: pd.DataFrame) -> Markdown:
     rows = rows[(rows["clock"] == _CLOCK) & rows["residual"].notna()]
     if rows.empty:
         return verdict("This run has too few sizes for a line.")
-    lines = [(name, own.iloc[0], own["residual"].abs().max()) for name, own in rows.groupby(["backend", "collective"])]
+    lines = [
+        (name, sizes.iloc[0], sizes["residual"].abs().max()) for name, sizes in rows.groupby(["backend", "collective"])
+    ]
     shown = pd.DataFrame(
         [
             (
@@ -156,7 +158,7 @@ def libraries(table: pd.DataFrame) -> Markdown:
         return verdict("One library alone was measured: two need GPUs.")
     parts = []
     for size in (sizes.min(), sizes.max()):
-        fast, slow = (one.loc[size] for one in (nccl, gloo))
+        fast, slow = (library.loc[size] for library in (nccl, gloo))
         apart = resolved(fast["median_us"], slow["median_us"], fast["spread_us"], slow["spread_us"])
         parts.append(units.times(slow["median_us"] / fast["median_us"]) if apart else "1.0×, within noise,")
     small, large = parts
@@ -174,7 +176,10 @@ def reached(table: pd.DataFrame) -> Markdown:
     share = rows["share_of_limit"]
     names = {"bus_gb_per_s": "bus bandwidth, GB/s", "algorithm_gb_per_s": "algorithm bandwidth, GB/s"}
     shown = rows.rename(columns=names)[["collective", *names.values()]].assign(
-        **{"limit, GB/s": rows["limit"], "of the limit": ["–" if pd.isna(one) else units.percent(one) for one in share]}
+        **{
+            "limit, GB/s": rows["limit"],
+            "of the limit": ["–" if pd.isna(part) else units.percent(part) for part in share],
+        }
     )
     best = rows.iloc[0]
     allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
@@ -198,8 +203,8 @@ def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
     columns = ["run", "message", "ranks", "times as long", "a ring's latency", "a ring's transfer"]
     shown = pd.DataFrame([row[:-2] for row in rows], columns=columns)
     of_here = [row for row in rows if row[0].startswith("this run")] or rows
-    said = "; ".join(f"the time of {row[1]} {row[-1]}" for row in of_here[:2])
-    return verdict(f"This run: **{said}.**", shown, summary="Every run, from the fewest to the most ranks")
+    growths = "; ".join(f"the time of {row[1]} {row[-1]}" for row in of_here[:2])
+    return verdict(f"This run: **{growths}.**", shown, summary="Every run, from the fewest to the most ranks")
 
 
 def _grown(table: pd.DataFrame) -> list[tuple]:
@@ -207,28 +212,28 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
     name = _whose(table).lower()
     rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
     for backend in _backends(rows):
-        own = rows[rows["backend"] == backend]
-        few, many = own["ranks"].min(), own["ranks"].max()
+        of_backend = rows[rows["backend"] == backend]
+        few, many = of_backend["ranks"].min(), of_backend["ranks"].max()
         terms = {
             "latency": hops(_ALL_REDUCE, many) / hops(_ALL_REDUCE, few),
             "transfer": bus_factor(_ALL_REDUCE, many) / bus_factor(_ALL_REDUCE, few),
         }
-        sizes = own.loc[own["clock"] == _CLOCK, "bytes"]
+        sizes = of_backend.loc[of_backend["clock"] == _CLOCK, "bytes"]
         for size in dict.fromkeys((sizes.min(), sizes.max())) if few < many else ():
-            by_clock = own[own["bytes"] == size].set_index(["clock", "ranks"])[["median_us", "spread_us"]]
+            by_clock = of_backend[of_backend["bytes"] == size].set_index(["clock", "ranks"])[["median_us", "spread_us"]]
             clock = _without_host(by_clock, few, many)
             pair = [by_clock.loc[(clock, ranks)] for ranks in (few, many)]
             ratio = pair[1]["median_us"] / pair[0]["median_us"]
             near = min(terms, key=lambda term: abs(log(terms[term] / ratio)))
-            if not resolved(*(one["median_us"] for one in pair), *(one["spread_us"] for one in pair)):
-                said = "does not grow beyond noise"
+            if not resolved(*(row["median_us"] for row in pair), *(row["spread_us"] for row in pair)):
+                kind = "does not grow beyond noise"
             elif ratio > _BEYOND * max(terms.values()):
-                said = "grows more than both terms of a ring"
+                kind = "grows more than both terms of a ring"
             else:
-                said = f"grows more like a ring's {near}"
+                kind = f"grows more like a ring's {near}"
             graph = ", from a CUDA graph" if clock != _CLOCK else ""
             head = (f"{name}, {_NAMES[backend]}{graph}", _size(size), f"{few} to {many}", units.times(ratio))
-            grown.append((*head, *map(units.times, terms.values()), ratio, said))
+            grown.append((*head, *map(units.times, terms.values()), ratio, kind))
     return grown
 
 
@@ -236,7 +241,7 @@ def _without_host(by_clock: pd.DataFrame, few: int, many: int) -> str:
     """Return the clock that tells the growth: of graphs, where the host's launching is most of a call in flight."""
     if not {("captured", few), ("captured", many)} <= {*by_clock.index}:
         return _CLOCK
-    left = [by_clock["median_us"]["captured", one] / by_clock["median_us"][_CLOCK, one] for one in (few, many)]
+    left = [by_clock["median_us"]["captured", ranks] / by_clock["median_us"][_CLOCK, ranks] for ranks in (few, many)]
     return "captured" if max(left) <= _LITTLE else _CLOCK
 
 

@@ -41,7 +41,9 @@ def bandwidths(run: Run) -> pd.DataFrame:
     fitted_us, and residual: the line over the measured, less 1.
     """
     table = _timed(run).merge(_fits(_timed(run)), on=[*_LINE, "clock"], how="left")
-    moved = table["message_bytes"] * [bus_factor(*one) for one in zip(table["collective"], table["ranks"], strict=True)]
+    moved = table["message_bytes"] * [
+        bus_factor(*call) for call in zip(table["collective"], table["ranks"], strict=True)
+    ]
     table["fitted_us"] = table["alpha_us"] + moved / GB / table["beta_gb_per_s"] * 1e6
     table["residual"] = table["fitted_us"] / table["median_us"] - 1
     return of_run(table, run)

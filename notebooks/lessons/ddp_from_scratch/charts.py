@@ -133,10 +133,10 @@ def flights_chart(
 
 
 def _flights(ax: Axes, row: int, flights: list[Flight]) -> None:
-    begun_s = [0.0, *(one.called_s for one in flights[:-1])]
-    backward = [(begun, one.full_s) for begun, one in zip(begun_s, flights, strict=True)]
-    calls = [(one.full_s, one.called_s) for one in flights]
-    link = [(one.start_s, one.end_s) for one in flights]
+    begun_s = [0.0, *(flight.called_s for flight in flights[:-1])]
+    backward = [(begun, flight.full_s) for begun, flight in zip(begun_s, flights, strict=True)]
+    calls = [(flight.full_s, flight.called_s) for flight in flights]
+    link = [(flight.start_s, flight.end_s) for flight in flights]
     for color, spans_s in ((canvas.COMPUTE, backward), (canvas.WAIT, calls), (canvas.COMMUNICATE, link)):
         spans_ms = [(1e3 * start, 1e3 * (end - start)) for start, end in spans_s]
         parts.lane(ax, row, spans_ms, color=color, below=color == canvas.COMMUNICATE)

@@ -45,15 +45,15 @@ def what_is_hidden(table: pd.DataFrame, costs: pd.DataFrame) -> Markdown:
         after = rows.loc[_AFTER[best]]
         share = units.percent((after["step_ms"] - rows.loc[best, "step_ms"]) / after["longer_ms"])
         whose = "it" if after.name == "naive" else f"what *{NAMES[str(after.name)]}* adds"
-        said = f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*."
+        sentence = f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*."
         others = [f"*{NAMES[name]}*" for name, after in pairs if name != best and not _gains(rows, name, after)]
-        said += f" {listed(others)} hides nothing beyond noise." if others else ""
-        return verdict(said, shown, summary=summary)
-    said = f"{added}. **Backward hides nothing beyond noise.**"
+        sentence += f" {listed(others)} hides nothing beyond noise." if others else ""
+        return verdict(sentence, shown, summary=summary)
+    sentence = f"{added}. **Backward hides nothing beyond noise.**"
     if "flat" in rows.index and _apart(naive, rows.loc["flat"]) and rows.loc["flat", "step_ms"] < naive["step_ms"]:
         saved = units.number(naive["step_ms"] - rows.loc["flat", "step_ms"], 2)
-        said += f" Fewer calls save: *flat*, which hides nothing, is {saved} ms shorter."
-    return verdict(said, shown, summary=summary)
+        sentence += f" Fewer calls save: *flat*, which hides nothing, is {saved} ms shorter."
+    return verdict(sentence, shown, summary=summary)
 
 
 def _most_hidden(rows: pd.DataFrame) -> str | None:
@@ -71,8 +71,8 @@ def _gains(rows: pd.DataFrame, name: str, after: str) -> bool:
     return _apart(rows.loc[after], rows.loc[name]) and rows.loc[name, "step_ms"] < rows.loc[after, "step_ms"]
 
 
-def _apart(one: pd.Series, other: pd.Series) -> bool:
-    return resolved(one["step_ms"], other["step_ms"], one["spread_step_ms"], other["spread_step_ms"])
+def _apart(row: pd.Series, other: pd.Series) -> bool:
+    return resolved(row["step_ms"], other["step_ms"], row["spread_step_ms"], other["spread_step_ms"])
 
 
 def beside_torch(table: pd.DataFrame) -> Markdown:
@@ -96,9 +96,9 @@ def sent_early(table: pd.DataFrame) -> Markdown:
     names |= {"largest_mib": "largest, MiB", "last_mib": "last, MiB"}
     shown = rows[list(names)].rename(columns=names, index=NAMES).round(2).reset_index()
     unequal = [NAMES[name] for name in rows.index if not rows["equal"][name]]
-    said = f"**Before the last gradient send: {listed(early)}. After it: {listed(late)}.**"
+    sentence = f"**Before the last gradient send: {listed(early)}. After it: {listed(late)}.**"
     tail = f"✘ Calls that theory does not expect: {listed(unequal)}." if unequal else "Every call is as theory expects."
-    return verdict(f"{said} {tail}", shown, summary="Every call")
+    return verdict(f"{sentence} {tail}", shown, summary="Every call")
 
 
 def best_size(table: pd.DataFrame, fit: pd.DataFrame) -> Markdown:

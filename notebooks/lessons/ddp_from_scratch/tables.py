@@ -327,7 +327,9 @@ def fit(counts: Sequence[float], total_bytes: float, seconds: Sequence[float]) -
         weights = np.zeros(3)
         weights[list(chosen)] = np.linalg.lstsq(design[:, chosen] / scale, measured)[0] / scale
         fits.append((float(((design @ weights - measured) ** 2).sum()), weights))
-    base, call, slope = min((one for one in fits if min(one[1][1:]) >= 0), key=lambda one: one[0])[1].tolist()
+    base, call, slope = min(
+        (candidate for candidate in fits if min(candidate[1][1:]) >= 0), key=lambda candidate: candidate[0]
+    )[1].tolist()
     none_s = _ROUNDING * max(seconds)
     calls_s, bytes_s = call * design[:, 1].max(), slope * design[:, 2].max()
     line = Overhead(base, call if calls_s > none_s else 0.0, 1 / slope if bytes_s > none_s else math.inf)

@@ -112,9 +112,9 @@ def _published_marks(ax: Axes, published: pd.DataFrame, settings: list[tuple[str
     """Mark what reports print, a marker per report, and return the largest rate; 0 where they print none of these."""
     most = 0.0
     for (name, rows), marker in zip(published.groupby("name", sort=False), _MARKERS, strict=False):
-        known = [row for row in rows.itertuples() if (row.strategy, row.global_batch) in settings]
-        rates = [row.samples_per_second for row in known]
-        places = [settings.index((row.strategy, row.global_batch)) for row in known]
+        shown = [row for row in rows.itertuples() if (row.strategy, row.global_batch) in settings]
+        rates = [row.samples_per_second for row in shown]
+        places = [settings.index((row.strategy, row.global_batch)) for row in shown]
         look = {"marker": marker, "color": canvas.PUBLISHED, "ec": "white", "s": 70, "zorder": 4}
         ax.scatter(rates, places, label=f"{name}: 4 GPUs", **look)
         most = max(most, *rates, 0.0)

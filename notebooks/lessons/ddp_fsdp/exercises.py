@@ -45,15 +45,15 @@ def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_mod
 
 
 def _form(filled: Any) -> tuple[str, str] | None:
-    lists = isinstance(filled, list) and all(isinstance(one, list) for one in filled)
-    if not lists or not all(type(number) is int for one in filled for number in one):
+    lists = isinstance(filled, list) and all(isinstance(bucket, list) for bucket in filled)
+    if not lists or not all(type(number) is int for bucket in filled for number in bucket):
         why = ": is a `return` missing?" if filled is None else ""
         return "form", f"it gives {filled!r:.60}, not a list of lists of whole numbers{why}"
     return None
 
 
 def _missing(filled: list[list[int]], sizes: list[int]) -> tuple[str, str] | None:
-    taken = sorted(number for one in filled for number in one)
+    taken = sorted(number for bucket in filled for number in bucket)
     if taken != list(range(len(sizes))):
         return (
             "missing",
@@ -67,15 +67,15 @@ def _brief(numbers: list[int]) -> str:
 
 
 def _order(filled: list[list[int]]) -> tuple[str, str] | None:
-    taken = [number for one in filled for number in one]
+    taken = [number for bucket in filled for number in bucket]
     if taken != sorted(taken, reverse=True):
         return "order", f"the numbers begin with {taken[:4]}; backward makes the gradient of the last parameter first"
     return None
 
 
 def _caps(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tuple[str, str] | None:
-    for number, one in enumerate(filled):
-        room, held = cap if number else first, [sizes[i] for i in one]
+    for number, bucket in enumerate(filled):
+        room, held = cap if number else first, [sizes[i] for i in bucket]
         if sum(held[:-1]) >= room:
             return (
                 "late",

@@ -120,7 +120,7 @@ class Knobs(Bert):
     steps: tuple[str, ...] = ("float32, unfused AdamW", "fused AdamW", "TF32", "bfloat16 autocast", "torch.compile")
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        known = {
+        knobs = {
             "float32, unfused AdamW": {"fused": False},
             "fused AdamW": {},
             "TF32": {"precision": "tf32"},
@@ -128,8 +128,8 @@ class Knobs(Bert):
             "torch.compile": {"precision": "autocast", "compiled": True},
         }
         for step in self.steps:
-            self.require("step", step, tuple(known))
-            yield self.setting(self.strategy, **known[step]) | {"knob": step}
+            self.require("step", step, tuple(knobs))
+            yield self.setting(self.strategy, **knobs[step]) | {"knob": step}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,10 +25,10 @@ _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 def sharding_saves(table: pd.DataFrame) -> Markdown:
     """Say what full sharding saves of DDP's memory at the largest batch, by peaks where there are any."""
-    found = _saved(table)
-    if found is None:
+    saving = _saved(table)
+    if saving is None:
         return verdict("DDP and full sharding were not both measured.")
-    saved_mib, share, activations = found
+    saved_mib, share, activations = saving
     if saved_mib <= 0:
         return verdict("**Full sharding saves nothing here.**")
     kept = (
@@ -78,13 +78,17 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if worst > _EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
     if here["peak"].notna().any():
-        own = here["unexplained_share"].abs().max()
-        said = f"here at most {units.percent(own)}" if own <= _EXPLAINED else f"here {units.percent(own)} is not"
+        share = here["unexplained_share"].abs().max()
+        of_this_run = (
+            f"here at most {units.percent(share)}" if share <= _EXPLAINED else f"here {units.percent(share)} is not"
+        )
     else:
         error = here["counted_error"].max()
         agrees = "agrees with the formulas within" if error < 0.01 else "differs from the formulas by"
-        said = f"here, on CPUs, what the ranks hold, added up over their tensors, {agrees} {units.percent(error)}"
-    return verdict(f"{sentence}; {said}.", shown.rename(columns=names), summary="The recorded peaks")
+        of_this_run = (
+            f"here, on CPUs, what the ranks hold, added up over their tensors, {agrees} {units.percent(error)}"
+        )
+    return verdict(f"{sentence}; {of_this_run}.", shown.rename(columns=names), summary="The recorded peaks")
 
 
 def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -120,20 +124,20 @@ def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Mar
 
 def _cost(table: pd.DataFrame) -> dict[str, str]:
     """Return of a run, per finding, what replicating and sharding cost."""
-    found = {}
+    cost = {}
     for role, batch in (("larger", table["batch"].max()), ("smaller", table["batch"].min())):
         rows = table[table["batch"] == batch].set_index("strategy")
         for name in ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root"):
             row = rows.loc[name] if name in rows.index else None
             what = f"{STRATEGY_NAMES[name]} ÷ {'ranks alone' if name == 'ddp' else 'DDP'}, {role} batch"
             if row is None or (name == "ddp" and pd.isna(row["efficiency"])):
-                found[what] = "not measured"
+                cost[what] = "not measured"
             elif name == "ddp":
                 noise = abs(row["efficiency"] - 1) <= row["spread_efficiency"]
-                found[what] = "same within noise" if noise else units.percent(row["efficiency"])
+                cost[what] = "same within noise" if noise else units.percent(row["efficiency"])
             else:
-                found[what] = _difference(row)
-    return found
+                cost[what] = _difference(row)
+    return cost
 
 
 def _difference(row: Any) -> str:
@@ -280,8 +284,8 @@ def _same(runs: Mapping[str, Run]) -> str:
 
 
 def _saving(runs: Mapping[str, Run]) -> str | None:
-    found = _saved(tables.memory(runs["strategies"]))
-    return found and f"full sharding saves {units.percent(found[1])} of DDP's memory"
+    saving = _saved(tables.memory(runs["strategies"]))
+    return saving and f"full sharding saves {units.percent(saving[1])} of DDP's memory"
 
 
 def _traffic(runs: Mapping[str, Run]) -> str | None:

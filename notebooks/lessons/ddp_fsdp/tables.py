@@ -122,7 +122,7 @@ def _zero_rows(run: Run) -> pd.DataFrame:
     table["peak_mib"] = table["strategy"].map(held)
     rows = kept[(kept["entry"] == "traffic") & (kept["rank"] == 0)]
     sent = rows[["collective", "calls", "sent_bytes"]].itertuples(index=False)
-    each = [through_a_link([Sent(*one)], plan.gpus) / MIB for one in sent]
+    each = [through_a_link([Sent(*call)], plan.gpus) / MIB for call in sent]
     link = pd.Series(each, rows.index, dtype=float).groupby(rows["strategy"]).sum()
     table["link_mib"] = table["strategy"].map(link)
     table["calls"] = table["strategy"].map(rows.groupby("strategy")["calls"].sum())

@@ -128,9 +128,9 @@ def verdict_of(row: dict) -> Verdict:
         "part is not in it",
         "wrong": f"after one step a weight is {units.percent(row['first_error'])} off",
     }
-    found = {kind: sentences[kind] for kind in faults(row)}
-    merits = () if found else ("values, shares and state_dict are right",)
-    return Verdict(row["variant"], WRONG if found else RIGHT, found, merits)
+    wrong = {kind: sentences[kind] for kind in faults(row)}
+    merits = () if wrong else ("values, shares and state_dict are right",)
+    return Verdict(row["variant"], WRONG if wrong else RIGHT, wrong, merits)
 
 
 PIECES = (
@@ -171,7 +171,7 @@ judge_gathered = judge_of(
         ),
         Mistake(
             "flat",
-            lambda sizes, parts: [value for one in _gathered(sizes, parts) for value in one],
+            lambda sizes, parts: [value for parameter in _gathered(sizes, parts) for value in parameter],
             "that is one list of all numbers; return one list per parameter",
         ),
         Mistake(

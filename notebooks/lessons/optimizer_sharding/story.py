@@ -39,13 +39,13 @@ def what_is_saved(saved: pd.DataFrame) -> Markdown:
     if ours["fused"] <= 0:
         return verdict("**Sharding saves nothing here.**", shown)
     counted = "saves" if column == "measured" else "should save"
-    one, many = (units.size(ours[kernel]) for kernel in ("fused", "foreach"))
+    fused, many = (units.size(ours[kernel]) for kernel in ("fused", "foreach"))
     torchs = saved[(saved["way"] == "zero_redundancy") & (saved["kernel"] == "foreach")][column]
     if torchs.empty:
-        return verdict(f"**Sharding {counted} {one} of the peak with one kernel, {many} with many.**", shown)
+        return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {many} with many.**", shown)
     halved = units.size(torchs.iloc[0] * tables.MIB)
     tail = f"Ours {counted} {many} there: it makes square roots bucket by bucket."
-    return verdict(f"**Sharding {counted} {one} of the peak with one kernel, {halved} with many.** {tail}", shown)
+    return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {halved} with many.** {tail}", shown)
 
 
 def ledger_holds(held: pd.DataFrame) -> Markdown:
@@ -65,12 +65,12 @@ def even_shares(balance: pd.DataFrame, owned: pd.DataFrame) -> Markdown:
     worst = balance.loc[balance.groupby("rule", sort=False)["excess"].idxmax()].set_index("rule")
     even = listed(f"*{rule}*" for rule in worst.index[worst["excess"] <= _EVEN])
     uneven = worst[worst["excess"] > _EVEN].sort_values("excess")
-    said = f"**Cut {even}, every rank has an equal share.**" if even != "none" else "**No rule is ever even.**"
+    sentence = f"**Cut {even}, every rank has an equal share.**" if even != "none" else "**No rule is ever even.**"
     if len(uneven):
         row = uneven.iloc[-1]
-        said += f" Dealt out *{row.name}*, a rank may have {units.percent(row['excess'])} more."
+        sentence += f" Dealt out *{row.name}*, a rank may have {units.percent(row['excess'])} more."
     shown = owned.assign(way=owned["way"].map(_WAYS)).round(4)
-    return verdict(said, shown, summary="Shares of the states, counted in a run")
+    return verdict(sentence, shown, summary="Shares of the states, counted in a run")
 
 
 def same_training(table: pd.DataFrame) -> Markdown:
@@ -84,8 +84,8 @@ def same_training(table: pd.DataFrame) -> Markdown:
     return verdict(f"✔ **In all {len(table)} cases the weights are equal {equal}.**")
 
 
-def _clear(one: pd.Series, other: pd.Series, part: str) -> bool:
-    return resolved(one[f"{part}_ms"], other[f"{part}_ms"], one[f"spread_{part}_ms"], other[f"spread_{part}_ms"])
+def _clear(row: pd.Series, other: pd.Series, part: str) -> bool:
+    return resolved(row[f"{part}_ms"], other[f"{part}_ms"], row[f"spread_{part}_ms"], other[f"spread_{part}_ms"])
 
 
 def update_times(table: pd.DataFrame) -> Markdown:

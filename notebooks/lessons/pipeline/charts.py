@@ -69,7 +69,7 @@ def timelines_chart(*tables: pd.DataFrame) -> Figure:
     figure, axes = canvas.canvas(1, len(tables), height=1.2 + 0.62 * len(tables) + 0.21 * sum(ranks), squeeze=False)
     groups = [fact(table, "source") for table in tables]
     for place, (ax, table) in enumerate(zip(axes[:, 0], tables, strict=True)):
-        ends = [one["end_ms"].max() for one, group in zip(tables, groups, strict=True) if group == groups[place]]
+        ends = [spans["end_ms"].max() for spans, group in zip(tables, groups, strict=True) if group == groups[place]]
         _lanes(ax, table, 1.01 * max(ends))
         ax.set_title(_timeline_title(table), fontsize=10)
         if groups[place + 1 : place + 2] != [groups[place]]:
@@ -134,13 +134,13 @@ def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFra
         ax.set_xticks(sorted(set(table["ranks"])))
         ax.grid(axis="y")
     last = axes[-1]
-    known = published[published["gpus"].isin(recorded["ranks"])]
-    rates = known["samples_per_second"]
+    reported = published[published["gpus"].isin(recorded["ranks"])]
+    rates = reported["samples_per_second"]
     steps = rates < _FAR_BELOW * rates.max()
     look: dict[str, Any] = {"edgecolors": canvas.PUBLISHED, "marker": "^", "zorder": 3, "clip_on": False}
-    last.scatter(known["gpus"][~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published", **look)
+    last.scatter(reported["gpus"][~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published", **look)
     samples = fact(recorded, "batch") * rates[steps]
-    last.scatter(known["gpus"][steps], samples, facecolors="none", label="published as steps, × 64 samples", **look)
+    last.scatter(reported["gpus"][steps], samples, facecolors="none", label="published as steps, × 64 samples", **look)
     if (value := getattr(guess, "value", guess)) is not None:
         last.scatter([4], [value], zorder=4, color=canvas.PREDICTED, marker="D", label="your prediction")
     last.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
@@ -187,9 +187,9 @@ def memory_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ticks, first = {}, 0.0
         for ranks, group in table.groupby("ranks"):
             for mode, width in (("training", 0.86), ("streaming", 0.5)):
-                one = group[group["mode"] == mode].sort_values("rank")
+                of_mode = group[group["mode"] == mode].sort_values("rank")
                 look = {"color": _MODES[mode], "label": mode if not first else None}
-                ax.bar(first + one["rank"], one["peak_mib"] / 1024, width=width, **look)
+                ax.bar(first + of_mode["rank"], of_mode["peak_mib"] / 1024, width=width, **look)
             ticks |= {first + rank: str(rank) for rank in range(ranks)}
             ax.text(first + (ranks - 1) / 2, 1.01, f"{ranks} ranks", ha="center", transform=ax.get_xaxis_transform())
             first += ranks + 0.8

@@ -49,7 +49,7 @@ def _calls(random: Random) -> list[tuple[int, int, int]]:
 
 def _layers(random: Random) -> list[tuple[list[float], int]]:
     times = [[random.randint(1, 12) / 2 for _ in range(random.randint(4, 9))] for _ in range(6)]
-    return [*SPLITS, *((one, random.randint(2, 4)) for one in times)]
+    return [*SPLITS, *((stages, random.randint(2, 4)) for stages in times)]
 
 
 def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]] = tuple(_calls(Random(0)))) -> Verdict:

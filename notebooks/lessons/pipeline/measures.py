@@ -101,14 +101,21 @@ MEASURES = (
         for mode, name in _MODES.items()
     ),
     *(
-        _goal(f"simulated step off, {one}, 8", "%", "schedules", partial(_step_off, schedule=one), "within ±", 5)
-        for one in ("gpipe", "1f1b")
+        _goal(
+            f"simulated step off, {schedule}, 8", "%", "schedules", partial(_step_off, schedule=schedule), "within ±", 5
+        )
+        for schedule in ("gpipe", "1f1b")
     ),
     *(
         _goal(
-            f"simulated bubble off, {one}, 8", "points", "schedules", partial(_bubble_off, schedule=one), "within ±", 5
+            f"simulated bubble off, {schedule}, 8",
+            "points",
+            "schedules",
+            partial(_bubble_off, schedule=schedule),
+            "within ±",
+            5,
         )
-        for one in ("gpipe", "1f1b", "interleaved", "zero_bubble")
+        for schedule in ("gpipe", "1f1b", "interleaved", "zero_bubble")
     ),
     _goal("best micro-batch count, training", "micro-batches", "microbatches", _best_count, ">", 4),
     _goal("streaming throughput, 16 over 4 micro-batches", "×", "microbatches", _many_over_few, "<", 1),

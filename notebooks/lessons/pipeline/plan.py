@@ -67,8 +67,8 @@ class Bert(Plan):
     def require_point(self, knobs: dict[str, Any]) -> None:
         """Raise PlanError for a point that no pipeline can run, and say what is allowed."""
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
-        for name, known in (("mode", (*MODES, KEPT)), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
-            self.require(name, knobs[name], known)
+        for name, allowed in (("mode", (*MODES, KEPT)), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
+            self.require(name, knobs[name], allowed)
         stages = layers_of(split)
         if not 1 <= ranks <= self.gpus:
             raise PlanError(f"split={split!r} wants {ranks} GPUs side by side; this plan has {self.gpus}")
@@ -247,5 +247,5 @@ class Trial(Bert):
             for split, schedule, count in product(splits, schedules, self.counts or (self.enough(4),)):
                 ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
                 mode = "fenced" if variant == "first_rank_clock" else "training"
-                one = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
-                yield {"variant": variant, **one}
+                point = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
+                yield {"variant": variant, **point}

@@ -89,7 +89,9 @@ def bubbles_met(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     }
     rows = _both(here, recorded)
     shown = pd.DataFrame({"run": rows["run"], "schedule": rows["schedule"].map(SCHEDULE_NAMES)})
-    shown = shown.assign(**{name: [f"{100 * share:.1f} %" for share in rows[one]] for name, one in shares.items()})
+    shown = shown.assign(
+        **{name: [f"{100 * share:.1f} %" for share in rows[column]] for name, column in shares.items()}
+    )
     shown = shown.assign(**{"step, ms": rows["step_ms"], "logged step, ms": rows["logged_ms"]})
     return verdict(sentence, shown, summary="What makes up each bubble, one effect more per column")
 
@@ -113,17 +115,17 @@ def receives_matter(table: pd.DataFrame) -> Markdown:
     """Say what early receives and their queue do to the schedule's bubble; takes `queues`."""
     bubbles = table.set_index("way")["bubble"]
     measured, before = bubbles["measured"], bubbles[timeline.BEFORE_USE]
-    own = fact(table, "queue")
+    way = fact(table, "queue")
     words = {
         "measured": f"measured, torch {fact(table, 'torch')}",
         timeline.BEFORE_USE: "simulated: every receive just before its use",
         RANK: "simulated: early receives, one queue per rank (torch up to 2.11)",
-        PAIR: f"{'simulated' if own == PAIR else 'predicted'}: early receives, one queue per pair of ranks (from 2.12)",
+        PAIR: f"{'simulated' if way == PAIR else 'predicted'}: early receives, one queue per pair of ranks (from 2.12)",
     }
     shown = pd.DataFrame(
         {"way": [words[way] for way in bubbles.index], "bubble": [f"{100 * b:.1f} %" for b in bubbles]}
     )
-    explained = own in bubbles and abs(bubbles[own] - measured) <= _CLOSE < abs(before - measured)
+    explained = way in bubbles and abs(bubbles[way] - measured) <= _CLOSE < abs(before - measured)
     sentence = "**The queue explains the bubble.**" if explained else "**The queue does not explain this bubble.**"
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
 

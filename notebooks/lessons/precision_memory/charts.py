@@ -32,10 +32,10 @@ _LEAST_SHARE = 1e-4  # of the gradients: rarer sizes are not drawn
 def spacing_chart(table: pd.DataFrame) -> Figure:
     """The distance between neighbouring numbers by their size, a line per format; half of 0.01 is marked."""
     figure, ax = canvas.canvas(height=4.2)
-    for name, own in table.groupby("format", sort=False):
+    for name, of_format in table.groupby("format", sort=False):
         width = 6 if name == "tf32" else 2  # float16 has as many digits and lies on it
         style = {"color": FORMAT_COLORS[str(name)], "lw": width, "drawstyle": "steps-post", "label": name}
-        ax.plot(own["value"], own["spacing"], **style)
+        ax.plot(of_format["value"], of_format["spacing"], **style)
     ax.axhline(2 * VALUE, color=canvas.INK, ls=(0, (3, 2)), lw=1)
     beside(ax, table["value"].min(), 2 * VALUE, "spacing 0.02: adding 0.01 changes nothing above", va="bottom")
     ax.set_xscale("log", base=2)
@@ -55,8 +55,8 @@ def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> 
     """
     figure, (left, right) = canvas.canvas(2, width=11.5, height=4.2)
     for way in _RUNNING:
-        own = running[running["way"] == way]
-        left.plot(own["step"], own["total"], color=FORMAT_COLORS[WAYS[way][0]], lw=2, label=way)
+        sums = running[running["way"] == way]
+        left.plot(sums["step"], sums["total"], color=FORMAT_COLORS[WAYS[way][0]], lw=2, label=way)
     value = getattr(guess, "value", guess)
     if value is not None:
         left.axhline(value, color=canvas.PREDICTED, ls=(0, (3, 2)), lw=1.6, label="your prediction")
@@ -83,15 +83,15 @@ def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
     """
     figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3 * len(runs), width_ratios=(3, 2), squeeze=False)
     half = FORMATS["float16"]
-    least, normal, most = (math.log2(one) for one in (half.least, half.least_normal, half.largest))
+    least, normal, most = (math.log2(value) for value in (half.least, half.least_normal, half.largest))
     seen = pd.concat([histogram[histogram["share"] > _LEAST_SHARE] for histogram, _ in runs])
     for (left, right), (histogram, course) in zip(grid, runs, strict=True):
         left.axvspan(normal, most, color="#E7F2EC", lw=0, label="float16, all digits")
         left.axvspan(least - 1, normal, color="#F4F4E4", lw=0, label="float16, fewer digits")
         for of, color in (("activations", canvas.SERIES[4]), ("weights", canvas.SERIES[0])):
-            own = histogram[histogram["of"] == of]
+            bins = histogram[histogram["of"] == of]
             style = {"color": color, "lw": 2, "drawstyle": "steps-mid", "label": f"gradients of {of}"}
-            left.plot(own["exponent"], 100 * own["share"], **style)
+            left.plot(bins["exponent"], 100 * bins["share"], **style)
         left.set(
             title=f"{where(histogram)}: float32 gradients at the start",
             ylabel="% of the gradients",
@@ -142,10 +142,10 @@ def _gains(ax: Axes, table: pd.DataFrame, spread: pd.Series) -> None:
     models, names = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["precision"]))
     rows(ax, models)
     for number, name in enumerate(names):
-        own = table[table["precision"] == name]
-        places = [models.index(model) + 0.22 * (number - (len(names) - 1) / 2) for model in own["model"]]
+        of_precision = table[table["precision"] == name]
+        places = [models.index(model) + 0.22 * (number - (len(names) - 1) / 2) for model in of_precision["model"]]
         style = {"fmt": "o", "ms": 6, "color": PRECISION_COLORS[name], "ecolor": canvas.INK, "capsize": 2}
-        ax.errorbar(own["gain"], places, xerr=spread[own.index], **style)
+        ax.errorbar(of_precision["gain"], places, xerr=spread[of_precision.index], **style)
     ax.axvline(1, color=canvas.INK, lw=1)
 
 
@@ -175,11 +175,11 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
     for axes, table, bars in zip(grid, tables, many, strict=True):
         scale, unit = ledgers.memory_unit(table["predicted"].max())
         for ax, precision in zip(axes, precisions, strict=True):
-            own = table[(table["precision"] == precision) & table["phase"].isin(PHASE_NAMES)]
+            of_precision = table[(table["precision"] == precision) & table["phase"].isin(PHASE_NAMES)]
             rows(ax, [f"{PHASE_NAMES[phase]}, {sequence}" for phase, sequence in bars], fontsize=9)
-            places = [bars.index((row.phase, row.sequence)) for row in own.itertuples()]
-            ledgers.held_bars(ax, places, {item: own[item].to_numpy() / scale for item in ITEMS})
-            ledgers.peak_marks(ax, places, own["peak"] / scale, size=26)
+            places = [bars.index((row.phase, row.sequence)) for row in of_precision.itertuples()]
+            ledgers.held_bars(ax, places, {item: of_precision[item].to_numpy() / scale for item in ITEMS})
+            ledgers.peak_marks(ax, places, of_precision["peak"] / scale, size=26)
             ax.set(title=f"{where(table)}: {PRECISION_NAMES[precision]}", xlabel=f"most memory in use, {unit}")
             axes[0].set_ylabel("phase, context")
             ax.set_xlim(0, 1.06 * max(table["peak"].max(), table["predicted"].max()) / scale)
@@ -202,7 +202,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             ax.set(title=f"{where(table)}: {precision}, context {fact(table, 'sequence')}", ylabel=unit)
         axes[-1].set_xlabel("ms (first step, then a steady one)")
     canvas.shared_legend(figure, list(grid.flat), columns=6)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(*(one for run in runs for one in run))}")
+    return canvas.finish(figure, f"each panel has its own scale · {sources(*(part for run in runs for part in run))}")
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:

@@ -52,7 +52,7 @@ _ALLOWED = 0.10  # of the measured peak
 
 def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Compare the student's `peak_bytes` with peaks that are measured here, of the shown configurations."""
-    given = called(f"precision_memory.{exercise}", [list(one) for one in SHOWN], patience_s)
+    given = called(f"precision_memory.{exercise}", [list(configuration) for configuration in SHOWN], patience_s)
     if isinstance(given, Verdict):
         return given
     run = launch(Hidden.sized(size, gpus=gpus, configurations=SHOWN))
@@ -65,15 +65,15 @@ def judge_peaks(
 ) -> Verdict:
     """Return the verdict on peaks in bytes beside the measured ones, one per configuration."""
     faults: dict[str, str] = {}
-    for one, given, peak in zip(configurations, returned, measured, strict=True):
-        call = written("peak_bytes", list(one))
+    for configuration, given, peak in zip(configurations, returned, measured, strict=True):
+        call = written("peak_bytes", list(configuration))
         if not is_number(given):
             why = ": is a `return` missing?" if given is None else ""
             faults.setdefault("form", f"{call} gives {given!r:.60}, not a number of bytes{why}")
         elif not close(given, peak, _ALLOWED):
-            found = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
-            kind = f"{one[-2]}, {one[-1]}{', too much' if given > peak else ''}"
-            faults.setdefault(kind, f"{call} gives {found}{_missing_part(one, peak - given)}")
+            peaks = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
+            kind = f"{configuration[-2]}, {configuration[-1]}{', too much' if given > peak else ''}"
+            faults.setdefault(kind, f"{call} gives {peaks}{_missing_part(configuration, peak - given)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
     merits = (f"all {len(measured)} configurations are within {units.percent(_ALLOWED)} of {counter}",)
     return Verdict("peak_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
@@ -107,8 +107,8 @@ def _measured() -> tuple[dict[tuple, float], str]:
 
 def _judge_hidden_peaks(given: list, inputs: list) -> Verdict:
     peaks, device = _measured()
-    configurations = [tuple(one) for one in inputs]
-    return judge_peaks(given, [peaks[one] for one in configurations], device, configurations)
+    configurations = [tuple(configuration) for configuration in inputs]
+    return judge_peaks(given, [peaks[configuration] for configuration in configurations], device, configurations)
 
 
 def _placements(random: Random) -> list:
@@ -148,7 +148,7 @@ def _placed_wrongly(given: Any, blocks: list[Block], budget: float) -> tuple[str
         return "bounds", f"{given}, which has a block twice, or one that is not there"
     peak = checkpointed_peak(blocks, set(given))
     if peak > budget:
-        held = sum(one.input_mib if at in given else one.kept_mib for at, one in enumerate(blocks))
+        held = sum(block.input_mib if at in given else block.kept_mib for at, block in enumerate(blocks))
         again = " while a block is computed again, because that block then keeps all" if held <= budget else ""
         return "budget", f"{given}, whose peak is {peak:g} MiB{again}; the budget is {budget:g} MiB"
     best = best_placement(blocks, budget)
@@ -208,8 +208,8 @@ def verdict_of(row: dict) -> Verdict:
         "list_of_losses": f"the peak is {peak} higher and nothing stays: the activations of several micro-batches are "
         "there simultaneously",
     }
-    found = {kind: sentences[kind] for kind in faults(row)}
-    return Verdict(row["variant"], WRONG if found else RIGHT, found, () if found else ("nothing is held too long",))
+    wrong = {kind: sentences[kind] for kind in faults(row)}
+    return Verdict(row["variant"], WRONG if wrong else RIGHT, wrong, () if wrong else ("nothing is held too long",))
 
 
 def suspects() -> tuple[str, ...]:

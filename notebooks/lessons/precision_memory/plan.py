@@ -195,13 +195,13 @@ class Hidden(OneGpu):
 
     def validate(self) -> None:
         object.__setattr__(self, "configurations", tuple(map(tuple, self.configurations)))  # JSON gives lists
-        if any(len(one) != len(CONFIGURATION) for one in self.configurations):
+        if any(len(configuration) != len(CONFIGURATION) for configuration in self.configurations):
             raise PlanError(f"a configuration has {len(CONFIGURATION)} values: {', '.join(CONFIGURATION)}")
         super().validate()
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for one in self.configurations:
-            yield dict(zip(CONFIGURATION, one, strict=True)) | {"update": "fused"}
+        for configuration in self.configurations:
+            yield dict(zip(CONFIGURATION, configuration, strict=True)) | {"update": "fused"}
 
 
 @dataclass(frozen=True, kw_only=True)

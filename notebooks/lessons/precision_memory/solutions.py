@@ -19,7 +19,7 @@ def placement(blocks, budget_mib):
     from itertools import combinations
 
     def peak(chosen):
-        fullest = held = sum(one[1] if at in chosen else one[0] for at, one in enumerate(blocks))
+        fullest = held = sum(block[1] if at in chosen else block[0] for at, block in enumerate(blocks))
         for at in reversed(range(len(blocks))):
             kept, entry, _ = blocks[at]
             if at in chosen:  # it is computed again: all that it keeps comes on top of its input

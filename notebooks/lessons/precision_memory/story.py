@@ -42,10 +42,10 @@ def not_half(table: pd.DataFrame) -> Markdown:
 
 def _mixed_ratio(table: pd.DataFrame, phase: str) -> pd.Series:
     """Return the peak under bfloat16 autocast over float32's, by context, the shortest first."""
-    own = table[table["phase"] == phase].pivot_table(index="sequence", columns="precision", values="peak")
-    if not {"float32", "bfloat16"} <= {*own.columns}:
+    peaks = table[table["phase"] == phase].pivot_table(index="sequence", columns="precision", values="peak")
+    if not {"float32", "bfloat16"} <= {*peaks.columns}:
         return pd.Series(dtype=float)
-    return (own["bfloat16"] / own["float32"]).dropna().sort_index()
+    return (peaks["bfloat16"] / peaks["float32"]).dropna().sort_index()
 
 
 def sum_stalls(table: pd.DataFrame) -> Markdown:
@@ -77,7 +77,7 @@ def casts(here: Run, recorded: Run) -> Markdown:
     shown = table.rename(columns={"what": "tensor", "float32": "no autocast"})
     for precision in ("float16", "bfloat16"):
         pairs = zip(table[precision], theirs[precision].reindex(table["what"]), strict=True)
-        shown[precision] = [own if own == other else f"{own} (recorded: {other})" for own, other in pairs]
+        shown[precision] = [dtype if dtype == other else f"{dtype} (recorded: {other})" for dtype, other in pairs]
     loss = sorted({*table.set_index("what").loc["loss", ["float16", "bfloat16"]]})
     heads = {precision: f"to {precision}" for precision in ("float16", "bfloat16")}
     sentences = f"**Under autocast the loss is {listed(loss)}.** {_by_hand(tables.same_by_hand(here))}"
@@ -161,7 +161,7 @@ def _whose(table: pd.DataFrame) -> str:
 
 def who_gains(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame) -> Markdown:
     """Say what mixed precision gains at most, beyond noise, and for which model, in each table of `speed`."""
-    said, models, parts = [], set(), []
+    claims, models, parts = [], set(), []
     for name, table in (("here", here), ("recorded", recorded), ("published", published)):
         gains = table.set_index(["model", "phase", "precision"])["gain"].rename(name)
         parts.append(gains.drop(index="float32", level="precision"))
@@ -169,11 +169,11 @@ def who_gains(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFram
         clear = table[(table["precision"] == "bfloat16") & (table["gain"] - 1 > noise)]
         best = clear[clear["gain"] == clear["gain"].max()]
         most = [f"{units.times(row.gain)} {name} ({row.phase})" for row in best.head(1).itertuples()]
-        said += most or [f"nothing {name}"]
+        claims += most or [f"nothing {name}"]
         models |= {*best["model"]}
     table = pd.concat(parts, axis=1).round(2).reset_index().astype(object).fillna("–")
     who = "the largest model gains most" if models == {here["model"].iloc[-1]} else "mixed precision gains at most"
-    sentence = f"**Beyond noise, {who}: {said[0]}, {said[1]}, {said[2]}.**"
+    sentence = f"**Beyond noise, {who}: {claims[0]}, {claims[1]}, {claims[2]}.**"
     return verdict(sentence, table, summary="Times float32's speed, each model and pass")
 
 
@@ -225,13 +225,13 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say which lever leaves the lowest peak, and at what time, here and recorded; takes two tables of `levers`."""
-    known = [table.dropna(subset=["peak_ratio"]) for table in (here, recorded)]
-    if any(table.empty for table in known):
+    measured = [table.dropna(subset=["peak_ratio"]) for table in (here, recorded)]
+    if any(table.empty for table in measured):
         return verdict("The plain step did not run: nothing to compare with.")
-    tops = [table.loc[table["peak_ratio"].idxmin()] for table in known]
+    tops = [table.loc[table["peak_ratio"].idxmin()] for table in measured]
     name = tops[0]["lever"] if tops[0]["lever"] == tops[1]["lever"] else listed(top["lever"] for top in tops)
     shares = [units.percent(top["peak_ratio"]) for top in tops]
-    idle = {*known[1].loc[(known[1]["peak_ratio"] - 1).abs() < _CLOSE, "lever"]} - {"plain"}
+    idle = {*measured[1].loc[(measured[1]["peak_ratio"] - 1).abs() < _CLOSE, "lever"]} - {"plain"}
     columns = {"peak_ratio": "peak", "time_ratio": "time", "best": "unbeaten"}
     shown = recorded[["lever"]].merge(here[["lever", *columns]], on="lever", how="left")
     shown = shown.merge(recorded[["lever", *columns]], on="lever")
@@ -266,11 +266,11 @@ def _lost_gradients(runs: Runs) -> str:
 
 def _gain(runs: Runs) -> str:
     table = tables.speed(runs["speed"])
-    own = table[table["precision"] == "bfloat16"]
-    ends = own[own["model"].isin([own["model"].iloc[0], own["model"].iloc[-1]])]
+    rows = table[table["precision"] == "bfloat16"]
+    ends = rows[rows["model"].isin([rows["model"].iloc[0], rows["model"].iloc[-1]])]
     clear = ends[(ends["gain"] - 1).abs() > ends["spread_gain"]].drop_duplicates("model", keep="last")
-    said = [f"{row.model}: {units.times(row.gain)} ({row.phase})" for row in clear.itertuples()]
-    return ", ".join(said) or "within noise"
+    gains = [f"{row.model}: {units.times(row.gain)} ({row.phase})" for row in clear.itertuples()]
+    return ", ".join(gains) or "within noise"
 
 
 def _moment(runs: Runs) -> str:

@@ -95,9 +95,9 @@ def gradients(run: Run) -> pd.DataFrame:
     half = FORMATS["float16"]
     least, normal = math.log2(half.least), math.log2(half.least_normal)
     lost, subnormal = {}, {}
-    for kind, own in table.groupby("of", sort=False):
-        lost[kind] = float(own.loc[own["exponent"] < least - 1, "share"].sum())
-        subnormal[kind] = float(own.loc[own["exponent"].between(least - 1, normal - 1), "share"].sum())
+    for kind, bins in table.groupby("of", sort=False):
+        lost[kind] = float(bins.loc[bins["exponent"] < least - 1, "share"].sum())
+        subnormal[kind] = float(bins.loc[bins["exponent"].between(least - 1, normal - 1), "share"].sum())
     return of_run(table, run, lost=lost, subnormal=subnormal)
 
 
@@ -130,9 +130,9 @@ def memory(run: Run) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         shape = shape_of(run.plan, **{name: row[name] for name in ("sequence", "precision")})
         items = {name: size / MIB for name, size in ledger(shape, row["phase"], row["update"]).items()}
-        known = {name: row[name] for name in BY} | {**items, "predicted": sum(items.values())}
+        figures = {name: row[name] for name in BY} | {**items, "predicted": sum(items.values())}
         error = _counted_error(counted.loc[row["point"]], shape) if row["point"] in counted.index else float("nan")
-        parts.append(known | {"peak": row["peak_mib"], "counted_error": error})
+        parts.append(figures | {"peak": row["peak_mib"], "counted_error": error})
     columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
     table = pd.DataFrame(parts, columns=columns)
     table["unexplained"] = table["peak"] - table["predicted"]

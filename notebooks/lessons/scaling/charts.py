@@ -104,10 +104,10 @@ def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, m
     gpus = np.linspace(1, most, 60)
     ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
     fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
-    for fixed, own in table.groupby("fixed"):
+    for fixed, line in table.groupby("fixed"):
         color = _BATCHES[int(math.log2(int(str(fixed)))) % len(_BATCHES)]  # a batch has one colour in all charts
         look = {"color": color, "marker": "o", "ls": "", "capsize": 3, "label": f"batch {fixed}"}
-        ax.errorbar(own["ranks"], own["speedup"], yerr=own["spread_speedup"], **look)
+        ax.errorbar(line["ranks"], line["speedup"], yerr=line["spread_speedup"], **look)
         if fixed in fitted:
             ax.plot(gpus, [speedup(fitted[fixed], count) for count in gpus], color=color, lw=1.2)
     _gpu_axis(ax, sorted(set(table["ranks"])))

@@ -67,8 +67,10 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
         ):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
-            said = f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
-            faults.setdefault("reshuffle", said)
+            question = (
+                f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
+            )
+            faults.setdefault("reshuffle", question)
         elif fault := _order(by_rank, images, ranks, epoch, drop_last):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
@@ -89,7 +91,10 @@ def _forgotten(given: Any) -> str:
 
 
 def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
-    due, lengths = images // ranks if drop_last else math.ceil(images / ranks), [len(one) for one in shards.values()]
+    due, lengths = (
+        images // ranks if drop_last else math.ceil(images / ranks),
+        [len(shard) for shard in shards.values()],
+    )
     if len({*lengths}) > 1:
         return (
             "uneven",
@@ -164,7 +169,9 @@ def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_
             why = "scale the base rate with the batch"
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
     wrong = [
-        step for step, (one, right) in enumerate(zip(rates, due, strict=True)) if not close(one, right, absolute=_CLOSE)
+        step
+        for step, (rate, right) in enumerate(zip(rates, due, strict=True))
+        if not close(rate, right, absolute=_CLOSE)
     ]
     if not wrong:
         return None

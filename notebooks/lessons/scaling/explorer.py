@@ -35,35 +35,35 @@ def picture(
         "hidden_share": hidden_percent / 100,
         "loader_images_per_s": loader_images_per_s,
     }
-    found = [modelled(gpus, **knobs) for gpus in COUNTS]
-    scale = (WIDTH - _LEFT - _RIGHT) / found[0].seconds
-    longest = max(one.seconds for one in found)
-    scale *= found[0].seconds / longest
-    drawn = [part for row, one in enumerate(found) for part in _row(row, one, found[0].seconds, scale)]
+    models = [modelled(gpus, **knobs) for gpus in COUNTS]
+    scale = (WIDTH - _LEFT - _RIGHT) / models[0].seconds
+    longest = max(model.seconds for model in models)
+    scale *= models[0].seconds / longest
+    drawn = [part for row, model in enumerate(models) for part in _row(row, model, models[0].seconds, scale)]
     label = f"Seconds of an epoch on 1 to 16 GPUs, {gpu_batch} images per GPU"
     return (
-        f'<div style="min-height:2.6em">{_sentence(found)}</div>{svg.legend(_COLORS)}'
-        f"{svg.page(drawn, _ROW * len(found) + 4, label=label, font_size=11)}"
+        f'<div style="min-height:2.6em">{_sentence(models)}</div>{svg.legend(_COLORS)}'
+        f"{svg.page(drawn, _ROW * len(models) + 4, label=label, font_size=11)}"
     )
 
 
-def _row(row: int, one: Modelled, alone_s: float, scale: float) -> list[str]:
-    parts_s = (one.compute_s, one.launch_s, one.exposed_s, one.input_s)
-    drawn, x = [svg.word(0, _ROW * row + 19, f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}")], float(_LEFT)
+def _row(row: int, model: Modelled, alone_s: float, scale: float) -> list[str]:
+    parts_s = (model.compute_s, model.launch_s, model.exposed_s, model.input_s)
+    drawn, x = [svg.word(0, _ROW * row + 19, f"{model.gpus} GPU{'s' if model.gpus > 1 else ''}")], float(_LEFT)
     for seconds, color in zip(parts_s, _COLORS.values(), strict=True):
         drawn.append(svg.bar(x, _ROW * row + 6, seconds * scale, _ROW - 12, color))
         x += seconds * scale
-    efficiency = units.percent(alone_s / one.seconds / one.gpus)
-    text = f"{units.seconds(one.seconds)}, {units.number(one.steps, 3)} steps, efficiency {efficiency}"
+    efficiency = units.percent(alone_s / model.seconds / model.gpus)
+    text = f"{units.seconds(model.seconds)}, {units.number(model.steps, 3)} steps, efficiency {efficiency}"
     return [*drawn, svg.word(x + 6, _ROW * row + 19, text)]
 
 
-def _sentence(found: list[Modelled]) -> str:
-    last = found[-1]
+def _sentence(models: list[Modelled]) -> str:
+    last = models[-1]
     waits = {"exposed all-reduce": last.exposed_s, "waiting for images": last.input_s, "launching": last.launch_s}
     most = max(waits, key=lambda name: waits[name])
     share = units.percent(waits[most] / last.seconds)
-    efficiency = units.percent(found[0].seconds / last.seconds / last.gpus)
+    efficiency = units.percent(models[0].seconds / last.seconds / last.gpus)
     return (
         f"<b>{last.gpus} GPUs: efficiency {efficiency}.</b> Beside computing, most of their epoch is {most}: {share}."
     )

@@ -183,7 +183,7 @@ class Knobs(Network):
     repeats: int = 30
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        one: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
+        knobs: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
         changes = (
             {},
             {"precision": "tf32"},
@@ -196,8 +196,8 @@ class Knobs(Network):
         batch = self.gpu_batch
         for rung, change in zip(RUNGS, changes, strict=True):
             if rung in self.rungs:
-                one, batch = one | change, batch * (4 if rung == RUNGS[5] else 1)
-                yield self.setting(1, batch, **one) | {"knob": rung}
+                knobs, batch = knobs | change, batch * (4 if rung == RUNGS[5] else 1)
+                yield self.setting(1, batch, **knobs) | {"knob": rung}
         for rung in self.rungs:
             self.require("rung", rung, RUNGS)
 

@@ -146,15 +146,15 @@ _WHY = {
 
 def beside_the_line(table: pd.DataFrame) -> Markdown:
     """Say whether the gradients' all-reduces run at the rate that lab 09's line promises; takes `beside_line`."""
-    known = table[table["line_ms"].notna() & (table["ranks"] > 1)]
-    if known.empty:
+    measured = table[table["line_ms"].notna() & (table["ranks"] > 1)]
+    if measured.empty:
         size = units.size(table["sent_bytes"].max())
         return verdict(f"A step sends {size} of gradients. No line is recorded for these ranks.")
-    least, most = known["over_line"].min(), known["over_line"].max()
+    least, most = measured["over_line"].min(), measured["over_line"].max()
     if max(abs(least - 1), abs(most - 1)) <= _NEAR:
         return verdict("**A step's gradients, alone, take what the fitted line promises.**")
     return verdict(
-        f"**A step's gradients, alone, take {units.span(known['over_line'])} what the fitted line promises.**"
+        f"**A step's gradients, alone, take {units.span(measured['over_line'])} what the fitted line promises.**"
     )
 
 
@@ -202,7 +202,7 @@ def trained_alike(table: pd.DataFrame) -> Markdown:
             TRAININGS[str(row["variant"])],
             row["batch"],
             row["seconds"],
-            ", ".join(f"{one:.1f}" for one in row["percents"]),
+            ", ".join(f"{percent:.1f}" for percent in row["percents"]),
         )
         for row in table.to_dict("records")
     ]
@@ -213,10 +213,10 @@ def trained_alike(table: pd.DataFrame) -> Markdown:
 def _trained_alike(table: pd.DataFrame) -> str:
     if (table["test_percent"] < GUESSING + 5).all():
         return "**No training learnt more than guessing**: so few steps show the code alone."
-    known = table.set_index("variant")
-    if not {"reference", "large"} <= {*known.index}:
+    trained = table.set_index("variant")
+    if not {"reference", "large"} <= {*trained.index}:
         return "This run lacks the large batch on all GPUs."
-    reference, large = known.loc["reference"], known.loc["large"]
+    reference, large = trained.loc["reference"], trained.loc["large"]
     low = [percent for percent in large["percents"] if percent < min(reference["percents"]) / 2]
     if low:
         count = f"{len(low)} of {large['seeds']}"
@@ -224,9 +224,9 @@ def _trained_alike(table: pd.DataFrame) -> str:
     else:
         off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
         head = f"**The large batch on all GPUs ends {off} off the reference.**"
-    if "one_gpu" not in known.index:
+    if "one_gpu" not in trained.index:
         return head
-    gained = units.times(known.loc["one_gpu", "seconds"] / large["seconds"])
+    gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])
     return f"{head} More GPUs make it {gained} as fast; what else it gains on the reference is the batch's."
 
 

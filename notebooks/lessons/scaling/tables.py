@@ -25,8 +25,8 @@ LAWS = {"strong": "amdahl", "weak": "gustafson"}
 
 def of_images(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run on its kind of images, with further facts."""
-    known = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus, **facts}
-    return of_source(table, f"{run.source}, {SAID[run.plan.images]}", small=run.plan.size == "small", **known)
+    kept_facts = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus, **facts}
+    return of_source(table, f"{run.source}, {SAID[run.plan.images]}", small=run.plan.size == "small", **kept_facts)
 
 
 def epochs(run: Run) -> pd.DataFrame:
@@ -72,19 +72,19 @@ def scaling(run: Run, loader: str = "device") -> pd.DataFrame:
     strong = table[table["gpu_batch"] == largest // table["ranks"]].assign(law="strong", fixed=largest)
     weak = table[table["gpu_batch"].isin(run.plan.batches)].assign(law="weak")
     weak["fixed"] = weak["gpu_batch"]
-    found = pd.concat([strong, weak], ignore_index=True)
-    one = found[found["ranks"] == 1].set_index(["law", "fixed"])
-    keys = pd.MultiIndex.from_frame(found[["law", "fixed"]])
-    base, base_spread = (one[name].reindex(keys).to_numpy() for name in ("images_per_s", "spread_images_per_s"))
-    found["speedup"] = found["images_per_s"] / base
-    relative = found["spread_images_per_s"] / found["images_per_s"] + base_spread / base
-    found["spread_speedup"] = np.where(found["ranks"] == 1, 0.0, found["speedup"] * relative)
+    both = pd.concat([strong, weak], ignore_index=True)
+    alone = both[both["ranks"] == 1].set_index(["law", "fixed"])
+    keys = pd.MultiIndex.from_frame(both[["law", "fixed"]])
+    base, base_spread = (alone[name].reindex(keys).to_numpy() for name in ("images_per_s", "spread_images_per_s"))
+    both["speedup"] = both["images_per_s"] / base
+    relative = both["spread_images_per_s"] / both["images_per_s"] + base_spread / base
+    both["spread_speedup"] = np.where(both["ranks"] == 1, 0.0, both["speedup"] * relative)
     for name in ("speedup", "spread_speedup"):
-        found[name.replace("speedup", "efficiency")] = found[name] / found["ranks"]
-    found = found.sort_values(["law", "fixed", "ranks"], kind="stable", ignore_index=True)
+        both[name.replace("speedup", "efficiency")] = both[name] / both["ranks"]
+    both = both.sort_values(["law", "fixed", "ranks"], kind="stable", ignore_index=True)
     columns = ["law", "fixed", "ranks", "gpu_batch", "steps", "seconds", "count", "images_per_s"]
     columns += ["speedup", "spread_speedup", "efficiency", "spread_efficiency"]
-    return like(found[columns], table, loader=loader)
+    return like(both[columns], table, loader=loader)
 
 
 def laws(table: pd.DataFrame) -> pd.DataFrame:
@@ -95,10 +95,10 @@ def laws(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (law, fixed), group in table.groupby(["law", "fixed"], sort=False):
-        known = group[group["speedup"].notna()]
-        if known["ranks"].max() > 1:
-            found = fit_serial(LAWS[str(law)], known["ranks"], known["speedup"], known["spread_speedup"])
-            rows.append((law, fixed, found.share, found.least, found.most))
+        measured = group[group["speedup"].notna()]
+        if measured["ranks"].max() > 1:
+            serial = fit_serial(LAWS[str(law)], measured["ranks"], measured["speedup"], measured["spread_speedup"])
+            rows.append((law, fixed, serial.share, serial.least, serial.most))
     return like(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
 
 
@@ -110,8 +110,8 @@ def ladder(run: Run) -> pd.DataFrame:
     """
     table = _ladder(run, unit="images")
     precision = run.entries("step").drop_duplicates("knob").set_index("knob")["precision"]
-    known = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    peaks = [known.tflops(PEAK[precision[knob]]) if known else None for knob in table["knob"]]
+    limits = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    peaks = [limits.tflops(PEAK[precision[knob]]) if limits else None for knob in table["knob"]]
     table["peak_tflops"] = pd.Series(peaks, dtype=float)
     table["tflops"] = table["images_per_s"] * training_flop(run.plan.width, run.plan.blocks) / 1e12
     table = against_limit(table, "tflops", "peak_tflops").rename(columns={"share_of_limit": "roof_share"})
@@ -135,9 +135,9 @@ def exchange(run: Run) -> pd.DataFrame:
     rows = run.entries("sent").groupby(BY)[["calls", "sent_bytes"]].max()
     table = rows.astype(int)
     for name in _TIMED:
-        own = run.entries(name)
-        own = own[own["strategy"] == "ddp"]
-        medians = _medians(own, f"{name}_ms")
+        timings = run.entries(name)
+        timings = timings[timings["strategy"] == "ddp"]
+        medians = _medians(timings, f"{name}_ms")
         table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
     traced = run.entries("profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
@@ -169,9 +169,9 @@ def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
 
     `lines` is lab 09's table of fits. A line of another number of ranks promises nothing: NaN.
     """
-    own = lines[(lines["collective"] == "all-reduce") & (lines["backend"] == "nccl")].set_index("ranks")
-    own = own.iloc[:0] if fact(table, "small") else own  # processes on a CPU speak gloo
-    alpha_us, beta = (own[name].reindex(table["ranks"]).to_numpy() for name in ("alpha_us", "beta_gb_per_s"))
+    fitted = lines[(lines["collective"] == "all-reduce") & (lines["backend"] == "nccl")].set_index("ranks")
+    fitted = fitted.iloc[:0] if fact(table, "small") else fitted  # processes on a CPU speak gloo
+    alpha_us, beta = (fitted[name].reindex(table["ranks"]).to_numpy() for name in ("alpha_us", "beta_gb_per_s"))
     moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
     result = table[["ranks", "gpu_batch", "calls", "sent_bytes", "alone_ms", "spread_alone_ms", "bus_gb_per_s"]].copy()
     result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
@@ -211,7 +211,7 @@ def messages(run: Run) -> pd.DataFrame:
 def orders(run: Run) -> pd.DataFrame:
     """Return the first images of rank 0's epochs, with and without `set_epoch`: a row per epoch, a column per way."""
     rows = run.entries("order")
-    rows = rows[rows["rank"] == 0].assign(epoch=lambda own: own["epoch"].astype(int))
+    rows = rows[rows["rank"] == 0].assign(epoch=lambda shown: shown["epoch"].astype(int))
     rows["numbers"] = [", ".join(map(str, numbers)) for numbers in rows["numbers"]]
     rows["way"] = rows["set_epoch"].astype(bool).map({True: "with set_epoch", False: "without set_epoch"})
     table = rows.pivot_table(index="epoch", columns="way", values="numbers", aggfunc="first").reset_index()
@@ -286,6 +286,6 @@ def published_shares(parts: pd.DataFrame, speedups: pd.DataFrame) -> pd.DataFram
     """
     keys = ["batch_per_gpu", "gpus"]
     table = parts.merge(speedups[[*keys, "epoch_seconds"]], on=keys, how="left")
-    known = table["compute_seconds"] + table["communication_seconds"]
-    table["unexplained_share"] = 1 - known / table["epoch_seconds"]
+    explained = table["compute_seconds"] + table["communication_seconds"]
+    table["unexplained_share"] = 1 - explained / table["epoch_seconds"]
     return like(table, parts, speedups, small=False)

@@ -75,7 +75,7 @@ def fit_serial(law: str, gpus: Sequence[float], speedups: Sequence[float], sprea
     weights = [(1 - 1 / count) ** 2 if law == "amdahl" else (count - 1) ** 2 for count, _, _ in points]
     shares = [implied(count, speedup) for count, speedup, _ in points]
     ends = [implied(count, speedup + side * spread) for count, speedup, spread in points for side in (-1, 1)]
-    share = sum(weight * one for weight, one in zip(weights, shares, strict=True)) / sum(weights)
+    share = sum(weight * part for weight, part in zip(weights, shares, strict=True)) / sum(weights)
     return Serial(share, min(ends), max(ends))
 
 

@@ -59,8 +59,8 @@ def _on_all(table: pd.DataFrame) -> pd.DataFrame:
 def _run(table: pd.DataFrame, alone: bool = False) -> str:
     """Return whose run a panel shows, and on how many: "recorded run on 2 GPUs", or on one of them `alone`."""
     run = "recorded run" if fact(table, "source").startswith("recorded") else "this run"
-    one, more = ("CPU process", "CPU processes") if fact(table, "small") else ("GPU", "GPUs")
-    return f"{run} on one {one}" if alone else f"{run} on {fact(table, 'ranks')} {more}"
+    device, more = ("CPU process", "CPU processes") if fact(table, "small") else ("GPU", "GPUs")
+    return f"{run} on one {device}" if alone else f"{run} on {fact(table, 'ranks')} {more}"
 
 
 def _kept_rates(ax: Axes, table: pd.DataFrame, order: Sequence[str]) -> None:
@@ -176,11 +176,17 @@ def projection_chart(
         ax.plot(rows["gpus"], edges[0], color=canvas.THEORY, lw=1, label="… if α grows")
         _measured(ax, rows, canvas.RECORDED, "recorded run", zorder=3)
         if here is not None and fact(here, "source") != fact(recorded, "source"):
-            own = here[here["strategy"] == name].dropna(subset="error")
+            of_strategy = here[here["strategy"] == name].dropna(subset="error")
             ax.plot(
-                own["gpus"], 100 * own["efficiency"], "_", color=canvas.THEORY, ms=16, mew=2, label="projected here"
+                of_strategy["gpus"],
+                100 * of_strategy["efficiency"],
+                "_",
+                color=canvas.THEORY,
+                ms=16,
+                mew=2,
+                label="projected here",
             )
-            _measured(ax, own, canvas.MEASURED, "this run", zorder=4)
+            _measured(ax, of_strategy, canvas.MEASURED, "this run", zorder=4)
         if published is not None and name in _PUBLISHED:
             kept = 100 * published[_PUBLISHED[name]] / published["gpus"]
             ax.plot(published["gpus"], kept, "^", color=canvas.PUBLISHED, label="published")

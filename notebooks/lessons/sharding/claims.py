@@ -371,7 +371,7 @@ FIGURES = {
     "projected_speed": Figures(
         lambda: _projected_speedups(least=False),
         lambda: _projected_speedups(least=True),
-        lambda speedups, least: min(float(one) for one in speedups.split(", ")) >= 0.98 * least,
+        lambda speedups, least: min(float(speedup) for speedup in speedups.split(", ")) >= 0.98 * least,
     ),
     "speedups": Figures(
         lambda: joined(_on_two("printed_speedup")),

@@ -224,5 +224,5 @@ class Trial(Gpt):
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
             for strategy in self.strategies if variant == "right" else ("fsdp_full",):
-                known = self.setting(strategy, self.gpus, times=self.times, compiled="no")
-                yield known | _WRONG.get(variant, {}) | {"variant": variant}
+                point = self.setting(strategy, self.gpus, times=self.times, compiled="no")
+                yield point | _WRONG.get(variant, {}) | {"variant": variant}

@@ -202,9 +202,9 @@ def _sending_less(table: pd.DataFrame, rounding: float) -> str:
         return ""
     plain = table[(table["strategy"] == "ddp") & (table["option"] == "")]["tokens_per_s"].iloc[0]
     slower = [row.option for row in less.itertuples() if row.tokens_per_s < plain]
-    said = f" {listed(less['option'])} change{'' if len(less) > 1 else 's'} them by more than rounding"
+    sentence = f" {listed(less['option'])} change{'' if len(less) > 1 else 's'} them by more than rounding"
     verb = "is" if len(slower) == 1 else "are"
-    return f"{said}; {listed(slower)} {verb} also slower than plain DDP." if slower else f"{said}."
+    return f"{sentence}; {listed(slower)} {verb} also slower than plain DDP." if slower else f"{sentence}."
 
 
 def one_exchange(table: pd.DataFrame) -> Markdown:

@@ -112,8 +112,8 @@ def accumulation(run: Run) -> pd.DataFrame:
     peaks = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
-    one = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
-    result = pd.DataFrame({f"{name}_{synced}": one[name][synced] for name in columns for synced in ("every", "last")})
+    wide = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
+    result = pd.DataFrame({f"{name}_{synced}": wide[name][synced] for name in columns for synced in ("every", "last")})
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
     result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
     return of_run(result.reset_index(), run)
@@ -266,9 +266,9 @@ def projection(
     rows = []
     for strategy in [name for name in steps["strategy"].unique() if name != "single"]:
         for count in gpus:
-            fitted_ranks, known = _lines_at(lines, count)
+            fitted_ranks, at_count = _lines_at(lines, count)
             step, fixed = (
-                project(plan.model(vocabulary), strategy, count, compute_s, known, fitted_ranks=ranks, **knobs)
+                project(plan.model(vocabulary), strategy, count, compute_s, at_count, fitted_ranks=ranks, **knobs)
                 for ranks in (fitted_ranks, count)
             )
             took_s = measured.get((strategy, count), float("nan"))

@@ -97,7 +97,7 @@ def project(
     sent = traffic(model, strategy, ranks, element_bytes=element_bytes)
     alone, forward, backward = _windows(model, strategy, ranks, element_bytes, takes)
     exposed = alone + max(0.0, forward - compute_s / 3) + max(0.0, backward - 2 * compute_s / 3)
-    latency = sum(one.calls * ring[one.collective].alpha_s for one in sent)
+    latency = sum(call.calls * ring[call.collective].alpha_s for call in sent)
     return Projected(compute_s + exposed, sum(map(takes, sent)), latency, exposed)
 
 

@@ -101,11 +101,11 @@ def nothing_left(table: pd.DataFrame) -> Markdown:
         "no row is kept": table["rows_kept"] == 0,
         "processes are left": table["processes_left"] > 0,
     }
-    said = [
+    sentences = [
         f"{fault} where the rank {listed(table.loc[rows, 'the_rank'])}" for fault, rows in faults.items() if rows.any()
     ]
-    if said:
-        return verdict(f"✘ **{'; '.join(said)}.**")
+    if sentences:
+        return verdict(f"✘ **{'; '.join(sentences)}.**")
     return verdict(f"✔ **All {len(table)} errors name the rank that failed. Rows are kept, and no process is left.**")
 
 

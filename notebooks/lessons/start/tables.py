@@ -63,19 +63,19 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
 
     Empty where the datasheet of the GPU is not known: no limit is known, and none is guessed.
     """
-    known = spec(gpu_name or (node.gpus[0].name if node.has_gpus else None))
-    if known is None:
+    limits = spec(gpu_name or (node.gpus[0].name if node.has_gpus else None))
+    if limits is None:
         return pd.DataFrame(columns=["what", "rate", "unit", "least_ms"])
     moves = [
-        ("read 1 GB: GPU memory", known.hbm_gb_per_s),
-        ("move 1 GB: GPU → GPU, one way", known.nvlink_gb_per_s),
-        ("move 1 GB: host → GPU", known.pcie_gb_per_s),
+        ("read 1 GB: GPU memory", limits.hbm_gb_per_s),
+        ("move 1 GB: GPU → GPU, one way", limits.nvlink_gb_per_s),
+        ("move 1 GB: host → GPU", limits.pcie_gb_per_s),
     ]
     rows = [(what, rate, "GB/s", 1e3 * least_seconds_to_move(1e9, rate)) for what, rate in moves if rate]
     for name, precision in (("float32", "fp32"), ("TF32", "tf32"), ("bfloat16", "bf16")):
-        if rate := known.tflops(precision):
+        if rate := limits.tflops(precision):
             rows.append((f"compute 1 TFLOP: {name}", rate, "TFLOP/s", 1e3 / rate))
-    return of_source(pd.DataFrame(rows, columns=["what", "rate", "unit", "least_ms"]), f"datasheet of {known.name}")
+    return of_source(pd.DataFrame(rows, columns=["what", "rate", "unit", "least_ms"]), f"datasheet of {limits.name}")
 
 
 def launch_costs(run: Run) -> pd.DataFrame:

@@ -26,7 +26,7 @@ def _wired() -> dict[str, int | None]:
 def _on_nodes(node_of_gpu: dict[str, int | None]) -> str:
     """Return which GPUs hang at each NUMA node, in short: "0, 1 / 2, 3" for two nodes with two GPUs each."""
     nodes = sorted({node for node in node_of_gpu.values() if node is not None})
-    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == one] for one in nodes)
+    members = ([gpu.removeprefix("GPU") for gpu, node in node_of_gpu.items() if node == name] for name in nodes)
     return " / ".join(", ".join(gpus) for gpus in members)
 
 

@@ -45,14 +45,14 @@ def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series
 
 def _host_link(run: Run, direction: str) -> Measured | None:
     """Return the rate of the slowest GPU's link with the host, used alone."""
-    repeats, known = _extreme(_pinned(run, direction, False), ["rank"]), datasheet(run)
-    return Measured.of(repeats, f"{run.plan.mib} MiB", known and known.pcie_gb_per_s)
+    repeats, limits = _extreme(_pinned(run, direction, False), ["rank"]), datasheet(run)
+    return Measured.of(repeats, f"{run.plan.mib} MiB", limits and limits.pcie_gb_per_s)
 
 
 def _all_host_links(run: Run) -> Measured | None:
-    known = datasheet(run)
+    limits = datasheet(run)
     sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
-    limit = run.plan.gpus * known.pcie_gb_per_s if known and known.pcie_gb_per_s else None
+    limit = run.plan.gpus * limits.pcie_gb_per_s if limits and limits.pcie_gb_per_s else None
     return Measured.of(sums, f"{run.plan.mib} MiB, {workers(run)}", limit)
 
 
@@ -69,16 +69,16 @@ def _pairs_apart(run: Run) -> Measured | None:
 
 def _share_of_links(run: Run) -> Measured | None:
     """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches."""
-    known = datasheet(run)
-    limit = [known.nvlink_gb_per_s] if known and known.nvlink_gb_per_s else []
+    limits = datasheet(run)
+    limit = [limits.nvlink_gb_per_s] if limits and limits.nvlink_gb_per_s else []
     return ratio(_pair(run, "min"), Measured.of(limit, ""))
 
 
 def _within_a_gpu(run: Run) -> Measured | None:
-    rows, known = _rows(run, "gpu_to_gpu"), datasheet(run)
-    own = rows[rows["source"] == rows["target"]]
-    limit = known.hbm_gb_per_s / 2 if known and known.hbm_gb_per_s else None  # a copy reads and writes
-    return Measured.of(_extreme(own, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)
+    rows, limits = _rows(run, "gpu_to_gpu"), datasheet(run)
+    copies = rows[rows["source"] == rows["target"]]
+    limit = limits.hbm_gb_per_s / 2 if limits and limits.hbm_gb_per_s else None  # a copy reads and writes
+    return Measured.of(_extreme(copies, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)
 
 
 def _impossible(run: Run) -> Measured:

@@ -37,8 +37,8 @@ class Copies(Plan):
         for memory in self.memories:
             self.require("memory", memory, _MEMORIES)
         if not self.numa:
-            known = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
-            object.__setattr__(self, "numa", known)
+            numbers = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
+            object.__setattr__(self, "numa", numbers)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for source in range(self.gpus):

@@ -121,14 +121,14 @@ def far_node(table: pd.DataFrame) -> Markdown:
 
 def beside_datasheet(table: pd.DataFrame) -> Markdown:
     """Say which share of its link's rate each path reaches, and whether a copy beats it; takes `alone` copies."""
-    known = table[table["datasheet_gb_per_s"].notna()]
-    if known.empty:
+    rows = table[table["datasheet_gb_per_s"].notna()]
+    if rows.empty:
         return verdict("No datasheet is known for these paths, so no limit either.")
-    if (known["verdict"] == "impossible").any():
+    if (rows["verdict"] == "impossible").any():
         return verdict("**A copy is faster than its link allows**: look for a mistake in that measurement.")
-    of_gpus = known[known["path"].isin(["within", "between"]) | (known["memory"] == "pinned")]
+    of_gpus = rows[rows["path"].isin(["within", "between"]) | (rows["memory"] == "pinned")]
     low, high = of_gpus["share_of_limit"].min(), of_gpus["share_of_limit"].max()
-    slow = known.loc[known["memory"] == "pageable", "share_of_limit"].max()
+    slow = rows.loc[rows["memory"] == "pageable", "share_of_limit"].max()
     rest = f"; from or to pageable memory, at most {units.percent(slow)}" if slow > 0 else ""
     span = f"{units.percent(low)} to {units.percent(high)}"
     return verdict(f"**Between GPUs and with pinned memory, copies reach {span} of the link's rate**{rest}.")
@@ -144,7 +144,7 @@ def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
         return verdict("No pair was measured in both sizes.", shown)
     spreads = [table.groupby("name", sort=False)["spread_gb_per_s"].median() for table in (small, large)]
     names = [name for name in rates[0].index if name in rates[1].index]
-    differ = [name for name in names if resolved(*(one[name] for one in (*rates, *spreads)))]
+    differ = [name for name in names if resolved(*(medians[name] for medians in (*rates, *spreads)))]
     if not differ:
         return verdict(f"**On every path {sizes[0]} and {sizes[1]} are copied at one rate, within noise.**", shown)
     factors = {name: rates[0][name] / rates[1][name] for name in differ}

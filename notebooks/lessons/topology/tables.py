@@ -52,8 +52,8 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 def link_rate(gpu_name: str) -> float | None:
     """Return GB/s of one NVLink of this GPU, one way, as `nvidia-smi nvlink -s` shows it; None where unknown."""
-    known = spec(gpu_name)
-    return known.nvlink_gb_per_s_per_link if known else None
+    limits = spec(gpu_name)
+    return limits.nvlink_gb_per_s_per_link if limits else None
 
 
 def copies(run: Run) -> pd.DataFrame:
@@ -64,14 +64,16 @@ def copies(run: Run) -> pd.DataFrame:
     "within", "between", "into" or "out" (of a GPU); name is what it is called on this machine.
     """
     table = run.medians(_KNOBS, "gb_per_s")
-    device, known = run.plan.device, spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    device, limits = run.plan.device, spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     same = (table["source"] == table["target"]).map({True: "within", False: "between"})
     table["path"] = table["copy"].map({"host_to_gpu": "into", "gpu_to_host": "out"}).fillna(same)
     table["name"] = table["path"].map(_PATHS[device])
     rates: dict[str, float | None] = {}
-    if known:
-        half = known.hbm_gb_per_s / 2 if known.hbm_gb_per_s else None
-        rates = {"within": half, "between": known.nvlink_gb_per_s} | dict.fromkeys(("into", "out"), known.pcie_gb_per_s)
+    if limits:
+        half = limits.hbm_gb_per_s / 2 if limits.hbm_gb_per_s else None
+        rates = {"within": half, "between": limits.nvlink_gb_per_s} | dict.fromkeys(
+            ("into", "out"), limits.pcie_gb_per_s
+        )
     table["datasheet_gb_per_s"] = table["path"].map(rates).astype(float)
     low = _SUSPICIOUS if run.plan.size == "full" else None
     table = against_limit(table, "gb_per_s", "datasheet_gb_per_s", low=low).drop(columns=["limit"])

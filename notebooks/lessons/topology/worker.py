@@ -96,10 +96,10 @@ def timed(worker: Worker, copy: Callable, arrived: Callable, before: Callable = 
     plan, size = worker.plan, worker.state.nbytes
     timings = [*worker.time(copy, warm_ups=plan.warm_ups, repeats=plan.repeats, before=before)]
     right = bool((arrived() == worker.rank + 1).all())
-    for one in timings:
-        measured = {"seconds": one.seconds, "gb_per_s": size / one.seconds / 1e9}
+    for timing in timings:
+        measured = {"seconds": timing.seconds, "gb_per_s": size / timing.seconds / 1e9}
         status = "ok" if right else "wrong bytes"
-        worker.record(iteration=one.iteration, warm_up=one.warm_up, status=status, **measured)
+        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, status=status, **measured)
 
 
 @contextmanager

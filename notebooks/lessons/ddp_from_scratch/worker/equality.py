@@ -156,10 +156,10 @@ def apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
 
 def from_rank_0(tensors: list[torch.Tensor]) -> float:
     """Return the largest difference of a number from rank 0's."""
-    own = torch.cat([tensor.detach().flatten().double().cpu() for tensor in tensors])
-    on_rank_0 = own.clone()
+    here = torch.cat([tensor.detach().flatten().double().cpu() for tensor in tensors])
+    on_rank_0 = here.clone()
     dist.broadcast(on_rank_0, 0)
-    return (own - on_rank_0).abs().max().item()
+    return (here - on_rank_0).abs().max().item()
 
 
 class OneRank(Bucketed):
@@ -239,7 +239,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, right:
     worker.synchronize()
     gradients.append(_gradients(model))
     wrapped.close()
-    error, later_error = (apart([(one, right_gradients)]) for one in gradients)
+    error, later_error = (apart([(gradient, right_gradients)]) for gradient in gradients)
     measured = {"error": error, "later_error": later_error, "ratio": along(gradients[0], right_gradients)}
     worker.record(entry="trial", iteration=0, **measured, start_apart=start_apart, **sent)
 

@@ -67,8 +67,10 @@ class Issued(Collectives):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace == "c10d" and "reduce" in function.overloadpacket.__name__:
-            tensors = [one for arg in args if isinstance(arg, list | tuple) for one in arg]
-            self.events += [one.nbytes for one in tensors if isinstance(one, torch.Tensor) and one.is_floating_point()]
+            tensors = [tensor for arg in args if isinstance(arg, list | tuple) for tensor in arg]
+            self.events += [
+                tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+            ]
         return super().__torch_dispatch__(function, types, args, kwargs)
 
     def during(self, forward: Callable, finish: Callable) -> dict:

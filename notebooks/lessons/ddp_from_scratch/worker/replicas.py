@@ -125,7 +125,7 @@ class Flat(Replicas):
         gradients = [self.gradient(weight) for weight in self.weights]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         self.average(flat).wait()
-        for gradient, part in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+        for gradient, part in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
 

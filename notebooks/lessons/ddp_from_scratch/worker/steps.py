@@ -51,7 +51,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 
 def run_point(worker: Worker, point: SimpleNamespace) -> None:
     """Time the steps under the point's strategy and record what one of them sends; of Profiles, trace one step."""
-    loop = Loop(worker, point, worker.state)
+    loop = SteppingLoop(worker, point, worker.state)
     try:
         if isinstance(worker.plan, Profiles):
             profile(worker, loop)
@@ -63,7 +63,7 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
         loop.close()
 
 
-class Loop:
+class SteppingLoop:
     """A wrapped model with its optimizer and this rank's samples; `moments` are those of the last step.
 
     A step's parts lie between five moments on the device: its start, the loss, the last gradient (that of the first
@@ -120,7 +120,7 @@ class Loop:
         self.optimizer.zero_grad()
 
 
-def _time_steps(worker: Worker, loop: Loop) -> None:
+def _time_steps(worker: Worker, loop: SteppingLoop) -> None:
     """Time whole steps, which all ranks start together; append a row per step: its time, its parts, the peak memory."""
     gpu = worker.device.type == "cuda"
     if gpu:
@@ -140,13 +140,13 @@ def _time_steps(worker: Worker, loop: Loop) -> None:
         )
 
 
-def _note_sent(worker: Worker, loop: Loop) -> None:
+def _note_sent(worker: Worker, loop: SteppingLoop) -> None:
     """Append a row entry="sent" with what `Issued` records of one more step."""
     worker.record(entry="sent", **Issued(loop.model).during(loop.forward, loop.wrapped.finish))
     loop.update()
 
 
-def profile(worker: Worker, loop: Loop) -> None:
+def profile(worker: Worker, loop: SteppingLoop) -> None:
     """Append the profiler's rows of one step, after warm-ups.
 
     Each step ends with `drain`: if torch's profiler stops during a gloo collective, it frees memory that the collective

@@ -39,7 +39,10 @@ class Side:
         """Return the parameters, or groups of them, that the optimizer starts with."""
         model = self.model
         if self.case == "groups":
-            norms, matrices = ([one for one in model.parameters() if (one.dim() > 1) == wide] for wide in (False, True))
+            norms, matrices = (
+                [parameter for parameter in model.parameters() if (parameter.dim() > 1) == wide]
+                for wide in (False, True)
+            )
             return [{"params": norms, "lr": 5e-3, "weight_decay": 0.0}, {"params": matrices}]
         return list(model.blocks.parameters() if self.case == "added_group" else model.parameters())
 
@@ -74,7 +77,7 @@ class Side:
             self.model.blocks[0].requires_grad_(True)
         if self.case == "added_group":
             others = (self.model.embedding, self.model.norm, self.model.head)
-            parameters = [one for part in others for one in part.parameters()]
+            parameters = [parameter for part in others for parameter in part.parameters()]
             self.optimizer.add_param_group({"params": parameters, "lr": 5e-4})
         if self.case in ("to_plain", "from_plain", "other_ranks"):
             saved = self.optimizer.state_dict()
@@ -220,11 +223,11 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
 
 def _saved(sharded: torch.optim.Optimizer, unsharded: torch.optim.Optimizer) -> float:
     """Return the share of the numbers in the unsharded state_dict that the sharded one has, too."""
-    found, wanted = sharded.state_dict()["state"], unsharded.state_dict()["state"]
+    saved, wanted = sharded.state_dict()["state"], unsharded.state_dict()["state"]
     same = total = 0
     for number, state in wanted.items():
         for name, value in state.items():
-            value_found = found.get(number, {}).get(name)
+            value_found = saved.get(number, {}).get(name)
             close = (
                 torch.isclose(value_found.to(value), value, _SAME, 0)
                 if torch.is_tensor(value_found)

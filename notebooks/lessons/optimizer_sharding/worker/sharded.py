@@ -154,8 +154,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict | {"state": {}})
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        found = zip(parameters, map(state_dict["state"].get, numbers), strict=True)
-        states = {parameter: state for parameter, state in found if state is not None}
+        pairs = zip(parameters, map(state_dict["state"].get, numbers), strict=True)
+        states = {parameter: state for parameter, state in pairs if state is not None}
         for group in range(len(self.param_groups)):
             self.place(group, states)
         for bucket in self.buckets:
@@ -167,7 +167,7 @@ def in_buckets(parameters: list[torch.Tensor], most_bytes: float) -> Iterator[li
     bucket: list[torch.Tensor] = []
     for parameter in parameters:
         fits_in_kind = not bucket or (bucket[0].dtype, bucket[0].device) == (parameter.dtype, parameter.device)
-        if bucket and (not fits_in_kind or sum(one.nbytes for one in bucket) + parameter.nbytes > most_bytes):
+        if bucket and (not fits_in_kind or sum(kept.nbytes for kept in bucket) + parameter.nbytes > most_bytes):
             yield bucket
             bucket = []
         bucket.append(parameter)

@@ -227,7 +227,7 @@ class Ledger:
         row = {
             "parameters": held(parameters),
             "states": held(states(replica.optimizer)),
-            "gradients": held(one.grad for one in parameters if one.grad is not None),
+            "gradients": held(parameter.grad for parameter in parameters if parameter.grad is not None),
         }
         if self.gpu:
             self.worker.synchronize()

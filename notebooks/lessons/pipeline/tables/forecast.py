@@ -31,16 +31,16 @@ def parts(run: Run) -> pd.DataFrame:
 
 def _stage_times(table: pd.DataFrame, split: str, micro_batches: int) -> Times:
     """Return the simulator's times (ms) of a split's stages, added up from parts that were measured alone."""
-    one = table[table["micro_batches"] == micro_batches].set_index("part")
+    ms = table[table["micro_batches"] == micro_batches].set_index("part")
     sizes, ends = layers_of(split), ("embedding", "head")
 
     def total(column: str) -> list[float]:
-        stages = [size * one.loc["layer", column] for size in sizes]
+        stages = [size * ms.loc["layer", column] for size in sizes]
         for stage, part in zip((0, -1), ends, strict=True):
-            stages[stage] += one.loc[part, column]
+            stages[stage] += ms.loc[part, column]
         return stages
 
-    transfer = one["transfer_ms"].get("transfer", 0.0)
+    transfer = ms["transfer_ms"].get("transfer", 0.0)
     return Times(total("forward_ms"), total("backward_ms"), transfer=0.0 if pd.isna(transfer) else transfer)
 
 

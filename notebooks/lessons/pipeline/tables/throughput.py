@@ -44,8 +44,8 @@ def precisions(run: Run) -> pd.DataFrame:
     table, plan = throughput(run), run.plan
     steps = table["mode"].map({"streaming": 1, "fenced": 1, "training": 3})
     flop = _forward_flop(plan.layers, plan.hidden, plan.sequence) * steps
-    known = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
-    peaks = {name: known.tflops(short) if known else None for name, short in _CORES.items()}
+    limits = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    peaks = {name: limits.tflops(short) if limits else None for name, short in _CORES.items()}
     table = table.assign(
         tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
         peak_tflops=table["precision"].map(peaks).astype(float),

@@ -40,8 +40,8 @@ def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
     for knob, value in setting.items():
         spans = spans[spans[knob] == value]
     if spans.empty:
-        known = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
-        raise ValueError(f"{setting} was not traced; traced were:\n{known}")
+        traced = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
+        raise ValueError(f"{setting} was not traced; traced were:\n{traced}")
     steps = []
     for _, rows in spans.groupby([*setting_knobs(run), "seed", "step"], sort=False):
         rows = rows.sort_values("start_us")

@@ -96,8 +96,8 @@ def order_of(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> 
     """Return the steps of a schedule by its name: forward_only, gpipe, 1f1b, interleaved or zero_bubble."""
     if schedule == "interleaved":
         return interleaved(ranks, micro_batches, chunks)
-    known = {"forward_only": forward_only, "gpipe": gpipe, "1f1b": one_f_one_b, "zero_bubble": zero_bubble}
-    return known[schedule](ranks, micro_batches)
+    makers = {"forward_only": forward_only, "gpipe": gpipe, "1f1b": one_f_one_b, "zero_bubble": zero_bubble}
+    return makers[schedule](ranks, micro_batches)
 
 
 def layers_of(split: str) -> list[int]:

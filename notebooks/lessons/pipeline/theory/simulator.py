@@ -109,9 +109,9 @@ def in_flight(spans: list[Span], load: Sequence[float] = ()) -> list[float]:
     ends = "W" if any(span.kind == "W" for span in spans) else "B"
     most = []
     for rank in sorted({span.rank for span in spans}):
-        own = [span for span in spans if span.rank == rank]
-        events = [(span.start, 1, span.stage) for span in own if span.kind == "F"]
-        events += [(span.end, -1, span.stage) for span in own if span.kind == ends]
+        of_rank = [span for span in spans if span.rank == rank]
+        events = [(span.start, 1, span.stage) for span in of_rank if span.kind == "F"]
+        events += [(span.end, -1, span.stage) for span in of_rank if span.kind == ends]
         kept, peak = 0.0, 0.0
         for _, sign, stage in sorted(events):
             kept += sign * (load[stage] if load else 1)

@@ -52,8 +52,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     clock = variant.get("clock", lambda step, worker: step())
     repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(lambda: clock(pipe.step, worker), **repetitions, before=lambda: fence(group)):
-        own = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
-        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **own)
+        claim = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
+        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **claim)
 
 
 def _by_hand(worker: Worker, point: SimpleNamespace, pipe: Pipe, group: dist.ProcessGroup | None) -> list[torch.Tensor]:

@@ -72,8 +72,8 @@ class Format:
 
 
 FORMATS = {
-    one.name: one
-    for one in (
+    form.name: form
+    for form in (
         Format("float32", 8, 23),
         Format("tf32", 8, 10),
         Format("float16", 5, 10),
@@ -130,9 +130,9 @@ def _kahan(form: Format, term: float) -> list[float]:
 
 def stalls_at(form: str) -> float:
     """Return the sum from which adding VALUE changes nothing: half the spacing is more than the term."""
-    known = FORMATS[form]
-    term = known.rounded(VALUE)
+    held_in = FORMATS[form]
+    term = held_in.rounded(VALUE)
     power = 2.0 ** (math.frexp(term)[1] - 1)
-    while known.spacing(power) / 2 < term:
+    while held_in.spacing(power) / 2 < term:
         power *= 2
     return power

@@ -36,7 +36,7 @@ def checkpointed_peak(blocks: Sequence[Block], chosen: set[int]) -> float:
     A checkpointed block keeps its input only; in backward it is computed again and then keeps all, while the blocks
     before it still hold theirs.
     """
-    peak = held = sum(one.input_mib if at in chosen else one.kept_mib for at, one in enumerate(blocks))
+    peak = held = sum(block.input_mib if at in chosen else block.kept_mib for at, block in enumerate(blocks))
     for at in reversed(range(len(blocks))):
         if at in chosen:
             peak = max(peak, held + blocks[at].kept_mib)
@@ -54,10 +54,10 @@ def best_placement(blocks: Sequence[Block], budget_mib: float) -> tuple[set[int]
 
     All subsets are tried: meant for up to about 14 blocks.
     """
-    found: tuple[set[int], float] | None = None
+    best: tuple[set[int], float] | None = None
     for mask in range(2 ** len(blocks)):
         chosen = {at for at in range(len(blocks)) if mask >> at & 1}
         ms = recomputed_ms(blocks, chosen)
-        if (found is None or ms < found[1]) and checkpointed_peak(blocks, chosen) <= budget_mib:
-            found = (chosen, ms)
-    return found
+        if (best is None or ms < best[1]) and checkpointed_peak(blocks, chosen) <= budget_mib:
+            best = (chosen, ms)
+    return best

@@ -32,11 +32,11 @@ def sums(worker: Worker, _point: SimpleNamespace) -> None:
         "bfloat16 + bfloat16": (torch.bfloat16, torch.bfloat16),
     }.items():
         held = torch.tensor(0.0, dtype=total, device=worker.device)
-        one = torch.tensor(VALUE, dtype=term, device=worker.device)
+        value = torch.tensor(VALUE, dtype=term, device=worker.device)
         if "(" in way:
-            one = one.to(torch.float32)
+            value = value.to(torch.float32)
         for _ in range(worker.plan.steps):
-            held += one
+            held += value
         worker.record(entry="sum", way=way, total=held.double().item())
 
 
@@ -95,9 +95,9 @@ def dtypes(worker: Worker, point: SimpleNamespace) -> None:
         model.zero_grad()
         ours = by_hand(model, x, labels, getattr(torch, point.precision))
         ours["loss"].backward()
-        own: Any = [weight.grad for weight in model.parameters()]
-        pairs = zip([*ours.values(), *own], [*made.values(), *gradients], strict=True)
-        same = all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs)
+        our_gradients: Any = [weight.grad for weight in model.parameters()]
+        pairs = zip([*ours.values(), *our_gradients], [*made.values(), *gradients], strict=True)
+        same = all(our.dtype == other.dtype and torch.equal(our, other) for our, other in pairs)
         worker.record(entry="by hand", same=same)
 
 

@@ -91,8 +91,8 @@ def train_scaled(worker: Worker, point: SimpleNamespace) -> None:
 
 def _zero_share(model: nn.Module) -> float:
     """Return the share of the matrices' gradients that are exactly 0; the embedding's unused rows are left out."""
-    found = [p.grad for name, p in model.named_parameters() if p.dim() > 1 and not name.startswith("embedding")]
-    gradients = [gradient for gradient in found if gradient is not None]
+    all_gradients = [p.grad for name, p in model.named_parameters() if p.dim() > 1 and not name.startswith("embedding")]
+    gradients = [gradient for gradient in all_gradients if gradient is not None]
     zero = sum(int((gradient == 0).sum()) for gradient in gradients)
     return zero / sum(gradient.numel() for gradient in gradients)
 
@@ -119,8 +119,8 @@ def _histograms(worker: Worker, model: nn.Module, tokens: torch.Tensor, targets:
         if weight.grad is not None:
             weights += _exponents(weight.grad)
     model.zero_grad()
-    for of, found in (("activations", counts), ("weights", weights)):
-        for place, number in enumerate(found.tolist()):
+    for of, bins in (("activations", counts), ("weights", weights)):
+        for place, number in enumerate(bins.tolist()):
             if number:
                 exponent = None if place == 0 else place - 1 + _LOWEST
                 worker.record(entry="histogram", of=of, exponent=exponent, gradients=number)

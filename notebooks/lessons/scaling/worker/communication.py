@@ -13,7 +13,7 @@ from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives
 from labkit.worker.trace import traced
-from lessons.scaling.worker.loop import Loop
+from lessons.scaling.worker.loop import EpochLoop
 
 
 def communicate(worker: Worker, point: SimpleNamespace) -> None:
@@ -37,7 +37,7 @@ def _rows(worker: Worker, entry: str, work: Callable, before: Callable = lambda:
 
 def three_ways(worker: Worker, point: SimpleNamespace) -> None:
     """Append rows that show what a step's all-reduce costs, by two step times, by hooks, and in a trace."""
-    loop, group = Loop(worker, point), worker.state.groups[point.ranks]
+    loop, group = EpochLoop(worker, point), worker.state.groups[point.ranks]
     images, labels = loop.ready(*_batch(worker, point.gpu_batch))
 
     def step() -> None:
@@ -89,7 +89,7 @@ def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:
     """
     if worker.rank:
         return
-    loop = Loop(worker, point, alone=True)
+    loop = EpochLoop(worker, point, alone=True)
     loop.wrapped = nn.DataParallel(loop.model, list(range(point.ranks)))
     images, labels = loop.ready(*_batch(worker, point.batch))
 

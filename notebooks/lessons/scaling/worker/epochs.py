@@ -13,7 +13,7 @@ import torch
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.images import Feed
-from lessons.scaling.worker.loop import Loop
+from lessons.scaling.worker.loop import EpochLoop
 
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 
@@ -28,7 +28,7 @@ def feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
 
 def time_epochs(worker: Worker, point: SimpleNamespace) -> None:
     """Time epochs after a warm-up; append a row each: seconds, steps, images and the parts in ms."""
-    plan, loop, batches = worker.plan, Loop(worker, point), feed(worker, point)
+    plan, loop, batches = worker.plan, EpochLoop(worker, point), feed(worker, point)
     repeats = max(1, min(plan.most_repeats, plan.least_steps // max(1, batches.steps)))
     for iteration in range(1 + repeats):
         warm_up = iteration == 0
@@ -46,7 +46,7 @@ def time_epochs(worker: Worker, point: SimpleNamespace) -> None:
     batches.close()
 
 
-def timed(worker: Worker, loop: Loop, batches: Batches) -> tuple[float, dict[str, float]]:
+def timed(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[float, dict[str, float]]:
     """Return the seconds of a step per batch, all ranks starting together, and the ms of each part."""
     fence(worker.state.groups[loop.point.ranks])
     with worker.clock() as timing:
@@ -58,7 +58,7 @@ def timed(worker: Worker, loop: Loop, batches: Batches) -> tuple[float, dict[str
 
 def climb(worker: Worker, point: SimpleNamespace) -> None:
     """Time steps of one GPU with the point's knobs, batch after batch as the loader brings them."""
-    plan, loop, batches = worker.plan, Loop(worker, point), feed(worker, point)
+    plan, loop, batches = worker.plan, EpochLoop(worker, point), feed(worker, point)
     stream = _endless(batches)
     for _ in range(plan.warm_ups):
         loop.step(*next(stream))

@@ -13,14 +13,14 @@ from labkit.worker.clocks import fence
 from labkit.worker.images import Feed, Images
 from lessons.scaling.theory import learning_rate
 from lessons.scaling.worker.epochs import feed
-from lessons.scaling.worker.loop import Loop
+from lessons.scaling.worker.loop import EpochLoop
 
 _TEST_BATCH = 1000
 
 
 def learn(worker: Worker, point: SimpleNamespace) -> None:
     """Train and append a row per epoch: mean loss and accuracy on the images as trained, and on the test images."""
-    loop, batches = Loop(worker, point), feed(worker, point, reshuffle=point.reshuffle)
+    loop, batches = EpochLoop(worker, point), feed(worker, point, reshuffle=point.reshuffle)
     group = worker.state.groups[point.ranks]
     schedule = {"steps": worker.plan.epochs * batches.steps, "rate": point.rate}
     schedule["warm_up_steps"] = round(point.warm_up_epochs * batches.steps)
@@ -46,7 +46,7 @@ def learn(worker: Worker, point: SimpleNamespace) -> None:
             )
 
 
-def train_epoch(loop: Loop, batches: Feed, epoch: int, schedule: dict) -> torch.Tensor:
+def train_epoch(loop: EpochLoop, batches: Feed, epoch: int, schedule: dict) -> torch.Tensor:
     """Run an epoch; return the sum of the steps' losses and the number of right answers, on the host."""
     totals = torch.zeros(2, device=loop.device)
     for number, (pixels, labels) in enumerate(batches.epoch(epoch), start=epoch * batches.steps):
@@ -56,7 +56,7 @@ def train_epoch(loop: Loop, batches: Feed, epoch: int, schedule: dict) -> torch.
 
 
 @torch.no_grad()
-def evaluate(loop: Loop, images: Images) -> int:
+def evaluate(loop: EpochLoop, images: Images) -> int:
     """Return how many of the images this rank's network, as it is, gets right."""
     loop.model.eval()
     right = 0

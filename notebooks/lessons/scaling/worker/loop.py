@@ -22,7 +22,7 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 PARTS: tuple[str, ...] = ("input", "copy", "forward", "backward", "exposed", "optimizer")
 
 
-class Loop:
+class EpochLoop:
     """A network, under DistributedDataParallel where several ranks train it, with its optimizer.
 
     While `watched`, a step notes a moment after each of PARTS: on a GPU as an event in its stream, so that a part is

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from labkit.engine.worker import Worker
 from labkit.worker.counting import Collectives
 from lessons.scaling.worker.epochs import feed
-from lessons.scaling.worker.loop import Loop
+from lessons.scaling.worker.loop import EpochLoop
 
 _SHOWN = 6  # numbers of an order
 
@@ -20,13 +20,13 @@ _SHOWN = 6  # numbers of an order
 def watch(worker: Worker, point: SimpleNamespace) -> None:
     """Append rows "message" (phase, collective, calls, sent_bytes) and "order" (epoch, set_epoch, numbers)."""
     group = worker.state.groups[point.ranks]
-    own: Any = [worker.device] if worker.device.type == "cuda" else None
+    devices: Any = [worker.device] if worker.device.type == "cuda" else None
     batches = feed(worker, point)
     batch = next(iter(batches.epoch(0)))
-    loop = Loop(worker, point, alone=True)
+    loop = EpochLoop(worker, point, alone=True)
 
     def wrap(**options: Any) -> None:
-        loop.wrapped = DistributedDataParallel(loop.model, own, process_group=group, **options)
+        loop.wrapped = DistributedDataParallel(loop.model, devices, process_group=group, **options)
 
     def step() -> None:
         loop.step(*batch)
@@ -37,22 +37,22 @@ def watch(worker: Worker, point: SimpleNamespace) -> None:
     with loop.wrapped.no_sync():
         _counted(worker, "a step under no_sync", step)
         _counted(worker, "a second step under no_sync", step)
-    loop = Loop(worker, point, alone=True)
+    loop = EpochLoop(worker, point, alone=True)
     wrap(broadcast_buffers=False)
     for _ in range(3):
         step()
     _counted(worker, "a step without broadcast_buffers", step)
     if worker.device.type == "cuda":
-        loop = Loop(worker, point, alone=True)
+        loop = EpochLoop(worker, point, alone=True)
         loop.model = nn.SyncBatchNorm.convert_sync_batchnorm(loop.model, group)
         wrap()
         for _ in range(3):
             step()
         _counted(worker, "a step with SyncBatchNorm", step)
-    for told in (True, False):
-        order = feed(worker, point, reshuffle=told)
+    for set_epoch in (True, False):
+        order = feed(worker, point, reshuffle=set_epoch)
         for epoch in range(3):
-            worker.record(entry="order", set_epoch=told, epoch=epoch, numbers=order.order(epoch)[:_SHOWN])
+            worker.record(entry="order", set_epoch=set_epoch, epoch=epoch, numbers=order.order(epoch)[:_SHOWN])
 
 
 def _counted(worker: Worker, phase: str, work: Callable) -> None:

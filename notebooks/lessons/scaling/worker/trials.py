@@ -16,7 +16,7 @@ from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
 from lessons.scaling.worker.epochs import feed
 from lessons.scaling.worker.learning import evaluate, train_epoch
-from lessons.scaling.worker.loop import Loop
+from lessons.scaling.worker.loop import EpochLoop
 
 
 def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
@@ -30,7 +30,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     plan, group = worker.plan, worker.state.groups[point.ranks]
     variant = bugs.VARIANTS[point.variant]
     choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
-    loop, batches = Loop(worker, point), feed(worker, point, **choice)
+    loop, batches = EpochLoop(worker, point), feed(worker, point, **choice)
     due = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)
     rate = BASE_RATE if variant.get("unscaled") else due
     schedule = {"steps": plan.epochs * batches.steps, "warm_up_steps": batches.steps, "rate": rate}
@@ -56,7 +56,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
 
 
 def _validated(
-    worker: Worker, loop: Loop, point: SimpleNamespace, one_shard: bool, group: dist.ProcessGroup | None
+    worker: Worker, loop: EpochLoop, point: SimpleNamespace, one_shard: bool, group: dist.ProcessGroup | None
 ) -> int:
     """Evaluate this rank's part of the test images; return how many images the accuracy is made of."""
     pixels, labels = (part[worker.rank :: point.ranks] for part in worker.state.testing)
@@ -68,7 +68,7 @@ def _validated(
 
 def _gathered(numbers: list[int], ranks: int, group: dist.ProcessGroup | None) -> list[int]:
     """Return the numbers of all ranks' images, rank after rank."""
-    own = torch.tensor(numbers)
-    parts = [torch.empty_like(own) for _ in range(ranks)]
-    dist.all_gather(parts, own, group=group)
+    sent = torch.tensor(numbers)
+    parts = [torch.empty_like(sent) for _ in range(ranks)]
+    dist.all_gather(parts, sent, group=group)
     return torch.cat(parts).tolist()
