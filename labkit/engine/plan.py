@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TypeGuard
 
@@ -42,6 +43,10 @@ class Plan:
     one_node: ClassVar[bool] = False  # whether a process uses GPUs of other ranks, so that all must be on its node
     several_nodes: ClassVar[bool] = False  # whether its lesson launches it on several nodes: no agent here serves it
     probed_first: ClassVar[bool] = True  # whether a worker may use its GPU before it measures the first point
+    # Knobs of either size that are not the class's defaults; those of its bases hold, too. FEW: workers of a small run.
+    SMALL: ClassVar[dict[str, Any]] = {}
+    FULL: ClassVar[dict[str, Any]] = {}
+    FEW: ClassVar[int | None] = None
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
@@ -117,12 +122,18 @@ class Plan:
     @classmethod
     def small(cls, **knobs) -> Self:
         """Return the plan that two CPU cores measure in seconds, along the same code path."""
-        return cls(size="small", **knobs)
+        few: dict[str, Any] = {} if cls.FEW is None else {"gpus": cls.few(cls.FEW)}
+        return cls(**{**few, **cls.of_size("SMALL"), "size": "small", **knobs})
 
     @classmethod
     def full(cls, **knobs) -> Self:
         """Return the plan of the published reports' size, for GPUs."""
-        return cls(size="full", **knobs)
+        return cls(**{**cls.of_size("FULL"), "size": "full", **knobs})
+
+    @classmethod
+    def of_size(cls, name: str) -> dict[str, Any]:
+        """Return the knobs of a size, "SMALL" or "FULL": those of every base, a subclass's before its base's."""
+        return dict(chain.from_iterable(vars(base).get(name, {}).items() for base in reversed(cls.__mro__)))
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:

@@ -83,8 +83,8 @@ def activations(
 
 _COMPILED = ("no", "blocks", "whole", "by hand")
 _CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
-_SMALL: dict[str, Any] = {"size": "small", "layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
-_SMALL |= {"batch": 16, "micro_batch": 4, "warm_ups": 1, "repeats": 3}
+_SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+_SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,8 @@ class GptTraining(Training):
     that is written out, and needs no compiler.
     """
 
-    FULLER: ClassVar[dict[str, Any]] = {}
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
+    FEW: ClassVar[int | None] = 2
     LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
 
     layers: int = 36
@@ -150,11 +151,6 @@ class GptTraining(Training):
         return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
 
     @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return cls(**_SMALL | {"gpus": cls.few(2), "precision": "float32"} | cls.SMALLER | knobs)
-
-    @classmethod
     def full(cls, **knobs: Any) -> Self:
-        usual: dict[str, Any] = {"size": "full"} | cls.FULLER
         large: dict[str, Any] = {"large": cls.LARGE[0 if roomy() else 1]} if cls.LARGE else {}
-        return cls(**usual | large | knobs)
+        return super().full(**large | knobs)

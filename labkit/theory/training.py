@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from labkit import node
 from labkit.engine.errors import PlanError
@@ -33,7 +33,6 @@ class Training(Plan):
     """
 
     least: ClassVar[int] = 2
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     warm_ups: int = 3
     repeats: int = 8

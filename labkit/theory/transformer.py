@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -76,6 +76,11 @@ class Course(Plan):
     """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
 
     least: ClassVar[int] = 2
+    SMALL: ClassVar[dict[str, Any]] = {"hidden": 64, "inner": 256, "layers": 3, "heads": 4, "warm_ups": 1} | {
+        "vocabulary": SMALL_VOCABULARY,
+        "sequence": SMALL_SEQUENCE,
+    }
+    FEW: ClassVar[int | None] = 2
 
     hidden: int = CONFIGURATIONS["xl"]["d_model"]
     inner: int = CONFIGURATIONS["xl"]["d_ff"]
@@ -92,14 +97,6 @@ class Course(Plan):
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
         if min(self.samples, self.warm_ups, self.repeats) < 1:
             raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        """Return the plan for CPU processes: the transformer narrow and with three layers."""
-        shape = {"hidden": 64, "inner": 256, "layers": 3, "heads": 4}
-        text = {"vocabulary": SMALL_VOCABULARY, "sequence": SMALL_SEQUENCE}
-        every: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "warm_ups": 1} | shape | text | knobs
-        return cls(**every)
 
     @property
     def model(self) -> Model:

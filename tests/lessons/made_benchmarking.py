@@ -52,7 +52,7 @@ def steps_run(folder, *, device="cuda", size="full", first=40.0, **hardware):
 
 
 def _plan(kind, device, size, **knobs):
-    small = {} if size == "full" else kind.SMALLER
+    small = {} if size == "full" else kind.SMALL
     return kind(device=device, size=size, **small, **knobs)
 
 

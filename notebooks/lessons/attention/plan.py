@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -28,8 +28,8 @@ class Attention(Plan):
 
     lab: ClassVar[str] = "attention"
     worker: ClassVar[str] = "lessons.attention.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
     most: ClassVar[int] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     gpus: int = 1
     implementations: tuple[str, ...] = ("plain", "flash")
@@ -59,10 +59,6 @@ class Attention(Plan):
         for precision, head_dim, sequence, implementation in every:
             yield self.setting(implementation, sequence, head_dim, precision)
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "precisions": ("float32",)} | cls.SMALLER | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(Attention):
@@ -71,7 +67,7 @@ class Plain(Attention):
     CPUs do not compile, because it takes too long there.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"heads": 2, "sequences": (64, 128, 256, 512), "head_dims": (64,)}
+    SMALL: ClassVar[dict[str, Any]] = {"heads": 2, "sequences": (64, 128, 256, 512), "head_dims": (64,)}
 
     implementations: tuple[str, ...] = ("by_hand", "plain", "compiled")
     sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
@@ -89,7 +85,7 @@ class Plain(Attention):
 class Sweep(Attention):
     """Plain attention against ours, as one report swept it: batch 1, one head, causal."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {
+    SMALL: ClassVar[dict[str, Any]] = {
         "sequences": (8, 16, 32),
         "head_dims": (16,),
         "precisions": PRECISIONS,
@@ -111,7 +107,7 @@ class Race(Attention):
     d = 64; what they are made of is raced at `apart` positions alone.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {
+    SMALL: ClassVar[dict[str, Any]] = {
         "sequences": (16, 32),
         "head_dims": (16, 32),
         "heads": 2,
@@ -141,7 +137,7 @@ class Race(Attention):
 class Memory(Attention):
     """What is kept for backward and how much memory there is at most, by sequence length."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (32, 64, 96), "head_dims": (16,), "heads": 1}
+    SMALL: ClassVar[dict[str, Any]] = {"sequences": (32, 64, 96), "head_dims": (16,), "heads": 1}
 
     implementations: tuple[str, ...] = ("by_hand", "plain", "flash")
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -155,7 +151,7 @@ class Errors(Attention):
     the kernels for Hopper where others stand in for them.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {
+    SMALL: ClassVar[dict[str, Any]] = {
         "implementations": ("tiled", "flash"),
         "shapes": ((2, 33, 47, 16, True), (1, 47, 33, 24, False), (1, 1, 40, 128, True)),
         "precisions": PRECISIONS,
@@ -195,7 +191,7 @@ class Errors(Attention):
 class Tuning(Attention):
     """The candidates for each kernel's tile, and the one that is chosen."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (32,), "head_dims": (16,), "heads": 1}
+    SMALL: ClassVar[dict[str, Any]] = {"sequences": (32,), "head_dims": (16,), "heads": 1}
 
     implementations: tuple[str, ...] = ("flash",)
     sequences: tuple[int, ...] = (1024, 16384)
@@ -206,7 +202,7 @@ class Tuning(Attention):
 class Trial(Attention):
     """Attentions that claim to be FlashAttention-2, and what each one shows under the same checks."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (48,)}
+    SMALL: ClassVar[dict[str, Any]] = {"sequences": (48,)}
 
     variants: tuple[str, ...] = ("right",)
     sequences: tuple[int, ...] = (512,)

@@ -41,8 +41,8 @@ class Benchmark(Plan):
 
     lab: ClassVar[str] = "benchmarking"
     worker: ClassVar[str] = "lessons.benchmarking.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"repeats": 5}
     most: ClassVar[int | None] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     samples: ClassVar[int] = 4
 
@@ -75,10 +75,6 @@ class Benchmark(Plan):
         hidden, inner, layers, _ = self.dimensions(model)
         return transformer(hidden, inner, layers, self.vocabulary)
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**({"size": "small", "repeats": 5} | cls.SMALLER | knobs))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Benchmark):
@@ -88,7 +84,7 @@ class Steps(Benchmark):
     forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast"), "warm_ups": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast"), "warm_ups": 3}
 
     models: tuple[str, ...] = NAMES
     precisions: tuple[str, ...] = PRECISIONS
@@ -116,7 +112,7 @@ class Products(Benchmark):
     """
 
     most: ClassVar[int | None] = None
-    SMALLER: ClassVar[dict[str, Any]] = {"side": 1024, "precisions": ("float32",)}
+    SMALL: ClassVar[dict[str, Any]] = {"side": 1024, "precisions": ("float32",)}
 
     gpus: int = 0
     side: int = 16384
@@ -149,7 +145,7 @@ class FirstCalls(Benchmark):
 class Profiles(Benchmark):
     """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",), "drawn": ("small float32", "2.7b float32")}
+    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",), "drawn": ("small float32", "2.7b float32")}
 
     models: tuple[str, ...] = ("small", "2.7b")
     precisions: tuple[str, ...] = ("float32", "autocast")
@@ -171,7 +167,7 @@ class Launches(Benchmark):
     every timed forward a reference of three such layers says how fast the host is just then.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"depths": (1, 2, 4, 8), "widths": (32, 64, 128, 256), "width_layers": 2}
 
     depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 48)
     widths: tuple[int, ...] = (256, 512, 1024, 2048, 4096, 6144, 8192)
@@ -196,7 +192,7 @@ class Launches(Benchmark):
 class Trial(Benchmark):
     """Benchmarks of one model's forward and backward, the right one and some with a bug; no size but its own."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"width": 192, "rows": 192}
+    SMALL: ClassVar[dict[str, Any]] = {"width": 192, "rows": 192}
 
     variants: tuple[str, ...] = ("right",)
     width: int = 2048

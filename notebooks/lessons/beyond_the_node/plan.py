@@ -62,6 +62,9 @@ class Messages(OverNodes):
     (reduce-scatter inside, all-reduce between, all-gather inside).
     """
 
+    SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 512, 1024), "warm_ups": 1, "repeats": 4}
+    FEW: ClassVar[int | None] = 2
+
     link_mbit: tuple[int, ...] = (UNSHAPED,)
     kib: tuple[int, ...] = (64, 256, 1024, 4096, 16384, 65536, 262144)
     warm_ups: int = 2
@@ -82,8 +85,7 @@ class Messages(OverNodes):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        size: dict[str, Any] = {"size": "small", "gpus": cls.few(2), "kib": (64, 256, 512, 1024)}
-        return cls(**size | {"link_mbit": _rates(), "warm_ups": 1, "repeats": 4} | knobs)
+        return super().small(**{"link_mbit": _rates()} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,9 @@ class Training(OverNodes, Course):
     `samples` are per rank and micro-batch.
     """
 
+    SMALL: ClassVar[dict[str, Any]] = {"samples": 4, "repeats": 3}
+    FULL: ClassVar[dict[str, Any]] = dict(zip(("hidden", "inner", "layers", "heads"), SIZES["medium"], strict=True))
+
     link_mbit: tuple[int, ...] = (UNSHAPED,)
 
     def validate(self) -> None:
@@ -101,13 +106,7 @@ class Training(OverNodes, Course):
 
     @classmethod
     def small(cls, **knobs: Any) -> Self:
-        shape = {"samples": 4, "repeats": 3}
-        return super().small(**shape | {"link_mbit": _rates()} | knobs)
-
-    @classmethod
-    def full(cls, **knobs: Any) -> Self:
-        hidden, inner, layers, heads = SIZES["medium"]
-        return super().full(**{"hidden": hidden, "inner": inner, "layers": layers, "heads": heads} | knobs)
+        return super().small(**{"link_mbit": _rates()} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +115,8 @@ class Strategies(Training):
 
     "alone" sends nothing: its step is what the ranks compute. "fsdp" shards over all ranks, "hsdp" inside each node.
     """
+
+    SMALL: ClassVar[dict[str, Any]] = {"buckets_mb": (0.1, 0.5)}
 
     strategies: tuple[str, ...] = STRATEGIES
     accumulation: tuple[int, ...] = (1, 4)
@@ -140,10 +141,6 @@ class Strategies(Training):
         size_mb = bucket_mb if strategy == "ddp" else 0.0
         return {"strategy": strategy, "link_mbit": rate, "accumulation": accumulation, "bucket_mb": size_mb}
 
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return super().small(**{"buckets_mb": (0.1, 0.5)} | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSteps(Training):
@@ -152,6 +149,8 @@ class LocalSteps(Training):
     Between exchanges each rank takes steps of AdamW by itself. An outer SGD with Nesterov momentum then moves the
     shared weights by the mean of what the ranks have moved (Douillard and others, "DiLoCo", 2023).
     """
+
+    SMALL: ClassVar[dict[str, Any]] = {"steps": 32}
 
     every: tuple[int, ...] = (1, 4, 16)
     steps: int = 256
@@ -172,4 +171,4 @@ class LocalSteps(Training):
     @classmethod
     def small(cls, **knobs: Any) -> Self:
         rates = (UNSHAPED,) if on_a_cluster() else (RATES_MBIT[1],)
-        return super().small(**{"steps": 32, "link_mbit": rates} | knobs)
+        return super().small(**{"link_mbit": rates} | knobs)

@@ -24,6 +24,7 @@ class Tensor(Plan):
 
     lab: ClassVar[str] = "broadcast"
     worker: ClassVar[str] = "lessons.broadcast.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"repeats": 5}
     least: ClassVar[int] = 2
     one_node: ClassVar[bool] = True
 
@@ -67,11 +68,11 @@ class Tensor(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         gpus = knobs.get("gpus") or cls.few(4)
-        return cls(**{"size": "small", "gpus": gpus, "mib": cls.divisible(32, gpus), "repeats": 5} | knobs)
+        return super().small(**{"gpus": gpus, "mib": cls.divisible(32, gpus)} | knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:
-        return cls(**{"size": "full", "mib": cls.divisible(4096, knobs.get("gpus", 0))} | knobs)
+        return super().full(**{"mib": cls.divisible(4096, knobs.get("gpus", 0))} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,8 @@ class Sweep(Tensor):
     forwarded. `chunks` cut the tensor for pipelined and pinned_ring, and each GPU's share of it for scatter_all_gather
     and links.
     """
+
+    SMALL: ClassVar[dict[str, Any]] = {"chunks": (4, 16)}
 
     methods: tuple[str, ...] = tuple(method for method in METHODS if method != RING)
     memories: tuple[str, ...] = _MEMORIES
@@ -105,7 +108,7 @@ class Sweep(Tensor):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
-        return super().small(**{"chunks": (4, 16), "memories": memories} | knobs)
+        return super().small(**{"memories": memories} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +118,8 @@ class Trial(Tensor):
     A function is named "methods.pipelined", "bugs.early_forward", or "answers.pipelined" (a file that the workbook's
     cell magic saved, in `answers`).
     """
+
+    SMALL: ClassVar[dict[str, Any]] = {"repeats": 3, "chunks": 4}
 
     functions: tuple[str, ...] = ("methods.pipelined",)
     answers: str = ""
@@ -135,4 +140,4 @@ class Trial(Tensor):
     @classmethod
     def small(cls, **knobs) -> Self:
         memory = "pinned" if cls.on_gpus() else "pageable"
-        return super().small(**{"repeats": 3, "chunks": 4, "memory": memory} | knobs)
+        return super().small(**{"memory": memory} | knobs)

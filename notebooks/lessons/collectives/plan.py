@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -29,8 +29,9 @@ class Collectives(Plan):
 
     lab: ClassVar[str] = "collectives"
     worker: ClassVar[str] = "lessons.collectives.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 5}
+    FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     collectives: tuple[str, ...] = COLLECTIVES
     warm_ups: int = 2
@@ -54,10 +55,6 @@ class Collectives(Plan):
         in_flight = 20 if backend == "nccl" else max(1, min(8, MIB // size))  # 20 is what nccl-tests makes
         return {"backend": backend, "collective": collective, "ranks": ranks, "bytes": size, "in_flight": in_flight}
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": cls.few(2), "warm_ups": 1, "repeats": 5} | cls.SMALLER | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Collectives):
@@ -69,7 +66,7 @@ class Sweep(Collectives):
     to `gloo_kib`: both would only cost time above.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sizes_kib": (1, 4, 16, 64, 256, 1024), "gloo_kib": 1024}
+    SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (1, 4, 16, 64, 256, 1024), "gloo_kib": 1024}
 
     backends: tuple[str, ...] = ()  # both on GPUs, gloo elsewhere
     counts: tuple[int, ...] = ()  # numbers of ranks: 2, 3, 4, 6 and 8 as far as there are GPUs
@@ -110,7 +107,7 @@ class NcclTests(Collectives):
     for in the folder LABKIT_NCCL_TESTS, then on PATH; each drives all GPUs from one process, a thread per GPU.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sizes_kib": (64, 256, 1024)}
+    SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (64, 256, 1024)}
 
     sizes_kib: tuple[int, ...] = (65536, 262144, 1048576)
     repeats: int = 9
@@ -141,7 +138,8 @@ class Ring(Collectives):
     A point adds method ("ours", "library") and elements (float32).
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"gpus": 0, "lengths": (1, 1000, 2**14 + 1, 2**18 + 1)}
+    FEW: ClassVar[int | None] = 3
+    SMALL: ClassVar[dict[str, Any]] = {"lengths": (1, 1000, 2**14 + 1, 2**18 + 1)}
 
     lengths: tuple[int, ...] = (1, 1000, 2**14 + 1, 2**18 + 1, 2**22 + 1, 2**26 + 1)
     counts: tuple[int, ...] = ()
@@ -159,16 +157,12 @@ class Ring(Collectives):
                     setting = self.setting(1, ranks) | {"bytes": 4 * elements, "in_flight": 1, "clock": "one call"}
                     yield setting | {"method": method, "elements": elements}
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return super().small(**{"gpus": cls.few(3)} | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Collectives):
     """Benchmarks that look right, and what gives each away; all ranks take part. A point adds variant."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"size_kib": 4096}
+    SMALL: ClassVar[dict[str, Any]] = {"size_kib": 4096}
 
     variants: tuple[str, ...] = ("right",)
     size_kib: int = 262144

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.theory.transformer import Course
@@ -30,6 +30,7 @@ CASES = (
     "mixed",
 )
 VARIANTS = ("right", "one_rank", "one_bucket", "undivided", "unwaited", "no_first_broadcast")
+_TINY_MB = 0.0003  # so small that the probe's gradients fill several buckets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Replicas(Course):
 
     lab: ClassVar[str] = "ddp_from_scratch"
     worker: ClassVar[str] = "lessons.ddp_from_scratch.worker.steps"
-    SMALLER: ClassVar[dict[str, Any]] = {}
+    SMALL: ClassVar[dict[str, Any]] = {"bucket_mb": 0.25, "repeats": 3}
 
     precision: str = "float32"
     bucket_mb: float = 25
@@ -62,11 +63,6 @@ class Replicas(Course):
         size_mb = (bucket_mb or self.bucket_mb) if strategy in _IN_BUCKETS else 0
         return {"strategy": strategy, "ranks": self.gpus, "bucket_mb": size_mb, "precision": self.precision}
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = {"bucket_mb": 0.25, "repeats": 3} | cls.SMALLER | knobs
-        return super().small(**every)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Implementations(Replicas):
@@ -75,7 +71,7 @@ class Implementations(Replicas):
     `samples` are per rank and `sequence` is the number of positions: samples=16 on 2 GPUs is a total batch of 32.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1)}
+    SMALL: ClassVar[dict[str, Any]] = {"seeds": (0, 1)}
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     strategies: tuple[str, ...] = STRATEGIES
@@ -91,7 +87,7 @@ class Buckets(Replicas):
     8000 puts all gradients but the first in one bucket: nothing hides its transfer.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0, 1), "buckets_mb": (0.02, 0.1, 0.5, 2)}
+    SMALL: ClassVar[dict[str, Any]] = {"seeds": (0, 1), "buckets_mb": (0.02, 0.1, 0.5, 2)}
 
     seeds: tuple[int, ...] = (0, 1, 2)
     buckets_mb: tuple[float, ...] = (1, 10, 25, 100, 250, 500, 1000, 2000, 8000)
@@ -117,9 +113,11 @@ class Profiles(Replicas):
 class Equality(Replicas):
     """Our strategies in awkward cases, compared with one process that sees every rank's samples."""
 
+    SMALL: ClassVar[dict[str, Any]] = {"bucket_mb": _TINY_MB}
+
     strategies: tuple[str, ...] = OURS
     cases: tuple[str, ...] = CASES
-    bucket_mb: float = 0.0003  # so small that the probe's gradients fill several buckets
+    bucket_mb: float = _TINY_MB
     steps: int = 3
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -128,10 +126,6 @@ class Equality(Replicas):
             for strategy in self.strategies:
                 self.require("strategy", strategy, OURS)
                 yield self.setting(strategy) | {"case": case}
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return super().small(**{"bucket_mb": cls.bucket_mb} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

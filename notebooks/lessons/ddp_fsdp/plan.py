@@ -16,8 +16,7 @@ from labkit.theory.training import STRATEGIES, ZERO, Training
 BERT = configuration("bert-base")
 BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for
 VARIANTS = ("right", *BY_HAND, "no_sampler", "summed", "no_set_epoch", "unused_parameter")
-_SMALL = {
-    "size": "small",
+_SMALL: dict[str, Any] = {
     "layers": 3,
     "hidden": 128,
     "heads": 2,
@@ -45,6 +44,7 @@ class Bert(Training):
 
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "lessons.ddp_fsdp.worker"
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
     PARTS: ClassVar[int] = 1  # into which each rank divides its batch
 
     layers: int = BERT["num_hidden_layers"]
@@ -80,22 +80,22 @@ class Bert(Training):
     @classmethod
     def small(cls, **knobs: Any) -> Self:
         """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
-        usual = _SMALL | cls.SMALLER
         gpus = knobs.get("gpus") or cls.few(2)
-        return cls(**usual | {"gpus": gpus, "batches": _divisible(usual["batches"], gpus * cls.PARTS)} | knobs)
+        batches = _divisible(cls.of_size("SMALL")["batches"], gpus * cls.PARTS)
+        return super().small(**{"gpus": gpus, "batches": batches} | knobs)
 
     @classmethod
     def full(cls, **knobs: Any) -> Self:
         """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
-        return cls(**{"size": "full", "batches": _divisible(cls.batches, gpus * cls.PARTS)} | knobs)
+        return super().full(**{"batches": _divisible(cls.batches, gpus * cls.PARTS)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strategies(Bert):
     """Every strategy at every batch, interleaved; the first seed's rows also hold both ledgers."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0,)}
+    SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,)}
 
     seeds: tuple[int, ...] = (0, 1, 2)
     strategies: tuple[str, ...] = STRATEGIES
@@ -113,7 +113,7 @@ class Knobs(Bert):
     The model has no dropout and a fused attention, so the first rung is not the reports' model (see AsReported).
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"steps": ("float32, unfused AdamW", "fused AdamW")}
+    SMALL: ClassVar[dict[str, Any]] = {"steps": ("float32, unfused AdamW", "fused AdamW")}
 
     strategy: str = "ddp"
     seeds: tuple[int, ...] = (0,)
@@ -136,7 +136,7 @@ class Knobs(Bert):
 class AsReported(Bert):
     """The reports' model: with dropout and with attention product by product, each on and off, at two batches."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
 
     strategy: str = "ddp"
     dropout: float = BERT["hidden_dropout_prob"]
@@ -151,7 +151,7 @@ class AsReported(Bert):
 class Accumulation(Bert):
     """One batch in several micro-batches: gradients exchanged after each of them, or once per step."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"batches": (16,)}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (16,)}
     PARTS: ClassVar[int] = 4
 
     batches: tuple[int, ...] = (64,)
@@ -177,7 +177,7 @@ class Zero(Bert):
     "zero": all of them 0, so that it gathers and frees every parameter as FSDP full does.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
 
     batches: tuple[int, ...] = (64,)
     seeds: tuple[int, ...] = (0,)
@@ -209,7 +209,7 @@ class Trial(Bert):
     Some variants are written by hand, some have a bug.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {
+    SMALL: ClassVar[dict[str, Any]] = {
         "hidden": 64,
         "layers": 2,
         "batches": (12,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.theory.transformer import Course
@@ -48,7 +48,7 @@ class Sharding(Course):
 
     lab: ClassVar[str] = "optimizer_sharding"
     worker: ClassVar[str] = "lessons.optimizer_sharding.worker"
-    SMALLER: ClassVar[dict[str, Any]] = {}
+    SMALL: ClassVar[dict[str, Any]] = {"bucket_mib": 0.25, "repeats": 3}
 
     bucket_mib: float = 512
 
@@ -68,11 +68,6 @@ class Sharding(Course):
         bucket_size = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
         return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_size}
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = {"bucket_mib": 0.25, "repeats": 3} | cls.SMALLER | knobs
-        return super().small(**every)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Sharding):
@@ -91,7 +86,7 @@ class Memory(Sharding):
 class Steps(Sharding):
     """Whole steps and updates timed, every way one after another, round after round (a round is a seed)."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"seeds": (0,), "timed": (("adamw", "foreach"),)}
+    SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,), "timed": (("adamw", "foreach"),)}
 
     seeds: tuple[int, ...] = (0, 1)
     ways: tuple[str, ...] = WAYS
@@ -107,7 +102,7 @@ class Steps(Sharding):
 class Buckets(Sharding):
     """Our update by the size of its buckets: small ones cost calls, one large one leaves nothing to overlap."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"buckets_mib": (0.02, 0.25, 4)}
+    SMALL: ClassVar[dict[str, Any]] = {"buckets_mib": (0.02, 0.25, 4)}
 
     buckets_mib: tuple[float, ...] = (32, 128, 256, 512, 2048, 8192)
     kernel: str = "foreach"
@@ -121,7 +116,8 @@ class Buckets(Sharding):
 class Equality(Sharding):
     """Ten steps beside the optimizer that shards nothing, on equal gradients: each optimizer, then each case."""
 
-    SMALLER: ClassVar[dict[str, Any]] = _TINY
+    SMALL: ClassVar[dict[str, Any]] = _TINY
+    FULL: ClassVar[dict[str, Any]] = _TINY | {"samples": 2}  # equality asks for no large model
 
     cases: tuple[str, ...] = CASES
     optimizers: tuple[str, ...] = OPTIMIZERS
@@ -141,17 +137,13 @@ class Equality(Sharding):
             if case != "plain":
                 yield self.setting("sharded", "adamw") | {"case": case}
 
-    @classmethod
-    def full(cls, **knobs) -> Self:
-        """Return the same cases on GPUs: equality asks for no large model."""
-        return cls(**{"size": "full", "samples": 2} | _TINY | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Sharding):
     """Sharded optimizers, some with a bug in them, beside the optimizer that shards nothing."""
 
-    SMALLER: ClassVar[dict[str, Any]] = _TINY
+    SMALL: ClassVar[dict[str, Any]] = _TINY
+    FULL: ClassVar[dict[str, Any]] = _TINY  # a bug needs no large model to show
 
     variants: tuple[str, ...] = ("right",)
     steps: int = 5
@@ -160,9 +152,3 @@ class Trial(Sharding):
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
             yield self.setting("sharded", "adamw") | {"variant": variant}
-
-    @classmethod
-    def full(cls, **knobs) -> Self:
-        """Return the same trials on GPUs: a bug needs no large model to show."""
-        every: dict[str, Any] = {"size": "full"} | _TINY | knobs
-        return cls(**every)

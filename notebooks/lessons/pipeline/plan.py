@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -19,7 +19,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 _PRECISIONS = ("float32", "tf32", "bfloat16")
 BY_HAND = "by_hand"  # the lesson's own loop instead of torch's
 VARIANTS = ("right", BY_HAND, "unscaled", "dropped_layer", "first_rank_clock")
-_SMALL: dict[str, Any] = {"size": "small", "layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
+_SMALL: dict[str, Any] = {"layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
 _SMALL |= {"batch": 16, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4}
 
 
@@ -34,8 +34,10 @@ class Bert(Plan):
 
     lab: ClassVar[str] = "pipeline"
     worker: ClassVar[str] = "lessons.pipeline.worker"
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
+    FULL: ClassVar[dict[str, Any]] = {"seeds": (0, 1, 2)}
+    FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
-    SMALLER: ClassVar[dict[str, Any]] = {}
 
     layers: int = BERT["num_hidden_layers"]
     hidden: int = BERT["hidden_size"]
@@ -102,20 +104,12 @@ class Bert(Plan):
         usual = {"micro_batches": 4, "schedule": "gpipe", "mode": "training", "precision": self.precision}
         return {"ranks": ranks, "split": split or even_split(self.layers, ranks * chunks), **usual, **knobs}
 
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**cast("dict[str, Any]", _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs))
-
-    @classmethod
-    def full(cls, **knobs) -> Self:
-        return cls(**{"size": "full", "seeds": (0, 1, 2)} | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Gpus(Bert):
     """Every mode on several numbers of GPUs (those of 2, 3 and 4 that fit, if none are named)."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"ranks": (1, 2)}
+    SMALL: ClassVar[dict[str, Any]] = {"ranks": (1, 2)}
 
     ranks: tuple[int, ...] = ()
     modes: tuple[str, ...] = MODES
@@ -131,7 +125,7 @@ class Gpus(Bert):
 class MicroBatches(Bert):
     """The number of micro-batches, streaming and training (under GPipe), on `ranks` GPUs (0: all that divide)."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
+    SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
 
     counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     modes: tuple[str, ...] = ("streaming", "training")
@@ -149,7 +143,7 @@ class Schedules(Bert):
     Without counts of micro-batches there are 8, or as many as the ranks need.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"counts": (4,)}
+    SMALL: ClassVar[dict[str, Any]] = {"counts": (4,)}
 
     schedules: tuple[str, ...] = SCHEDULES
     counts: tuple[int, ...] = ()
@@ -167,7 +161,7 @@ class Schedules(Bert):
 class Splits(Bert):
     """The same layers cut in several ways; without `splits` evenly, and with half of them in the first stage."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"splits": ("2-2", "3-1")}
+    SMALL: ClassVar[dict[str, Any]] = {"splits": ("2-2", "3-1")}
 
     splits: tuple[str, ...] = ()
     modes: tuple[str, ...] = ("streaming", "training")
@@ -184,7 +178,7 @@ class Splits(Bert):
 class Precisions(Bert):
     """The same pipeline in each precision, streaming and training."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
+    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
 
     precisions: tuple[str, ...] = _PRECISIONS
     modes: tuple[str, ...] = ("streaming", "training")
@@ -199,7 +193,7 @@ class Precisions(Bert):
 class AsReported(Bert):
     """The reports' model: with dropout and with attention product by product, each off and on, in every mode."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "modes": ("streaming", "training")}
+    SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "modes": ("streaming", "training")}
 
     modes: tuple[str, ...] = ("streaming", KEPT, "training")
     dropout: float = BERT["hidden_dropout_prob"]
@@ -215,7 +209,7 @@ class AsReported(Bert):
 class Layers(Bert):
     """No pipeline: what one layer, the embedding and the head take alone, forward and backward, and one transfer."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
+    SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
 
     counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
 
@@ -232,7 +226,7 @@ class Trial(Bert):
     forever. If no counts of micro-batches are named, there are 4, or as many as the ranks need.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"repeats": 4}
+    SMALL: ClassVar[dict[str, Any]] = {"repeats": 4}
 
     variants: tuple[str, ...] = ("right",)
     schedules: tuple[str, ...] = ("gpipe",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.theory.transformer import SIZES, Course
@@ -17,7 +17,6 @@ MICRO_BATCHES = 3  # of a trial's step
 CONFIGURATION = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence", "precision", "phase")
 _SHAPE = ("hidden", "inner", "layers", "heads")
 _SMALL: dict[str, Any] = dict(zip(_SHAPE, (64, 256, 4, 4), strict=True)) | {
-    "size": "small",
     "vocabulary": 500,
     "sequence": 24,
     "samples": 4,
@@ -40,7 +39,8 @@ class OneGpu(Course):
     worker: ClassVar[str] = "lessons.precision_memory.worker"
     least: ClassVar[int] = 1
     most: ClassVar[int] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {}
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
+    FEW: ClassVar[int | None] = None
     ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS}  # by a point's knob
 
     gpus: int = 1
@@ -55,11 +55,6 @@ class OneGpu(Course):
         for knobs in self.knobs():
             for name, allowed in self.ALLOWED.items():
                 self.require(name, knobs.get(name, allowed[0]), allowed)
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        every: dict[str, Any] = _SMALL | cls.SMALLER | knobs
-        return cls(**every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +82,7 @@ class Scaling(OneGpu):
     A point sets way. The scale grows every `growth_interval` steps without overflow; torch's default is 2000.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"steps": 24, "growth_interval": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"steps": 24, "growth_interval": 2}
     ALLOWED: ClassVar[dict[str, tuple]] = {"way": SCALINGS}
 
     hidden: int = SIZES["small"][0]
@@ -111,7 +106,7 @@ class Speed(OneGpu):
     A point sets model (a size's name) and precision. `shrink` divides every size's widths, `shallow` its layers.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"shrink": 16, "shallow": 4, "precisions": ("float32", "bfloat16")}
+    SMALL: ClassVar[dict[str, Any]] = {"shrink": 16, "shallow": 4, "precisions": ("float32", "bfloat16")}
     ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS, "model": tuple(SIZES)}
 
     models: tuple[str, ...] = tuple(SIZES)
@@ -140,7 +135,7 @@ class Memory(OneGpu):
     A point sets sequence, precision and update (AdamW's kernels: "foreach", torch's default, or "fused").
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64)}
+    SMALL: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64)}
 
     sequences: tuple[int, ...] = (128, 256, 512, 2048)
     precisions: tuple[str, ...] = ("float32", "bfloat16")
@@ -156,7 +151,7 @@ class Memory(OneGpu):
 class Timeline(OneGpu):
     """The first step and a steady one with every allocation remembered, and the line that made it."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequence": 64}
+    SMALL: ClassVar[dict[str, Any]] = {"sequence": 64}
 
     sequence: int = 512
     precisions: tuple[str, ...] = ("float32", "bfloat16")
@@ -173,7 +168,7 @@ class Levers(OneGpu):
     On a CPU there is no host to move activations to: that lever is left out there.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"sequence": 64}
+    SMALL: ClassVar[dict[str, Any]] = {"sequence": 64}
     ALLOWED: ClassVar[dict[str, tuple]] = {"lever": tuple(LEVERS)}
 
     sequence: int = 1024
@@ -208,7 +203,8 @@ class Hidden(OneGpu):
 class Trial(OneGpu):
     """Training loops that hold more memory than they need, beside the right one; a point sets variant."""
 
-    SMALLER: ClassVar[dict[str, Any]] = _TRIAL
+    SMALL: ClassVar[dict[str, Any]] = _TRIAL
+    FULL: ClassVar[dict[str, Any]] = _TRIAL  # a bug needs no large model to show
     ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
@@ -217,9 +213,3 @@ class Trial(OneGpu):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in dict.fromkeys(("right", *self.variants)):
             yield {"variant": variant, "precision": "bfloat16"}
-
-    @classmethod
-    def full(cls, **knobs) -> Self:
-        """Return the same trials on a GPU: a bug needs no large model to show."""
-        every: dict[str, Any] = {"size": "full"} | _TRIAL | knobs
-        return cls(**every)

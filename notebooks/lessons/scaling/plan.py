@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
@@ -23,7 +23,7 @@ RUNGS = (
     "4 times the batch",
     "torch.compile",
 )
-_SMALL: dict[str, Any] = {"size": "small", "width": 4, "training": 128, "testing": 64, "processes": 0}
+_SMALL: dict[str, Any] = {"width": 4, "training": 128, "testing": 64, "processes": 0}
 
 
 def counts(gpus: int) -> tuple[int, ...]:
@@ -43,7 +43,8 @@ class Network(Plan):
 
     lab: ClassVar[str] = "scaling"
     worker: ClassVar[str] = "lessons.scaling.worker"
-    SMALLER: ClassVar[dict[str, Any]] = {}
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
+    FEW: ClassVar[int | None] = 2
 
     width: int = RESNET["width"]
     blocks: tuple[int, ...] = tuple(RESNET["blocks"])
@@ -78,11 +79,6 @@ class Network(Plan):
         """The numbers of GPUs that exchange gradients; one where there is one only."""
         return counts(self.gpus)[1:] or (1,)
 
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        every: dict[str, Any] = _SMALL | {"gpus": cls.few(2)} | cls.SMALLER | knobs
-        return cls(**every)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs(Network):
@@ -92,7 +88,7 @@ class Epochs(Network):
     largest is also divided among the GPUs, so that a job of fixed size can be followed.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "first_steps": 2, "least_steps": 16, "most_repeats": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 32), "first_steps": 2, "least_steps": 16, "most_repeats": 2}
 
     batches: tuple[int, ...] = (32, 128, 512)
     loaders: tuple[str, ...] = LOADERS
@@ -112,7 +108,7 @@ class Epochs(Network):
 class Communication(Network):
     """A step with and without its all-reduce, in a trace and with hooks; the all-reduce alone; DataParallel's step."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 3, "warm_ups": 1}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 3, "warm_ups": 1}
 
     batches: tuple[int, ...] = (32, 128, 512)
     strategies: tuple[str, ...] = ("ddp", "dp")
@@ -134,7 +130,7 @@ class Accuracy(Network):
     On one GPU, only trainings that need no other are left. Without GPUs, torch has no SyncBatchNorm.
     """
 
-    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
+    SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
 
     seeds: tuple[int, ...] = (0, 1, 2)
     trainings: tuple[str, ...] = TRAININGS
@@ -174,7 +170,8 @@ class Knobs(Network):
     """One GPU, from a plain loop to a fast one: one knob more at a time."""
 
     most: ClassVar[int | None] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 3}
+    FEW: ClassVar[int | None] = 1
+    SMALL: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 3}
 
     gpus: int = 1
     rungs: tuple[str, ...] = RUNGS
@@ -201,16 +198,12 @@ class Knobs(Network):
         for rung in self.rungs:
             self.require("rung", rung, RUNGS)
 
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return super().small(**{"gpus": 1} | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Messages(Network):
     """What DistributedDataParallel calls when it is made, and in its first steps; the order of images by epoch."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 8}
+    SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 8}
 
     gpu_batch: int = 32
 
@@ -222,7 +215,7 @@ class Messages(Network):
 class Trial(Network):
     """A short training with its clock and its validation: right, or with one of the lab's bugs."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "training": 96, "testing": 48}
+    SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "training": 96, "testing": 48}
 
     training: int = 4096
     testing: int = 1024

@@ -27,7 +27,7 @@ class Gpt(GptTraining):
 class Strategies(Gpt):
     """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"large": 4, "batch": 8, "micro_batch": 2, "seeds": (0,)}
+    SMALL: ClassVar[dict[str, Any]] = {"large": 4, "batch": 8, "micro_batch": 2, "seeds": (0,)}
     LARGE: ClassVar[tuple[int, int]] = (48, 16)
 
     strategies: tuple[str, ...] = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")
@@ -52,7 +52,7 @@ class Ladder(Gpt):
     """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
 
     least: ClassVar[int] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {"large": 8, "micro_batch": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"large": 8, "micro_batch": 2}
     LARGE: ClassVar[tuple[int, int]] = (64, 32)
 
     rungs: tuple[str, ...] = tuple(rung for rung in LADDER if rung != "one graph")
@@ -80,7 +80,7 @@ class Batches(Gpt):
     """One GPU, more and more sequences at once, until they do not fit."""
 
     least: ClassVar[int] = 1
-    SMALLER: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
+    SMALL: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
 
     sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
     warm_ups: int = 2
@@ -95,7 +95,7 @@ class Batches(Gpt):
 class Accumulation(Gpt):
     """Gradients exchanged after every micro-batch, or once per step."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
 
     strategies: tuple[str, ...] = ("ddp", "fsdp_full")
     times: tuple[int, ...] = (2, 4)  # micro-batches per step; the report's step has 2
@@ -110,7 +110,7 @@ class Accumulation(Gpt):
 class AsReported(Gpt):
     """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "batch": 8, "micro_batch": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "batch": 8, "micro_batch": 2}
 
     strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
     precision: str = "float32"
@@ -130,7 +130,7 @@ class AsReported(Gpt):
 class Losses(Gpt):
     """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 5, "occurring": 50}
+    SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 5, "occurring": 50}
 
     variants: tuple[tuple[str, str], ...] = (
         ("single", ""),
@@ -159,7 +159,7 @@ class Losses(Gpt):
 class Profiles(Gpt):
     """One micro-batch per rank under the profiler, and once more without communication."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
 
     strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
     warm_ups: int = 2
@@ -208,8 +208,8 @@ class Links(Plan):
 class Trial(Gpt):
     """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
 
-    SMALLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
-    FULLER: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
+    SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
+    FULL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
 
     variants: tuple[str, ...] = ("right",)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")

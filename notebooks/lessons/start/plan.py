@@ -16,16 +16,13 @@ class Hello(Plan):
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "lessons.start.worker"
+    FEW: ClassVar[int | None] = 2
 
     sums: int = 20  # how often the ranks add up, to see the first time beside the later ones
 
     def validate(self) -> None:
         if self.sums < 2:
             raise PlanError(f"sums={self.sums}: at least 2, to compare the first with a later one")
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
 
 
 _KINDS = ("raises", "killed", "leaves", "hangs")
@@ -40,6 +37,7 @@ class Failure(Plan):
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "lessons.start.worker"
+    FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
 
     rank: int = 1
@@ -53,10 +51,6 @@ class Failure(Plan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for fails in (False, True, False):
             yield {"fails": fails}
-
-    @classmethod
-    def small(cls, **knobs) -> Self:
-        return cls(**{"size": "small", "gpus": cls.few(2)} | knobs)
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, **knobs) -> Self:

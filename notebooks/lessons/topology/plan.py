@@ -23,6 +23,8 @@ class Copies(Plan):
 
     lab: ClassVar[str] = "topology"
     worker: ClassVar[str] = "lessons.topology.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"mib": 16, "warm_ups": 2, "repeats": 5, "numa": (0,)}
+    FEW: ClassVar[int | None] = 4
     one_node: ClassVar[bool] = True
 
     mib: int = 1024
@@ -53,5 +55,4 @@ class Copies(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
-        short: dict[str, Any] = {"size": "small", "gpus": cls.few(4), "mib": 16, "warm_ups": 2, "repeats": 5}
-        return cls(**short | {"memories": memories, "numa": (0,)} | knobs)
+        return super().small(**{"memories": memories} | knobs)
