@@ -6,21 +6,31 @@ them. Only this module touches them, and it says so when they are lost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from labkit.node.comparability import Difference, differing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from labkit.engine.run import Run
+
+class MeasuredRun(Protocol):
+    """What is asked of a run: `labkit.engine.run.Run` is one."""
+
+    @property
+    def plan(self) -> Any: ...
+
+    @property
+    def source(self) -> str: ...
+
+    def key_conditions(self) -> dict[str, Any]: ...
 
 
 class ProvenanceLost(LookupError):
     """A table no longer carries a fact that it was made with."""
 
 
-def of_run(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
+def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
     of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": run.key_conditions()}
     return of_source(table, run.source, **(of_the_run | facts))

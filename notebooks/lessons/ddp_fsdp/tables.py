@@ -97,7 +97,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     columns = ["variant", "ranks", "distinct", "repeated", "update_ratio", "update_error", "raised"]
     rows = run.entries("trial").reindex(columns=["rank", *columns])
     table = rows[rows["rank"] == 0][columns].reset_index(drop=True)
-    table["raised"] = table["raised"].fillna("")
+    table["raised"] = table["raised"].astype(object).fillna("")
     return of_run(table, run)
 
 
