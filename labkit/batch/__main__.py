@@ -60,18 +60,18 @@ def select(folder: Path, names: list[str]) -> list[Path]:
 
     ValueError for a name that fits none, with the names that there are.
     """
-    known = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
-    stems = ", ".join(path.stem for path in known) or "none"
-    if not known:
+    paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    stems = ", ".join(path.stem for path in paths) or "none"
+    if not paths:
         raise ValueError(f"no notebooks (NN_name.ipynb) in {folder}")
     wanted = set()
     for name in names:
         stem = Path(name).name.removesuffix(".ipynb")
-        matching = [path for path in known if stem in (path.stem, *path.stem.split("_", 1))]
+        matching = [path for path in paths if stem in (path.stem, *path.stem.split("_", 1))]
         if not matching:
             raise ValueError(f"no notebook {name!r}; there are: {stems}")
         wanted.update(matching)
-    return [path for path in known if not names or path in wanted]
+    return [path for path in paths if not names or path in wanted]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -87,8 +87,8 @@ def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, paramete
 
 def declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
     """Return those of the parameters that the notebook declares."""
-    known = papermill.inspect_notebook(notebook) if parameters else {}
-    return {name: value for name, value in parameters.items() if name in known}
+    names = papermill.inspect_notebook(notebook) if parameters else {}
+    return {name: value for name, value in parameters.items() if name in names}
 
 
 def _cell_failure(error: PapermillExecutionError) -> str:

@@ -20,9 +20,9 @@ def write_index(record: Record, path: Path, card: Card | None = None) -> None:
         "glossary.html": "Glossary",
     }
     links = [f'<a href="{name}">{text}</a>' for name, text in beside.items() if path.with_name(name).exists()]
-    told = escape(summary(outcomes)) if outcomes else "measured by make card, without the notebooks"
+    result = escape(summary(outcomes)) if outcomes else "measured by make card, without the notebooks"
     body = f"""<h1>{TITLE}</h1>
-<p class="lead">{escape(named(machine.label, machine.host))}<br>{told}</p>
+<p class="lead">{escape(named(machine.label, machine.host))}<br>{result}</p>
 <p>{" · ".join(links)}</p>
 {card_html(card) if card else ""}
 {_notebooks(outcomes, machine.label, machine.host)}

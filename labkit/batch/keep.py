@@ -35,7 +35,9 @@ def make_way(report: Path, names: Iterable[str], *, fresh: bool = False, only_ok
     failed or was interrupted is nothing to keep.
     """
     record, wanted = Record.load(report / RECORD), set(names)
-    replaced = {one.name for one in record.ordered() if one.name in wanted and (one.status == OK or not only_ok)}
+    replaced = {
+        outcome.name for outcome in record.ordered() if outcome.name in wanted and (outcome.status == OK or not only_ok)
+    }
     something = record.outcomes or record.card_runs.started or (report / "index.html").exists()
     if not something or not (fresh or replaced or not record.last_start()):
         return None
@@ -50,7 +52,7 @@ def make_way(report: Path, names: Iterable[str], *, fresh: bool = False, only_ok
 
 def _carry_over(record: Record, kept: Path, report: Path, replaced: set[str]) -> None:
     """Link the pages of notebooks that are not run again: what is written anew has a file of its own."""
-    record.outcomes = {name: one for name, one in record.outcomes.items() if name not in replaced}
+    record.outcomes = {name: outcome for name, outcome in record.outcomes.items() if name not in replaced}
     executed_file(report, "").parent.mkdir(mode=0o700)
     for name in record.outcomes:
         for file_of in (executed_file, page_file):
@@ -72,7 +74,7 @@ def _stamp(record: Record, report: Path) -> str:
 def _free(folder: Path, name: str) -> Path:
     """Return the folder of this name, or with a number after it: a clock that was set back may give a name twice."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
-    return next(path for path in (folder / one for one in names) if not path.exists())
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def all_reports(report: Path) -> list[Path]:

@@ -102,7 +102,7 @@ def loads(html: str) -> list[str]:
     """
     finder = _Loads()
     finder.feed(html)
-    return finder.found
+    return finder.addresses
 
 
 def _exporter() -> HTMLExporter:
@@ -147,7 +147,7 @@ class _Loads(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
         self._in_style = False
 
     def handle_starttag(self, tag, attributes):
@@ -171,4 +171,4 @@ class _Loads(HTMLParser):
 
     def _note(self, address: str) -> None:
         if not address.startswith(("data:", "#")):
-            self.found.append(address[:200])
+            self.addresses.append(address[:200])

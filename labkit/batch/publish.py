@@ -32,13 +32,13 @@ def publish(outcome: Outcome, folder: Path, record: Record, report: Path, names:
 
 def rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
     """Write the pages anew from the executed notebooks; give 1 where nothing ran yet."""
-    known = {path.stem: path for path in notebooks}
-    again = [outcome for outcome in record.ordered() if outcome.name in known]
+    paths = {path.stem: path for path in notebooks}
+    again = [outcome for outcome in record.ordered() if outcome.name in paths]
     if not again and not record.card_runs.started:
         print(f"nothing ran yet: {report} holds no executed notebook; `make run` makes them", file=sys.stderr)
         return 1
     write_claims(report / "claims.html")
     for outcome in again:
-        publish(outcome, known[outcome.name].parent, record, report, {*record.outcomes})
+        publish(outcome, paths[outcome.name].parent, record, report, {*record.outcomes})
     print_result(again, publish_card(record, report), report)
     return 0

@@ -24,11 +24,11 @@ _CODE = (
 def digest(notebook: Path, machine: Machine) -> str:
     """Return a digest of all that a notebook's results come from: its text, the package, the versions, the machine."""
     files = [notebook, *sorted(path for pattern in _CODE for path in REPOSITORY.glob(pattern))]
-    told = hashlib.sha256(f"{machine.label} {sorted(machine.versions.items())}".encode())
+    total = hashlib.sha256(f"{machine.label} {sorted(machine.versions.items())}".encode())
     for file in files:
-        told.update(file.name.encode())
-        told.update(file.read_bytes())
-    return told.hexdigest()[:16]
+        total.update(file.name.encode())
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
 
 
 def is_done(outcome: Outcome | None, code: str, parameters: dict[str, Any]) -> bool:
@@ -53,9 +53,9 @@ class Clock:
 
 def left(seconds: Sequence[float | None]) -> str:
     """Return the sum in words, and how many of the times are not known: "about 12 min 05 s left"."""
-    known = [one for one in seconds if one is not None]
-    unknown = len(seconds) - len(known)
-    if not known:
+    timed = [time for time in seconds if time is not None]
+    unknown = len(seconds) - len(timed)
+    if not timed:
         return ""
     more = f" without {unknown} notebook{'s' * (unknown > 1)} never timed here" if unknown else ""
-    return f"about {duration(sum(known))} left{more}"
+    return f"about {duration(sum(timed))} left{more}"

@@ -52,8 +52,8 @@ class Batch:
             ahead = clock.remaining((name, self.parameters[name]) for name in names[number - 1 :])
             ran.append(self._execute(path, record, f"[{number}/{len(to_run)}] {path.stem}", ahead))
             rest = clock.remaining((name, self.parameters[name]) for name in names[number:])
-            told = f"[{number}/{len(to_run)}] {path.stem}: {ran[-1].status}, {duration(ran[-1].seconds)}"
-            tqdm.write("; ".join(filter(None, [told, rest])))
+            result = f"[{number}/{len(to_run)}] {path.stem}: {ran[-1].status}, {duration(ran[-1].seconds)}"
+            tqdm.write("; ".join(filter(None, [result, rest])))
             if ran[-1].status == INTERRUPTED:
                 break
         return self._finish(record, ran, fail_on)
@@ -84,7 +84,9 @@ class Batch:
     def _finish(self, record: Record, ran: list[Outcome], fail_on: str | None) -> int:
         interrupted = bool(ran) and ran[-1].status == INTERRUPTED
         if self.rest_of_card and not interrupted:
-            shown = {(one["lab"], one["figure"]) for outcome in record.ordered() for one in outcome.readings}
+            shown = {
+                (reading["lab"], reading["figure"]) for outcome in record.ordered() for reading in outcome.readings
+            }
             record.card_runs = measure_card(tqdm.write, shown=shown)
             record.save(self.report / RECORD)
         card = publish_card(record, self.report)

@@ -46,7 +46,7 @@ def turn(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def _take(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], None]) -> locks.Lock | None:
-    told = ""
+    waited_for = ""
     while True:
         try:
             lock = locks.lock(file)
@@ -59,15 +59,15 @@ def _take(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], None]) -
         if not wait:
             advice = 'wait for its end with ARGS="--wait", or stop it'
             raise Held(f"{holder} holds this node for an unattended run: {advice}")
-        if holder != told:
-            told = holder
+        if holder != waited_for:
+            waited_for = holder
             tell(f"waiting: {holder} holds this node for an unattended run")
         time.sleep(POLL_SECONDS)
 
 
 def _holder(folder, ticket: locks.Ticket) -> str:
     """Return who holds the node and since when, as far as the holder's ticket tells."""
-    running = [one for one in locks.entries(folder, besides=ticket.file, prefix=TICKETS) if not one.waits]
+    running = [entry for entry in locks.entries(folder, besides=ticket.file, prefix=TICKETS) if not entry.waits]
     if not running:
         return "another process"
     user, process = name_of_user(running[0].user), running[0].file.name.removeprefix(TICKETS).split("-")[1]

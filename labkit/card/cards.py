@@ -83,17 +83,17 @@ class Card:
     def from_json(cls, text: str, name: str = FILE) -> Card:
         """Read a card. Raises CardError, one sentence, for damaged text and for a card of another version."""
         try:
-            told = json.loads(text)
-            version = told.pop("version", None)
+            stored = json.loads(text)
+            version = stored.pop("version", None)
             if version != VERSION:
                 again = "make a new one with `make card`"
                 raise CardError(f"{name} is a card of version {version!r}, and this workbook reads {VERSION}: {again}")
             return cls(
-                date=str(told["date"]),
-                node=dict(told["node"]),
-                conditions=dict(told["conditions"]),
-                rows=tuple(map(_row, told["rows"])),
-                problems=tuple(map(str, told["problems"])),
+                date=str(stored["date"]),
+                node=dict(stored["node"]),
+                conditions=dict(stored["conditions"]),
+                rows=tuple(map(_row, stored["rows"])),
+                problems=tuple(map(str, stored["problems"])),
             )
         except CardError:
             raise
@@ -109,11 +109,12 @@ class Card:
             raise CardError(f"{file} cannot be read ({error}): make a card with `make card`") from None
 
 
-def _row(told: dict[str, Any]) -> Row:
-    known = {one.name for one in fields(Row)}
-    if set(told) - known:
-        raise ValueError(f"a row with unknown fields {', '.join(sorted(set(told) - known))}")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _row(stored: dict[str, Any]) -> Row:
+    if unknown := set(stored) - {column.name for column in fields(Row)}:
+        raise ValueError(f"a row with unknown fields {', '.join(sorted(unknown))}")
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
     row = Row(**values)
     if row.value is not None and not isinstance(row.value, int | float):
         raise ValueError(f"{row.figure} is {str(row.value)[:40]!r}")
@@ -146,7 +147,7 @@ def node_facts(node: Node) -> dict[str, Any]:
 
 
 def make_card(
-    found: Sequence[Reading],
+    readings: Sequence[Reading],
     facts: dict[str, Any],
     date: str,
     *,
@@ -161,22 +162,25 @@ def make_card(
     `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. Figures
     that need a GPU are left out on a node without one.
     """
-    known, damaged = recorded(facts["model"]) if facts["model"] else ([], [])
+    recorded_readings, damaged = recorded(facts["model"]) if facts["model"] else ([], [])
     rows = []
     for lab, figures in key_figures().items():
         for figure in figures:
             if figure.least_gpus and not facts["gpus"]:
                 continue
-            here = _chosen([one for one in found if one.key == (lab, figure.name)], known)
-            mine = [one for one in known if one.key == (lab, figure.name)]
-            rows.append(_judged(lab, figure, here, mine, facts["gpus"], (why_not or {}).get(lab, otherwise)))
-    conditions = together(found)
-    return Card(date, facts, conditions, tuple(rows), (*problems, *damaged))
+            here, beside = (
+                [reading for reading in several if reading.key == (lab, figure.name)]
+                for several in (readings, recorded_readings)
+            )
+            why = (why_not or {}).get(lab, otherwise)
+            rows.append(_judged(lab, figure, _chosen(here, beside), beside, facts["gpus"], why))
+    return Card(date, facts, together(readings), tuple(rows), (*problems, *damaged))
 
 
-def _chosen(found: Sequence[Reading], known: Sequence[Reading]) -> Reading | None:
-    settings = {(one.key, one.setting) for one in known}
-    ordered = sorted(found, key=lambda one: ((one.key, one.setting) in settings, not one.small, one.date))
+def _chosen(here: Sequence[Reading], recorded: Sequence[Reading]) -> Reading | None:
+    """Return the reading of a figure that counts, of those made here, beside those that were recorded."""
+    settings = {reading.setting for reading in recorded}
+    ordered = sorted(here, key=lambda reading: (reading.setting in settings, not reading.small, reading.date))
     return ordered[-1] if ordered else None
 
 
@@ -186,26 +190,26 @@ def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[
     row |= {"lab": lab, "figure": figure.name, "unit": figure.unit, "better": figure.better, "by_host": figure.by_host}
     if here is None:
         return Row(**row)
-    same = [one for one in recorded if one.setting == here.setting]
-    ticks = tuple({"value": one.value, "low": one.low, "high": one.high, "run": one.run} for one in same)
+    same = [reading for reading in recorded if reading.setting == here.setting]
     names = ("repeats", "setting", "limit", "run", "date", "small", "conditions")
     row |= {name: getattr(here, name) for name in names}
     row |= {name: value if math.isfinite(value := getattr(here, name)) else None for name in ("value", "low", "high")}
     row["percent"] = None if math.isnan(verdict.percent) else round(verdict.percent, 3)
     if verdict.kind in (BELOW, NOT_COMPARABLE) and verdict.reference is not None:
         row["notes"] = tuple(_notes(figure, here, verdict.reference))
-    return Row(**row, references=ticks)
+    ticks = ({name: getattr(reading, name) for name in ("value", "low", "high", "run")} for reading in same)
+    return Row(**row, references=tuple(ticks))
 
 
 def _notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
-    found = differing(here.conditions, reference.conditions)
-    return [one.said("this run", "the reference") for one in found if figure.by_host or not one.host_only]
+    differences = differing(here.conditions, reference.conditions)
+    return [each.said("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
 
 
-def together(found: Iterable[Reading | Row]) -> dict[str, Any]:
+def together(measured: Iterable[Reading | Row]) -> dict[str, Any]:
     """Return the conditions of all runs: the median of a number, or each text once; the most of what disturbs."""
-    of_runs = {one.run: one.conditions for one in found}.values()
+    of_runs = {figure.run: figure.conditions for figure in measured}.values()
     most = {"throttled_percent", "other_processes", "temperature_c", "ecc_uncorrected_errors", "nvlink_errors"}
     result = {}
     for name in dict.fromkeys(name for conditions in of_runs for name in conditions):
@@ -237,9 +241,9 @@ def headline(card: Card) -> str:
         NOT_COMPARABLE: "not comparable",
     }
     parts = [f"{counts[kind]} {text}" for kind, text in words.items() if counts[kind]]
-    told = (
+    counted = (
         f"{measured} key figure{'s' * (measured != 1)} measured: {', '.join(parts)}"
         if measured
         else "no key figure measured"
     )
-    return f"{told}; {counts['not measured']} not measured" if counts["not measured"] else told
+    return f"{counted}; {counts['not measured']} not measured" if counts["not measured"] else counted

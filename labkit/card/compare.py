@@ -88,16 +88,16 @@ def _change(a: Row, b: Row) -> Change:
     low, middle, high = (float(value or 0) for value in (a.low, a.value, a.high))
     rises, reach = float(b.value or 0) >= middle, FENCE * (high - low)
     edge = high + reach - middle if rises else middle - low + reach
-    own = (float(b.high or 0) - float(b.low or 0)) / 2
+    half_of_spread = (float(b.high or 0) - float(b.low or 0)) / 2
     percent = 100 * (float(b.value or 0) / middle - 1) * (-1 if a.better == LOWER else 1)
-    return Change(a, b, percent, 100 * (edge + own) / middle)
+    return Change(a, b, percent, 100 * (edge + half_of_spread) / middle)
 
 
 def changed_conditions(first: Card, second: Card) -> list[str]:
     """Return what changed between the cards besides the figures, a sentence each."""
     facts = [("the node", "label"), ("the usable cores", "cores")]
     facts += [("the host", "host")] if first.node.get("host") and second.node.get("host") else []  # not in old cards
-    told = [
+    sentences = [
         f"{what}: {first.node.get(key)} → {second.node.get(key)}"
         for what, key in facts
         if first.node.get(key) != second.node.get(key)
@@ -106,52 +106,52 @@ def changed_conditions(first: Card, second: Card) -> list[str]:
     for name in dict.fromkeys([*versions[0], *versions[1]]):
         was, now = versions[0].get(name), versions[1].get(name)
         if was != now:
-            told.append(f"{name}: {was or 'none'} → {now or 'none'}")
+            sentences.append(f"{name}: {was or 'none'} → {now or 'none'}")
     # of the runs that are compared: another lab's run heats the GPUs, and says nothing of these figures
-    found = changes(first, second)
-    a, b = (together(rows) for rows in ([one.first for one in found], [one.second for one in found]))
+    compared = changes(first, second)
+    a, b = together(change.first for change in compared), together(change.second for change in compared)
     for name, words, ratio in (
         ("sm_clock_mhz", "GPU clock while busy, MHz", 1 + RESOLUTION),
         ("enqueue_us", "time to enqueue a kernel, µs", HOST_RATIO),
         ("python_call_ns", "time of a Python call, ns", HOST_RATIO),
     ):
         if name in a and name in b and max(a[name], b[name]) > ratio * min(a[name], b[name]):
-            told.append(f"{words}: {a[name]:.4g} → {b[name]:.4g}")
+            sentences.append(f"{words}: {a[name]:.4g} → {b[name]:.4g}")
     for name, words, points in (
         ("throttled_percent", "largest share of a run with throttled clocks", THROTTLED_PERCENT),
         ("cpu_pressure_percent", "share of the time in which a process waited for a core", PRESSURE_POINTS),
     ):
         if name in a and name in b and abs(a[name] - b[name]) > points:
-            told.append(f"{words}: {a[name]:.0f} % → {b[name]:.0f} %")
+            sentences.append(f"{words}: {a[name]:.0f} % → {b[name]:.0f} %")
     name = "other_processes"
     if name in a and name in b and a[name] != b[name]:
-        told.append(f"other processes on the GPUs: {a[name]:g} → {b[name]:g}")
-    return told
+        sentences.append(f"other processes on the GPUs: {a[name]:g} → {b[name]:g}")
+    return sentences
 
 
 def told(first: Card, second: Card, names: tuple[str, str]) -> str:
     """Return the comparison for a terminal: what changed beyond noise, then what did not, then the conditions."""
-    found = changes(first, second)
+    compared = changes(first, second)
     lines = [f"{names[0]} ({first.date.replace('T', ' ')}) → {names[1]} ({second.date.replace('T', ' ')})", ""]
-    beyond = sorted((one for one in found if one.kind != "within noise"), key=lambda one: one.percent)
-    for one in beyond:
-        numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {one.first.unit}"
-        size = f"{percent_text(abs(one.percent))} % {one.kind}, noise ± {percent_text(one.noise)} %"
-        lines.append(f"{one.first.lab:<18}  {one.first.figure:<48}  {numbers:<28}  {size}")
-    lines.append(_summary(found, beyond, same_run := not_measured_again(first, second)))
+    beyond = sorted((change for change in compared if change.kind != "within noise"), key=lambda change: change.percent)
+    for change in beyond:
+        numbers = f"{number(change.first.value or 0)} → {number(change.second.value or 0)} {change.first.unit}"
+        size = f"{percent_text(abs(change.percent))} % {change.kind}, noise ± {percent_text(change.noise)} %"
+        lines.append(f"{change.first.lab:<18}  {change.first.figure:<48}  {numbers:<28}  {size}")
+    lines.append(_summary(compared, beyond, same_run := not_measured_again(first, second)))
     lines += [f"  {lab}: {', '.join(row.figure for row in rows)}" for lab, rows in _by_lab(same_run)]
     conditions = changed_conditions(first, second)
     return "\n".join(
-        [*lines, *(["", "changed conditions:", *(f"  {one}" for one in conditions)] if conditions else [])]
+        [*lines, *(["", "changed conditions:", *(f"  {condition}" for condition in conditions)] if conditions else [])]
     )
 
 
-def _summary(found: list[Change], beyond: list[Change], same_run: list[Row]) -> str:
-    if not found and not same_run:
+def _summary(compared: list[Change], beyond: list[Change], same_run: list[Row]) -> str:
+    if not compared and not same_run:
         return "no key figure was measured in both with the same setting"
-    parts = [f"{len(beyond)} changed beyond noise, {len(found) - len(beyond)} within noise"] if found else []
+    parts = [f"{len(beyond)} changed beyond noise, {len(compared) - len(beyond)} within noise"] if compared else []
     parts += [f"{len(same_run)} not measured again (both show the same run)"] if same_run else []
-    return f"{len(found) + len(same_run)} key figures in both: {', '.join(parts)}"
+    return f"{len(compared) + len(same_run)} key figures in both: {', '.join(parts)}"
 
 
 def _by_lab(rows: list[Row]) -> list[tuple[str, list[Row]]]:
@@ -164,27 +164,27 @@ def _node(card: Card) -> str:
 
 def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
     """Return the comparison as the body of a page."""
-    found = changes(first, second)
-    widest = max([*(abs(one.percent) for one in found), *(one.noise for one in found), 1.0])
+    compared = changes(first, second)
+    widest = max([*(abs(change.percent) for change in compared), *(change.noise for change in compared), 1.0])
     full = 1.05 * min(widest, MOST_DRAWN)
     rows = "".join(
-        f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(_row(one, full) for one in group)}'
-        for lab, group in groupby(found, key=lambda one: one.first.lab)
+        f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(_row(change, full) for change in group)}'
+        for lab, group in groupby(compared, key=lambda change: change.first.lab)
     )
     conditions = changed_conditions(first, second) or ["none that is known to matter"]
-    listed = "".join(f"<li>{escape(one)}</li>" for one in conditions)
-    beyond = [one for one in found if one.kind != "within noise"]
+    listed = "".join(f"<li>{escape(condition)}</li>" for condition in conditions)
+    beyond = [change for change in compared if change.kind != "within noise"]
     same_run = not_measured_again(first, second)
     items = "".join(
         f"<li>{escape(lab)}: {escape(', '.join(row.figure for row in rows))}</li>" for lab, rows in _by_lab(same_run)
     )
     unmeasured = f'<h2>Not measured again</h2><ul class="conditions">{items}</ul>' if items else ""
-    change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
-    heads = f"<th>Key figure</th>{change}<th>From → to</th><th>Change</th>"
+    head_of_change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
+    heads = f"<th>Key figure</th>{head_of_change}<th>From → to</th><th>Change</th>"
     return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
 <p class="lead">{escape(first.date.replace("T", " "))}, {escape(_node(first))} →
 {escape(second.date.replace("T", " "))}, {escape(_node(second))}<br>
-{escape(_summary(found, beyond, same_run))}</p>
+{escape(_summary(compared, beyond, same_run))}</p>
 <h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
 <h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">The grey band is the noise: the fence around the first one's repeats (quartiles and {FENCE:g}
@@ -192,18 +192,18 @@ interquartile ranges more), and half of the second one's own spread. A bar that 
 longer.</p>{unmeasured}"""
 
 
-def _row(one: Change, full: float) -> str:
-    kind, judged = ("soft", "(within noise)") if one.kind == "within noise" else (one.kind, one.kind)
-    drawn, reach = max(-full, min(one.percent, full)), min(one.noise, full)
+def _row(change: Change, full: float) -> str:
+    kind, judged = ("soft", "(within noise)") if change.kind == "within noise" else (change.kind, change.kind)
+    drawn, reach = max(-full, min(change.percent, full)), min(change.noise, full)
     begin, width = min(0.0, drawn), abs(drawn)
     noise = f'<span class="noise" style="{_place(-reach, 2 * reach, full)}"></span>'
     bar = f'<span class="{kind}" style="{_place(begin, width, full)}"></span><span class="zero"></span>'
-    numbers = f"{number(one.first.value or 0)} → {number(one.second.value or 0)} {escape(one.first.unit)}"
-    doubt = f'<span class="small">{escape(one.second.verdict)}</span>' if one.second.kind == IMPOSSIBLE else ""
-    setting = f'<span class="small">{escape(one.first.setting)}</span>'
-    return f"""<tr><td class="figure">{escape(one.first.figure)}{setting}</td>
+    numbers = f"{number(change.first.value or 0)} → {number(change.second.value or 0)} {escape(change.first.unit)}"
+    doubt = f'<span class="small">{escape(change.second.verdict)}</span>' if change.second.kind == IMPOSSIBLE else ""
+    setting = f'<span class="small">{escape(change.first.setting)}</span>'
+    return f"""<tr><td class="figure">{escape(change.first.figure)}{setting}</td>
 <td class="change"><div class="axis">{noise}{bar}</div></td><td class="value">{numbers}</td>
-<td class="verdict {kind}">{percent_text(abs(one.percent))} % {judged}{doubt}</td></tr>
+<td class="verdict {kind}">{percent_text(abs(change.percent))} % {judged}{doubt}</td></tr>
 """
 
 
@@ -219,16 +219,16 @@ def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tupl
     if len(names) == 2:
         first, second = (find_card(name, report) for name in names)
         return first, second
-    known = history(report)
     if names:
         return find_card(names[0], report), (report.name, Card.load(report / FILE))
-    measured = [one for one in known.cards if any(row.value is not None for row in one[1].rows)]
+    measured = [(path, card) for path, card in history(report).cards if any(row.value is not None for row in card.rows)]
     if not measured:
         raise CardError(f"no card in {report.parent} yet: `make card` makes one")
-    last = [one for one in measured if one[1].node.get("id") == measured[-1][1].node.get("id")][-2:]
+    node = measured[-1][1].node.get("id")
+    last = [(path.name, card) for path, card in measured if card.node.get("id") == node][-2:]
     if len(last) < 2:
         raise CardError("this node has one card so far: `make card` makes another, or name two with A= and B=")
-    return (last[0][0].name, last[0][1]), (last[1][0].name, last[1][1])
+    return last[0], last[1]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -24,17 +24,16 @@ def to_csv(card: Card) -> str:
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in card.rows:
-        told = {name: getattr(row, name, None) for name in COLUMNS}
-        told |= {"reference": reference_value(row), "worse_by_percent": row.percent}
-        writer.writerow({name: "" if value is None else value for name, value in told.items()})
+        cells = {name: getattr(row, name, None) for name in COLUMNS}
+        cells |= {"reference": reference_value(row), "worse_by_percent": row.percent}
+        writer.writerow({name: "" if value is None else value for name, value in cells.items()})
     return text.getvalue()
 
 
 def reference_value(row: Row) -> float | None:
     """Return the reference's median that is nearest to the figure; None where there is none."""
-    values = [float(one["value"]) for one in row.references]
-    value = row.value
-    return None if value is None or not values else min(values, key=lambda one: abs(one - value))
+    value, medians = row.value, [float(reference["value"]) for reference in row.references]
+    return None if value is None or not medians else min(medians, key=lambda median: abs(median - value))
 
 
 def to_junit(card: Card) -> str:

@@ -33,18 +33,18 @@ def measure_card(
     A launch that fails costs its own lab's figures: its sentence says why. An interrupt ends the rest.
     """
     begin, plans = time.monotonic(), [plan for plan in card_plans() if labs is None or plan.lab in labs]
-    plans = [plan for plan in plans if any(one not in shown for one in figures_of(plan))]
+    plans = [plan for plan in plans if any(figure not in shown for figure in figures_of(plan))]
     result = CardRuns(started=datetime.now().isoformat(timespec="seconds"))
     with _one_agent(plans):
         for number, plan in enumerate(plans, 1):
             at = time.monotonic()
             try:
-                told = _measure(plan, result, progress)
+                ending = _measure(plan, result, progress)
             except KeyboardInterrupt:
                 result.why_not |= {later.lab: "interrupted" for later in plans[number - 1 :]}
                 result.problems.append("the measurement of the card was interrupted")
                 break
-            tell(f"[{number}/{len(plans)}] {plan.lab}: {told}, {time.monotonic() - at:.1f} s")
+            tell(f"[{number}/{len(plans)}] {plan.lab}: {ending}, {time.monotonic() - at:.1f} s")
     result.seconds = time.monotonic() - begin
     return result
 
@@ -68,8 +68,8 @@ def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
         result.why_not[plan.lab] = sentence
         result.problems.append(f"{plan.lab} was not measured: {sentence}")
         return f"failed: {sentence}"
-    found, problems = of_runs([run])
-    result.readings += [reading.record() for reading in found]
+    readings, problems = of_runs([run])
+    result.readings += [reading.record() for reading in readings]
     result.problems += problems
     return "ok"
 

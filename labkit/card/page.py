@@ -61,7 +61,7 @@ def card_html(card: Card) -> str:
     )
     model = card.node["model"] or "the same GPU model"
     heads = "".join(f"<th>{head}</th>" for head in ("Key figure", "From 0 to the limit", "Measured", "Verdict"))
-    problems = "".join(f'<p class="problem">{escape(one)}</p>' for one in card.problems)
+    problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
     table = f"""{_KEY}<table class="card"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same setting.</p>"""
     return f"""<h2>The node's card</h2>
@@ -102,7 +102,7 @@ def _bar(row: Row) -> str:
     """Return the bar: full width is the limit where one is known, else a little more than the longest mark."""
     if row.value is None:
         return ""
-    marks = [row.value, *(one["high"] for one in row.references)]
+    marks = [row.value, *(reference["high"] for reference in row.references)]
     upper = row.limit if row.limit is not None and row.better != LOWER else None
     full = max(marks) * _ROOM if upper is None or max(marks) > upper else upper
 
@@ -110,21 +110,20 @@ def _bar(row: Row) -> str:
         return f"{100 * min(1.0, max(0.0, value / full)):.2f}%"
 
     parts = [f'<span class="fill {CLASSES[row.kind]}" style="width:{at(row.value)}"></span>']
-    for one in row.references:
-        width = f"{100 * (one['high'] - one['low']) / full:.2f}%"
-        parts.append(f'<span class="band" style="left:{at(one["low"])};width:{width}"></span>')
-        told = f"{number(one['value'])} {row.unit}, {one['run']}"
-        parts.append(f'<span class="tick" style="left:{at(one["value"])}" title="{escape(told)}"></span>')
+    for reference in row.references:
+        width = f"{100 * (reference['high'] - reference['low']) / full:.2f}%"
+        parts.append(f'<span class="band" style="left:{at(reference["low"])};width:{width}"></span>')
+        title = escape(f"{number(reference['value'])} {row.unit}, {reference['run']}")
+        parts.append(f'<span class="tick" style="left:{at(reference["value"])}" title="{title}"></span>')
     if upper is not None and full != upper:
         parts.append(f'<span class="edge" style="left:{at(upper)}" title="physical limit"></span>')
-    told = f"{row.figure}: {number(row.value)} {row.unit}, {row.verdict}"
+    label = escape(f"{row.figure}: {number(row.value)} {row.unit}, {row.verdict}")
     limited = " limited" if upper is not None and full == upper else ""
-    return f'<div class="track{limited}" role="img" aria-label="{escape(told)}">{"".join(parts)}</div>'
+    return f'<div class="track{limited}" role="img" aria-label="{label}">{"".join(parts)}</div>'
 
 
 def _conditions(card: Card) -> str:
     """Return the conditions of the card's runs in a line."""
-    known = card.conditions
     forms = {
         "driver": "driver {}",
         "torch": "torch {}",
@@ -136,8 +135,6 @@ def _conditions(card: Card) -> str:
         "other_processes": "{:g} other processes on the GPUs",
         "temperature_c": "at most {:.0f} °C",
     }
-    parts = []
-    for name, form in forms.items():
-        if known.get(name) not in (None, ""):
-            parts.append(form.format(known[name]))
+    values = card.conditions
+    parts = [form.format(values[name]) for name, form in forms.items() if values.get(name) not in (None, "")]
     return f"Made {card.date.replace('T', ' ')}" + (f"; {', '.join(parts)}" if parts else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime
 from pathlib import Path
 
@@ -26,10 +27,10 @@ def publish_card(record: Record, report: Path) -> Card:
 def card_of(record: Record) -> Card:
     """Return the card of this node with the key figures that the report's runs showed."""
     parts = [*record.ordered(), record.card_runs]
-    found, problems = [], [problem for part in parts for problem in part.problems]
-    for told in (reading for part in parts for reading in part.readings):
+    readings, problems = [], [problem for part in parts for problem in part.problems]
+    for stored in itertools.chain.from_iterable(part.readings for part in parts):
         try:
-            found.append(Reading.from_record(told))
+            readings.append(Reading.from_record(stored))
         except ValueError as error:
             problems.append(str(error))
     date = record.last_start() or datetime.now().isoformat(timespec="seconds")
@@ -37,7 +38,7 @@ def card_of(record: Record) -> Card:
     facts = record.node or node_facts(here())  # a report may be rebuilt on another node
     if not facts["gpus"]:
         problems.append(f"{why_no_gpu_is_visible()}: key figures that need one are left out")
-    return make_card(found, facts, date, why_not=record.card_runs.why_not, otherwise=others, problems=problems)
+    return make_card(readings, facts, date, why_not=record.card_runs.why_not, otherwise=others, problems=problems)
 
 
 def machine() -> Machine:
@@ -46,8 +47,8 @@ def machine() -> Machine:
     table = node.table()
     facts = dict(zip(table["property"], table["value"], strict=True))
     facts.pop("software", None)  # all versions follow
-    known = {name: value for name, value in facts.items() if value != "–"}
-    return Machine(node.label, known, dict(node.versions), host=host_name())
+    facts = {name: value for name, value in facts.items() if value != "–"}
+    return Machine(node.label, facts, dict(node.versions), host=host_name())
 
 
 def print_result(outcomes: list[Outcome], card: Card | None, report: Path) -> None:

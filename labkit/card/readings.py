@@ -59,7 +59,7 @@ class Reading:
             numbers = (made.value, made.low, made.high, made.repeats)
         except TypeError as error:
             raise ValueError(f"a key figure's reading is damaged: {error}") from None
-        if not all(isinstance(one, int | float) for one in numbers) or not isinstance(made.conditions, dict):
+        if not all(isinstance(figure, int | float) for figure in numbers) or not isinstance(made.conditions, dict):
             raise ValueError(f"a key figure's reading is damaged: {str(record)[:80]}")
         return made
 
@@ -80,7 +80,7 @@ def card_plans() -> list[Any]:
 
 def figures_of(plan: Any) -> list[tuple[str, str]]:
     """Return the key figures, as (lab, name), that runs of this plan show."""
-    return [(plan.lab, one.name) for one in key_figures().get(plan.lab, ()) if one.plan == plan.name]
+    return [(plan.lab, figure.name) for figure in key_figures().get(plan.lab, ()) if figure.plan == plan.name]
 
 
 def _module(lab: str) -> Any:
@@ -89,13 +89,13 @@ def _module(lab: str) -> Any:
 
 def readings(run: Run) -> list[Reading]:
     """Return the key figures that the run shows; none of a run whose lab or plan has none."""
-    figures = [one for one in key_figures().get(run.plan.lab, ()) if one.plan == run.plan.name]
+    figures = [figure for figure in key_figures().get(run.plan.lab, ()) if figure.plan == run.plan.name]
     if not figures:
         return []
-    told = {"cores": run.node.cores} | key_conditions(run.conditions())
-    conditions = {name: _plain(value) for name, value in told.items()}
-    found = ((one, one.measured(run)) for one in figures)
-    return [_reading(run, one, measured, conditions) for one, measured in found if measured is not None]
+    of_run = {"cores": run.node.cores} | key_conditions(run.conditions())
+    conditions = {name: _plain(value) for name, value in of_run.items()}
+    pairs = ((figure, figure.measured(run)) for figure in figures)
+    return [_reading(run, figure, measured, conditions) for figure, measured in pairs if measured is not None]
 
 
 def _reading(run: Run, figure: Measure, measured: Measured, conditions: dict[str, Any]) -> Reading:
@@ -136,36 +136,36 @@ def _plain(value: Any) -> Any:
 
 def of_runs(runs: Iterable[Run]) -> tuple[list[Reading], list[str]]:
     """Return the readings of all runs, and a sentence for each run that cannot be read."""
-    found: list[Reading] = []
+    all_readings: list[Reading] = []
     problems = []
     for run in runs:
         try:
-            found += readings(run)
+            all_readings += readings(run)
         except Exception as error:  # a damaged folder costs its own figures, not the card
             problems.append(f"{run.folder.name} cannot be read: {_first_line(error)}")
-    return found, problems
+    return all_readings, problems
 
 
 def references(model: str, folder: Path = RECORDED) -> tuple[list[Reading], list[str]]:
     """Return the readings of the recorded runs on this GPU model, and a sentence for each that cannot be read."""
-    found: list[Reading] = []
+    all_readings: list[Reading] = []
     problems = []
     for file in sorted(folder.rglob("plan.json")):
         name = str(file.parent.relative_to(folder))
         try:
             if _shows_figures(file) and _model(file.parent) == model:
-                found += readings(replay(file.parent))
+                all_readings += readings(replay(file.parent))
         except Exception as error:
             problems.append(f"the recorded run {name} cannot be read: {_first_line(error)}")
-    return found, problems
+    return all_readings, problems
 
 
 def _shows_figures(plan_file: Path) -> bool:
     """Return whether a recorded plan is one whose runs show key figures; its rows are not read for that."""
-    told = json.loads(plan_file.read_text())
-    module, _, kind = str(told["plan"]).partition(":")
+    stored = json.loads(plan_file.read_text())
+    module, _, kind = str(stored["plan"]).partition(":")
     lab = module.split(".")[1] if module.startswith("lessons.") else ""
-    return told.get("device") == "cuda" and any(one.plan == kind.lower() for one in key_figures().get(lab, ()))
+    return stored.get("device") == "cuda" and any(figure.plan == kind.lower() for figure in key_figures().get(lab, ()))
 
 
 def _model(folder: Path) -> str:

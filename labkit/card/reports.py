@@ -61,7 +61,7 @@ def find_card(name: str, report: Path) -> tuple[str, Card]:
 
     Names are looked for among the runs and the kept reports. Raises CardError, one sentence, where there is none.
     """
-    candidates = [Path(name), report.parent / name, *(one for one in all_reports(report) if one.name == name)]
+    candidates = [Path(name), report.parent / name, *(folder for folder in all_reports(report) if folder.name == name)]
     for path in candidates:
         if path.is_file():
             return path.parent.name or path.name, Card.load(path)
@@ -79,10 +79,10 @@ def _names(report: Path) -> Sequence[str]:
 def card_of_run(run: Run) -> Card:
     """Return the card of one run. Raises CardError where the run shows no key figure, or cannot be read."""
     try:
-        found = readings(run)
+        shown = readings(run)
         facts = node_facts(run.node)
     except Exception as error:
         raise CardError(f"{run.folder} cannot be read: {(str(error).splitlines() or [''])[0]}") from None
-    if not found:
+    if not shown:
         raise CardError(f"{run.folder.name} shows no key figure: compare runs of the plans that `make card` launches")
-    return make_card(found, facts, found[0].date)
+    return make_card(shown, facts, shown[0].date)

@@ -36,34 +36,34 @@ p.problem { border-left: 3px solid var(--held); padding: 6px 12px; background: v
 
 def write_trends(report: Path) -> Path | None:
     """Write the trends of the newest card's node beside the report's first page; None before two cards."""
-    known = history(report)
-    if not known.cards:
+    past = history(report)
+    if not past.cards:
         return None
-    own = known.of_node(known.cards[-1][1].node.get("id", ""))
-    if len(own.cards) < _LEAST:
+    of_this_node = past.of_node(past.cards[-1][1].node.get("id", ""))
+    if len(of_this_node.cards) < _LEAST:
         return None
-    write_page_of(trends_page(own), report / FILE, STYLE)
+    write_page_of(trends_page(of_this_node), report / FILE, STYLE)
     return report / FILE
 
 
-def trends_page(known: History) -> str:
+def trends_page(past: History) -> str:
     """Return the body of the page: one chart per figure that the newest card shows."""
-    newest = known.cards[-1][1]
-    charts = "".join(chart(series(known, row)) for row in newest.rows if row.value is not None)
+    newest = past.cards[-1][1]
+    charts = "".join(chart(series(past, row)) for row in newest.rows if row.value is not None)
     colours = ", ".join(f'<span class="{CLASSES[kind]}">●</span> {kind}' for kind in KINDS if kind != NOT_MEASURED)
-    problems = "".join(f'<p class="problem">{escape(one)}</p>' for one in known.problems)
+    problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in past.problems)
     return f"""<p class="lead"><a href="index.html">← The report</a></p>
 <h1>Key figures by date</h1>
-<p class="lead">{escape(named(newest.node["label"], newest.node.get("host")))}, {len(known.cards)} cards.
+<p class="lead">{escape(named(newest.node["label"], newest.node.get("host")))}, {len(past.cards)} cards.
 Each scale begins at zero; a line on top is the physical limit, a grey band the middle half of the recorded
 reference's repeats.
 A dot's colour is its verdict: {colours}.</p>
 {problems}<div class="trends">{charts}</div>"""
 
 
-def series(known: History, newest: Row) -> list[Row]:
+def series(past: History, newest: Row) -> list[Row]:
     """Return a figure's rows by date, each run once; rows of another setting than the newest one are left out."""
-    rows = [row for _, card in known.cards for row in card.rows if row.key == newest.key and row.value is not None]
+    rows = [row for _, card in past.cards for row in card.rows if row.key == newest.key and row.value is not None]
     by_run = {row.run: row for row in rows if row.setting == newest.setting}
     return sorted(by_run.values(), key=lambda row: row.date)
 
@@ -72,7 +72,7 @@ def chart(rows: Sequence[Row]) -> str:
     """Return one figure's chart as HTML; its points are equally far apart, in the order of their dates."""
     last = rows[-1]
     limit = last.limit if last.better != LOWER else None
-    references = [value for one in last.references for value in (one["low"], one["high"])]
+    references = [value for reference in last.references for value in (reference["low"], reference["high"])]
     values = [float(value) for row in rows for value in (row.high, row.low) if value is not None]
     full = max([*values, *references, limit or 0.0])
     full *= 1 if full == limit else _ROOM
@@ -97,18 +97,18 @@ def chart(rows: Sequence[Row]) -> str:
         _point(across, down, row, y(float(row.low or 0)), y(float(row.high or 0))) for across, down, row in points
     ]
     parts += _dates(rows)
-    told = f"{last.lab}, {last.figure}: {number(last.value or 0)} {last.unit}, {last.verdict}"
+    label = f"{last.lab}, {last.figure}: {number(last.value or 0)} {last.unit}, {last.verdict}"
     better = ", lower is better" if last.better == LOWER else ""
     about = f"{last.lab} · {last.setting} · last {number(last.value or 0)} {last.unit}{better}"
     return f"""<figure><figcaption>{escape(last.figure)}<span>{escape(about)}</span></figcaption>
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg></figure>"""
+<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg></figure>"""
 
 
 def _point(across: float, down: float, row: Row, low: float, high: float) -> str:
-    told = f"{row.date.replace('T', ' ')}: {number(row.value or 0)} {row.unit}, {row.verdict}"
+    title = f"{row.date.replace('T', ' ')}: {number(row.value or 0)} {row.unit}, {row.verdict}"
     spread = f'<line class="spread" x1="{across:.1f}" x2="{across:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
     place = f'cx="{across:.1f}" cy="{down:.1f}" r="5"'
-    return f'{spread}<circle class="{CLASSES[row.kind]}" {place}><title>{escape(told)}</title></circle>'
+    return f'{spread}<circle class="{CLASSES[row.kind]}" {place}><title>{escape(title)}</title></circle>'
 
 
 def _dates(rows: Sequence[Row]) -> list[str]:

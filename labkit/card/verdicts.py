@@ -59,14 +59,14 @@ def judge(figure: Measure, here: Reading | None, recorded: Sequence[Reading], gp
         return Verdict(NOT_MEASURED, f"{NOT_MEASURED}: {reason}" if reason else NOT_MEASURED)
     if contradicts_physics(figure, here):
         return Verdict(IMPOSSIBLE, "impossible: check the clock")
-    same = [one for one in recorded if one.setting == here.setting]
+    same = [reading for reading in recorded if reading.setting == here.setting]
     if not same:
         return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_lacks(here, recorded)}")
-    nearest = min(same, key=lambda one: _worse_by(figure, here, one))
+    nearest = min(same, key=lambda reading: _worse_by(figure, here, reading))
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
-    own = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
-    if not all(side * own > side * fence(one, figure.better) for one in same):
+    at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
+    if not all(side * at_best > side * fence(reading, figure.better) for reading in same):
         return Verdict(SOUND, SOUND, nearest, percent)
     if reason := disturbed(here, nearest):
         return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
@@ -89,11 +89,11 @@ def disturbed(here: Reading, reference: Reading) -> str:
     A sound GPU reaches its power cap under full load, so a share of throttled time disturbs only where it exceeds the
     reference's. Where the reference's is not known, only heat disturbs.
     """
-    known, usual = here.conditions, reference.conditions.get("throttled_percent")
-    if here.shared or known.get("other_processes"):
+    throttled, usual = here.conditions.get("throttled_percent", 0), reference.conditions.get("throttled_percent")
+    if here.shared or here.conditions.get("other_processes"):
         return "another process used the GPUs"
-    reasons = str(known.get("throttle_reasons") or "")
-    if known.get("throttled_percent", 0) > THROTTLED_PERCENT + (usual or 0) and (usual is not None or HEAT in reasons):
+    reasons = str(here.conditions.get("throttle_reasons") or "")
+    if throttled > THROTTLED_PERCENT + (usual or 0) and (usual is not None or HEAT in reasons):
         return f"throttled ({reasons})" if reasons else "throttled"
     return ""
 
@@ -106,7 +106,7 @@ def _worse_by(figure: Measure, here: Reading, reference: Reading) -> float:
 
 def _lacks(here: Reading, recorded: Iterable[Reading]) -> str:
     """Return what the reference lacks."""
-    settings = sorted({one.setting for one in recorded})
+    settings = sorted({reading.setting for reading in recorded})
     if not here.model:
         return "no reference for CPUs"
     if not settings:

@@ -108,10 +108,10 @@ def require_exercise(name: str) -> None:
     lab, _, function = name.partition(".")
     if name in (exercises_of(lab) if re.fullmatch("[a-z_]+", lab) else ()):
         return
-    known = exercises()
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    near = near or [one for one in known if one.partition(".")[2] == (function or lab)]
-    listed = f"did you mean %%answer {near[0]}?" if near else f"there are {', '.join(known)}."
+    names = exercises()
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    near = near or [exercise for exercise in names if exercise.partition(".")[2] == (function or lab)]
+    listed = f"did you mean %%answer {near[0]}?" if near else f"there are {', '.join(names)}."
     raise UnknownExercise(f"%%answer {name}: no lab has an exercise of this name; {listed} Nothing was saved.")
 
 

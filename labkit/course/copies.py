@@ -45,21 +45,21 @@ def reset(work: Path, number: str, notebooks: Path = NOTEBOOKS) -> str:
 
     Raises ValueError, listing the notebooks, where there is none of this name.
     """
-    known = sorted(notebooks.glob("*.ipynb"))
-    found = [page for page in known if number in (page.stem, page.name, page.stem.partition("_")[0])]
-    if not number or len(found) != 1:
-        raise ValueError(f"no notebook {number!r}; there are {', '.join(page.stem for page in known)}")
-    page, said = found[0], ""
+    pages = sorted(notebooks.glob("*.ipynb"))
+    matching = [page for page in pages if number in (page.stem, page.name, page.stem.partition("_")[0])]
+    if not number or len(matching) != 1:
+        raise ValueError(f"no notebook {number!r}; there are {', '.join(page.stem for page in pages)}")
+    page, remark = matching[0], ""
     copy, original = work / page.name, work / ORIGINALS / page.name
     original.parent.mkdir(parents=True, exist_ok=True)
     if copy.exists():
         aside = work / EARLIER / f"{page.stem}-{time.strftime('%Y%m%d-%H%M%S')}.ipynb"
         aside.parent.mkdir(exist_ok=True)
         os.replace(copy, aside)
-        said = f"; your copy is kept as {aside}"
+        remark = f"; your copy is kept as {aside}"
     _put(page, copy)
     _put(page, original)
-    return f"{copy} is as handed out{said}. Your answers and predictions stay."
+    return f"{copy} is as handed out{remark}. Your answers and predictions stay."
 
 
 def _refresh(page: Path, copy: Path, original: Path) -> str:
@@ -105,56 +105,57 @@ def merge(was: NotebookNode | None, mine: NotebookNode, now: NotebookNode) -> tu
     the workbook's counts as edited. A refreshed cell loses its output, for that belongs to the code before.
     """
     before = _by_id(was.cells if was else now.cells)
-    own, current = _by_id(mine.cells), _by_id(now.cells)
+    copied, current = _by_id(mine.cells), _by_id(now.cells)
     both = 0
     cells: dict[str, NotebookNode] = {}
     for name, cell in current.items():
-        if name not in own:
+        if name not in copied:
             if name not in before or was is None:  # new in the workbook; else the student has deleted it
                 cells[name] = cell
-        elif _same(own[name], cell):
-            own[name].metadata.update(cell.metadata)
-            cells[name] = own[name]
-        elif name in before and _same(own[name], before[name]):
+        elif _same(copied[name], cell):
+            copied[name].metadata.update(cell.metadata)
+            cells[name] = copied[name]
+        elif name in before and _same(copied[name], before[name]):
             cells[name] = cell
         else:
-            cells[name] = own[name]
+            cells[name] = copied[name]
             both += name in before and not _same(before[name], cell)
-    stays = {name for name in own if name not in current and not (name in before and _same(own[name], before[name]))}
-    order = _ordered([*current], [*own], set(cells) | stays, moved=_moved(before, own))
-    mine["cells"] = [cells[name] if name in cells else own[name] for name in order]
+    gone = [name for name in copied if name not in current]  # from the workbook
+    stays = {name for name in gone if not (name in before and _same(copied[name], before[name]))}
+    order = _ordered([*current], [*copied], set(cells) | stays, moved=_moved(before, copied))
+    mine["cells"] = [cells[name] if name in cells else copied[name] for name in order]
     return mine, both
 
 
 def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
     """Return the cells by their ids; a cell without one, or with another's, gets one by its place."""
-    found: dict[str, NotebookNode] = {}
+    by_id: dict[str, NotebookNode] = {}
     for place, cell in enumerate(cells):
         name = cell.get("id") or f"place-{place}"
-        found[name if name not in found else f"{name}-{place}"] = cell
-    return found
+        by_id[name if name not in by_id else f"{name}-{place}"] = cell
+    return by_id
 
 
-def _same(one: NotebookNode, other: NotebookNode) -> bool:
-    return (one.cell_type, one.source) == (other.cell_type, other.source)
+def _same(cell: NotebookNode, other: NotebookNode) -> bool:
+    return (cell.cell_type, cell.source) == (other.cell_type, other.source)
 
 
-def _moved(before: dict, own: dict) -> bool:
+def _moved(before: dict, copied: dict) -> bool:
     """Whether the student has changed the order of the workbook's cells."""
-    kept = [name for name in own if name in before]
-    return kept != [name for name in before if name in own]
+    kept = [name for name in copied if name in before]
+    return kept != [name for name in before if name in copied]
 
 
-def _ordered(current: list[str], own: list[str], wanted: set[str], moved: bool) -> list[str]:
+def _ordered(current: list[str], copied: list[str], wanted: set[str], moved: bool) -> list[str]:
     """Return the wanted cells in the workbook's order, or the student's where that has `moved`.
 
     Each cell of the other one follows the cell that it follows there.
     """
-    leading, following = (own, current) if moved else (current, own)
+    leading, following = (copied, current) if moved else (current, copied)
     order = [name for name in leading if name in wanted]
     for place, name in enumerate(following):
         if name in wanted and name not in order:
-            earlier = next((one for one in reversed(following[:place]) if one in order), None)
+            earlier = next((name_before for name_before in reversed(following[:place]) if name_before in order), None)
             order.insert(order.index(earlier) + 1 if earlier is not None else 0, name)
     return order
 

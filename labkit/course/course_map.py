@@ -66,8 +66,9 @@ class CourseMap:
         for name in self._depths:
             parts += self._box(name, height)
         links = " · ".join(
-            f'<a href="{escape(one.name)}.ipynb">{escape(one.number)} {escape(one.title.partition(":")[0])}</a>'
-            for one in self.course
+            f'<a href="{escape(lesson.name)}.ipynb">{escape(subject)}</a>'
+            for lesson in self.course
+            for subject in [f"{lesson.number} {lesson.title.partition(':')[0]}"]
         )
         drawing = svg.page(parts, height, label=repr(self))
         return f'{drawing}{svg.legend(COLORS)}<p style="color:{svg.TEXT}">Open: {links}</p>'
@@ -100,7 +101,7 @@ class CourseMap:
         else:
             starts = [before for before, after in self.arrows if after == name]
             sources = [place for start in starts for place in (start, f"{start} > {depth - 1}")]
-        places = [place / max(len(column) - 1, 1) for place, found in enumerate(column) if found in sources]
+        places = [place / max(len(column) - 1, 1) for place, neighbour in enumerate(column) if neighbour in sources]
         return sum(places) / len(places) if places else 1.0
 
     def _corner(self, name: str, height: float) -> tuple[float, float]:
@@ -176,7 +177,7 @@ def progress(course: list[Lesson] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    guessed = {(one["question"], one["unit"]) for one in guesses.kept() if one.get("guessed") is not None}
+    guessed = {(guess["question"], guess["unit"]) for guess in guesses.kept() if guess.get("guessed") is not None}
     rows = [
         {
             "lesson": lesson.number,

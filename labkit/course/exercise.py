@@ -95,13 +95,13 @@ def from_the_students_line(traceback: str) -> str:
 
     A traceback that never enters an answer is returned as it is.
     """
-    own = f'  File "{answers.folder()}{os.sep}'
+    frame_of_answer = f'  File "{answers.folder()}{os.sep}'
     parts = traceback.split(TRACEBACK)
-    return TRACEBACK.join([parts[0], *(_from_line(part, own) for part in parts[1:])])
+    return TRACEBACK.join([parts[0], *(_from_line(part, frame_of_answer) for part in parts[1:])])
 
 
-def _from_line(frames: str, own: str) -> str:
-    return frames[frames.index(own) :] if own in frames else frames
+def _from_line(frames: str, first: str) -> str:
+    return frames[frames.index(first) :] if first in frames else frames
 
 
 def _to_the_students_line(stacks: str) -> str:
@@ -109,11 +109,11 @@ def _to_the_students_line(stacks: str) -> str:
 
     A stack that is not in an answer is returned as it is.
     """
-    own, kept, inside = f'  File "{answers.folder()}{os.sep}', [], False
+    frame_of_answer, kept, inside = f'  File "{answers.folder()}{os.sep}', [], False
     for line in stacks.splitlines():
         frame = line.startswith("  File ")
-        inside = frame and (inside or line.startswith(own))
-        if not inside or line.startswith(own):
+        inside = frame and (inside or line.startswith(frame_of_answer))
+        if not inside or line.startswith(frame_of_answer):
             kept.append(line)
     return "\n".join(kept)
 
@@ -186,9 +186,9 @@ def returned(
                 f"{brief(second)}: it keeps something from one call to the next, such as a mutable default argument"
             )
             return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)
-    given = Given(json.loads(one) if isinstance(one := row.get("given"), str) else one for row in rows)
+    given = Given(json.loads(text) if isinstance(text := row.get("given"), str) else text for row in rows)
     given.printed = printed
-    if all(one is None for one in given) and not syntax.returns_something(code, function):
+    if all(value is None for value in given) and not syntax.returns_something(code, function):
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"
         return Verdict(function, WRONG, {"form": sentence}, printed=given.printed)
     return given

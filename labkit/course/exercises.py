@@ -64,7 +64,7 @@ class Exercises:
     """
 
     def __init__(self, lab: str, *exercises: Exercise, imported_as: str = ""):
-        self.lab, self.by_name = lab, {one.name: one for one in exercises}
+        self.lab, self.by_name = lab, {exercise.name: exercise for exercise in exercises}
         self.names, self._imported_as = tuple(self.by_name), imported_as or lab
 
     def __call__(self, exercise: str, *, patience_s: float = 20.0, **options: Any) -> Verdict:
@@ -73,61 +73,63 @@ class Exercises:
         `size` and `gpus` are options of the exercises that launch a run of their own. Raises ValueError, listing the
         exercises, for an unknown one.
         """
-        one = self._named(exercise)
-        return self._completed(one, self._judged(one, patience_s, options))
+        asked = self._named(exercise)
+        return self._completed(asked, self._judged(asked, patience_s, options))
 
-    def _judged(self, one: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
-        if one.check is not None:
-            return one.check(one.name, patience_s=patience_s, **options)
+    def _judged(self, exercise: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
+        if exercise.check is not None:
+            return exercise.check(exercise.name, patience_s=patience_s, **options)
         if options:
-            raise TypeError(f"the check of `{one.name}` takes no {', '.join(options)}")
-        assert one.judge is not None, f"{one.name} has neither a judge nor a check"
-        given = called(f"{self.lab}.{one.name}", [list(arguments) for arguments in one.inputs], patience_s)
+            raise TypeError(f"the check of `{exercise.name}` takes no {', '.join(options)}")
+        assert exercise.judge is not None, f"{exercise.name} has neither a judge nor a check"
+        given = called(f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs], patience_s)
         if isinstance(given, Verdict):
-            return one.on_failure(given)
-        return replace(one.judge(given), printed=given.printed)
+            return exercise.on_failure(given)
+        return replace(exercise.judge(given), printed=given.printed)
 
-    def _completed(self, one: Exercise, verdict: Verdict) -> Verdict:
+    def _completed(self, exercise: Exercise, verdict: Verdict) -> Verdict:
         """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""
-        name = f"{self.lab}.{one.name}"
+        name = f"{self.lab}.{exercise.name}"
         file = answers.file_of(name)
         if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
-            return replace(verdict, notes=self._next_steps(one, verdict))
+            return replace(verdict, notes=self._next_steps(exercise, verdict))
         record.keep_outcome(name, verdict.outcome, right=verdict.outcome == RIGHT)
         judged = f"Judged: `{file.name}`, saved {answers.saved_at(file)}."
-        return replace(verdict, judged=judged, notes=self._next_steps(one, verdict))
+        return replace(verdict, judged=judged, notes=self._next_steps(exercise, verdict))
 
-    def _next_steps(self, one: Exercise, verdict: Verdict) -> tuple[str, ...]:
-        entry = record.entry(f"{self.lab}.{one.name}")
-        worth = f"{one.points} point{'s' if one.points > 1 else ''} ({one.grade})"
+    def _next_steps(self, exercise: Exercise, verdict: Verdict) -> tuple[str, ...]:
+        entry = record.entry(f"{self.lab}.{exercise.name}")
+        worth = f"{exercise.points} point{'s' if exercise.points > 1 else ''} ({exercise.grade})"
         if verdict.outcome == RIGHT:
-            compare = f"Compare with the reference solution: {self._call('solution', one)}."
+            compare = f"Compare with the reference solution: {self._call('solution', exercise)}."
             return (f"This earns {worth}. {compare if _has_solutions() else ''}".rstrip(),)
         lines = []
         if verdict.outcome != UNANSWERED and len(entry["attempts"]) > 1:
             number = entry["attempts"][-1]["number"]
-            lines.append(f"This is attempt {number}; {self._call('attempts', one)} shows what changed since the last.")
+            lines.append(
+                f"This is attempt {number}; {self._call('attempts', exercise)} shows what changed since the last."
+            )
         given = entry["hints"]
-        if given < len(one.hints):
-            step = f"hint {given + 1} of {len(one.hints)}"
-            lines.append(f"This exercise is worth {worth}. {self._call('hint', one)} gives {step}.")
+        if given < len(exercise.hints):
+            step = f"hint {given + 1} of {len(exercise.hints)}"
+            lines.append(f"This exercise is worth {worth}. {self._call('hint', exercise)} gives {step}.")
         return tuple(lines)
 
-    def _call(self, function: str, one: Exercise, more: str = "") -> str:
-        return f'`{self._imported_as}.{function}("{one.name}"{more})`'
+    def _call(self, function: str, exercise: Exercise, more: str = "") -> str:
+        return f'`{self._imported_as}.{function}("{exercise.name}"{more})`'
 
     def hint(self, exercise: str, step: int = 0) -> Markdown:
         """Return the next hint of an exercise, and the last one again once all are given; or an earlier `step` again.
 
         How many were given is kept beside the answers. Raises ValueError, listing the exercises, for an unknown one.
         """
-        one = self._named(exercise)
-        if not one.hints:
+        asked = self._named(exercise)
+        if not asked.hints:
             return say(f"There are no hints for `{exercise}`.")
         given = record.entry(f"{self.lab}.{exercise}")["hints"]
-        step = min(step if 0 < step <= given else given + 1, len(one.hints))
+        step = min(step if 0 < step <= given else given + 1, len(asked.hints))
         record.change(f"{self.lab}.{exercise}", hints=max(step, given))
-        return say(f"Hint {step} of {len(one.hints)} for `{exercise}`: {one.hints[step - 1]}")
+        return say(f"Hint {step} of {len(asked.hints)} for `{exercise}`: {asked.hints[step - 1]}")
 
     def solution(self, exercise: str, anyway: bool = False) -> Code | Markdown:
         """Return the reference solution once an answer was right, or `anyway`: then it is noted that it was asked for.
@@ -135,18 +137,18 @@ class Exercises:
         In the student's package it is a sentence: the teacher has the solution. Raises ValueError, listing the
         exercises, for an unknown one.
         """
-        one, name = self._named(exercise), f"{self.lab}.{exercise}"
+        asked, name = self._named(exercise), f"{self.lab}.{exercise}"
         if not _has_solutions():
             return say(
                 f"Your teacher has the reference solution of `{exercise}`; this copy of the workbook shows none."
             )
         if not record.entry(name)["right_at"] and not anyway:
-            ask = self._call("solution", one, ", anyway=True")
+            ask = self._call("solution", asked, ", anyway=True")
             return say(
                 f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that, "
                 "and your record notes that you asked for it."
             )
-        shown = source(*(one.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
+        shown = source(*(asked.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
         if not record.entry(name)["right_at"]:
             record.change(name, solution_at=record.now())
         return shown
@@ -158,8 +160,8 @@ class Exercises:
         """
         name = f"{self.lab}.{self._named(exercise).name}"
         rows = [
-            f"| {one['number']} | {one['saved']} | {one['outcome'] or 'not checked'} |"
-            for one in record.entry(name)["attempts"]
+            f"| {attempt['number']} | {attempt['saved']} | {attempt['outcome'] or 'not checked'} |"
+            for attempt in record.entry(name)["attempts"]
         ]
         if not rows:
             return say(f"There is no answer to `{exercise}` yet.")

@@ -23,15 +23,15 @@ def kept() -> list[dict[str, Any]]:
     A damaged file keeps nothing that can be read.
     """
     try:
-        found = json.loads(file_of_predictions().read_text(encoding="utf-8"))
-        return [one for one in found if isinstance(one, dict) and {"question", "unit"} <= {*one}]
+        stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
+        return [entry for entry in stored if isinstance(entry, dict) and {"question", "unit"} <= {*entry}]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
 
 
 def find(question: str, unit: str) -> dict[str, Any]:
     """Return what is kept of one prediction; {} where nothing is."""
-    return next((one for one in kept() if (one["question"], one["unit"]) == (question, unit)), {})
+    return next((entry for entry in kept() if (entry["question"], entry["unit"]) == (question, unit)), {})
 
 
 def keep(question: str, unit: str, **changed: float | None) -> None:
@@ -40,9 +40,9 @@ def keep(question: str, unit: str, **changed: float | None) -> None:
     The file is replaced in one step, and two notebooks that write it follow each other.
     """
     with alone(answers.folder()):
-        found = kept()
-        one = next((one for one in found if (one["question"], one["unit"]) == (question, unit)), None)
-        if one is None:
-            found.append(one := {"question": question, "unit": unit, "guessed": None, "measured": None})
-        one.update(changed)
-        replace_file(file_of_predictions(), json.dumps(found, indent=1, ensure_ascii=False))
+        entries = kept()
+        entry = next((entry for entry in entries if (entry["question"], entry["unit"]) == (question, unit)), None)
+        if entry is None:
+            entries.append(entry := {"question": question, "unit": unit, "guessed": None, "measured": None})
+        entry.update(changed)
+        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False))

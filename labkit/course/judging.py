@@ -49,21 +49,23 @@ def judge_of(
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         wanted = [_called(right, arguments) for arguments in cases]
         forms = {_form(value) for value in wanted}
-        results = {one: [_called(one.made, each) for each in cases] for one in mistakes}
-        everywhere = next((one for one in mistakes if _made(given, results[one])), None)
-        possible = [one for one in mistakes if not one.throughout or not _refuted(given, results[one], wanted)]
+        results = {mistake: [_called(mistake.made, each) for each in cases] for mistake in mistakes}
+        everywhere = next((mistake for mistake in mistakes if _made(given, results[mistake])), None)
+        possible = [
+            mistake for mistake in mistakes if not mistake.throughout or not _refuted(given, results[mistake], wanted)
+        ]
         faults: dict[str, str] = {}
-        for arguments, found, due in zip(cases, given, wanted, strict=True):
-            if same(found, due):
+        for arguments, value, due in zip(cases, given, wanted, strict=True):
+            if same(value, due):
                 continue
-            said = f"{written(name, list(arguments))} gives {_as_read(found, due)}"
-            if _form(found) not in forms:
-                missing = " Is a `return` missing on some path?" if found is None else ""
-                faults.setdefault("form", f"{said}. Return {asked}.{missing}")
+            gives = f"{written(name, list(arguments))} gives {_as_read(value, due)}"
+            if _form(value) not in forms:
+                missing = " Is a `return` missing on some path?" if value is None else ""
+                faults.setdefault("form", f"{gives}. Return {asked}.{missing}")
                 continue
-            here = (one for one in possible if same(found, _called(one.made, arguments)))
+            here = (mistake for mistake in possible if same(value, _called(mistake.made, arguments)))
             mistake = everywhere or next(here, Mistake("wrong", right, rule))
-            faults.setdefault(mistake.kind, f"{said} instead of {_as_read(due, found)}. {capitalised(mistake.why)}.")
+            faults.setdefault(mistake.kind, f"{gives} instead of {_as_read(due, value)}. {capitalised(mistake.why)}.")
         return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
 
     return judge
@@ -74,22 +76,22 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
-def close(found: Any, due: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
-    """Return whether `found` is the number `due` up to one of two tolerances: NaN and what is no number never are."""
+def close(value: Any, due: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
+    """Return whether `value` is the number `due` up to one of two tolerances: NaN and what is no number never are."""
     if not is_number(due):
-        return found == due
-    return is_number(found) and abs(found - due) <= max(relative * abs(due), absolute)
+        return value == due
+    return is_number(value) and abs(value - due) <= max(relative * abs(due), absolute)
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(value: Any, wanted: Any) -> bool:
     """Return whether two values are equal, lists item by item, numbers up to rounding."""
-    if _form(found) != _form(wanted):
+    if _form(value) != _form(wanted):
         return False
     if _form(wanted) == "number":
-        return close(found, wanted)
+        return close(value, wanted)
     if _form(wanted) == "list":
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return found == wanted
+        return len(value) == len(wanted) and all(map(same, value, wanted))
+    return value == wanted
 
 
 def _made(given: list, results: list) -> bool:
@@ -100,8 +102,8 @@ def _made(given: list, results: list) -> bool:
 def _refuted(given: list, results: list, wanted: list) -> bool:
     """Return whether a result is right in a case that the mistake gets wrong."""
     return any(
-        same(found, due) and result is not _called and not same(result, due)
-        for found, result, due in zip(given, results, wanted, strict=True)
+        same(value, due) and result is not _called and not same(result, due)
+        for value, result, due in zip(given, results, wanted, strict=True)
     )
 
 

@@ -138,9 +138,9 @@ class Naming:
             button.disabled = len(self.named) < len(self.letters)
 
         def show(_button: Any) -> None:
-            said = self.reveal(self.named)
+            diagnosis = self.reveal(self.named)
             revealed.outputs = ()
-            revealed.append_display_data(said)
+            revealed.append_display_data(diagnosis)
 
         for field in self.fields.values():
             field.observe(take, names="value")

@@ -133,7 +133,7 @@ def predictions() -> pd.DataFrame:
     import pandas as pd
 
     columns = ["question", "unit", "guessed", "measured"]
-    rows = [[one.get(column) for column in columns] for one in guesses.kept() if one.get("guessed") is not None]
+    rows = [[guess.get(column) for column in columns] for guess in guesses.kept() if guess.get("guessed") is not None]
     table = pd.DataFrame(rows, columns=columns)
     for column in ("guessed", "measured"):
         table[column] = pd.to_numeric(table[column], errors="coerce").astype(float)

@@ -46,9 +46,9 @@ def entry(name: str) -> Entry:
 def change(name: str, **changed: Any) -> None:
     """Keep changed fields of an exercise's entry."""
     with suppress(OSError), alone(folder()):
-        found = _read()
-        found[name] = {**_entry(found, name), **changed}
-        _write(found)
+        entries = _read()
+        entries[name] = {**_entry(entries, name), **changed}
+        _write(entries)
 
 
 def version_file(name: str, number: int) -> Path:
@@ -59,34 +59,34 @@ def version_file(name: str, number: int) -> Path:
 def keep_version(name: str, text: str) -> None:
     """Keep a new version of an answer, unless it is the last one's text."""
     with suppress(OSError), alone(folder()):
-        found = _read()
-        one = _entry(found, name)
-        if one["attempts"] and _text(name, one["attempts"][-1]["number"]) == text:
+        entries = _read()
+        kept = _entry(entries, name)
+        if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
             return
-        number = one["attempts"][-1]["number"] + 1 if one["attempts"] else 1
+        number = kept["attempts"][-1]["number"] + 1 if kept["attempts"] else 1
         file = version_file(name, number)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-        one["attempts"].append({"number": number, "saved": now(), "outcome": ""})
-        found[name] = one
-        _write(found)
+        kept["attempts"].append({"number": number, "saved": now(), "outcome": ""})
+        entries[name] = kept
+        _write(entries)
 
 
 def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
     with suppress(OSError), alone(folder()):
-        found = _read()
-        one = _entry(found, name)
-        if one["attempts"]:
-            one["attempts"][-1]["outcome"] = outcome
-        one["right_at"] = one["right_at"] or (now() if right else "")
-        found[name] = one
-        _write(found)
+        entries = _read()
+        kept = _entry(entries, name)
+        if kept["attempts"]:
+            kept["attempts"][-1]["outcome"] = outcome
+        kept["right_at"] = kept["right_at"] or (now() if right else "")
+        entries[name] = kept
+        _write(entries)
 
 
 def difference(name: str) -> str:
     """Return what the last version of an answer changed in the one before it, as a unified diff; "" for one version."""
-    numbers = [one["number"] for one in entry(name)["attempts"][-2:]]
+    numbers = [attempt["number"] for attempt in entry(name)["attempts"][-2:]]
     if len(numbers) < 2:
         return ""
     old, new = (_text(name, number).splitlines() for number in numbers)
@@ -105,15 +105,17 @@ def _text(name: str, number: int) -> str:
         return ""
 
 
-def _entry(found: dict[str, Any], name: str) -> Entry:
+def _entry(entries: dict[str, Any], name: str) -> Entry:
     empty: Entry = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
-    kept = found.get(name)
+    kept = entries.get(name)
     if isinstance(kept, dict):  # a field that was edited by hand to another type counts as empty
         for field, value in empty.items():
             if type(kept.get(field)) is type(value):
                 empty[field] = kept[field]  # type: ignore[literal-required]
     empty["attempts"] = [
-        one for one in empty["attempts"] if isinstance(one, dict) and {*one} == {*Attempt.__annotations__}
+        attempt
+        for attempt in empty["attempts"]
+        if isinstance(attempt, dict) and {*attempt} == {*Attempt.__annotations__}
     ]
     return empty
 
@@ -121,11 +123,11 @@ def _entry(found: dict[str, Any], name: str) -> Entry:
 def _read() -> dict[str, Any]:
     """Return all entries; a damaged file keeps none that can be read."""
     try:
-        found = json.loads((folder() / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((folder() / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return entries if isinstance(entries, dict) else {}
 
 
-def _write(found: dict[str, Any]) -> None:
-    replace_file(folder() / FILE, json.dumps(found, indent=1, ensure_ascii=False))
+def _write(entries: dict[str, Any]) -> None:
+    replace_file(folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False))

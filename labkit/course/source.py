@@ -34,15 +34,15 @@ def _in_worker(lesson: str, name: str) -> str:
     if file is None:
         raise ValueError(f"{lesson} has no worker whose code could be shown")
     files = sorted(file.parent.glob("*.py")) if file.name == "__init__.py" else [file]
-    known = {
+    modules = {
         node.name: f"{lesson}.worker" if path == file else f"{lesson}.worker.{path.stem}"
         for path in files
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, Named)
     }
-    if (first := name.partition(".")[0]) not in known:
-        raise ValueError(f"the worker of {lesson} holds {', '.join(known)}, not {first!r}")
-    return f"{known[first]}.{name}"
+    if (first := name.partition(".")[0]) not in modules:
+        raise ValueError(f"the worker of {lesson} holds {', '.join(modules)}, not {first!r}")
+    return f"{modules[first]}.{name}"
 
 
 def code_of(name: str) -> str:

@@ -20,7 +20,7 @@ def main(results: int) -> None:
     """Write what the answer's text tells, and a line for each call of its function; a call that raises is the last."""
     sys.path[:] = [
         str(HERE / "lib"),
-        *(path for path in sys.path if not any(Path(path, one).exists() for one in REFERENCE)),
+        *(path for path in sys.path if not any(Path(path, place).exists() for place in REFERENCE)),
     ]
     request = json.loads((HERE / "request.json").read_text(encoding="utf-8"))
     file = HERE / request["file"]
@@ -40,7 +40,7 @@ def main(results: int) -> None:
             row = drive(function, *arguments) if drive else called_twice(function, request["function"], arguments)
             _write(results, {"row": row})
     except BaseException as error:  # an answer that exits is told so, and not taken for one that ended well
-        _write(results, {"raised": _told(error, file), "traceback": _from_own_line(error, file)})
+        _write(results, {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)})
         sys.exit(1)
 
 
@@ -50,9 +50,9 @@ def _write(results: int, line: dict) -> None:
         text = text[os.write(results, text) :]
 
 
-def _told(error: BaseException, file: Path) -> str:
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    where = f" in line {own[-1].lineno}" if own else ""
+def _what_it_raises(error: BaseException, file: Path) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    where = f" in line {frames[-1].lineno}" if frames else ""
     return (
         f"it raises {type(error).__name__}{where}: {error}"
         if str(error)

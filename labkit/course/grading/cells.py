@@ -36,8 +36,8 @@ def checked_by(cell: NotebookNode) -> str | None:
     """Return the exercise that a cell checks, by its mark; None for any other cell."""
     marks = cell.metadata.get("nbgrader", {})
     stem = str(marks.get("grade_id", "")).removeprefix(CHECK)
-    known = {answers.file_of(name).stem: name for name in answers.exercises()}
-    return known.get(stem) if marks.get("grade") and stem != marks["grade_id"] else None
+    names = {answers.file_of(name).stem: name for name in answers.exercises()}
+    return names.get(stem) if marks.get("grade") and stem != marks["grade_id"] else None
 
 
 def _marks(grade_id: str, **kind: bool) -> dict[str, Any]:
@@ -45,9 +45,9 @@ def _marks(grade_id: str, **kind: bool) -> dict[str, Any]:
 
 
 def _names(notebook: NotebookNode) -> list[str]:
-    known = answers.exercises()
+    exercises = answers.exercises()
     first_lines = [cell.source.partition("\n")[0].split() for cell in notebook.cells if cell.cell_type == "code"]
-    return [words[1] for words in first_lines if words[:1] == [MAGIC] and words[1:2] and words[1] in known]
+    return [words[1] for words in first_lines if words[:1] == [MAGIC] and words[1:2] and words[1] in exercises]
 
 
 def _is_answer(cell: NotebookNode, name: str) -> bool:
@@ -72,7 +72,7 @@ def _checks(cell: NotebookNode, name: str, notebook: NotebookNode) -> bool:
 
 def _imported_as(lab: str, notebook: NotebookNode) -> set[str]:
     """Return the names that a notebook imports a lab by."""
-    found = set()
+    short_names = set()
     for cell in notebook.cells:
         if cell.cell_type == "code" and not cell.source.startswith("%") and "import" in cell.source:
             try:
@@ -80,5 +80,5 @@ def _imported_as(lab: str, notebook: NotebookNode) -> set[str]:
             except SyntaxError:
                 continue
             names = [alias for node in nodes if node.module == "lessons" for alias in node.names]
-            found |= {alias.asname for alias in names if alias.name == lab and alias.asname}
-    return found
+            short_names |= {alias.asname for alias in names if alias.name == lab and alias.asname}
+    return short_names

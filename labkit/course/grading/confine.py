@@ -92,7 +92,11 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
     `kind` is a confinement of this module; by default the best that this machine has. Raises Unconfined without one.
     """
     kind = kind or confinement(limits.unconfined)
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as told:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryFile() as results,
+        tempfile.TemporaryFile() as printed,
+    ):
         os.chmod(folder, 0o755)
         answer = f"/{enter.ANSWER}" if kind == NAMESPACES else f"{folder}/{enter.ANSWER}"
         user = _own_user() if _is_root() and kind != LIMITS else None
@@ -113,8 +117,8 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             process = subprocess.Popen(
                 [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
                 stdin=asked,
-                stdout=told,
-                stderr=told,
+                stdout=printed,
+                stderr=printed,
                 pass_fds=[results.fileno()],
                 env={
                     "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
@@ -131,7 +135,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             processes.end(process)
             if user is not None:
                 processes.end_all_of(user)
-        return Ended(_text(results, limits), _text(told, limits), status, took_more)
+        return Ended(_text(results, limits), _text(printed, limits), status, took_more)
 
 
 def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
@@ -199,8 +203,8 @@ def fault_of(kind: str) -> str:
     try:
         reached += json.loads(ended.results)
     except ValueError:
-        told = ended.printed.strip().rpartition("\n")[2] or f"its process ended with status {ended.status}"
-        return f"{told}: {sys.executable}" if told.startswith("PermissionError") else told
+        last_line = ended.printed.strip().rpartition("\n")[2] or f"its process ended with status {ended.status}"
+        return f"{last_line}: {sys.executable}" if last_line.startswith("PermissionError") else last_line
     return f"an answer could {', '.join(reached)}" if reached else ""
 
 
@@ -271,8 +275,8 @@ def _entrance(kind: str) -> list[str]:
         return []
     if (unshare := shutil.which("unshare")) is None:
         raise FileNotFoundError("unshare, of util-linux, is not installed")
-    own = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=SIGKILL", "--propagation=private"]
-    return [unshare, *([] if _is_root() else ["--user", "--map-root-user"]), *own, "--"]
+    namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", *([] if _is_root() else ["--user", "--map-root-user"])]
+    return [unshare, *namespaces, "--fork", "--kill-child=SIGKILL", "--propagation=private", "--"]
 
 
 def _is_root() -> bool:

@@ -39,7 +39,7 @@ def exercise_of(name: str) -> Exercise:
 
 def asked(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:
     """Return the exercises to grade: those of the given labs, or of all labs that somebody has answered."""
-    chosen = {*labs} or {name.partition(".")[0] for one in submissions for name in one.code}
+    chosen = {*labs} or {name.partition(".")[0] for submission in submissions for name in submission.code}
     return [name for name in answers.exercises() if name.partition(".")[0] in chosen]
 
 
@@ -57,11 +57,11 @@ def grade(
     """
     pairs = [(submission, name) for submission in submissions for name in exercises]
 
-    def one(pair: tuple[Submission, str]) -> Graded:
+    def graded(pair: tuple[Submission, str]) -> Graded:
         return _graded(*pair, limits or Limits(), secret)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        bar = tqdm(pool.map(one, pairs), total=len(pairs), desc="grading", leave=False, disable=None)
+        bar = tqdm(pool.map(graded, pairs), total=len(pairs), desc="grading", leave=False, disable=None)
         rows = iter(bar)
         for _ in submissions:
             yield [next(rows) for _ in exercises]

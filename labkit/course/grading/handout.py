@@ -71,7 +71,7 @@ def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOK
     pages = chosen(names, notebooks)
     ready = {page.name: stripped(page) for page in pages}
     if folder.exists():
-        if others := [one.name for one in folder.iterdir() if one.suffix not in (".ipynb", ".md")]:
+        if others := [entry.name for entry in folder.iterdir() if entry.suffix not in (".ipynb", ".md")]:
             raise ValueError(f"{folder} holds {others[0]}, which is of no handout, so it is not replaced")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -111,11 +111,11 @@ def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = N
 
 def chosen(names: Sequence[str], notebooks: Path = NOTEBOOKS) -> list[Path]:
     """Return the notebooks, all of them or those named, as "02" or "02_broadcast". ValueError for an unknown name."""
-    known = sorted(notebooks.glob("*.ipynb"))
-    fits = {name: [page for page in known if name in (page.stem, page.stem.partition("_")[0])] for name in names}
-    if wrong := [name for name, found in fits.items() if not found]:
-        raise ValueError(f"no notebook {wrong[0]!r}; there are {', '.join(page.stem for page in known)}")
-    return sorted({page for found in fits.values() for page in found}) if names else known
+    pages = sorted(notebooks.glob("*.ipynb"))
+    fits = {name: [page for page in pages if name in (page.stem, page.stem.partition("_")[0])] for name in names}
+    if wrong := [name for name, matching in fits.items() if not matching]:
+        raise ValueError(f"no notebook {wrong[0]!r}; there are {', '.join(page.stem for page in pages)}")
+    return sorted({page for matching in fits.values() for page in matching}) if names else pages
 
 
 FOLDER = "workbook"  # in the archive

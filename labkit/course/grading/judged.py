@@ -65,8 +65,8 @@ def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> 
     """Run an answer in a confined process."""
     file = answers.file_of(name).name
     request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
-    own = {"attempt.py": Path(attempt.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
-    return confine.run({file: code} | own | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
+    script = {"attempt.py": Path(attempt.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
+    return confine.run({file: code} | script | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
 
 
 def _as_text(function: str, ended: Ended, limits: Limits) -> Verdict | None:
@@ -132,15 +132,15 @@ def _given(
 
 def _lines(results: str) -> list[dict[str, Any]]:
     """Return the lines of results that can be read: the answer may have written anything there."""
-    found = []
+    readable = []
     for line in results.splitlines():
         try:
-            one = json.loads(line)
+            content = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(one, dict):
-            found.append(one)
-    return found
+        if isinstance(content, dict):
+            readable.append(content)
+    return readable
 
 
 @functools.lru_cache(maxsize=256)

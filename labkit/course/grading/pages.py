@@ -58,8 +58,9 @@ def _write_page(file: Path, body: str) -> None:
     file.write_text(page(body), encoding="utf-8", errors=UNWRITABLE)
 
 
-def _row(one: Graded) -> list:
-    row = (one.student, one.exercise, one.grade, one.points, one.most, one.verdict.outcome, why(one.verdict))
+def _row(graded: Graded) -> list:
+    verdict = graded.verdict
+    row = (graded.student, graded.exercise, graded.grade, graded.points, graded.most, verdict.outcome, why(verdict))
     return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in row]
 
 
@@ -70,18 +71,18 @@ def why(verdict: Verdict) -> str:
 
 def total(rows: Sequence[Graded]) -> str:
     """Return the points that were reached, of those that were possible."""
-    return f"{sum(one.points for one in rows)} of {sum(one.most for one in rows)}"
+    return f"{sum(graded.points for graded in rows)} of {sum(graded.most for graded in rows)}"
 
 
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
-    exercises = "".join(_exercise(one, submission.code.get(one.exercise, "")) for one in rows)
+    exercises = "".join(_exercise(graded, submission.code.get(graded.exercise, "")) for graded in rows)
     head = f'<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
     return head + problems + exercises
 
 
-def _exercise(one: Graded, code: str) -> str:
-    verdict = one.verdict
+def _exercise(graded: Graded, code: str) -> str:
+    verdict = graded.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
     lines = "".join(f"<li>{escape(line)}</li>" for line in (*verdict.faults.values(), *verdict.merits))
     texts = (
@@ -94,5 +95,5 @@ def _exercise(one: Graded, code: str) -> str:
         for head, text, edge in texts
         if text.strip()
     )
-    points = f"{one.points} of {one.most} points"
-    return f"<h2>{escape(one.exercise)}: {escape(outcome)}, {points} ({escape(one.grade)})</h2><ul>{lines}</ul>{shown}"
+    points = f"{graded.points} of {graded.most} points ({escape(graded.grade)})"
+    return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{shown}"

@@ -15,13 +15,13 @@ _ROUNDS = 50  # looks for processes that were started while others were ended
 
 def tree(pid: int) -> list[int]:
     """Return a process and all that it has started, itself first."""
-    found = [pid]
-    for one in found:
+    pids = [pid]
+    for pid_above in pids:
         with suppress(OSError):  # each of them, and each of its threads, may end while it is looked at
-            for children in Path(f"/proc/{one}/task").glob("*/children"):
+            for children in Path(f"/proc/{pid_above}/task").glob("*/children"):
                 with suppress(OSError):
-                    found += map(int, children.read_text().split())
-    return found
+                    pids += map(int, children.read_text().split())
+    return pids
 
 
 def memory_bytes(pid: int, more_than: int) -> int:

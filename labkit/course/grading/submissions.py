@@ -44,54 +44,54 @@ def submissions(folder: Path) -> list[Submission]:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder")
-    found = []
+    students = []
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
-            found.append(_read(entry.name, _files(entry)))
+            students.append(_read(entry.name, _files(entry)))
         elif entry.suffix == ".ipynb":
-            found.append(_read(entry.stem, [entry]))
-    if not found:
+            students.append(_read(entry.stem, [entry]))
+    if not students:
         raise ValueError(f"{folder} holds no submission: a folder per student, or a notebook that a student's name has")
-    return found
+    return students
 
 
 def answers_in(notebook: NotebookNode) -> dict[str, str]:
     """Return the code of the `%%answer` cells by exercise: the last one of each, as in a run from top to bottom."""
-    found = {}
+    code = {}
     for cell in notebook.cells:
         first, _, body = cell.source.partition("\n")
         words = first.split()
         if cell.cell_type == "code" and words[:1] == [MAGIC] and len(words) == 2:
-            found[words[1]] = body
-    return found
+            code[words[1]] = body
+    return code
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the notebooks and files of answers of a student, files first; links lead nowhere."""
-    found = []
+    files = []
     for place, folders, names in os.walk(folder, followlinks=False):
         too_deep = len(Path(place).relative_to(folder).parts) == MOST_FOLDERS
         folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(names) if name.endswith((".ipynb", ".py"))]
-    return sorted((file for file in found if not file.is_symlink()), key=lambda file: (file.suffix != ".py", str(file)))
+        files += [Path(place, name) for name in sorted(names) if name.endswith((".ipynb", ".py"))]
+    return sorted((file for file in files if not file.is_symlink()), key=lambda file: (file.suffix != ".py", str(file)))
 
 
 def _read(student: str, files: list[Path]) -> Submission:
     """Read a student's files; a notebook's cell counts more than a file of the same exercise."""
-    submission, known = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
+    submission, names = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
     for file in files:
         try:
             if file.suffix == ".ipynb":
                 code = answers_in(nbformat.reads(_text_of(file), as_version=4))
             else:
-                code = {known[file.name]: _text_of(file)} if file.name in known else {}
+                code = {names[file.name]: _text_of(file)} if file.name in names else {}
         except DAMAGE as error:
             submission.problems.append(f"{file.name} cannot be read ({type(error).__name__}: {str(error)[:80]})")
             continue
-        submission.problems += _unknown(code, [*known.values()])
-        submission.code |= {name: text for name, text in code.items() if name in known.values()}
+        submission.problems += _unknown(code, [*names.values()])
+        submission.code |= {name: text for name, text in code.items() if name in names.values()}
     if not submission.code and not submission.problems:
         submission.problems.append("there is no notebook and no file of an answer")
     return submission
@@ -108,7 +108,7 @@ def _text_of(file: Path) -> str:
         return opened.read(MOST_BYTES)
 
 
-def _unknown(code: dict[str, str], known: list[str]) -> Iterator[str]:
+def _unknown(code: dict[str, str], names: list[str]) -> Iterator[str]:
     for name in code:
-        if name not in known:
+        if name not in names:
             yield f"`{MAGIC} {name[:60]}` names no exercise"
