@@ -19,8 +19,8 @@ LARGEST = 1e300  # of a whole number, which may be too large for a float
 class Mistake(NamedTuple):
     """A mistake that students make: its kind, the function that makes it, and what to say about it.
 
-    One that is made in all cases or in none (`throughout`) is not named if a result of another case shows that it was
-    not made.
+    One that is made in all cases or in none (`throughout`) is not named if another case gives something else: there
+    this result may be by chance.
     """
 
     kind: str
@@ -51,7 +51,7 @@ def judge_of(
         forms = {_form(value) for value in wanted}
         results = {one: [_called(one.made, each) for each in cases] for one in mistakes}
         everywhere = next((one for one in mistakes if _made(given, results[one])), None)
-        possible = [one for one in mistakes if not one.throughout or not _refuted(given, results[one], wanted)]
+        possible = [one for one in mistakes if not one.throughout or not _refuted(given, results[one], forms)]
         faults: dict[str, str] = {}
         for arguments, found, due in zip(cases, given, wanted, strict=True):
             if same(found, due):
@@ -97,11 +97,11 @@ def _made(given: list, results: list) -> bool:
     return all(map(same, given, results))
 
 
-def _refuted(given: list, results: list, wanted: list) -> bool:
-    """Return whether a result is right in a case that the mistake gets wrong."""
+def _refuted(given: list, results: list, forms: set[str]) -> bool:
+    """Return whether a result of a right form is another one than the mistake gives."""
     return any(
-        same(found, due) and result is not _called and not same(result, due)
-        for found, result, due in zip(given, results, wanted, strict=True)
+        _form(found) in forms and result is not _called and not same(found, result)
+        for found, result in zip(given, results, strict=True)
     )
 
 
