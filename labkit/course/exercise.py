@@ -183,7 +183,8 @@ def returned(
         if isinstance(first, str) and isinstance(second, str) and second != first:
             sentence = (
                 f"called twice with the same arguments, {written(function, arguments)} gives {brief(first)}, then "
-                f"{brief(second)}: it keeps something from one call to the next, such as a mutable default argument"
+                f"{brief(second)}: it must give the same each time. Either it draws random numbers without a seed, or "
+                "it keeps something from one call to the next, such as a mutable default argument"
             )
             return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)
     given = Given(json.loads(text) if isinstance(text := row.get("given"), str) else text for row in rows)

@@ -19,8 +19,8 @@ LARGEST = 1e300  # of a whole number, which may be too large for a float
 class Mistake(NamedTuple):
     """A mistake that students make: its kind, the function that makes it, and what to say about it.
 
-    One that is made in all cases or in none (`throughout`) is not named if a result of another case shows that it was
-    not made.
+    One that is made in all cases or in none (`throughout`) is not named if another case gives something else: there
+    this result may be by chance.
     """
 
     kind: str
@@ -52,7 +52,7 @@ def judge_of(
         results = {mistake: [_called(mistake.made, each) for each in cases] for mistake in mistakes}
         everywhere = next((mistake for mistake in mistakes if _made(given, results[mistake])), None)
         possible = [
-            mistake for mistake in mistakes if not mistake.throughout or not _refuted(given, results[mistake], wanted)
+            mistake for mistake in mistakes if not mistake.throughout or not _refuted(given, results[mistake], forms)
         ]
         faults: dict[str, str] = {}
         for arguments, value, due in zip(cases, given, wanted, strict=True):
@@ -99,11 +99,11 @@ def _made(given: list, results: list) -> bool:
     return all(map(same, given, results))
 
 
-def _refuted(given: list, results: list, wanted: list) -> bool:
-    """Return whether a result is right in a case that the mistake gets wrong."""
+def _refuted(given: list, results: list, forms: set[str]) -> bool:
+    """Return whether a result of a right form is another one than the mistake gives."""
     return any(
-        same(value, due) and result is not _called and not same(result, due)
-        for value, result, due in zip(given, results, wanted, strict=True)
+        _form(value) in forms and result is not _called and not same(value, result)
+        for value, result in zip(given, results, strict=True)
     )
 
 

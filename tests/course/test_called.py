@@ -87,6 +87,15 @@ def test_an_answer_that_remembers_earlier_calls_is_wrong(signature, body, before
     verdict = call(body, [[1], [2]], before, signature)
     assert isinstance(verdict, Verdict) and verdict.outcome == WRONG, verdict
     assert "called twice with the same arguments" in str(verdict)
+    assert "mutable default argument" in str(verdict)
+
+
+def test_an_answer_that_shuffles_without_a_seed_gives_two_results_and_is_told_of_seeds():
+    verdict = call("order = list(range(50)); random.shuffle(order); return order", [[1]], "import random")
+    assert isinstance(verdict, Verdict) and verdict.outcome == WRONG, verdict
+    (sentence,) = verdict.faults.values()
+    assert "called twice with the same arguments" in sentence and "must give the same each time" in sentence
+    assert "random numbers without a seed" in sentence
 
 
 def test_arguments_that_an_answer_changes_do_not_change_the_next_call():

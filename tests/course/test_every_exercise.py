@@ -114,3 +114,21 @@ def cpus(text):
     return [cpu for first, last in ranges for cpu in range(int(first), int(last) + 1)]
 """
     assert [*judged("topology.cpus", text).faults] == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "blamed"),
+    [
+        ("start.first_cause", "if errors:", "if True:\n        return len(reports)\n    if errors:", "first_listed"),
+        ("start.first_cause", "if errors:", "if True:\n        return reports[-1][0]\n    if errors:", "first_listed"),
+        ("topology.slowest_hop", '["PIX", "PXB", "PHB", "NODE"', '["PIX", "PHB", "PXB", "NODE"', "alphabet"),
+        ("topology.slowest_hop", '"PIX", "PXB", "PHB", "NODE"', '"NODE", "PIX", "PHB", "PXB"', "alphabet"),
+        ("ddp_fsdp.sent_bytes", "* 4 *", "* 2 *", "one_pass"),
+        ("ddp_fsdp.sent_bytes", "* 4 *", "* 8 *", "whole"),
+        ("benchmarking.faster", ', method="inclusive"', "", "whole_range"),
+    ],
+)
+def test_a_mistake_that_was_not_made_is_not_named(name, old, new, blamed):
+    text = slipped(name, old, new).replace("-int(path[2:])", "int(path[2:])")  # the fewest links as the fastest, too
+    verdict = judged(name, text)
+    assert verdict.outcome == WRONG and blamed not in verdict.faults, verdict

@@ -50,6 +50,8 @@ SLIPS = {
     "ddp_fsdp.sent_bytes": [
         ("(ranks - 1) / ranks * ", "", "whole"),
         (" * 4 *", " *", "numbers"),
+        (" * 4 *", " * 2 *", "half_precision"),
+        (" * 4 *", " * 8 *", "double_precision"),
         ('"ddp": 2', '"ddp": 1', "one_pass"),
         ('"fsdp_full": 3', '"fsdp_full": 2', "gathered_once"),
         ('"fsdp_grad": 2', '"fsdp_grad": 1', "no_gather"),
@@ -83,6 +85,7 @@ SLIPS = {
             "mean",
         ),
         ("(high - low) / 2", "high - low", "whole_range"),
+        (', method="inclusive"', "", "other_quartiles"),
         ("return (high - low) / 2", "return statistics.stdev(seconds)", "deviation"),
     ],
     "precision_memory.placement": [

@@ -50,6 +50,10 @@ def _half_range(seconds: list[float]) -> float:
     return _half_ranges(seconds)[0]
 
 
+def _half_exclusive(seconds: list[float]) -> float:
+    return _half_ranges(seconds)[1]
+
+
 def _none(_seconds: list[float]) -> float:
     return 0.0
 
@@ -90,9 +94,17 @@ judge_faster = judge_of(
             throughout=True,
         ),
         Mistake(
+            "other_quartiles",
+            lambda old, new: _faster(old, new, noise=_half_exclusive),
+            'the quartiles of `method="inclusive"` lie closer together than others, such as those that '
+            "`statistics.quantiles` gives by default",
+            throughout=True,
+        ),
+        Mistake(
             "deviation",
             lambda old, new: _faster(old, new, noise=statistics.stdev),
-            "one slow step makes the standard deviation large; take half the distance between the quartiles",
+            "one slow step makes this noise large, as it does a standard deviation: take half the distance between the "
+            "quartiles",
             throughout=True,
         ),
     ),

@@ -137,6 +137,18 @@ judge_sent = judge_of(
             lambda s, p, n: _sent(s, p, n) / 4,
             "that counts numbers, not bytes: in float32 each number takes 4",
         ),
+        Mistake(
+            "half_precision",
+            lambda s, p, n: _sent(s, p, n) / 2,
+            "that is half of it for every strategy: in float32 each number takes 4 bytes, and 2 in bfloat16",
+            throughout=True,
+        ),
+        Mistake(
+            "double_precision",
+            lambda s, p, n: _sent(s, p, n) * 2,
+            "that is twice as much for every strategy: in float32 each number takes 4 bytes, and 8 in float64",
+            throughout=True,
+        ),
         Mistake("together", lambda s, p, n: _sent(s, p, n) * n, "that is what all ranks send together"),
         Mistake(
             "one_pass",

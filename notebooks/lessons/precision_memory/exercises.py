@@ -73,21 +73,27 @@ def judge_peaks(
         elif not close(given, peak, _ALLOWED):
             peaks = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
             kind = f"{configuration[-2]}, {configuration[-1]}{', too much' if given > peak else ''}"
-            faults.setdefault(kind, f"{call} gives {peaks}{_missing_part(configuration, peak - given)}")
+            faults.setdefault(kind, f"{call} gives {peaks}{_missing_parts(configuration, peak - given)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
     merits = (f"all {len(measured)} configurations are within {units.percent(_ALLOWED)} of {counter}",)
     return Verdict("peak_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _missing_part(configuration: Sequence[Any], missing: float) -> str:
-    """Return what the missing bytes may be."""
-    vocabulary, hidden, inner, layers, *_, precision, phase = configuration
+def _missing_parts(configuration: Sequence[Any], missing: float) -> str:
+    """Return everything that takes as many bytes as are missing: a size does not say which of these it is."""
+    vocabulary, hidden, inner, layers, _, samples, sequence, precision, phase = configuration
     weights = layers * (4 * hidden**2 + 3 * hidden * inner) + 2 * vocabulary * hidden
-    parts = {8: "AdamW's states take", 4: "the gradients take"}
-    parts |= {2: "the bfloat16 copies of the weights take"} if precision == "bfloat16" else {}
-    for bytes_each, part in parts.items():
-        if close(missing, bytes_each * weights, 0.15):
-            return f": what is missing is as much as {part}"
+    logits = samples * sequence * vocabulary
+    parts = {
+        "AdamW's two states": 8 * weights,
+        "the weights, or their gradients, or one of AdamW's two states": 4 * weights,
+        "the logits in float32": 4 * logits,
+        "two arrays as large as the logits in float32": 8 * logits,
+        "three arrays as large as the logits in float32": 12 * logits,
+    }
+    parts |= {"the bfloat16 copies of the weights": 2 * weights} if precision == "bfloat16" else {}
+    if alike := [part for part, size in parts.items() if close(missing, size, 0.15)]:
+        return f": what is missing is as much as {', or '.join(alike)}"
     if missing < 0 and phase == "first":
         return ": in the first step AdamW has no states yet while the activations are there"
     return ""

@@ -87,7 +87,12 @@ judge_cause = judge_of(
     _REPORTS,
     _cause,
     (
-        Mistake("first_listed", lambda ranks, reports: reports[0][0], "reports arrive in any order: compare the times"),
+        Mistake(
+            "first_listed",
+            lambda ranks, reports: reports[0][0],
+            "reports arrive in any order: the first in the list need not be the first in time, nor an error",
+            throughout=True,
+        ),
         Mistake(
             "earliest",
             lambda ranks, reports: min(reports, key=_time)[0],

@@ -45,10 +45,38 @@ def test_a_right_function_and_one_within_ten_percent_pass(measured):
 def test_what_is_missing_is_named(measured):
     no_states = due(lambda items, number: sum(items.values()) - items["optimizer"])
     said = " ".join(judge_peaks(no_states, measured).faults.values())
-    assert "as much as AdamW's states take" in said
+    assert "as much as AdamW's two states" in said
     always = due(lambda items, n: sum(items.values()) + 2 * items["parameters"] * (SHOWN[n][-1] == "first"))
     assert "in the first step AdamW has no states yet" in " ".join(judge_peaks(always, measured).faults.values())
     assert "form" in judge_peaks([None] * len(measured), measured).faults
+
+
+@pytest.mark.parametrize(
+    ("arrays", "part"),
+    [
+        (1, "the logits in float32"),
+        (2, "two arrays as large as the logits"),
+        (3, "three arrays as large as the logits"),
+    ],
+)
+def test_missing_logits_are_named_and_not_taken_for_states_or_gradients_alone(measured, arrays, part):
+    number = max(range(len(SHOWN)), key=lambda number: SHOWN[number][0])  # with the largest vocabulary
+    vocabulary, *_, samples, sequence, _, _ = SHOWN[number]
+    given = [*measured]
+    given[number] -= 4 * arrays * samples * sequence * vocabulary
+    (sentence,) = judge_peaks(given, measured).faults.values()
+    assert part in sentence
+    assert "states" not in sentence or ", or " in sentence
+
+
+def test_what_is_as_large_as_the_gradients_is_not_called_gradients_alone():
+    """At the loss there are no gradients of the weights: one of the states is missing here."""
+    *sizes, precision, phase = SHOWN[2]
+    items = ledger(Shape(*sizes, precision), f"{phase} step")
+    peak = sum(items.values())
+    assert items["gradients"] == 0
+    faults_named = judge_peaks([peak - items["optimizer"] / 2], [peak], configurations=[SHOWN[2]]).faults
+    assert "their gradients, or one of AdamW's two states" in " ".join(faults_named.values())
 
 
 def test_no_single_term_is_enough(measured):
