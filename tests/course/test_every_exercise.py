@@ -125,6 +125,7 @@ def cpus(text):
         ("topology.slowest_hop", '"PIX", "PXB", "PHB", "NODE"', '"NODE", "PIX", "PHB", "PXB"', "alphabet"),
         ("ddp_fsdp.sent_bytes", "* 4 *", "* 2 *", "one_pass"),
         ("ddp_fsdp.sent_bytes", "* 4 *", "* 8 *", "whole"),
+        ("sharding.held_bytes", "weights + gradients + states", "2 * (weights + gradients + states)", "together"),
         ("benchmarking.faster", ', method="inclusive"', "", "whole_range"),
     ],
 )

@@ -67,6 +67,8 @@ SLIPS = {
         ("stage >= 1", "stage >= 2", "stage"),
         ("8 * parameters", "4 * parameters", "one_state"),
         ("weights + gradients + states", "(weights + gradients + states) / 4", "numbers"),
+        ("weights + gradients + states", "(weights + gradients + states) / 2", "half_precision"),
+        ("weights + gradients + states", "(weights + gradients + states) * 2", "double_precision"),
         ("stage >= 3", "stage >= 2", "ahead"),
     ],
     "sharding.smallest_stage": [

@@ -48,6 +48,18 @@ judge = judge_of(
             "that counts numbers, not bytes: in float32 each number takes 4",
         ),
         Mistake(
+            "half_precision",
+            lambda p, n, stage: held_bytes(p, n, stage) / 2,
+            "that is half of it at every stage: in float32 each number takes 4 bytes, and 2 in bfloat16",
+            throughout=True,
+        ),
+        Mistake(
+            "double_precision",
+            lambda p, n, stage: held_bytes(p, n, stage) * 2,
+            "that is twice as much at every stage: in float32 each number takes 4 bytes, and 8 in float64",
+            throughout=True,
+        ),
+        Mistake(
             "one_state",
             lambda p, n, stage: held_bytes(p, n, stage) - 4 * p / (n if stage else 1),
             "AdamW keeps two states for each parameter",
