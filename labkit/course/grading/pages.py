@@ -12,8 +12,9 @@ from labkit.batch.frame import page
 from labkit.course.grading import confine
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
-from labkit.course.verdict import SIGNS, Verdict
+from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
 from labkit.engine.folder import make_private
+from labkit.repository import lesson_names
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
 UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
@@ -27,7 +28,8 @@ class Pages:
     """
 
     def __init__(self, folder: Path, kind: str):
-        self._folder, self.index, self._links = folder, folder / "index.html", []
+        self._folder, self.index = folder, folder / "index.html"
+        self._students: list[tuple[str, Submission, Sequence[Graded]]] = []  # file, what was handed in, grades
         self._note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
         if kind == confine.LIMITS:
             self._note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
@@ -39,19 +41,52 @@ class Pages:
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
         """Add a student's grades to each of the files."""
         name = re.sub("[^A-Za-z0-9_-]", "_", submission.student)[:40]
-        file = self._folder / f"{len(self._links) + 1:03d}-{name}.html"
+        file = self._folder / f"{len(self._students) + 1:03d}-{name}.html"
         _write_page(file, _student(submission, graded, self._note))
-        self._links.append(
-            f'<tr><td><a href="{escape(file.name)}">{escape(submission.student)}</a></td>'
-            f'<td class="time">{total(graded)}</td><td>{escape("; ".join(submission.problems))}</td></tr>'
-        )
-        head = '<table><tr><th>Student</th><th class="time">Points</th><th>Problems</th></tr>'
-        _write_page(self.index, f"<h1>Grades</h1>{self._note}{head}{''.join(self._links)}</table>")
+        self._students.append((file.name, submission, graded))
+        _write_page(self.index, f"<h1>Grades</h1>{self._note}{_matrix(self._students)}")
         self._write_rows("a", map(_row, graded))
 
     def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
         with open(self._folder / "grades.csv", mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
             csv.writer(target).writerows(rows)
+
+
+def _matrix(students: Sequence[tuple[str, Submission, Sequence[Graded]]]) -> str:
+    """Return the table of the class: a row per student, a column per exercise, and below them what the class reached.
+
+    A flag says of an answer that got no points why, where it was not merely wrong: raised, hung, not answered.
+    """
+    grades = [{graded.exercise: graded for graded in rows} for _, _, rows in students]
+    exercises = list(dict.fromkeys(name for by_name in grades for name in by_name))
+    heads = "".join(f'<th class="time">{escape(_numbered(name))}</th>' for name in exercises)
+    lines = []
+    for (file, submission, rows), by_name in zip(students, grades, strict=True):
+        cells = "".join(f'<td class="time">{escape(_cell(by_name.get(name)))}</td>' for name in exercises)
+        lines.append(
+            f'<tr><td><a href="{escape(file)}">{escape(submission.student)}</a></td><td class="time">{total(rows)}</td>'
+            f"{cells}<td>{escape('; '.join(submission.problems))}</td></tr>"
+        )
+    means = [[by_name[name].points for by_name in grades if name in by_name] for name in exercises]
+    shown = "".join(f'<td class="time">{sum(points) / len(points):.2g}</td>' for points in means)
+    overall = sum(graded.points for _, _, rows in students for graded in rows) / len(students)
+    head = f'<tr><th>Student</th><th class="time">Points</th>{heads}<th>Problems</th></tr>'
+    foot = f'<tr><th>Mean of {len(students)}</th><td class="time">{overall:.3g}</td>{shown}<td></td></tr>'
+    return f"<table>{head}{''.join(lines)}{foot}</table>"
+
+
+def _numbered(exercise: str) -> str:
+    """Return an exercise with the number of its lesson: "12 devices_needed"."""
+    lab, _, function = exercise.partition(".")
+    names = lesson_names()
+    return f"{names.index(lab):02d} {function}" if lab in names else exercise
+
+
+def _cell(graded: Graded | None) -> str:
+    if graded is None:
+        return "–"
+    outcome = graded.verdict.outcome
+    return str(graded.points) if outcome in (RIGHT, WRONG) else f"{graded.points} · {outcome}"
 
 
 def _write_page(file: Path, body: str) -> None:
@@ -77,7 +112,8 @@ def total(rows: Sequence[Graded]) -> str:
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
     exercises = "".join(_exercise(graded, submission.code.get(graded.exercise, "")) for graded in rows)
-    head = f'<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
+    back = '<p class="lead"><a href="index.html">← All students</a></p>'
+    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
     return head + problems + exercises
 
 

@@ -49,6 +49,19 @@ def handed_in(tmp_path):
     return folder
 
 
+def test_the_index_is_a_matrix_of_the_class(handed_in, tmp_path, capsys):
+    out = tmp_path / "grades"
+    assert grade_command.main([str(handed_in), "--out", str(out), "--seconds", "10", "--jobs", "2"]) == 0
+    index = (out / "index.html").read_text(encoding="utf-8")
+    heads = [cell.partition(">")[2] for cell in index.split("<tr>")[1].split("</th>")]
+    assert {"12 devices_needed", "12 compute_bound_batch"} < {*heads}
+    row = {line.partition('.html">')[2].partition("<")[0]: line for line in index.split("<tr>")[2:]}
+    assert ">1</td>" in row["ada"] and "· not answered yet</td>" in row["ada"]
+    assert any("· raised</td>" in line for name, line in row.items() if name.startswith("eve"))
+    assert "<th>Mean of 5</th>" in index and ">0.4</td>" in index.split("Mean of 5")[1], "two of five are right"
+    assert all('href="index.html"' in page.read_text(encoding="utf-8") for page in out.glob("00*.html"))
+
+
 def test_the_whole_way_from_submissions_to_grades(handed_in, tmp_path, capsys):
     out = tmp_path / "grades"
     assert grade_command.main([str(handed_in), "--out", str(out), "--seconds", "10", "--jobs", "2"]) == 0
