@@ -43,6 +43,7 @@ from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
 NOBODY = 65534
+LASTING = 5  # processes of a launch of two workers: kernel, agent, forkserver, and the workers
 LAUNCH = "from faults_plan import Faults\nfrom labkit.launching import launch\nlaunch(Faults(faults=('none', 'sleep')))"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
@@ -154,6 +155,8 @@ def test_the_agents_folder_and_its_socket_are_out_of_reach(going_on, shared):
 
 
 def test_a_runs_processes_are_seen_and_not_touched(going_on):
+    """Of those that stay: while the run began, a process of it may have asked the machine something, and be gone."""
+    stayed = 0
     for member in going_on.family:
         proc = Path("/proc", str(member.pid))
         attacks = {
@@ -163,8 +166,12 @@ def test_a_runs_processes_are_seen_and_not_touched(going_on):
             "memory": lambda proc=proc: (proc / "mem").open("rb").close(),
             "descriptors": lambda proc=proc: os.listdir(proc / "fd"),
         }
-        assert reached(attacks) == ["command line"]
-        assert set(reached(attacks, user=0)) >= {"command line", "signal", "environment"}
+        by_the_other, by_root = reached(attacks), reached(attacks, user=0)
+        if member.is_running() and member.status() != psutil.STATUS_ZOMBIE:
+            assert by_the_other == ["command line"]
+            assert {*by_root} >= {"command line", "signal", "environment"}
+            stayed += 1
+    assert stayed >= LASTING
 
 
 def test_a_ticket_and_the_locks_are_read_and_not_changed(going_on, shared):
