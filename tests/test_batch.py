@@ -139,6 +139,17 @@ def test_a_notebooks_page_is_dark_where_the_reader_prefers_it(folder):
     assert ground_of["light"] == 3 * 255 and ground_of["dark"] < 100
 
 
+def test_what_is_folded_in_a_notebook_is_folded_in_its_page(tmp_path, write_notebook):
+    (tmp_path / "notebooks").mkdir()
+    folded = "<details><summary>All figures</summary>\\n\\n| a |\\n| --- |\\n| 17 |\\n\\n</details>"
+    cell = f"from IPython.display import Markdown\nMarkdown('{folded}')"
+    write_notebook(tmp_path / "notebooks" / "00_folded.ipynb", "# Folded", cell)
+    _, report = run(tmp_path / "notebooks")
+    page = (report / "00_folded.html").read_text()
+    opened = page.rpartition("<details><summary>All figures</summary>")[2]
+    assert "<td>17</td>" in opened.partition("</details>")[0]
+
+
 def test_declared_parameters_are_passed_and_no_others(folder, capfd):
     status, report = run(folder, "00", "-p", "gpus", "4", "-p", "seeds", "3", "-p", "size", "small")
     assert status == 0

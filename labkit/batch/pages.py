@@ -5,10 +5,11 @@ import re
 from collections.abc import Collection
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import nbconvert
 import nbformat
-from jinja2 import DictLoader
+from jinja2 import DictLoader, pass_context
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
@@ -105,17 +106,28 @@ def loads(html: str) -> list[str]:
     return finder.addresses
 
 
+class _Exporter(HTMLExporter):
+    """nbconvert's, which embeds images only where a text names one.
+
+    To find them it parses every piece of HTML by itself, and so closes a <details> before the text that it folds away.
+    """
+
+    @pass_context
+    def markdown2html(self, context: Any, source: str) -> str:
+        self.embed_images = "![" in source or "<img" in source
+        return super().markdown2html(context, source)
+
+
 def _exporter() -> HTMLExporter:
     # `pip install --target` puts the templates beside the package, where Jupyter's own search does not look.
     beside = Path(nbconvert.__file__).parents[1] / "share" / "jupyter" / "nbconvert" / "templates"
     config = Config({"NbConvertBase": {"display_data_priority": _SHOWN}})
-    return HTMLExporter(
+    return _Exporter(
         config=config,
         extra_loaders=[DictLoader({"page.html.j2": _TEMPLATE})],
         extra_template_basedirs=[str(beside)],
         extra_template_paths=[str(beside)],
         template_file="page.html.j2",
-        embed_images=True,
         log=_LOG,
     )
 
