@@ -57,11 +57,14 @@ def test_a_reloaded_engine_keeps_its_agent():
 
 
 WARMING = """
-import json, psutil
+import json, psutil, time
 from labkit.engine.session import Session
 
 def agents():
-    return [process.pid for process in psutil.Process().children() if "labkit.engine.agent" in process.cmdline()]
+    children = psutil.Process().children()
+    while not all(child.cmdline() for child in children):  # empty for a moment after the call that started it
+        time.sleep(0.01)
+    return [child.pid for child in children if "labkit.engine.agent" in child.cmdline()]
 
 Session.warm("faults_worker")
 told = [agents()]
