@@ -107,7 +107,7 @@ class Station(agent.Outcomes):
         requests = Lines(file := requests_file(self.folder), elsewhere=True)
         while not is_gone(file):
             for request in requests.new():
-                agent.obey(request, os.getpid(), self)
+                agent.obey(request, self)
             time.sleep(REQUEST_SECONDS)
         self.ending = True
 

@@ -1,4 +1,4 @@
-"""The process beside a kernel: a forkserver with torch loaded, and torchrun's own elastic agent, one a launch.
+"""The process beside a kernel: it loads torch, forks a forkserver, and runs torchrun's own elastic agent, one a launch.
 
 Requests come as JSON lines on stdin. When stdin closes or the kernel ends, however it ends, the workers of all
 launches end, then the forkserver, then this process.
@@ -17,11 +17,11 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
-from labkit.engine import forkserver
+from labkit.engine import forkserver, preload
 from labkit.engine.excerpt import clipped
 from labkit.engine.processes import KILL_SECONDS, adopt, kill, members, send_signal
 from labkit.engine.run import Run
@@ -31,7 +31,9 @@ TICK_SECONDS = 0.05
 MOST_ERROR = 1_000  # characters
 ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
 STOPPED: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
-LOADED = threading.Event()  # torch is
+LOADED = threading.Event()  # torch is, and the forkserver is there
+SERVER: list[int] = []  # a descriptor of the forkserver's process, where there is one
+LEAVING = threading.Lock()
 CHILDREN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells its exit status
 
 
@@ -82,25 +84,58 @@ class Outcomes:
 def main(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
     """Serve requests until the kernel says so or is gone, or the forkserver is.
 
-    `folder` is private to this process; `pipe` leads to the kernel: how each launch has ended.
+    `folder` is private to this process; `pipe` leads to the kernel: how each launch has ended. What is imported may
+    take long, so another thread attends to the kernel; this one imports, and stays, since the forkserver ends with it.
     """
     pipe.hear_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
-    try:
-        kernel = os.pidfd_open(kernel_pid)
-    except ProcessLookupError:
-        kernel = None
     adopt()
     tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
-    if kernel is not None:
-        server = forkserver.start(folder, "labkit.engine.preload")  # it imports torch while this process does
-        helper = None if server is None else os.pidfd_open(server)
-        threading.Thread(target=_import_torch, daemon=True).start()
-        attend(kernel, helper, server or os.getpid(), pipe)
-        if helper is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(helper, signal.SIGKILL)  # its workers end with it, and no new one is made
+    attending = threading.Thread(target=attend, args=(kernel_pid, folder, pipe), daemon=True)
+    attending.start()
+    preload.load_wanted()
+    pipe.hear_signals()  # as before what was imported
+    SERVER.extend(forkserver.start(folder))
+    LOADED.set()
+    if not SERVER:
+        attending.join()
+    select.select(SERVER, [], [])  # until the forkserver ends
+    print("the forkserver is lost", file=sys.stderr, flush=True)
+    leave(folder, pipe)
+
+
+def attend(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
+    """Start a thread for every request until the launches that go on have to end; then leave."""
+    try:
+        kernel, text = os.pidfd_open(kernel_pid), b""
+        while not pipe.ending:
+            readable, _, _ = select.select([0, kernel], [], [], TICK_SECONDS)
+            if LOADED.is_set():  # what is imported may wait for children of its own
+                reap_children()
+            if kernel in readable:
+                break
+            if 0 in readable:
+                if not (more := os.read(0, 2**20)):
+                    break
+                *lines, text = (text + more).split(b"\n")
+                requests = [json.loads(line) for line in lines]
+                if any("leave" in request for request in requests):
+                    break
+                for request in requests:
+                    obey(request, pipe)
+    except ProcessLookupError:  # the kernel is gone already
+        pass
+    finally:
+        leave(folder, pipe)
+
+
+def leave(folder: str, pipe: Outcomes) -> NoReturn:
+    """End all launches, the forkserver with its workers, then this process; the first thread to come does it."""
+    LEAVING.acquire()
+    for server in SERVER:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(server, signal.SIGKILL)  # its workers end with it, and no new one is made
     for run in list(ACTIVE.values()):
         kill(run)
     kill_adopted()
@@ -109,32 +144,8 @@ def main(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
     os._exit(0)
 
 
-def attend(kernel: int, helper: int | None, parent: int, pipe: Outcomes) -> None:
-    """Start a thread for every request; return when the launches that go on have to end.
-
-    `kernel` and `helper` (the forkserver, where there is one) are descriptors of processes; `parent` is the pid of the
-    process that makes the workers.
-    """
-    text, watched = b"", [0, kernel] if helper is None else [0, kernel, helper]
-    while not pipe.ending:
-        readable, _, _ = select.select(watched, [], [], TICK_SECONDS)
-        reap_children()
-        if helper in readable:  # a new one would be bound to the thread that asked for it, and end with that
-            print("the forkserver is lost", file=sys.stderr, flush=True)
-        if kernel in readable or helper in readable:
-            return
-        if 0 in readable:
-            if not (more := os.read(0, 2**20)):
-                return
-            *lines, text = (text + more).split(b"\n")
-            for request in map(json.loads, lines):
-                if "leave" in request:
-                    return
-                obey(request, parent, pipe)
-
-
-def obey(request: dict[str, Any], parent: int, pipe: Outcomes) -> None:
-    """Do what the kernel asks for; `parent` is the pid of the process that makes the workers."""
+def obey(request: dict[str, Any], pipe: Outcomes) -> None:
+    """Do what the kernel asks for."""
     if not pipe.is_new(request):
         return
     if "stop" in request:
@@ -146,7 +157,7 @@ def obey(request: dict[str, Any], parent: int, pipe: Outcomes) -> None:
     else:
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED.discard((request["folder"], request["launch"]))
-        pipe.start(request | {"parent": parent})
+        pipe.start(request)
 
 
 def reap_children() -> None:
@@ -162,6 +173,8 @@ def reap_children() -> None:
 
 def kill_adopted() -> None:
     """Kill what a worker has left that has neither a mark nor a worker above it."""
+    if not LOADED.is_set():  # there was no worker, and a helper of multiprocessing may just have been started
+        return
     deadline = time.monotonic() + KILL_SECONDS
     while adopted := _adopted():
         for process in adopted:
@@ -180,26 +193,26 @@ def _adopted() -> list[psutil.Process]:
     return [child for child in children if child.pid not in known_pids]
 
 
-def _import_torch() -> None:
-    try:
-        import labkit.engine.elastic  # noqa: F401
-    finally:
-        LOADED.set()
-
-
 def serve(request: dict[str, Any], pipe: Outcomes) -> None:
-    """Run one launch to its end and tell the kernel how each worker's process ended."""
+    """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
     run = ACTIVE[request["folder"]] = Run(request["folder"])
     run.of_node = request.get("node", 0)
-    sampler = Sampler(run, request["sampled"], request.get("ranks"))
-    try:
-        outcome = _launch(run, request)
-    except BaseException as error:
-        outcome = {"first": [], "error": clipped(f"{type(error).__name__}: {error}", MOST_ERROR)}
+    number = (request["folder"], request["launch"])
+    while not LOADED.wait(TICK_SECONDS) and number not in STOPPED:
+        continue
+    if LOADED.is_set() and number not in STOPPED:
+        sampler = Sampler(run, request["sampled"], request.get("ranks"))
+        try:
+            outcome = _launch(run, request)
+        except BaseException as error:
+            outcome = {"first": [], "error": clipped(f"{type(error).__name__}: {error}", MOST_ERROR)}
+    else:
+        sampler, outcome = None, {"first": [], "error": "it was stopped before its workers were started"}
     try:
         kill(run)  # what the workers have started and left; the kernel may be gone before it can
         kill_adopted()
-        sampler.stop()
+        if sampler is not None:
+            sampler.stop()
         time.sleep(TICK_SECONDS)
         statuses = {pid: child.exitcode for pid, child in list(CHILDREN.items())}
         outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
@@ -211,16 +224,12 @@ def serve(request: dict[str, Any], pipe: Outcomes) -> None:
 
 
 def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
-    """Have torch.distributed's elastic agent start the workers once torch is loaded; return how they ended."""
-    number = (request["folder"], request["launch"])
-    while not LOADED.wait(TICK_SECONDS) and number not in STOPPED:
-        continue
-    if number in STOPPED:
-        return {"first": [], "error": "it was stopped before its workers were started"}
+    """Have torch.distributed's elastic agent start the workers; return how they ended."""
     from labkit.engine.elastic import start_workers
 
+    request = request | {"parent": forkserver.parent_of_workers()}
     outcome = start_workers(f"{run.mark}-{request['launch']}", run.elastic_folder, request)
-    return outcome | {"stopped": number in STOPPED}  # whether the kernel had ended the launch before that
+    return outcome | {"stopped": (request["folder"], request["launch"]) in STOPPED}  # the kernel, before that
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 from labkit.engine import failure, forkserver
-from labkit.engine.processes import HELD, MARK, adopt, end_with
+from labkit.engine.processes import HELD, MARK, adopt, end_with, set_name
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.worker import Worker
@@ -57,6 +57,7 @@ def enter(request: dict[str, Any]) -> None:
     os.setsid()  # a process group of its own, as under torchrun
     run = Run(request["folder"])
     set_process_mark(run.mark)
+    set_name(f"rank {os.environ['RANK']}")
     end_with(request["parent"])
     adopt()
     forkserver.use_own_resource_tracker()

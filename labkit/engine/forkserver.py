@@ -8,18 +8,25 @@ when the agent ends, not when the run ends.
 from __future__ import annotations
 
 import atexit
-import multiprocessing
+import errno
 import os
+import secrets
+import signal
+import socket
 import sys
 import threading
-from multiprocessing import connection, forkserver, popen_forkserver, process, resource_tracker, util
-from typing import Any
+import traceback
+import warnings
+from multiprocessing import connection, forkserver, popen_forkserver, process, reduction, resource_tracker
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import psutil
 
+from labkit.engine.processes import HELD, end_with, set_name
+
 SUPPORTED = ((3, 11), (3, 12))  # the tests pass on 3.11; the runs in data/recorded were measured on 3.12
-FORKSERVER = "LABKIT_FORKSERVER"  # the environment variable that tells the forkserver its parent's pid
-LONG_FOLDER = 80  # bytes: Python adds a name of 18 for a socket
+LONG_FOLDER = 80  # bytes: what is left is enough for the name of a socket
 
 _FORKSERVER: Any = getattr(forkserver, "_forkserver", None)
 _TRACKER: Any = getattr(resource_tracker, "_resource_tracker", None)
@@ -31,27 +38,78 @@ def supported() -> bool:
     return sys.version_info[:2] in SUPPORTED
 
 
-def start(folder: str, preload: str) -> int | None:
-    """Start the forkserver, which imports the module `preload`; return its pid, None where workers are spawned.
+def start(folder: str) -> list[int]:
+    """Fork the forkserver, with all that this process has imported; return a descriptor of it, if there is one.
 
-    Its socket lies in `folder`. The path of a Unix socket has at most 107 characters (unix(7)); a descriptor of a
-    folder with a long name gives the socket a short path.
+    It ends when the thread that calls this ends: Linux counts that one as its parent (prctl(2), PR_SET_PDEATHSIG). Its
+    socket lies in `folder`. The path of a Unix socket has at most 107 characters (unix(7)); a descriptor of a folder
+    with a long name gives the socket a short path.
     """
+    resource_tracker.ensure_running()
     if not supported():
-        resource_tracker.ensure_running()
         _HELPERS.update(child.pid for child in psutil.Process().children())
-        return None
+        return []
     _one_poll_at_a_time()
-    multiprocessing.set_forkserver_preload([preload])
     config: dict[str, Any] = vars(process.current_process())["_config"]
-    long = len(os.fsencode(folder)) > LONG_FOLDER
-    config["tempdir"] = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}" if long else folder
-    util.abstract_sockets_supported = False  # in 3.11.0 Python preferred a socket that every user can connect to
-    os.environ[FORKSERVER] = str(os.getpid())
-    forkserver.ensure_running()
-    del os.environ[FORKSERVER]
     config["tempdir"] = folder
-    return _FORKSERVER._forkserver_pid
+    long = len(os.fsencode(folder)) > LONG_FOLDER
+    place = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}" if long else folder
+    address = f"{place}/listener-{secrets.token_hex(4)}"
+    parent, (alive_read, alive_write) = os.getpid(), os.pipe()
+    with socket.socket(socket.AF_UNIX) as listener, warnings.catch_warnings():
+        listener.bind(address)
+        os.chmod(address, 0o600)
+        listener.listen()
+        # Other threads wait for this one, and hold no lock that the forkserver takes.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        if (pid := os.fork()) == 0:
+            _serve(parent, listener.fileno(), alive_read)
+    os.close(alive_read)
+    _FORKSERVER._forkserver_address, _FORKSERVER._forkserver_alive_fd = address, alive_write
+    _FORKSERVER._forkserver_pid = pid
+    return [os.pidfd_open(pid)]
+
+
+def _serve(parent: int, listener: int, alive: int) -> NoReturn:
+    """Become the forkserver: drop what the parent has open, wait for requests, and never return."""
+    try:
+        end_with(parent)
+        set_name("forkserver")
+        for number in (signal.SIGINT, *HELD):
+            signal.signal(number, signal.SIG_IGN)
+        hold_signals()
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) not in (0, 1, 2, listener, alive):
+                try:
+                    os.close(int(name))
+                except OSError:  # that of the listing itself
+                    continue
+        _TRACKER._fd = _TRACKER._pid = None
+        module: Any = forkserver
+        module.reduction = SimpleNamespace(recvfds=_received, sendfds=reduction.sendfds)
+        forkserver.main(listener, alive, [])
+    except Exception:
+        traceback.print_exc()  # to the agent's log
+    finally:
+        os._exit(0)
+
+
+def _received(connection: socket.socket, most: int) -> list[int]:
+    """Receive a worker's descriptors; who connects and sends none, as for want of descriptors, ends nothing."""
+    try:
+        return reduction.recvfds(connection, most)
+    except EOFError:
+        raise ConnectionAbortedError(errno.ECONNABORTED, "no descriptors were sent") from None
+
+
+def hold_signals() -> None:
+    """Keep the signals that would end a new worker until it can hear them: none is lost meanwhile."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+
+
+def parent_of_workers() -> int:
+    """Return the pid of the process that makes the workers: the forkserver's, or this one's where they are spawned."""
+    return (_FORKSERVER and _FORKSERVER._forkserver_pid) or os.getpid()
 
 
 def start_method() -> str:

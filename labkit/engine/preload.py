@@ -1,4 +1,4 @@
-"""Imported once by the forkserver beside a kernel, so that its workers start with torch and more already loaded.
+"""What the agent imports before it forks the forkserver, so that workers start with torch and more already loaded.
 
 Loaded are the installed packages that the labs' workers import, as their text says. The labs' own code is not run
 here: it may change between two launches, and what it does while it is imported is for a worker to meet and to report.
@@ -11,21 +11,16 @@ import functools
 import importlib.util
 import json
 import os
-import signal
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-
-from labkit.engine.forkserver import FORKSERVER
-from labkit.engine.processes import HELD, end_with
 
 KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
 ALWAYS = (
     "torch",
     "torch.distributed",
     "torch.distributed.elastic.multiprocessing.api",
-    "labkit.engine.agent",
     "labkit.engine.elastic",
 )
 
@@ -83,9 +78,8 @@ def load(modules: list[str]) -> None:
                 exec(statement, {})
 
 
-if parent := os.environ.pop(FORKSERVER, ""):
-    end_with(int(parent))
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+def load_wanted() -> None:
+    """Import what every worker needs, and what the modules need that the environment names."""
     wanted = json.loads(os.environ.get("LABKIT_PRELOAD", '{"modules": [], "path": []}'))
     KERNEL_PATH.extend(wanted["path"])
     load([*ALWAYS, *wanted["modules"]])

@@ -18,7 +18,7 @@ HELD = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can hear th
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
 CARE_SECONDS = 1.0  # of them, for caretakers
 CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 class Station:
@@ -114,6 +114,11 @@ def end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def set_name(name: str) -> None:
+    """Have `ps -c` show a name of at most 15 bytes (prctl(2)): what is forked has the agent's command."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
 
 
 def adopt() -> None:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 LESSONS = ("start.worker",)
 
 needs_namespaces = pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
+FORKED = ("forkserver", *(f"rank {rank}" for rank in range(4)))  # by a station, whose command they have
 KERNEL = """
 from labkit import launch
 from lessons import start
@@ -129,5 +130,5 @@ def test_who_is_not_root_is_told_so(monkeypatch):
 
 def stations(kernel: int | None = None) -> list[psutil.Process]:
     """Return the stations of a kernel (this process): not the script that starts them, whose arguments name them."""
-    below = [(process, process.cmdline()) for process in psutil.Process(kernel).children(recursive=True)]
-    return [process for process, words in below if words[2:4] == ["-m", "labkit.cluster.station"]]
+    below = [process for process in psutil.Process(kernel).children(recursive=True) if process.name() not in FORKED]
+    return [process for process in below if process.cmdline()[2:4] == ["-m", "labkit.cluster.station"]]

@@ -177,7 +177,8 @@ class TwoNodes:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                variables = process.environ() if "labkit.cluster.station" in process.cmdline() else {}
+                station = "labkit.cluster.station" in process.cmdline()  # what it forks has its command
+                variables = process.environ() if station and process.name() != "forkserver" else {}
                 ours = variables.get("SLURM_CONF") == self.variables["SLURM_CONF"]
                 node = variables.get("SLURMD_NODENAME", "")  # srun, whose arguments name the station too, is on none
                 found += [process] if ours and node and host in ("", node) else []

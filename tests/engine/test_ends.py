@@ -17,7 +17,6 @@ from launches import failed, kernel, soon, the_run
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import LauncherLost, WorkerHung
-from labkit.engine.forkserver import FORKSERVER
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.processes import MARK, members
 from labkit.engine.run import Run
@@ -152,7 +151,8 @@ def test_a_worker_hears_the_signal_that_came_before_it_could():
     code = """if True:
         import os, signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        from labkit.engine import enter, preload
+        from labkit.engine import enter, forkserver
+        forkserver.hold_signals()
         if (worker := os.fork()) == 0:
             time.sleep(0.3)
             enter.restore_signals()
@@ -160,6 +160,5 @@ def test_a_worker_hears_the_signal_that_came_before_it_could():
         for process in (worker, os.getpid()):
             os.kill(process, signal.SIGTERM)
         print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))"""
-    environment = os.environ | {FORKSERVER: str(os.getpid())}
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ended.stdout.strip(), ended.returncode) == (str(-signal.SIGTERM), 0), ended.stderr

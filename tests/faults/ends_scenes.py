@@ -94,15 +94,15 @@ class Kernel:
         self.process.communicate()
 
     def helper(self, name: str) -> psutil.Process:
-        """The agent or the forkserver below it: the oldest process of that command, which workers inherit."""
+        """The agent or the forkserver below it: the oldest process of that command or name."""
         return min(self.helpers(name), key=lambda process: process.create_time())
 
     def helpers(self, name: str) -> list[psutil.Process]:
-        """The processes below it of that command."""
+        """The processes below it of that command or name; what is forked has its parent's command."""
         found = []
         for process in self.family.look():
             with suppress(psutil.Error):  # it has ended since
-                found += [process] if any(name in argument for argument in process.cmdline()) else []
+                found += [process] if any(name in word for word in (process.name(), *process.cmdline())) else []
         return found
 
     def run(self, rows: int = 0) -> Run:

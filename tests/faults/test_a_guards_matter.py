@@ -32,8 +32,8 @@ GUARDS = {
     ),
     "the agent sees its kernel end": (
         "agent.py",
-        "if kernel in readable or helper in readable:",
-        "if helper in readable:",
+        "if kernel in readable:",
+        "if False:",
         endings.kernel_that_has_forked_and_is_killed,
         "soon(lambda: kernel.family.look() == [forked])",
     ),
@@ -88,9 +88,9 @@ GUARDS = {
     ),
     "the forkserver's loss ends the launch": (
         "agent.py",
-        "if kernel in readable or helper in readable:",
-        "if kernel in readable:",
-        partial(endings.helper_killed_while_ranks_measure, name="multiprocessing.forkserver"),
+        "select.select(SERVER, [], [])  # until the forkserver ends",
+        "attending.join()",
+        partial(endings.helper_killed_while_ranks_measure, name="forkserver"),
         "told = kernel.tells()",
     ),
 }

@@ -73,9 +73,7 @@ def test_a_kernel_that_has_forked_and_is_killed(tmp_path):
     ends_endings.kernel_that_has_forked_and_is_killed(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("labkit.engine.agent", marks=pytest.mark.quick), "multiprocessing.forkserver"]
-)
+@pytest.mark.parametrize("name", [pytest.param("labkit.engine.agent", marks=pytest.mark.quick), "forkserver"])
 def test_a_helper_killed_while_ranks_measure(tmp_path, name):
     ends_endings.helper_killed_while_ranks_measure(tmp_path, name)
 
