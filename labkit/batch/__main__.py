@@ -58,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
             return Batch(notebooks, parameters, report, rest_of_card=every).run(chosen.resume, chosen.fail_on)
     except (Held, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
+    except OSError as error:
+        parser.exit(2, f"{report} cannot be written any more ({error.strerror}); what ran before is kept in it\n")
     except KeyboardInterrupt:
         print("interrupted; `make run ARGS=--resume` goes on from what the report has", file=sys.stderr)
         return INTERRUPTED

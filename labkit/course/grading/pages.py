@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.batch.frame import page
+from labkit.batch.frame import page, write_text
 from labkit.course.grading import confine, evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
@@ -39,7 +41,7 @@ class Pages:
         self._write_rows("w", [COLUMNS])
 
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
-        """Add a student's grades to each of the files."""
+        """Add a student's grades to each of the files. Raises OSError where they cannot be written."""
         name = re.sub("[^A-Za-z0-9_-]", "_", submission.student)[:40]
         file = self._folder / f"{len(self._students) + 1:03d}-{name}.html"
         _write_page(file, _student(submission, graded, self._note))
@@ -48,8 +50,15 @@ class Pages:
         self._write_rows("a", map(_row, graded))
 
     def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
-        with open(self._folder / "grades.csv", mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
-            csv.writer(target).writerows(rows)
+        file = self._folder / "grades.csv"
+        before = file.stat().st_size if mode == "a" else 0
+        try:
+            with open(file, mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
+                csv.writer(target).writerows(rows)
+        except OSError:  # a disk that is full takes a part of a row
+            with suppress(OSError):
+                os.truncate(file, before)
+            raise
 
 
 def _matrix(students: Sequence[tuple[str, Submission, Sequence[Graded]]]) -> str:
@@ -90,7 +99,7 @@ def _cell(graded: Graded | None) -> str:
 
 
 def _write_page(file: Path, body: str) -> None:
-    file.write_text(page(body), encoding="utf-8", errors=UNWRITABLE)
+    write_text(file, page(body), errors=UNWRITABLE)
 
 
 def _row(graded: Graded) -> list:
