@@ -1,5 +1,10 @@
 """The command line: run notebooks in order, keep going when one fails, and leave a report of what ran."""
 
+if __name__ == "__main__":  # the imports below take seconds, in which somebody may think better of it
+    from labkit.engine.interrupts import leave_when_interrupted
+
+    leave_when_interrupted()
+
 import argparse
 import ast
 import os
@@ -11,6 +16,7 @@ from tqdm import tqdm
 
 from labkit.card.__main__ import add_arguments
 from labkit.engine.folder import make_private
+from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.engine.workplace import nodes_wanted
@@ -41,18 +47,22 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
-    if chosen.report_only:
-        return rebuild(Record.load(report / RECORD), notebooks, report)
+    heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's time limit: the report is still written
     as_usual = parameters.get("size") != "small" and not parameters.get("gpus") and not os.environ.get("LABKIT_NODES")
     every = not chosen.notebooks and chosen.notebooks_folder == NOTEBOOKS and as_usual
     try:
+        if chosen.report_only:
+            return rebuild(Record.load(report / RECORD), notebooks, report)
         with turn(chosen.wait, tqdm.write):
             return Batch(notebooks, parameters, report, rest_of_card=every).run(chosen.resume, chosen.fail_on)
     except (Held, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
+    except OSError as error:
+        parser.exit(2, f"{report} cannot be written any more ({error.strerror}); what ran before is kept in it\n")
     except KeyboardInterrupt:
-        return 130
+        print("interrupted; `make run ARGS=--resume` goes on from what the report has", file=sys.stderr)
+        return INTERRUPTED
 
 
 def select(folder: Path, names: list[str]) -> list[Path]:

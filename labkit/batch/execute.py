@@ -66,6 +66,8 @@ def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
         outcome.status, outcome.why = FAILED, _cell_failure(error)
     except Exception as error:  # a dead kernel, an unreadable file: the other notebooks still run
         outcome.status, outcome.why = FAILED, _short(f"{type(error).__name__}: {error}")
+        if isinstance(error, OSError):  # a disk that is full takes a part of the copy, which is no notebook
+            executed.unlink(missing_ok=True)
     outcome.seconds = time.monotonic() - begin
     return outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 TITLE = "Multi-GPU training, measured"
@@ -54,8 +55,12 @@ def write_page_of(body: str, path: Path, style: str = "") -> None:
     write_text(path, page(body, style))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one step."""
+def write_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write a file in one step. A disk that is full leaves the old file, and no part of the new one."""
     draft = path.with_name(f"{path.name}.part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8", errors=errors)
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

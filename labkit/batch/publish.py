@@ -19,14 +19,16 @@ def publish(outcome: Outcome, folder: Path, record: Record, report: Path, names:
 
     `names` are the notebooks that have a page in this report, or will have one.
     """
-    write_glossary(folder, report)
     executed = executed_file(report, outcome.name)
-    if executed.exists():
-        loads = write_page(executed, page_file(report, outcome.name), outcome, folder, names)
-        if loads and outcome.status == OK:
-            outcome.status, outcome.why = FAILED, f"its page needs files from elsewhere: {', '.join(loads)}"
     record.outcomes[outcome.name] = outcome
-    record.save(report / RECORD)
+    try:
+        write_glossary(folder, report)
+        if executed.exists():
+            loads = write_page(executed, page_file(report, outcome.name), outcome, folder, names)
+            if loads and outcome.status == OK:
+                outcome.status, outcome.why = FAILED, f"its page needs files from elsewhere: {', '.join(loads)}"
+    finally:  # where there is no room for the page, there may be some for what its notebook came to
+        record.save(report / RECORD)
     write_index(record, report / "index.html")
 
 

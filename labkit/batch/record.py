@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labkit.batch.frame import write_text
+
 OK, FAILED, INTERRUPTED = "ok", "failed", "interrupted"
 
 
@@ -71,9 +73,7 @@ class Record:
     def save(self, path: Path) -> None:
         """Writes the record, in one step: a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".part")
-        draft.write_text(json.dumps(asdict(self), indent=1, default=str), encoding="utf-8")
-        draft.replace(path)
+        write_text(path, json.dumps(asdict(self), indent=1, default=str))
 
     @classmethod
     def load(cls, path: Path) -> "Record":

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # the imports below take seconds, in which somebody may think better of it
+    from labkit.engine.interrupts import leave_when_interrupted
+
+    leave_when_interrupted()
+
 import argparse
 import re
 import signal
@@ -19,6 +24,7 @@ from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import key_figures
 from labkit.engine.folder import make_private, runs_folder
+from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
 from labkit.node import here
 
@@ -56,7 +62,8 @@ def status_of(card: Card, wanted: str | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write the card; give 0, 3 where --fail-on applies, 2 where another run holds the node."""
+    """Measure and write the card; give 0, 3 where --fail-on applies, 2 where another run holds the node, 130 if
+    interrupted."""
     parser = argparse.ArgumentParser(prog="make card", description=__doc__)
     parser.add_argument("labs", nargs="*", help=f"only these labs' figures: {', '.join(key_figures())}")
     add_arguments(parser)
@@ -65,12 +72,16 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no lab {unknown[0]!r} with key figures; there are: {', '.join(key_figures())}")
     report = chosen.report.resolve()
+    heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with turn(chosen.wait, tqdm.write):
             return _make(report, chosen.labs or None, chosen.fail_on)
     except (Held, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except OSError as error:
         parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
 
@@ -84,7 +95,7 @@ def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
     card = publish_card(record, report)
     print_result([], card, report)
     if "interrupted" in record.card_runs.why_not.values():
-        return 130
+        return INTERRUPTED
     return status_of(card, fail_on)
 
 

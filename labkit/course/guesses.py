@@ -24,9 +24,14 @@ def kept() -> list[dict[str, Any]]:
     """
     try:
         stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
-        return [entry for entry in stored if isinstance(entry, dict) and {"question", "unit"} <= {*entry}]
+        return [entry for entry in stored if is_readable(entry)]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
+
+
+def is_readable(entry: Any) -> bool:
+    """Whether an entry of the file has a question and a unit; its other values may be of any type."""
+    return isinstance(entry, dict) and {"question", "unit"} <= {*entry}
 
 
 def find(question: str, unit: str) -> dict[str, Any]:

@@ -40,14 +40,14 @@ class Entry(TypedDict):
 
 def entry(name: str) -> Entry:
     """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
-    return _entry(_read(), name)
+    return entry_in(_read(), name)
 
 
 def change(name: str, **changed: Any) -> None:
     """Keep changed fields of an exercise's entry."""
     with suppress(OSError), alone(folder()):
         entries = _read()
-        entries[name] = {**_entry(entries, name), **changed}
+        entries[name] = {**entry_in(entries, name), **changed}
         _write(entries)
 
 
@@ -60,7 +60,7 @@ def keep_version(name: str, text: str) -> None:
     """Keep a new version of an answer, unless it is the last one's text."""
     with suppress(OSError), alone(folder()):
         entries = _read()
-        kept = _entry(entries, name)
+        kept = entry_in(entries, name)
         if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
             return
         number = kept["attempts"][-1]["number"] + 1 if kept["attempts"] else 1
@@ -76,7 +76,7 @@ def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
     with suppress(OSError), alone(folder()):
         entries = _read()
-        kept = _entry(entries, name)
+        kept = entry_in(entries, name)
         if kept["attempts"]:
             kept["attempts"][-1]["outcome"] = outcome
         kept["right_at"] = kept["right_at"] or (now() if right else "")
@@ -105,10 +105,11 @@ def _text(name: str, number: int) -> str:
         return ""
 
 
-def _entry(entries: dict[str, Any], name: str) -> Entry:
+def entry_in(entries: dict[str, Any], name: str) -> Entry:
+    """Return an exercise's entry among those of a record; what was edited by hand to another type counts as empty."""
     empty: Entry = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
     kept = entries.get(name)
-    if isinstance(kept, dict):  # a field that was edited by hand to another type counts as empty
+    if isinstance(kept, dict):
         for field, value in empty.items():
             if type(kept.get(field)) is type(value):
                 empty[field] = kept[field]  # type: ignore[literal-required]

@@ -209,17 +209,20 @@ def make_private(folder: Path) -> None:
 
 
 def _warn_of_others(folder: Path) -> None:
-    """Warn where another user could rename or replace the folders in this one; root is at home everywhere."""
-    status, user = folder.stat(), os.geteuid()
-    if not user:
+    """Warn where another user could rename or replace the folders in this one, or a folder above it."""
+    user = os.geteuid()
+    trusted = {0, user} if user else {0, REPOSITORY.stat().st_uid}  # whose code root runs, may do everything anyway
+    for place in dict.fromkeys((folder, *folder.parents, *folder.resolve().parents)):
+        status = place.stat()
+        can = "can see, rename and replace your runs" if place == folder else f"can rename and replace {folder}"
+        if status.st_uid not in trusted:
+            risk = f"{place} belongs to {name_of_user(status.st_uid)}, who {can}"
+        elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            risk = f"every user may write to {place}, and {can}"
+        else:
+            continue
+        notice(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
         return
-    if status.st_uid not in (0, user):
-        risk = f"{folder} belongs to {name_of_user(status.st_uid)}, who can see, rename and replace your runs"
-    elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-        risk = f"every user may write to {folder}, and can see, rename and replace your runs"
-    else:
-        return
-    notice(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
 
 
 def name_of_user(user: int) -> str:

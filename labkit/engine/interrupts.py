@@ -1,8 +1,12 @@
-"""A launch hears one interrupt, and none while it cleans up, so that no second one leaves anything behind."""
+"""A launch hears one interrupt, and none while it cleans up, so that no second one leaves anything behind.
+
+A command that still imports has nothing to clean up, and ends with a sentence.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import threading
@@ -20,6 +24,29 @@ def uninterrupted() -> Iterator[None]:
     """Put an interrupt off until what stands inside is done. An interrupted import leaves half a module behind."""
     with Interrupts() as interrupts, interrupts.later():
         yield
+
+
+INTERRUPTED = 130  # the status of a command that SIGINT has ended, as shells give it
+
+
+def leave_when_interrupted() -> None:
+    """Have SIGINT end this process at once, with a sentence, until `heed_interrupts`; where it is ignored, it stays so.
+
+    For a command that has only begun to import: an import that is interrupted may raise anything.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def heed_interrupts() -> None:
+    """Have SIGINT raise KeyboardInterrupt again: from here on there is something to clean up, or to report."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(sys.stderr.fileno(), b"interrupted before anything ran\n")
+    os._exit(INTERRUPTED)
 
 
 class Interrupts:

@@ -56,7 +56,12 @@ def main(arguments: list[str] | None = None) -> int:
     jobs = given.jobs if confine.side_by_side(kind) else 1
     graded = grade(handed_in, exercises, limits=limits, secret=given.secret, jobs=jobs)
     for submission, rows in zip(handed_in, graded, strict=True):
-        written.add(submission, rows)
+        try:
+            written.add(submission, rows)
+        except OSError as error:
+            kept = f"the grades of the students before {submission.student!a} are kept"
+            print(f"make grade: {given.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
+            return 2
         line = "; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems])
         tqdm.write(
             "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)

@@ -227,6 +227,35 @@ def test_a_folder_of_runs_that_others_can_change_is_told(owner, mode, said):
         assert bool(said) == ("LABKIT_RUNS" in told)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for two users")
+@pytest.mark.parametrize("user", [0, NOBODY])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "mode", "said"),
+    [
+        (0, 0o1777, ""),
+        (NOBODY - 1, 0o777, f"belongs to user {NOBODY - 1}, who can rename and replace"),
+        (NOBODY - 1, 0o1777, f"belongs to user {NOBODY - 1}, who can rename and replace"),
+        (0, 0o777, "every user may write"),
+    ],
+)
+def test_a_folder_of_runs_in_a_folder_that_others_can_change_is_told(user, missing, owner, mode, said):
+    """Root, too: its new folder in another user's is renamed by that user, who needs no right to look into it."""
+    here = node.here()
+    with TemporaryDirectory(prefix="labkit-shared-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        (above := Path(folder, "above")).mkdir()
+        runs = above / "runs"
+        if not missing:
+            runs.mkdir(mode=0o700)
+            os.chown(runs, user, -1)
+        os.chown(above, owner, -1)
+        above.chmod(mode)
+        told = makes_a_run(user, runs, here)
+        assert said in told and told.count("LABKIT_RUNS") == bool(said)
+        assert bool(said) == (f"{above} " in told or f"{above}," in told), told
+
+
 @pytest.fixture
 def shared():
     """Return a folder in which every user may make files, as /tmp is one."""

@@ -48,6 +48,13 @@ def sleep(worker):
     time.sleep(600)  # it never joins the others
 
 
+def sleep_and_be_woken(worker):
+    """Signals wake this rank all the time, and Python sleeps on for what is left."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+    sleep(worker)
+
+
 def sleep_on_a_slow_disk(worker):
     """The stack that is asked for reaches its file late."""
     reading, writing = os.pipe()
@@ -162,6 +169,7 @@ FAULTS = {
     "return": lambda worker: None,
     "exit 0": lambda worker: os._exit(0),
     "hang": sleep,
+    "woken": sleep_and_be_woken,
     "slow disk": sleep_on_a_slow_disk,
     "deadlock": lock_twice(ctypes.CDLL(None)),
     "deadlock with the lock of Python": lock_twice(ctypes.PyDLL(None)),

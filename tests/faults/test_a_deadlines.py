@@ -43,6 +43,18 @@ def test_a_rank_that_never_joins_the_others(fault, stands, last):
     assert error.run.rows["point"].tolist() == [0, 0, 1, 1]
 
 
+def test_a_sleep_that_signals_wake_is_reported_as_any_other():
+    """Progress is what a rank tells: a row or an event. That its process wakes, and even computes, is none.
+
+    A rank that waits for a lock wakes as well, and a loop that never ends computes: by what the system says of them,
+    neither would ever be found. Who sleeps on purpose for longer than `patience_s` gives a longer one, or records.
+    """
+    error = failed(WorkerHung, "none", "woken", plan=Ends, patience_s=2)
+    assert error.sentence.startswith("no rank made progress for 2 s at point 1 (seed=0, fault=woken): rank 0 waits in ")
+    assert f"rank 1 is at {line('never joins the others')} in sleep" in error.sentence
+    assert error.run.rows["point"].tolist() == [0, 0, 1, 1]
+
+
 def test_collectives_that_do_not_match():
     error = failed(WorkerHung, "mismatch", plan=Ends, rank=0, patience_s=2)
     gathers, reduces = f"waits in all_gather ({line('while the others reduce')})", line("all_reduce(")

@@ -63,8 +63,11 @@ def grade(
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         bar = tqdm(pool.map(graded, pairs), total=len(pairs), desc="grading", leave=False, disable=None)
         rows = iter(bar)
-        for _ in submissions:
-            yield [next(rows) for _ in exercises]
+        try:
+            for _ in submissions:
+                yield [next(rows) for _ in exercises]
+        finally:  # whoever has no use for more waits for those answers alone that are just tried
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _graded(submission: Submission, name: str, limits: Limits, secret: str) -> Graded:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.batch.frame import page
-from labkit.course.grading import confine
+from labkit.batch.frame import page, write_text
+from labkit.course.grading import confine, evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
@@ -39,7 +41,7 @@ class Pages:
         self._write_rows("w", [COLUMNS])
 
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
-        """Add a student's grades to each of the files."""
+        """Add a student's grades to each of the files. Raises OSError where they cannot be written."""
         name = re.sub("[^A-Za-z0-9_-]", "_", submission.student)[:40]
         file = self._folder / f"{len(self._students) + 1:03d}-{name}.html"
         _write_page(file, _student(submission, graded, self._note))
@@ -48,8 +50,15 @@ class Pages:
         self._write_rows("a", map(_row, graded))
 
     def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
-        with open(self._folder / "grades.csv", mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
-            csv.writer(target).writerows(rows)
+        file = self._folder / "grades.csv"
+        before = file.stat().st_size if mode == "a" else 0
+        try:
+            with open(file, mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
+                csv.writer(target).writerows(rows)
+        except OSError:  # a disk that is full takes a part of a row
+            with suppress(OSError):
+                os.truncate(file, before)
+            raise
 
 
 def _matrix(students: Sequence[tuple[str, Submission, Sequence[Graded]]]) -> str:
@@ -90,7 +99,7 @@ def _cell(graded: Graded | None) -> str:
 
 
 def _write_page(file: Path, body: str) -> None:
-    file.write_text(page(body), encoding="utf-8", errors=UNWRITABLE)
+    write_text(file, page(body), errors=UNWRITABLE)
 
 
 def _row(graded: Graded) -> list:
@@ -111,13 +120,29 @@ def total(rows: Sequence[Graded]) -> str:
 
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
-    exercises = "".join(_exercise(graded, submission.code.get(graded.exercise, "")) for graded in rows)
+    told = submission.evidence
+    exercises = "".join(
+        _exercise(graded, submission.code.get(graded.exercise, ""), told.way_to(graded.exercise)) for graded in rows
+    )
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
     head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
-    return head + problems + exercises
+    return head + problems + exercises + _of_record(told, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
 
 
-def _exercise(graded: Graded, code: str) -> str:
+def _of_record(told: evidence.Evidence, labs: Iterable[str]) -> str:
+    """Return the bugs that were named and the predictions, with what all of the record is worth; "" without one."""
+    if not told.entries and not told.predictions:
+        return ""
+    bugs = [f"<li>{escape(lab)}: {escape(line)}</li>" for lab in labs if (line := told.bugs_of(lab))]
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in told.predicted()]
+    shown = f"<h3>Bugs named</h3><ul>{''.join(bugs)}</ul>" if bugs else ""
+    if rows:
+        head = "<tr><th>Prediction</th><th>Guessed</th><th>Measured</th></tr>"
+        shown += f"<table>{head}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    return f"<h2>The student's record</h2><p>{evidence.CAVEAT}</p>{shown}"
+
+
+def _exercise(graded: Graded, code: str, way: str) -> str:
     verdict = graded.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
     lines = "".join(f"<li>{escape(line)}</li>" for line in (*verdict.faults.values(), *verdict.merits))
@@ -132,4 +157,5 @@ def _exercise(graded: Graded, code: str) -> str:
         if text.strip()
     )
     points = f"{graded.points} of {graded.most} points ({escape(graded.grade)})"
-    return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{shown}"
+    noted = f'<p class="lead">The student\'s record: {escape(way)}.</p>' if way else ""
+    return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{noted}{shown}"

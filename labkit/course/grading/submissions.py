@@ -1,4 +1,4 @@
-"""What students handed in: the code of their `%%answer` cells, read from notebooks and files. Nothing of it runs."""
+"""What students handed in: the code of their `%%answer` cells, and their records. Nothing of it runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from labkit.course import answers
+from labkit.course.grading import evidence
 
 MAGIC = "%%answer"
 MOST_BYTES = 50 * 2**20  # of a file: a notebook with all its pictures has a few MiB
@@ -30,11 +31,15 @@ DAMAGE = (
 
 @dataclass
 class Submission:
-    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them."""
+    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them.
+
+    `evidence` is what the student's own record tells of them; nothing is judged by it.
+    """
 
     student: str
     code: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    evidence: evidence.Evidence = field(default_factory=evidence.Evidence)
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -69,21 +74,26 @@ def answers_in(notebook: NotebookNode) -> dict[str, str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the notebooks and files of answers of a student, files first; links lead nowhere."""
+    """Return the records, files of answers and notebooks of a student, notebooks last; links lead nowhere."""
     files = []
     for place, folders, names in os.walk(folder, followlinks=False):
         too_deep = len(Path(place).relative_to(folder).parts) == MOST_FOLDERS
         folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
-        files += [Path(place, name) for name in sorted(names) if name.endswith((".ipynb", ".py"))]
-    return sorted((file for file in files if not file.is_symlink()), key=lambda file: (file.suffix != ".py", str(file)))
+        files += [Path(place, name) for name in names if name.endswith((".ipynb", ".py")) or name in evidence.FILES]
+    return sorted(
+        (file for file in files if not file.is_symlink()), key=lambda file: (file.suffix == ".ipynb", str(file))
+    )
 
 
 def _read(student: str, files: list[Path]) -> Submission:
     """Read a student's files; a notebook's cell counts more than a file of the same exercise."""
     submission, names = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
     for file in files:
+        code = {}
         try:
-            if file.suffix == ".ipynb":
+            if file.name in evidence.FILES:
+                submission.evidence.take(file.name, _text_of(file, evidence.MOST_BYTES))
+            elif file.suffix == ".ipynb":
                 code = answers_in(nbformat.reads(_text_of(file), as_version=4))
             else:
                 code = {names[file.name]: _text_of(file)} if file.name in names else {}
@@ -97,15 +107,15 @@ def _read(student: str, files: list[Path]) -> Submission:
     return submission
 
 
-def _text_of(file: Path) -> str:
+def _text_of(file: Path, most_bytes: int = MOST_BYTES) -> str:
     """Return the text of a regular file. Raises ValueError for anything else, without waiting for who writes to it."""
     if not stat.S_ISREG(file.lstat().st_mode):
         raise ValueError("it is no regular file")
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)  # it may be another one by now
     with open(descriptor, encoding="utf-8-sig") as opened:
-        if os.fstat(descriptor).st_size > MOST_BYTES:
+        if os.fstat(descriptor).st_size > most_bytes:
             raise ValueError("too large")
-        return opened.read(MOST_BYTES)
+        return opened.read(most_bytes)
 
 
 def _unknown(code: dict[str, str], names: list[str]) -> Iterator[str]:

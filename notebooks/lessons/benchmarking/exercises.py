@@ -117,8 +117,8 @@ _UNCLEAR = (0.6, 1.6)  # a difference of this many times its noise depends on ho
 
 
 def _timings(random: Random) -> list:
-    """Return steps before and after a change: slower, faster, and the same within their noise."""
-    drawn: list[tuple] = []
+    """Return steps before and after a change: slower, faster, the same within their noise, and two close to it."""
+    drawn: list[tuple] = [_close_to_noise(random, exclusive=exclusive) for exclusive in (True, False)]
     ratios = [0.5, 0.7, 1.001, 1.002, 1.4, 2.0]
     while ratios:
         before, after = (
@@ -132,6 +132,19 @@ def _timings(random: Random) -> list:
             drawn.append((before, after))
             ratios.pop()
     return drawn
+
+
+def _close_to_noise(random: Random, *, exclusive: bool) -> tuple[list[float], list[float]]:
+    """Return steps whose medians differ by a little more than their noise.
+
+    The noise of exclusive quartiles is above that difference if `exclusive`; else that of twice as wide quartiles is.
+    """
+    while True:
+        before = [round(random.uniform(0.1, 0.12), 5) for _ in range(random.randint(5, 8))]
+        narrow, wide = _half_ranges(before)
+        gain = narrow + wide if exclusive else wide + 2 * narrow  # `after` has the same noise, so each counts twice
+        if 1.2 * narrow < wide < 1.8 * narrow:
+            return before, [round(seconds - gain, 5) for seconds in random.sample(before, len(before))]
 
 
 _STEPS = {  # in words, by situation

@@ -1,11 +1,13 @@
 """The check of a student's `timed`, and of benchmarks with a bug: each fault by its kind; some in real launches."""
 
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 from made_benchmarking import SHOWN, trial_run
 
 from labkit.course import answers
+from labkit.course.exercises import cases_of
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.launching import launch
@@ -39,6 +41,20 @@ def judged(*swaps: tuple[str, str]):
         worker = SimpleNamespace(state=scope["timed"], record=lambda at=point, **row: rows.append(vars(at) | row))
         try_answer(worker, point)
     return judge_timed(rows, [(situation,) for situation in SITUATIONS])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hidden_cases_alone_tell_the_quartiles_apart(seed):
+    cases = cases_of("benchmarking.faster")
+    inputs, solution = cases.make(Random(seed)), code_of("lessons.benchmarking.solutions.faster")
+    outcomes = {}
+    for method in ("inclusive", "exclusive"):
+        scope: dict = {}
+        exec(solution.replace('method="inclusive"', f'method="{method}"'), scope)
+        outcomes[method] = cases.judge([scope["faster"](*arguments) for arguments in inputs], inputs)
+    assert outcomes["inclusive"].outcome == RIGHT
+    assert {*outcomes["exclusive"].faults} == {"other_quartiles"}
+    assert "statistics.quantiles" in outcomes["exclusive"].faults["other_quartiles"]
 
 
 @pytest.mark.parametrize("method", ['method="inclusive"', 'method="exclusive"'])
