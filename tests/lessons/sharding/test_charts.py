@@ -1,6 +1,7 @@
 """Lab 05's charts, of the recorded runs and of partly missing ones: they draw, and show the figures of their tables."""
 
 import figures
+import numpy as np
 import pytest
 from figures import checked
 from made import CPU, write_run
@@ -88,7 +89,11 @@ def test_batches_chart(runs):
     assert "one CPU process" in figure.axes[0].get_title(loc="left") and "published (H100)" in labels(figure)
     triangles = [[len(line.get_xdata()) for line in ax.lines if line.get_marker() == "^"] for ax in figure.axes]
     assert triangles == [[], [], [5], []], "published rates stand beside the recorded ones; one did not fit"
-    assert all(ax.get_ylim()[0] == 0 for ax in figure.axes)
+    for ax in figure.axes:
+        assert ax.get_ylim()[0] == 0
+        assert all(np.nanmax(line.get_ydata(), initial=0) <= ax.get_ylim()[1] for line in ax.lines), (
+            "a point is cut off"
+        )
     assert "published (H100)" not in labels(checked(sharding.batches_chart(None, tables[1])))
 
 
