@@ -68,3 +68,14 @@ def test_every_suspect_shows_itself(runs):
 def test_backward_hides_a_part_at_the_reports_batch(runs):
     for name, part in (("report_128", "hides 21 %"), ("report_32", "hides 49 % of what *flat* adds")):
         assert part in ddp.what_is_hidden(ddp.implementations(runs[name]), ddp.costs(runs[name])).data
+
+
+def test_in_one_minute(runs):
+    text = ddp.in_one_minute(runs, runs).data
+    for figures in (
+        "a step becomes 7.5 ms shorter",
+        "193 of 194 buckets leave before the last gradient",
+        "no best size between smallest and largest",
+        "14 of 14 cases are right",
+    ):
+        assert text.count(figures) == 2, text
