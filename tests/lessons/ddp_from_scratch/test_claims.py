@@ -52,6 +52,7 @@ def test_figures_in_the_reasons_are_those_of_the_recorded_runs():
         ("flat_sends_longer", "flat", 0.14, {"column": "communication_seconds"}, True),
         ("naive_sends", "naive", 0.01, {"column": "communication_seconds"}, False),
         ("naive_sends", "naive", 0.2, {"column": "communication_seconds"}, False),
+        ("size_1_against_10", "bucketed", 0.99, {"bucket_mb": 1}, None),
         ("size_100_against_10", "bucketed", 0.99, {"bucket_mb": 100}, True),
         ("buckets_help", "bucketed", 0.7, {"bucket_mb": 10}, True),
         ("large_buckets_do_not_fit", "flat", "OOM", {}, False),
