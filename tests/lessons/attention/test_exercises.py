@@ -7,7 +7,7 @@ import pytest
 
 from labkit.course import answers
 from labkit.course.source import code_of
-from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
+from labkit.course.verdict import RAISED, RIGHT, WRONG
 from labkit.engine.run import replay
 from lessons import attention
 from lessons.attention.exercises import SYMPTOMS, judge_online, verdict_of
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 CASES = attention.check.by_name["online_softmax"].inputs
 RIGHT_ANSWER = code_of("lessons.attention.solutions.online_softmax").replace(", strict=True", "")
-L_PLAIN, O_PLAIN = ("factor * l +", "l +"), ("factor * old", "old")
 
 
 def judged(*swaps: tuple[str, str]):
@@ -35,13 +34,9 @@ def judged(*swaps: tuple[str, str]):
     ("swaps", "kinds"),
     [
         ([], set()),
-        ([L_PLAIN], {"l_not_rescaled"}),
-        ([O_PLAIN], {"o_not_rescaled"}),
-        ([L_PLAIN, O_PLAIN], {"not_rescaled"}),
+        ([("factor * l +", "l +"), ("factor * old", "old")], {"not_rescaled"}),
         ([("factor * l +", "")], {"l_forgotten"}),
         ([("factor * old +", "")], {"o_forgotten"}),
-        ([("max(m, *scores)", "max(scores)")], {"own_maximum"}),
-        ([("if m_new == -inf:", "if False:")], {"masked"}),
         ([("factor * old + new", "(factor * old + new) / l_new")], {"divided"}),
         ([("return m_new, l_new", "return m_new, 1.001 * l_new")], {"wrong"}),
         ([("return m_new, l_new, [", "return m_new, [")], {"wrong"}),
@@ -60,11 +55,7 @@ def test_cases_hold_what_decides():
     assert any(min(case[3]) > 900 for case in CASES) and any(max(case[3]) < -900 for case in CASES)
 
 
-def test_answers_in_a_worker():
-    answers.save("attention.online_softmax", "def online_softmax(m, l, o, scores, values):\n    ...\n")
-    assert attention.check("online_softmax").outcome == UNANSWERED
-    answers.save("attention.online_softmax", RIGHT_ANSWER)
-    assert attention.check("online_softmax").outcome == RIGHT
+def test_an_overflow_in_a_worker_is_named():
     answers.save("attention.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
     verdict = attention.check("online_softmax")
     assert verdict.outcome == RAISED and set(verdict.faults) == {"raised", "overflow"}

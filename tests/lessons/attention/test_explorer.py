@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
-from itertools import product
 
 import pytest
 
@@ -30,7 +29,7 @@ def filled(html: str) -> dict[str, int]:
     return plain | {"shaded": len(fills) - sum(plain.values())}
 
 
-@pytest.mark.parametrize(("tile_rows", "tile_columns"), [*product(SIZES, SIZES)])
+@pytest.mark.parametrize(("tile_rows", "tile_columns"), [*zip(SIZES, reversed(SIZES), strict=True), (4, 4)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_every_step_draws_what_it_is(tile_rows, tile_columns, causal):
     steps = tiled(*example(), tile_rows, tile_columns, causal)
@@ -47,13 +46,6 @@ def test_every_step_draws_what_it_is(tile_rows, tile_columns, causal):
         assert html.count("<path") == skipped
         lanes = re.findall(r">× (\d\.\d\d)<", html)
         assert lanes == [f"{factor:.2f}" for factor in now.factors]
-
-
-def test_the_frame_stands_around_the_current_tile():
-    parts = [part for part in drawn(picture(7, 4, 4, True)) if part.get("stroke") == svg.TEXT]
-    (frame,) = [part for part in parts if part.tag == "rect"]
-    place = [float(frame.get(name)) for name in ("x", "y", "width", "height")]
-    assert place == [24 + 8 * CELL, 34 + 4 * CELL, 4 * CELL, 4 * CELL]
 
 
 @pytest.mark.parametrize(
@@ -82,19 +74,6 @@ def test_rows_are_done_at_their_last_tile_only():
     assert [step for step, said in enumerate(done, start=1) if said] == [1, 6, 11, 16]
     done = ["These queries are done" in picture(step, 4, 4, False) for step in range(1, 17)]
     assert [step for step, said in enumerate(done, start=1) if said] == [4, 8, 12, 16]
-
-
-def test_before_and_after_are_numbers_and_bars():
-    html, now = picture(6, 4, 4, True), tiled(*example(), 4, 4, True)[5]
-    for before, after in zip(now.before, now.after, strict=True):
-        for old, new in zip((*before[:2], *before.output), (*after[:2], *after.output), strict=True):
-            assert f">{old:.2f} → {new:.2f}<".replace("-", "−") in html
-    assert picture(1, 4, 4, True).count(">−∞ → ") == 4
-    bars = [part for part in drawn(html) if part.tag == "rect" and part.get("height") == "5.0"]
-    assert len(bars) == 4 * 4 * 2
-    reach = max(row.total for step in tiled(*example(), 4, 4, True) for row in step.after)
-    sums = [float(bar.get("width")) for bar in bars[3::8]]  # l after, a row each
-    assert sums == pytest.approx([96 * row.total / reach for row in now.after], abs=0.06)
 
 
 def test_the_sliders_draw():

@@ -4,7 +4,7 @@ import figures
 import pytest
 from figures import checked
 from made import said
-from made_attention_runs import MIB, erring, made, plain_ms, raced, time_ms, timed, weighed
+from made_attention_runs import MIB, erring, made, plain_ms, raced, timed, weighed
 
 from labkit.engine.run import replay
 from labkit.tables.published import published
@@ -172,8 +172,3 @@ def test_a_chart_of_printed_times_rings_what_is_impossible():
     chart = checked(attention.attention_chart(attention.printed_times(published("attention"))))
     rings = [line for ax in chart.axes for line in ax.lines if line.get_label() == "shorter than the GPU allows"]
     assert [len(line.get_xdata()) for line in rings] == [8]
-
-
-def test_time_grows_in_the_made_runs():
-    points = Sweep(device="cuda").points()
-    assert time_ms(points[-1]) > time_ms(points[0])

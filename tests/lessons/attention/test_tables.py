@@ -8,6 +8,7 @@ from made_attention_runs import NO_MEMORY, erring, made, time_ms, timed, weighed
 
 from labkit.engine.run import replay
 from labkit.provenance import fact
+from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import attention
 from lessons.attention.plan import Memory, Plain, Race, Sweep, Tuning
@@ -209,3 +210,18 @@ def test_one_check_flags_the_published_launches_and_our_own_and_passes_what_was_
     assert (ours["unsynchronised_verdict"] == "impossible").sum() > 10
     waited = [ours["forward_verdict"], ours["backward_verdict"], speed.race(runs["race"])["verdict"]]
     assert "impossible" not in set(pd.concat(waited))
+
+
+def test_the_scorecard_holds_goals_met_and_missed():
+    runs = map(replay, attention.RECORDED.values())
+    card = {row.target: row.met for run in runs for row in scorecard_of(run).itertuples()}
+    missed = {"forward + backward, N 16 384, d 64, causal", "launched over SDPA-flash, where it is slowest"}
+    assert {name for name, met in card.items() if not met} == missed and len(card) == 9
+
+
+def test_a_wrong_attention_that_no_check_catches_is_a_miss(monkeypatch):
+    trial = replay(attention.RECORDED["trial"])
+    right = trial.rows.query("variant == 'right'")
+    hidden = pd.concat([right, right.assign(variant="square")])
+    monkeypatch.setattr(type(trial), "rows", property(lambda _: hidden))
+    assert scorecard_of(trial)["met"].to_list() == [False]

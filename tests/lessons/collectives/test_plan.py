@@ -1,12 +1,11 @@
-"""Lab 09's plans check themselves, are the same again from their JSON, and measure what their lesson needs."""
+"""Lab 09's plans check themselves and measure what their lesson needs."""
 
 import pytest
 
 from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
 from lessons import collectives
 from lessons.collectives.exercises import SYMPTOMS
-from lessons.collectives.plan import CLOCKS, KIB, MIB, VARIANTS, Collectives
+from lessons.collectives.plan import CLOCKS, KIB, MIB, VARIANTS
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker.calls import CALLS
 from lessons.collectives.worker.nccl_tests import PROGRAMS
@@ -14,7 +13,6 @@ from lessons.collectives.worker.timing import CLOCKS as TIMERS
 
 GPU = {"device": "cuda", "gpus": 4}
 CPU = {"device": "cpu"}
-KINDS = Collectives.__subclasses__()
 GIB = 2**30
 
 
@@ -36,14 +34,6 @@ GIB = 2**30
 def test_bad_input_says_what_is_allowed(kind, knobs, says):
     with pytest.raises(PlanError, match=says):
         kind(**knobs)
-
-
-@pytest.mark.parametrize("size", ["small", "full"])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_plan_is_the_same_again_from_its_json(kind, size):
-    plan = getattr(kind, size)(**GPU)
-    again = Plan.from_json(plan.to_json())
-    assert (again, hash(again), again.points()) == (plan, hash(plan), plan.points())
 
 
 def test_every_name_is_known_to_the_worker():

@@ -1,23 +1,13 @@
-"""Lab 10's explorer: what it says is the model's, the lanes end where they should, and the sliders draw."""
-
-import re
+"""Lab 10's explorer: what it says is the model's, and the sliders draw."""
 
 import pytest
 
-from labkit.charts import canvas
 from labkit.charts.knobs import region
-from labkit.charts.svg import WIDTH
 from labkit.story import units
-from lessons.ddp_from_scratch.explorer import LEFT, RIGHT, SIZES_MB, explore, picture
+from lessons.ddp_from_scratch.explorer import SIZES_MB, explore, picture
 from lessons.ddp_from_scratch.theory import exposed_s, timeline
 
 XL = {"model_mb": 8000, "parameters": 435, "overhead_ms": 0.1, "gb_per_s": 100, "backward_ms": 300}
-
-
-def rectangles(html: str, color: str) -> list[tuple[float, float, float]]:
-    """Give left, top and width of what is drawn in a colour."""
-    found = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="[\d.]+" fill="(#\w+)"', html)
-    return [(float(x), float(y), float(width)) for x, y, width, fill in found if fill == color]
 
 
 @pytest.mark.parametrize("bucket_mb", [1, 25, 100, 2000, 10_000])
@@ -35,21 +25,6 @@ def test_the_sentence_is_the_models(bucket_mb, gb_per_s):
 def test_a_call_that_costs_nothing_has_no_best_size():
     html = picture(**XL | {"overhead_ms": 0}, bucket_mb=25)
     assert "√" not in html and "Of the sizes below 1 MB is best" in html
-    assert not rectangles(html, canvas.WAIT)
-
-
-def test_the_lanes_are_drawn_to_scale():
-    html = picture(**XL, bucket_mb=500)
-    flights = timeline(8e9, 435, 500e6, 0.3, 1e-4, 100e9)
-    scale = (WIDTH - LEFT - RIGHT) / flights[-1].end_s
-    sent = [one for one in rectangles(html, canvas.COMMUNICATE) if one[1] < 60]
-    assert len(sent) == len(flights)
-    assert sent[-1][0] + sent[-1][2] == pytest.approx(WIDTH - RIGHT, abs=0.1)
-    assert [x for x, _, _ in sent] == pytest.approx([LEFT + one.start_s * scale for one in flights], abs=0.1)
-    line = float(re.search(r'<line x1="([\d.]+)"', html)[1])
-    assert line == pytest.approx(LEFT + 0.3 * scale, abs=0.1)
-    bars = rectangles(html, canvas.IDLE)
-    assert len(bars) == len(SIZES_MB) - 1, "the chosen one has its own colour"
 
 
 def test_the_sliders_draw():

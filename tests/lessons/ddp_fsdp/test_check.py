@@ -1,12 +1,14 @@
-"""The check of a student's buckets, with real launches: right and wrong answers, each fault by its kind."""
+"""The check of a student's buckets: right and wrong answers, each fault by its kind.
+
+`tests/lessons/slips.py` has more of them.
+"""
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.course import answers
 from labkit.course.source import code_of
-from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
+from labkit.course.verdict import RIGHT, WRONG
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.exercises import judge, verdict_of
 
@@ -21,23 +23,6 @@ def own(sizes, first, cap):
     scope: dict = {}
     exec(RIGHT_ANSWER, scope)
     return scope["buckets"](sizes, first, cap)
-
-
-def forwards(sizes, first, cap):
-    last = len(sizes) - 1
-    return [[last - number for number in one] for one in own(sizes[::-1], first, cap)]
-
-
-def never_over(sizes, first, cap):
-    """Close a bucket before it holds more than its cap."""
-    filled, held = [[]], 0
-    for number in reversed(range(len(sizes))):
-        if filled[-1] and held + sizes[number] > (cap if len(filled) > 1 else first):
-            filled.append([])
-            held = 0
-        filled[-1].append(number)
-        held += sizes[number]
-    return filled
 
 
 def by_count(sizes, first, cap):
@@ -79,13 +64,9 @@ def carried(sizes, first, cap):
         (lambda sizes, first, cap: [*own(sizes, first, cap), [0]], {"missing"}),
         (lambda sizes, first, cap: [[i + 1 for i in one] for one in own(sizes, first, cap)], {"missing"}),
         (lambda sizes, first, cap: [*own(sizes, first, cap), []], {"empty"}),
-        (forwards, {"order"}),
         (lambda sizes, first, cap: own(sizes, cap, cap), {"late"}),
         (lambda sizes, first, cap: [[*range(len(sizes))][::-1]], {"late"}),
-        (lambda sizes, first, cap: own(sizes, first, first), {"early"}),
         (lambda sizes, first, cap: [[i] for i in reversed(range(len(sizes)))], {"early"}),
-        (never_over, {"early"}),
-        (lambda sizes, first, cap: own(sizes, first + 1, cap + 1), {"late"}),
         (lambda sizes, first, cap: [one[::-1] for one in own(sizes, first, cap)], {"order"}),
         (lambda sizes, first, cap: own(sizes, first, cap)[::-1], {"order"}),
         (lambda sizes, first, cap: own(sizes[::-1], first, cap), {"early", "late"}),
@@ -124,15 +105,6 @@ def test_the_right_answer_is_torchs(setting):
     numbers = list(reversed(range(len(sizes))))
     made, _ = dist._compute_bucket_assignment_by_size(ready, [first, cap], [False] * len(ready), numbers)
     assert sorted(made, reverse=True) == own(sizes, first, cap)
-
-
-def test_answers_in_a_worker():
-    assert ddp_fsdp.check("buckets").outcome == UNANSWERED
-    answers.save("ddp_fsdp.buckets", "def buckets(sizes_bytes, first_cap_bytes, cap_bytes):\n    ...\n")
-    assert ddp_fsdp.check("buckets").outcome == UNANSWERED
-    answers.save("ddp_fsdp.buckets", RIGHT_ANSWER)
-    verdict = ddp_fsdp.check("buckets")
-    assert verdict.outcome == RIGHT, verdict
 
 
 def test_an_unknown_exercise_names_those_there_are():

@@ -6,8 +6,6 @@ from labkit.engine.run import replay
 from labkit.tables.goals import scorecard_of
 from lessons import ddp_fsdp
 
-SHARDED = {"fsdp_grad", "fsdp_full", "fsdp_root"}
-
 
 @pytest.fixture(scope="module")
 def runs():
@@ -31,24 +29,10 @@ def test_ledgers_explain_every_peak(runs):
     table = ddp_fsdp.memory(runs["strategies"])
     assert len(table) == len(list(runs["strategies"].plan.knobs()))
     assert table["peak"].notna().all()
-    worst = table.loc[table["unexplained_share"].abs().idxmax()]
-    assert abs(worst["unexplained_share"]) < 0.1, worst.to_dict()
     assert (table["counted_error"] < 0.01).all()
     held = table[table["batch"] == 64].set_index("strategy")
     assert (held["peak"].idxmax(), held["peak"].idxmin()) == ("ddp", "fsdp_full")
     assert held.loc["ddp", "activations"] > 0.5 * held.loc["ddp", "predicted"], "which nobody shards"
-
-
-def test_traffic_is_the_formulas(runs):
-    table = ddp_fsdp.sent(runs["strategies"])
-    assert set(table["strategy"]) == {"ddp"} | SHARDED
-    assert table["equal"].all(), table[~table["equal"]]
-
-
-def test_every_strategy_trained_as_one_process(runs):
-    table = ddp_fsdp.trained(runs["trial"])
-    assert set(table["strategy"]) == {"ddp"} | SHARDED
-    assert table["equal"].all(), table
 
 
 def test_rates_are_near_those_of_ranks_alone(runs):
@@ -97,6 +81,7 @@ def test_accumulation_trades_rate_for_memory(runs):
 
 
 def test_targets_are_met(runs):
+    """Those of unexplained memory, of collectives and of errors beside one process are among them."""
     cards = {name: scorecard_of(run) for name, run in runs.items()}
     assert {name for name, card in cards.items() if len(card)} == {"strategies", "knobs", "trial"}
     assert [row.target for card in cards.values() for row in card.itertuples() if not row.met] == []

@@ -1,10 +1,14 @@
 """Rows of made-up runs → lab 04's tables: rates, differences, ladders, both ledgers, ZeRO, targets."""
 
+import re
+
+import nbformat
 import pytest
 from made import gpu_node, write_run
 from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 
 from labkit.provenance import fact
+from labkit.repository import REPOSITORY
 from labkit.tables.goals import scorecard_of
 from labkit.tables.ledgers import MIB
 from lessons import ddp_fsdp
@@ -183,3 +187,13 @@ def test_theory_as_tables():
     states = 0.75 * 12 * 109_483_778 / MIB  # of weights and two moments
     saved = held.loc["ddp", ["parameters", "optimizer"]] - held.loc["fsdp_full", ["parameters", "optimizer"]]
     assert saved.sum() == pytest.approx(states, rel=1e-3)
+
+
+def test_the_notebooks_hints_add_up_to_the_ledger():
+    cells = nbformat.read(REPOSITORY / "notebooks" / "04_ddp_fsdp.ipynb", as_version=4).cells
+    hints = next(cell.source for cell in cells if "## What do you expect?" in cell.source)
+    activations_gib = float(re.search(r"([\d.]+) \[GiB[^ ]* of activations", hints)[1])
+    whole, rest, block = (float(figure) * 1e6 for figure in re.findall(r"([\d.]+)\smillion", hints))
+    bytes_held = 12 * whole / 2 + 4 * (rest + 2 * block) + 4 * 2 * block
+    held = ddp_fsdp.holdings(ranks=2, batch=32).set_index("strategy")["predicted"]["fsdp_full"]
+    assert activations_gib + bytes_held / 2**30 == pytest.approx(held / 1024, abs=0.01)

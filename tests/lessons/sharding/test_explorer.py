@@ -46,8 +46,7 @@ def bars(html: str) -> dict[str, float]:
     return dict(zip(STRATEGIES, ends, strict=True))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("gpu", MEMORY_GIB)
+@pytest.mark.parametrize(("size", "gpu"), [*zip(SIZES, [*MEMORY_GIB] * 2, strict=False)])
 def test_bars_end_where_they_should(size, gpu):
     html = picture(size, 8, gpu, "bfloat16", 2)
     line = float(re.search(r'<line x1="([\d.]+)"', html)[1])
@@ -59,24 +58,27 @@ def test_bars_end_where_they_should(size, gpu):
     assert html.count("✔") + html.count("✘") == len(STRATEGIES)
 
 
-def test_what_fits_is_said():
-    html = picture("7 B", 8, "H100 80 GB", "bfloat16", 1)
-    assert (
-        "on 8 GPUs, H100 80 GB: there fit fsdp_grad, fsdp_full and fsdp_root; fsdp_full fits on 2 GPUs or more" in html
-    )
-    assert html.count("✔") == 3 and "no strategy" not in html
-    alone = picture("GPT-2 small", 1, "A100 40 GB", "float32", 1)
-    assert alone.count("✔") == 5 and "on 1 GPU," in alone and "fits on 1 GPU or more" in alone and "»" not in alone
-
-
-def test_a_model_that_fits_nowhere():
-    html = picture("65 B", 64, "A100 40 GB", "float32", 64)
-    assert "there fits <b>no strategy</b>; fsdp_full fits on none of 1 to 64 GPUs" in html
-    assert html.count("✘") == html.count("»") == 5 and "✔" not in html
-
-
-def test_one_strategy_is_singular():
-    assert ": there fits fsdp_full; " in picture("65 B", 16, "H200 141 GB", "bfloat16", 1)
+@pytest.mark.parametrize(
+    ("knobs", "fitting", "said"),
+    [
+        (
+            ("7 B", 8, "H100 80 GB", "bfloat16", 1),
+            3,
+            "there fit fsdp_grad, fsdp_full and fsdp_root; fsdp_full fits on 2 GPUs",
+        ),
+        (("GPT-2 small", 1, "A100 40 GB", "float32", 1), 5, "on 1 GPU,"),
+        (
+            ("65 B", 64, "A100 40 GB", "float32", 64),
+            0,
+            "fits <b>no strategy</b>; fsdp_full fits on none of 1 to 64 GPUs",
+        ),
+        (("65 B", 16, "H200 141 GB", "bfloat16", 1), 1, ": there fits fsdp_full; "),
+    ],
+)
+def test_what_fits_is_said(knobs, fitting, said):
+    html = picture(*knobs)
+    assert said in html and html.count("✔") == fitting
+    assert (html.count("»") == 5) == (fitting == 0), "bars of more than twice the memory are cut"
 
 
 def test_the_sliders_draw():

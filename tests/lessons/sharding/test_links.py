@@ -1,19 +1,16 @@
-"""Lab 05's lines and projections: exact lines come back, steps are those computed by hand."""
+"""Lab 05's lines of links and projections: steps are those computed by hand."""
 
 import math
 
 import numpy as np
 import pytest
-from figures import checked
 from made import CPU, gpu_node, write_run
 
 from labkit.tables.lines import fits, links
-from labkit.tables.published import published
 from labkit.theory.gpt import gpt
-from labkit.theory.lines import Link, fit
+from labkit.theory.lines import Link
 from labkit.theory.shapes import Model, elements
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
-from lessons.sharding.charts import projection_chart
 from lessons.sharding.plan import Links, Strategies
 from lessons.sharding.tables import projection
 from lessons.sharding.theory import project
@@ -21,29 +18,6 @@ from lessons.sharding.theory import project
 NAMES = ("all-reduce", "all-gather", "reduce-scatter")
 STRATEGIES = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")
 MODEL = gpt(4, 128, 512, 128)
-
-
-def test_an_exact_line_comes_back():
-    sizes = [1e3, 1e5, 1e7, 1e9]
-    line = fit(sizes, [2e-5 + size / 300e9 for size in sizes])
-    assert (line.alpha_s, line.beta_gb_per_s) == pytest.approx((2e-5, 300))
-    assert line.residual < 1e-9 and line.knee_bytes == pytest.approx(6e6)
-    assert line.seconds(6e6) == pytest.approx(4e-5)
-
-
-def test_relative_misses_count():
-    # A tenth more at the second largest size: a fit of absolute misses would bend α far away.
-    line = fit([1e3, 1e4, 1e8, 1e9], [1e-5, 1e-5, 1.1e-3, 1e-2])
-    assert line.alpha_s == pytest.approx(1e-5, rel=0.1) and line.residual < 0.1
-
-
-def test_neither_constant_is_negative():
-    steep = fit([1e6, 1e9], [1e-6, 1e-2])
-    assert steep.alpha_s == 0 and steep.residual > 0.1
-    falling = fit([1e3, 1e6], [2e-5, 1e-5])
-    assert falling.beta_gb_per_s == math.inf and 1e-5 < falling.alpha_s < 2e-5
-    with pytest.raises(ValueError, match="two sizes"):
-        fit([8, 8], [1, 2])
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -200,19 +174,3 @@ def test_projection_says_what_it_lacks(tmp_path):
         projection(network, steps, micro_batch=7)
     with pytest.raises(ValueError, match="at two sizes"):
         projection(links_run(tmp_path / "few", sizes=(64,)), steps)
-
-
-def test_the_projection_is_drawn_beside_what_was_measured(tmp_path):
-    run = links_run(tmp_path / "eight", ranks=(2, 4, 8))
-    table = projection(run, steps_run(tmp_path / "steps"))
-    few = projection(run, steps_run(tmp_path / "few", gpus=2, slower={"ddp": 1.02}))
-    here = few.assign()
-    here.attrs = table.attrs | {"source": "measured here"}
-    figure = checked(projection_chart(table, here, published("gpt2_projection")))
-    assert len(figure.axes) == len(STRATEGIES)
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {*labels} == {"projected", "… if α grows", "recorded run", "projected here", "this run", "published"}
-    dots = {line.get_label(): line for line in figure.axes[0].lines}["this run"]
-    assert dots.get_ydata() == pytest.approx([100 / 1.02]), "two GPUs alone were measured"
-    alone = [text.get_text() for text in checked(projection_chart(table)).legends[0].get_texts()]
-    assert {*alone} == {"projected", "… if α grows", "recorded run"}

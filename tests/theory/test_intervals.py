@@ -1,4 +1,4 @@
-"""Lab 05's interval arithmetic and accounts: known traces, and any trace against a grid counted by hand."""
+"""Interval arithmetic and accounts: known traces, any trace against a grid counted by hand; names of kernels."""
 
 import math
 from itertools import pairwise

@@ -1,10 +1,13 @@
-"""GPT-2 as shapes, bytes and FLOP: the worker's model has these parameters, keeps these bytes and does this work."""
+"""GPT-2: the worker's model is that of transformers, and has the parameters, bytes and work that theory counts."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt, padded
 from labkit.theory.shapes import elements
@@ -20,6 +23,63 @@ def built(plan, **setting) -> tuple[Gpt, SimpleNamespace]:
 
 def small(**knobs) -> Batches:
     return Batches.small(device="cpu", gpus=1, **knobs)
+
+
+def logits_of(model: Gpt, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give the logits that the head makes of what the last LayerNorm gives, and the model's own loss."""
+    last = []
+    hook = model.norm.register_forward_hook(lambda module, given, result: last.append(result))
+    loss = model(tokens, targets)
+    hook.remove()
+    return functional.linear(last[0], model.embedding.weight), loss
+
+
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_the_model_is_gpt2(attention):
+    plan = small()
+    ours, _ = built(plan, attention=attention, pad=False)
+    nothing = dict.fromkeys(("attn_pdrop", "resid_pdrop", "embd_pdrop"), 0.0)
+    config = GPT2Config(
+        vocab_size=plan.words,
+        n_positions=plan.sequence,
+        n_embd=plan.hidden,
+        n_layer=plan.layers,
+        n_head=plan.heads,
+        activation_function="gelu_new",
+        **nothing,
+    )
+    theirs = GPT2LMHeadModel(config)
+    generator = torch.Generator().manual_seed(1)
+    pairs = list(zip(ours.parameters(), theirs.named_parameters(), strict=True))
+    turned = [weight.dim() > 1 and ".c_" in name for _, (name, weight) in pairs]  # their Conv1D
+    with torch.no_grad():
+        for (own, (_, other)), turn in zip(pairs, turned, strict=True):
+            own.normal_(std=0.2, generator=generator)
+            other.copy_(own.T if turn else own)
+    tokens, targets = samples(plan, 3, 0)
+    logits, loss = logits_of(ours, tokens, targets)
+    right = theirs(tokens).logits
+    torch.testing.assert_close(logits, right, rtol=1e-5, atol=1e-4)
+    right_loss = functional.cross_entropy(right.flatten(0, 1), targets.flatten())
+    assert loss.item() == pytest.approx(right_loss.item(), rel=1e-5)
+    loss.backward()
+    right_loss.backward()
+    for (own, (_, other)), turn in zip(pairs, turned, strict=True):
+        torch.testing.assert_close(own.grad, other.grad.T if turn else other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_padding_adds_words_that_are_never_targets():
+    plan = small()
+    (plain, _), (wide, _) = built(plan, pad=False), built(plan)
+    assert (plain.embedding.num_embeddings, wide.embedding.num_embeddings) == (500, 512)
+    state = plain.state_dict()
+    state["embedding.weight"] = torch.cat([state["embedding.weight"], torch.zeros(12, plan.hidden)])
+    wide.load_state_dict(state)
+    tokens, targets = samples(plan, 4, 0)
+    assert targets.max() < 500
+    assert torch.equal(tokens[:, 1:], targets[:, :-1]), "a target is the next token"
+    # Twelve logits of 0 beside 500 of about 0: each probability shrinks by 512/500.
+    assert (wide(tokens, targets) - plain(tokens, targets)).item() == pytest.approx(np.log(512 / 500), rel=0.05)
 
 
 @pytest.mark.parametrize(("knobs", "pad"), [({}, True), ({"layers": 2, "hidden": 64, "heads": 4, "words": 77}, False)])

@@ -1,4 +1,4 @@
-"""The worker's parts alone, in one process: samples by rank, optimizers, precisions, accumulation, what is counted."""
+"""Parts of a training in one process: samples by rank, optimizers, precisions, accumulation, what is counted."""
 
 from itertools import chain, islice
 
