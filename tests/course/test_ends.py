@@ -21,11 +21,7 @@ def kind(name: str) -> str:
 NAMES = [*{kind(name): name for name in answers.exercises()}.values()]  # one of each kind
 
 
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("answers_folder")
 
 
 def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:

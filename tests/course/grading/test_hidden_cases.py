@@ -10,6 +10,7 @@ from slips import SLIPS, slipped
 
 from labkit.course import answers
 from labkit.course.exercises import cases_of
+from labkit.course.grading.grade import exercise_of
 from labkit.course.verdict import RIGHT, WRONG
 
 EXERCISES = answers.exercises()
@@ -19,8 +20,17 @@ CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "p
 
 
 def shown(name: str) -> set[str]:
+    return {json.dumps(list(arguments)) for arguments in exercise_of(name).inputs}
+
+
+def results(function, inputs: list) -> list:
+    """Return what a function gives in all cases, as it comes back from a confined process through JSON."""
+    return json.loads(json.dumps([function(*copy.deepcopy(arguments)) for arguments in inputs]))
+
+
+def solution_of(name: str):
     lab, _, function = name.partition(".")
-    return {json.dumps(list(one)) for one in importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs}
+    return getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -36,12 +46,10 @@ def test_cases_hold_the_shown_ones_and_others_that_differ_between_students(name)
 
 @pytest.mark.parametrize("name", CALLED)
 def test_the_reference_solution_is_right_in_all_cases(name):
-    lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
+    cases = cases_of(name)
     for student in STUDENTS:
         inputs = cases.drawn(name, student)
-        given = json.loads(json.dumps([solution(*copy.deepcopy(arguments)) for arguments in inputs]))
-        assert cases.judge(given, inputs).outcome == RIGHT, (student, inputs)
+        assert cases.judge(results(solution_of(name), inputs), inputs).outcome == RIGHT, (student, inputs)
 
 
 @pytest.mark.parametrize("name", SLIPS)
@@ -52,19 +60,16 @@ def test_no_student_gets_points_for_what_the_notebook_refuses(name):
         exec(slipped(name, old, new), scope)
         for student in STUDENTS[:3]:
             inputs = cases.drawn(name, student)
-            given = json.loads(json.dumps([scope[function](*copy.deepcopy(arguments)) for arguments in inputs]))
-            assert cases.judge(given, inputs).outcome == WRONG, (new, student)
+            assert cases.judge(results(scope[function], inputs), inputs).outcome == WRONG, (new, student)
 
 
 @pytest.mark.parametrize("name", CALLED)
 def test_what_was_right_in_the_shown_cases_is_no_answer_to_the_hidden_ones(name):
     """An answer that has only remembered results of other cases is wrong."""
-    lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
-    wrong = 0
+    cases, wrong = cases_of(name), 0
     for student, other in pairwise(STUDENTS):
-        inputs, others = cases.drawn(name, student), cases.drawn(name, other)
-        given = [solution(*copy.deepcopy(arguments)) for arguments in others]
-        given = json.loads(json.dumps((given * len(inputs))[: len(inputs)]))
+        inputs = cases.drawn(name, student)
+        remembered = results(solution_of(name), cases.drawn(name, other))
+        given = (remembered * len(inputs))[: len(inputs)]
         wrong += cases.judge(given, inputs).outcome != RIGHT
     assert wrong >= len(STUDENTS) - 3

@@ -68,15 +68,15 @@ def references() -> dict[str, str]:
     return every
 
 
-def body_of(code: str) -> str:
-    """Return the statements of a function as Python writes them, each line without its indentation."""
-    statements = ast.parse(code).body[0].body
-    documented = ast.get_docstring(ast.parse(code).body[0]) is not None
-    return flat("\n".join(map(ast.unparse, statements[documented:])))
-
-
 def flat(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def body_of(code: str) -> str:
+    """Return the statements of a function as Python writes them, each line without its indentation."""
+    (function, *_) = ast.parse(code).body
+    documented = ast.get_docstring(function) is not None
+    return flat("\n".join(map(ast.unparse, function.body[documented:])))
 
 
 def texts(folder: Path) -> str:
