@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import subprocess
 import sys
@@ -16,17 +17,7 @@ from labkit import node
 from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
-from lessons import (
-    attention,
-    collectives,
-    ddp_from_scratch,
-    ddp_fsdp,
-    optimizer_sharding,
-    pipeline,
-    sharding,
-    start,
-    topology,
-)
+from labkit.repository import lesson_names
 from lessons.broadcast.plan import METHODS, Sweep, Trial
 from lessons.start.plan import Failure, Hello
 
@@ -84,20 +75,9 @@ def test_more_gpus_than_the_node_shows(machine):
         Colours(gpus=5)
 
 
-EVERY_PLAN = [
-    *(start.Hello, start.Failure, start.BertStep, start.LaunchCost, topology.Copies, Sweep, Trial),
-    *(pipeline.Gpus, pipeline.MicroBatches, pipeline.Schedules, pipeline.Splits, pipeline.Precisions),
-    *(pipeline.Layers, pipeline.Trial),
-    *(ddp_fsdp.Strategies, ddp_fsdp.Knobs, ddp_fsdp.Zero, ddp_fsdp.Trial),
-    *(sharding.Strategies, sharding.Ladder, sharding.Batches, sharding.Accumulation, sharding.Profiles),
-    *(sharding.Timeline, sharding.Links, sharding.Trial),
-    *(attention.Errors, attention.Memory, attention.Plain, attention.Race, attention.Sweep, attention.Trial),
-    *(attention.Tuning, collectives.Sweep, collectives.NcclTests, collectives.Ring, collectives.Trial),
-    *(ddp_from_scratch.Buckets, ddp_from_scratch.Equality, ddp_from_scratch.Implementations),
-    *(ddp_from_scratch.Profiles, ddp_from_scratch.Trial),
-    *(optimizer_sharding.Memory, optimizer_sharding.Steps, optimizer_sharding.Buckets, optimizer_sharding.Equality),
-    optimizer_sharding.Trial,
-]
+# Beyond the node, workers are processes of two network namespaces, wherever they run.
+LABS = [importlib.import_module(f"lessons.{name}") for name in lesson_names() if name != "beyond_the_node"]
+EVERY_PLAN = [kind for lab in LABS for kind in vars(lab).values() if isinstance(kind, type) and issubclass(kind, Plan)]
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 3, 4, 6, 8])

@@ -1,16 +1,14 @@
 """The hidden cases of every exercise: the shown ones and more, other for each student; right answers pass them."""
 
-import copy
-import importlib
 import json
 from itertools import pairwise
 
 import pytest
+from exercises_tried import exercise_of, given_by, solution_of, written_as
 from slips import SLIPS, slipped
 
 from labkit.course import answers
 from labkit.course.exercises import cases_of
-from labkit.course.grading.grade import exercise_of
 from labkit.course.verdict import RIGHT, WRONG
 
 EXERCISES = answers.exercises()
@@ -21,16 +19,6 @@ CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "p
 
 def shown(name: str) -> set[str]:
     return {json.dumps(list(arguments)) for arguments in exercise_of(name).inputs}
-
-
-def results(function, inputs: list) -> list:
-    """Return what a function gives in all cases, as it comes back from a confined process through JSON."""
-    return json.loads(json.dumps([function(*copy.deepcopy(arguments)) for arguments in inputs]))
-
-
-def solution_of(name: str):
-    lab, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -49,18 +37,17 @@ def test_the_reference_solution_is_right_in_all_cases(name):
     cases = cases_of(name)
     for student in STUDENTS:
         inputs = cases.drawn(name, student)
-        assert cases.judge(results(solution_of(name), inputs), inputs).outcome == RIGHT, (student, inputs)
+        assert cases.judge(given_by(solution_of(name), inputs), inputs).outcome == RIGHT, (student, inputs)
 
 
 @pytest.mark.parametrize("name", SLIPS)
 def test_no_student_gets_points_for_what_the_notebook_refuses(name):
-    cases, function = cases_of(name), name.partition(".")[2]
+    cases = cases_of(name)
     for old, new, _ in SLIPS[name]:
-        scope: dict = {}
-        exec(slipped(name, old, new), scope)
+        function = written_as(name, slipped(name, old, new))
         for student in STUDENTS[:3]:
             inputs = cases.drawn(name, student)
-            assert cases.judge(results(scope[function], inputs), inputs).outcome == WRONG, (new, student)
+            assert cases.judge(given_by(function, inputs), inputs).outcome == WRONG, (new, student)
 
 
 @pytest.mark.parametrize("name", CALLED)
@@ -69,7 +56,7 @@ def test_what_was_right_in_the_shown_cases_is_no_answer_to_the_hidden_ones(name)
     cases, wrong = cases_of(name), 0
     for student, other in pairwise(STUDENTS):
         inputs = cases.drawn(name, student)
-        remembered = results(solution_of(name), cases.drawn(name, other))
+        remembered = given_by(solution_of(name), cases.drawn(name, other))
         given = (remembered * len(inputs))[: len(inputs)]
         wrong += cases.judge(given, inputs).outcome != RIGHT
     assert wrong >= len(STUDENTS) - 3
