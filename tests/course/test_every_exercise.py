@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,10 @@ from slips import SLIPS, slipped, solution
 
 from labkit.course import answers
 from labkit.course.exercises import POINTS
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import WRONG, Verdict
 
 NAMES = answers.exercises()
 FOLDER = Path(answers.__file__).parents[2] / "notebooks" / "lessons"
-ODD = [None, "text", [], {}, 3.5, -1, True, math.nan, math.inf, [[]], [None], [["F0", "B0"]], {"a": [1]}, 10**400]
 
 
 def judged(name: str, text: str) -> Verdict:
@@ -75,28 +73,11 @@ def parameters(code: str, name: str) -> list[str]:
     return [argument.arg for argument in functions[name.partition(".")[2]].args.args]
 
 
-@pytest.mark.parametrize("name", SLIPS)
-def test_the_reference_solution_is_right(name):
-    verdict = judged(name, solution(name))
-    assert verdict.outcome == RIGHT, verdict
-    assert verdict.merits
-
-
 @pytest.mark.parametrize(("name", "slip"), [(name, slip) for name, slips in SLIPS.items() for slip in slips])
 def test_a_slip_is_named(name, slip):
     old, new, kind = slip
     verdict = judged(name, slipped(name, old, new))
     assert verdict.outcome == WRONG and kind in verdict.faults, verdict
-
-
-@pytest.mark.parametrize("name", SLIPS)
-@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:12])
-def test_a_value_that_is_no_answer_gets_a_sentence(name, value):
-    one = exercise_of(name)
-    assert one.judge is not None
-    verdict = one.judge([value] * len(one.inputs))
-    assert verdict.outcome == WRONG, verdict
-    assert all(sentence and len(sentence) < 1000 for sentence in verdict.faults.values())
 
 
 def test_a_mistake_that_one_result_shows_by_chance_is_not_named():

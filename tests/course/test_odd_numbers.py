@@ -97,9 +97,13 @@ SHAPES: dict[str, Change] = {
     "longer": longer,
     "shorter": shorter,
 }
+OTHERS = [None, "text", {}, 3.5, -1, True, [[]], [None], [["F0", "B0"]], {"a": [1]}]
+SHAPES |= {repr(value): lambda _, value=value: value for value in OTHERS}
 
 
 @pytest.mark.parametrize("name", RETURNS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_wrong_shape_is_never_right(name, shape):
-    assert judged(name, SHAPES[shape]).outcome == WRONG
+    verdict = judged(name, SHAPES[shape])
+    assert verdict.outcome == WRONG, verdict
+    assert all(sentence and len(sentence) < 1000 for sentence in verdict.faults.values())

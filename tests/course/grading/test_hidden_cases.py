@@ -37,7 +37,8 @@ def test_the_reference_solution_is_right_in_all_cases(name):
     cases = cases_of(name)
     for student in STUDENTS:
         inputs = cases.drawn(name, student)
-        assert cases.judge(given_by(solution_of(name), inputs), inputs).outcome == RIGHT, (student, inputs)
+        verdict = cases.judge(given_by(solution_of(name), inputs), inputs)
+        assert verdict.outcome == RIGHT and verdict.merits, (student, inputs)
 
 
 @pytest.mark.parametrize("name", SLIPS)
