@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from faults_plan import Faults
@@ -84,20 +85,25 @@ def test_a_finished_run_is_shown_without_reading_its_rows(run, monkeypatch):
     assert "5 rows" in repr(Run(run.folder)), "rows came after the end"
 
 
-def test_a_fifo_in_place_of_rows(run):
-    run.rows_file(1).unlink()
-    os.mkfifo(run.rows_file(1))
-    with pytest.raises(DamagedRun, match=r"rows-rank1\.jsonl cannot be read: it is not a regular file"):
-        _ = run.rows
-    assert "rows-rank1.jsonl cannot be read: it is not a regular file" in repr(run)
+def a_fifo(file) -> None:
+    file.unlink()
+    os.mkfifo(file)
 
 
-def test_twenty_gigabytes_of_rows(run):
-    with run.rows_file(0).open("ab") as rows:
-        rows.truncate(20 * 10**9)
-    with pytest.raises(DamagedRun, match=r"rows-rank0\.jsonl cannot be read: it holds 20\.0 GB, and at most 1\.1 GB"):
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (a_fifo, "it is not a regular file"),
+        (lambda file: os.truncate(file, 20 * 10**9), "it holds 20.0 GB, and at most 1.1 GB"),
+    ],
+    ids=["a FIFO", "20 GB"],
+)
+def test_a_file_of_rows_that_is_none(run, harm, why):
+    harm(run.rows_file(1))
+    said = f"rows-rank1.jsonl cannot be read: {why}"
+    with pytest.raises(DamagedRun, match=re.escape(said)):
         _ = run.rows
-    assert "it holds 20.0 GB" in repr(run)
+    assert said in repr(run)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"seconds": "x", "startup_seconds": 1}', "[" * 100_000, "\x00\xff"])

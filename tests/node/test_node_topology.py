@@ -54,6 +54,7 @@ def test_windows_line_ends_and_colours_change_nothing():
     text = machines.text("nvswitch_8gpu")
     assert parse_topology(text.replace("\n", "\r\n")) == parse_topology(text)
     assert parse_topology(text.replace("NV18", "\x1b[1;32mNV18\x1b[0m")) == parse_topology(text)
+    assert parse_topology(text.replace("Legend:", "Légende :")).links == parse_topology(text).links
 
 
 def test_a_nic_between_two_nodes_has_none():
