@@ -16,10 +16,12 @@ ANSWER = "def pipelined(source, copies, chunks, lanes):\n    lanes.wait()\n"
 pytestmark = pytest.mark.usefixtures("answers_folder")
 
 
-def test_an_answer_is_saved_as_it_was_written(answers_folder):
-    said = answers.save("broadcast.pipelined", ANSWER)
-    assert said == "`broadcast.pipelined`: saved (`broadcast_pipelined.py`)."
-    assert (answers_folder / "broadcast_pipelined.py").read_text() == ANSWER
+def test_an_answer_is_saved_as_it_was_written_and_replaces_a_skeleton_and_an_answer(answers_folder):
+    answers.save("broadcast.pipelined", SKELETON)
+    for text in (ANSWER, ANSWER + "# better\n"):
+        said = answers.save("broadcast.pipelined", text)
+        assert said == "`broadcast.pipelined`: saved (`broadcast_pipelined.py`)."
+        assert (answers_folder / "broadcast_pipelined.py").read_text() == text
 
 
 def test_a_skeleton_is_saved_and_says_so():
@@ -33,12 +35,6 @@ def test_a_skeleton_never_replaces_an_answer():
     said = answers.save("broadcast.pipelined", SKELETON)
     assert "your answer saved earlier in `broadcast_pipelined.py` is kept" in said
     assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
-
-
-def test_an_answer_replaces_a_skeleton_and_an_answer():
-    for text in (SKELETON, ANSWER, ANSWER + "# better\n"):
-        answers.save("broadcast.pipelined", text)
-        assert answers.file_of("broadcast.pipelined").read_text() == text
 
 
 def test_where_nothing_can_be_written_an_answer_is_refused_and_a_skeleton_is_not(tmp_path, monkeypatch):

@@ -30,7 +30,11 @@ def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
     return import_module(f"lessons.{lab}").check(function, patience_s=patience_s)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def slow_where_its_lesson_tries_it(name: str):
+    return pytest.param(name, marks=pytest.mark.slow) if kind(name) in ("broadcast", "benchmarking") else name
+
+
+@pytest.mark.parametrize("name", [*map(slow_where_its_lesson_tries_it, NAMES)])
 def test_an_answer_that_raises(name):
     verdict = checked(name, "raise ValueError('three chunks')")
     (sentence,) = verdict.faults.values()
