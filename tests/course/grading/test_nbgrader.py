@@ -1,4 +1,4 @@
-"""nbgrader's whole cycle, with the real nbgrader, on five made submissions of a lab; skipped where it is missing."""
+"""nbgrader's whole cycle, with the real nbgrader, on three made submissions of a lab; skipped where it is missing."""
 
 import os
 import subprocess
@@ -25,10 +25,7 @@ c.JudgeAnswers.seconds = 12.0
 c.Exchange.root = {exchange!r}
 c.ExchangeCollect.check_owner = False
 """
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-]  # nbgrader starts nine times: 374 s on two cores with a load of 10
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # nbgrader starts eight times, slowly under load
 
 
 def environment_of(course: Path) -> dict[str, str]:
@@ -60,10 +57,6 @@ def made(student: str, release: Path):
     devices, batch = right
     if student == "right":
         return answered(notebook, **right)
-    if student == "half":
-        return answered(notebook, **right | {batch: right[batch].replace("y * bytes_per_s * m_x", "y * bytes_per_s")})
-    if student == "syntax":
-        return answered(notebook, **right | {devices: "def devices_needed(total_gib, device_gb):\n    return (1\n"})
     if student == "endless":
         return answered(notebook, **right | {devices: "def devices_needed(a, b):\n    while True:\n        pass\n"})
     stolen = "from lessons.accounting.solutions import "
@@ -76,7 +69,7 @@ def made(student: str, release: Path):
     return notebook
 
 
-STUDENTS = ("right", "half", "syntax", "endless", "cheat")
+STUDENTS = ("right", "endless", "cheat")
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +120,6 @@ def test_what_is_handed_out_holds_the_skeletons_and_no_solution(course):
     ("student", "points"),
     [
         ("right", {DEVICES: 1, BATCH: 3}),
-        ("half", {DEVICES: 1, BATCH: 0}),
-        ("syntax", {DEVICES: 0, BATCH: 3}),
         ("endless", {DEVICES: 0, BATCH: 3}),
         ("cheat", {DEVICES: 0, BATCH: 0}),
     ],
@@ -169,7 +160,5 @@ def test_feedback_says_what_is_wrong(course):
     def feedback(student: str) -> str:
         return (course / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
 
-    assert "is left out" in feedback("half")
-    assert "not valid Python" in feedback("syntax")
     assert "did not come back within 12 s" in feedback("endless")
     assert "out of reach" in feedback("cheat")
